@@ -203,7 +203,8 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     assert (
         "clouds: 9 configurations on 3 kinds of machines; tradewind searches, 2 at a time, on terraform and ssh" in said
     )
-    assert "Nothing limits the search: it has no budget." in said
+    assert "As it stands, the search is refused: " in said
+    assert "makes machines that cost money, and nothing limits the search (set budget.dollars" in said
     assert "there is no deadline" in said
     words = ["--budget", "$2", "--deadline", "59m", "--trials", "5"]
     assert run(["tune", str(path), "--dry-run", *words]) == 0

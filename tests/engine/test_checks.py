@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.engine.assemble import build_problem
-from tradewind.engine.checks import check_limits, check_runner
-from tradewind.engine.deploying import build_deployer
+from tradewind.engine.checks import check_limits, check_runner, future_runs_unheard
 from tradewind.errors import SpecError
 from tradewind.problem.spec import parse_spec
 
@@ -30,13 +29,16 @@ deploy: {provisioner: simulated, runner: ssh}
         ("budget: {hours: 1}", False),
         ("budget: {trials: 3}", False),
         ("future_runs: 100", False),
+        ("future_runs: 100\nsearcher: gp", False),
+        ("future_runs: 100\nsearcher: random", True),
+        ("future_runs: 100\nobjective: {minimise: runtime}", True),
+        ("future_runs: 100\nsearcher: random\nstop: [{use: no_improvement}]", False),
     ],
 )
 def test_machines_that_cost_money_want_a_limit(tmp_path: Path, more: str, refused: bool) -> None:
     spec = parse_spec(JOB + more, base=tmp_path)
-    deployer = build_deployer(spec, "tw-owner", tmp_path, None)
     with pytest.raises(SpecError, match="nothing limits the search") if refused else nullcontext():
-        check_limits(spec, build_problem(spec, tmp_path), deployer)
+        check_limits(spec, build_problem(spec, tmp_path))
 
 
 def test_what_costs_nothing_wants_none(tmp_path: Path) -> None:
@@ -45,7 +47,23 @@ def test_what_costs_nothing_wants_none(tmp_path: Path) -> None:
         JOB.replace("provider: aws, types: [m5.large, m5.xlarge]", "provider: local"),
     ):
         spec = parse_spec(job, base=tmp_path)
-        check_limits(spec, build_problem(spec, tmp_path), build_deployer(spec, "tw-owner", tmp_path, None))
+        check_limits(spec, build_problem(spec, tmp_path))
+
+
+def test_future_runs_are_no_limit_where_there_is_always_more_to_try(tmp_path: Path) -> None:
+    job = JOB.replace("m5.xlarge]}}", "m5.xlarge]}, level: 0.1..3.0}") + "future_runs: 100"
+    spec = parse_spec(job, base=tmp_path)
+    with pytest.raises(SpecError, match="nothing limits the search"):
+        check_limits(spec, build_problem(spec, tmp_path))
+
+
+def test_future_runs_that_end_nothing_are_told_of(tmp_path: Path) -> None:
+    def told(more: str) -> str:
+        return future_runs_unheard(parse_spec(JOB + more, base=tmp_path))
+
+    assert told("searcher: random") == told("future_runs: 100") == told("future_runs: 100\nsearcher: gp") == ""
+    assert told("future_runs: 100\nsearcher: random").startswith("future_runs does not end this search: the searcher")
+    assert told("future_runs: 100\nobjective: {minimise: runtime}").endswith("and this search is for runtime")
 
 
 @pytest.mark.parametrize("image", ["''", "' '"])

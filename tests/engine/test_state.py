@@ -235,15 +235,18 @@ def test_nothing_but_failures_ends_the_search() -> None:
 
 def test_a_misspelt_metric_ends_the_search_after_two_runs() -> None:
     problem = tuning(objective=Objective("score", "maximise"))
-    rules = make_rules([])
-    silent = searched(problem, lambda t, r: Fate(5.0, metrics={"points": 1.0}), Policy(owner="t", rules=rules))
+
+    def policy() -> Policy:
+        return Policy(owner="t", rules=make_rules([]))
+
+    silent = searched(problem, lambda t, r: Fate(5.0, metrics={"points": 1.0}), policy())
     assert len(silent.launched) == 2
     assert silent.stop is not None
     assert "the first 2 trials all failed, the last one: the output has no metric 'score'" in silent.stop.reason
     sometimes = searched(
         problem,
         lambda t, r: Fate(5.0, metrics={"score" if t.number == 1 else "points": 1.0}),
-        Policy(owner="t", rules=rules),
+        policy(),
     )
     assert len(sometimes.launched) == 12
 

@@ -60,3 +60,44 @@ def test_a_rule_that_is_asked_at_each_trial_of_a_long_search_reads_each_of_them_
         stops = rule(Progress(Objective(), trials, None, 1.0)) is not None
         assert stops == (400 <= number < 700)
     assert trials.read == 1000
+
+
+def unlucky(number: int, state: TrialState, metrics: dict[str, float] | None = None) -> Trial:
+    cut = state == TrialState.ABORTED
+    reason = "" if cut else "exit code 1"
+    seen = Observation(None, 0.1, 360.0, feasible=False, censored=cut, metrics=metrics or {}, reason=reason)
+    return Trial(number, Proposal(Configuration({"x": number})), OFFER, state, str(number), seen)
+
+
+def ends(states: str, metrics: dict[str, float] | None = None, **settings: object) -> tuple[int, str] | None:
+    """After how many trials a search ends, of f(ailed), a(borted) and s(ucceeded) ones, and why."""
+    rule = make_rules([("all_failed", settings)])[0]
+    trials: list[Trial] = []
+    by = {"f": TrialState.FAILED, "a": TrialState.ABORTED, "s": TrialState.SUCCEEDED}
+    for number, state in enumerate(states):
+        trials.append(unlucky(number, by[state], metrics))
+        if reason := rule(Progress(Objective("loss"), trials, None, 1.0)):
+            return len(trials), reason
+    return None
+
+
+def test_runs_that_were_cut_short_are_no_sign_that_the_program_works() -> None:
+    assert ends("f" * 40) == (8, "the first 8 trials all failed, the last one: exit code 1")
+    said = "of the first 9 trials none succeeded, 1 was cut short, and the last that failed: exit code 1"
+    assert ends("a" + "f" * 40) == (9, said)
+    assert ends("a" * 40) is None
+    assert ends("fffs" + "f" * 40) is None
+    assert ends("f" * 40, trials=20) is not None
+    assert ends("f", trials=1) == (1, "the first trial failed: exit code 1")
+
+
+def test_where_more_were_cut_short_as_many_may_fail() -> None:
+    assert ends("a" * 12 + "f" * 11) is None
+    assert ends("a" * 12 + "f" * 12) is not None
+
+
+def test_a_metric_that_no_run_has_ends_a_search_whose_other_runs_were_cut_short() -> None:
+    said = "of the first 22 trials none succeeded, 20 were cut short, and the last that failed: exit code 1"
+    assert ends("a" * 20 + "ff", {"accuracy": 1.0}) == (22, said)
+    assert ends("a" * 20 + "ff", {"accuracy": 1.0}, silent=3) is None
+    assert ends("a" * 20 + "ff", {"loss": 1.0}) is None

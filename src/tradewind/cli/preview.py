@@ -38,6 +38,7 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
     build_searcher(spec, problem)  # What it has to object to the job is said now, before anything is paid for.
     found = _facts(spec, problem)
     found["study"] = None if fresh else _begun(spec, store)
+    found["refused"] = _refused(spec, problem)
     if as_json:
         emit_json(found)
         return
@@ -73,6 +74,18 @@ def _facts(spec: Spec, problem: Problem) -> dict[str, Any]:
         "provisioner": spec.provisioner.name,
         "runner": spec.runner.name,
     }
+
+
+def _refused(spec: Spec, problem: Problem) -> str | None:
+    """Why the search would not begin as the job stands, or None: a budget is often set once this is seen."""
+    from tradewind.engine.checks import check_limits
+    from tradewind.errors import SpecError
+
+    try:
+        check_limits(spec, problem)
+    except SpecError as error:
+        return str(error)
+    return None
 
 
 def _begun(spec: Spec, address: str | None) -> dict[str, Any] | None:
@@ -162,7 +175,9 @@ def _print(found: dict[str, Any]) -> None:
     console.print(table)
     if len(machines) > _MOST:
         typer.echo(f"and {len(machines) - _MOST} more, dearer ones (--json has all)")
-    if found["study"] is None:
+    if found["refused"] is not None:
+        typer.echo(f"As it stands, the search is refused: {found['refused']}.")
+    elif found["study"] is None:
         limits = _amounts(budget, "in total")
         typer.echo(f"The search may take {limits}." if limits else "Nothing limits the search: it has no budget.")
     else:

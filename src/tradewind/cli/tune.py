@@ -77,6 +77,7 @@ def tune(
 def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[StudyRow, Stop]:
     from tradewind.cli.signals import StopWanted
     from tradewind.engine.assemble import build_problem, build_search, find_or_new_study
+    from tradewind.engine.checks import future_runs_unheard
     from tradewind.engine.past import nothing_of
     from tradewind.paths import data_folder
     from tradewind.reporting.live import LiveView
@@ -85,7 +86,7 @@ def _search(spec: Spec, store: Store, *, fresh: bool, quiet: bool) -> tuple[Stud
     problem = build_problem(spec, data_folder())
     study, new = find_or_new_study(spec, store, fresh=fresh)
     history = [] if new else store.trials(study.id)
-    if warning := nothing_of(spec, store):
+    for warning in filter(None, (nothing_of(spec, store), future_runs_unheard(spec))):
         typer.echo(f"tradewind: {warning}", err=True)
     words = f"Resuming {study.name} after {count(len(history), 'trial')} (--fresh starts anew)."
     untold = [words] if history and not quiet else []

@@ -78,7 +78,7 @@ def compose(spec: Spec, space: Space, resolver: Selector) -> Problem:
         constraints=spec.constraints,
         budget=spec.budget,
         resolver=resolver,
-        terms=Terms(spec.billing, spec.parallel, spec.future_runs),
+        terms=Terms(spec.billing, spec.parallel, spec.future_runs, spec.abort),
     )
 
 
@@ -260,7 +260,7 @@ def _parts(
         problem = replace(problem, past=load_past(spec, study, store))
     searcher = searcher or build_searcher(spec, problem)
     deployer = build_deployer(spec, study.owner, data_folder, entered)
-    check_limits(spec, problem, deployer)
+    check_limits(spec, problem)
     check_offers(spec, problem, deployer)
     policy = _policy(spec, study, problem, searcher, deployer, data_folder)
     policy = replace(policy, rules=policy.rules if rules is None else rules, gated=gated)

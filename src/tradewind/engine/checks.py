@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tradewind import plugins
-from tradewind.problem import Problem
+from tradewind.problem import COST, Problem
 
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle import Deployer
@@ -65,13 +65,12 @@ def check_offers(spec: Spec, problem: Problem, deployer: Deployer) -> None:
             )
 
 
-def check_limits(spec: Spec, problem: Problem, deployer: Deployer) -> None:
-    """Refuse a search that makes machines for money while nothing says how much of it.
+def check_limits(spec: Spec, problem: Problem) -> None:
+    """Refuse a search that makes machines for money while nothing says how much of it; simulated runs cost nothing.
 
     Args:
         spec: The specification.
         problem: The problem.
-        deployer: What makes the machines; simulated runs cost nothing.
 
     Raises:
         SpecError: There is no limit.
@@ -80,8 +79,11 @@ def check_limits(spec: Spec, problem: Problem, deployer: Deployer) -> None:
     from tradewind.deployer.runner.base import Simulates
 
     given = spec.budget
-    limits = (given.dollars, given.hours, given.trials, spec.future_runs, *spec.stop)
-    if not isinstance(deployer.provisioner, MakesMachines) or isinstance(deployer.runner, Simulates):
+    # They end a search that has found something; what ends one that finds nothing is that it has tried all.
+    ends = problem.space.enumerable and not future_runs_unheard(spec)
+    limits = (given.dollars, given.hours, given.trials, spec.future_runs if ends else None, *spec.stop)
+    makes = issubclass(plugins.load("provisioner", spec.provisioner.name), MakesMachines)
+    if not makes or issubclass(plugins.load("runner", spec.runner.name), Simulates):
         return
     if any(limit is not None for limit in limits):
         return
@@ -91,3 +93,18 @@ def check_limits(spec: Spec, problem: Problem, deployer: Deployer) -> None:
             f"provisioner {spec.provisioner.name} makes machines that cost money, and nothing limits the search",
             "set budget.dollars (--budget $10), budget.hours or budget.trials",
         )
+
+
+def future_runs_unheard(spec: Spec) -> str:
+    """What to tell the user of ``future_runs`` that end nothing; empty where they are not given, or do."""
+    from tradewind.searcher.base import WeighsFutureRuns
+
+    if spec.future_runs is None:
+        return ""
+    if not issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns):
+        why = f"the searcher {spec.searcher.name} does not weigh what a trial costs against what it saves later"
+    elif spec.objective.metric != COST:
+        why = f"they say what a saving is worth, and this search is for {spec.objective.metric}"
+    else:
+        return ""
+    return f"future_runs does not end this search: {why}"

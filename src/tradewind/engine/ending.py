@@ -136,7 +136,7 @@ def _end_runs(
         constraints=spec.constraints,
         budget=spec.budget,
         resolver=_Nobody(),
-        terms=Terms(spec.billing, spec.parallel, spec.future_runs),
+        terms=Terms(spec.billing, spec.parallel, spec.future_runs, spec.abort),
     )
     try:
         codes, read = accepted_exit_codes(spec), build_reader(spec)

@@ -61,11 +61,11 @@ class SpentShareSettings(Settings):
 class AllFailedSettings(Settings):
     """When nothing works."""
 
-    trials: int = Field(default=8, ge=1, description="Stop when the first so many trials have all failed.")
+    trials: int = Field(default=8, ge=1, description="Stop when so many trials have failed, and none has succeeded.")
     silent: int = Field(
         default=2,
         ge=1,
-        description="Stop when the first so many trials all ran to their end without the objective's metric.",
+        description="Stop when so many trials have run to their end, all of them without the objective's metric.",
     )
 
 
@@ -128,26 +128,50 @@ def _lacks(trial: Trial, metric: str) -> bool:
     return seen is not None and bool(seen.metrics) and metric not in seen.metrics
 
 
-def _all_failed(settings: AllFailedSettings) -> Rule:
-    def rule(progress: Progress) -> str | None:
-        ended = progress.ended
-        if any(t.state != TrialState.FAILED for t in ended):
+class _AllFailed:
+    """How many trials have failed while none has succeeded.
+
+    A run that was cut short says neither that the program works nor that it does not: it is no reason to go on. Where
+    more were cut short than failed, what fails may be what is too small, and as many may fail.
+    """
+
+    def __init__(self, settings: AllFailedSettings) -> None:
+        self._settings = settings
+        self._read = self._failed = self._aborted = 0
+        self._works, self._silent = False, True
+        self._last: Trial | None = None
+
+    def __call__(self, progress: Progress) -> str | None:
+        for trial in progress.ended[self._read :]:
+            self._take(trial, progress.objective.metric)
+        self._read = len(progress.ended)
+        if self._works or self._last is None:
             return None
         # A misspelt metric is in no run's output, and every further run costs as much as these.
-        silent = len(ended) >= settings.silent and all(_lacks(t, progress.objective.metric) for t in ended)
-        if len(ended) < settings.trials and not silent:
+        silent = self._silent and self._failed >= self._settings.silent
+        if not silent and self._failed < max(self._settings.trials, self._aborted):
             return None
-        last = ended[-1].observation
-        reason = last.reason if last else "no reason known"
-        if len(ended) == 1:
+        reason = self._last.observation.reason if self._last.observation else "no reason known"
+        if self._aborted:
+            cut = f"{self._aborted} {'was' if self._aborted == 1 else 'were'} cut short"
+            return f"of the first {self._read} trials none succeeded, {cut}, and the last that failed: {reason}"
+        if self._failed == 1:
             return f"the first trial failed: {reason}"
-        return f"the first {len(ended)} trials all failed, the last one: {reason}"
+        return f"the first {self._failed} trials all failed, the last one: {reason}"
 
-    return rule
+    def _take(self, trial: Trial, metric: str) -> None:
+        if trial.state == TrialState.ABORTED:
+            self._aborted += 1
+        elif trial.state == TrialState.FAILED:
+            self._failed += 1
+            self._silent = self._silent and _lacks(trial, metric)
+            self._last = trial
+        else:
+            self._works = True
 
 
 RULES: Mapping[str, tuple[type[Settings], Callable[[Any], Rule]]] = {
-    "all_failed": (AllFailedSettings, _all_failed),
+    "all_failed": (AllFailedSettings, _AllFailed),
     "no_improvement": (NoImprovementSettings, _NoImprovement),
     "spent_share": (SpentShareSettings, _spent_share),
     "target": (TargetSettings, _target),

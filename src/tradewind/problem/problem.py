@@ -41,11 +41,13 @@ class Terms:
         billing: How time becomes money.
         parallel: Trials at the same time.
         future_runs: How often the user expects to run the job with the configuration that is found, or None.
+        abort: Whether a run is cut short at all, whatever its proposal asks for.
     """
 
     billing: Billing = field(default_factory=Billing)
     parallel: int = 1
     future_runs: float | None = None
+    abort: bool = True
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ class Repeats(Capability):
     """Runs a configuration again (`Proposal.repeat`) where that tells more for its money than a new one."""
 
 
+class WeighsFutureRuns(Capability):
+    """Ends once no trial pays for itself over the job's future runs, where cost is minimised (`Terms.future_runs`)."""
+
+
 class Concludes(Capability):
     """Ends by itself once its method has its answer, with configurations left untried."""
 

@@ -25,6 +25,7 @@ from tradewind.searcher.base import (
     PricesAborts,
     ProposesMany,
     SearchState,
+    WeighsFutureRuns,
 )
 from tradewind.searcher.beliefs import Beliefs, Caps, Outlook
 from tradewind.searcher.field import FieldSearcher, Indices
@@ -53,7 +54,14 @@ class ModelledSettings(plugins.Settings):
 
 
 class ModelledSearcher(
-    FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts, Foresees
+    FieldSearcher,
+    ProposesMany,
+    ContinuousSpaces,
+    LearnsFromAborted,
+    Explains,
+    PricesAborts,
+    Foresees,
+    WeighsFutureRuns,
 ):
     """Asks for what saves most for its money, by a model of time and money that is fitted to all trials.
 
@@ -86,6 +94,11 @@ class ModelledSearcher(
     def _starts_needed(self, beliefs: Beliefs) -> int:
         """Trials before the model chooses."""
         return self.settings.starts
+
+    @property
+    def _aborts(self) -> bool:
+        """Whether runs are cut short: the job may rule it out for all searchers."""
+        return self.settings.abort and self.problem.terms.abort
 
     # ------------------------------------------------------------------ asking
 

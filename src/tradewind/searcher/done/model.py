@@ -21,6 +21,7 @@ from tradewind.searcher.done.runs import (
     LOG_SPREAD,
     ParameterMap,
     PastRun,
+    outside,
     select,
     shared_values,
     unknown_spread,
@@ -78,6 +79,7 @@ class Model:
         self.ignored: tuple[str, ...] = ()
         self.doubtful: tuple[str, ...] = ()  # the likeliest fit leaves them out, and others that count use them
         self.shared: dict[str, float | str] = {}
+        self.outside: dict[str, float] = {}  # wanted beyond all runs: see `outside`
         self.runs: list[PastRun] = []
         self.time: Mixture | None = None
         self.success: Response | None = None
@@ -90,7 +92,9 @@ class Model:
         self.runs = runs
         values = shared_values(self.wanted, timed or runs)
         self.shared = {name: values[name] for name in self.parameters.groups if name in values}
-        self._unknown = unknown_spread(self.wanted, self.shared) if both else 0.0
+        self.outside = outside(self.wanted, timed or runs) if both else {}
+        if both:
+            self._unknown = math.hypot(unknown_spread(self.wanted, self.shared), *self.outside.values())
         # Of what never varied nobody can say that it does not matter.
         self._varied = tuple(name for name in self.parameters.groups if name not in self.shared)
         self._sets = self._judge(timed)
@@ -165,7 +169,7 @@ class Model:
             return np.zeros(len(runs))
         away = self.parameters.rows([run.parameters for run in runs]) - self.parameters.rows([self.wanted])
         found: Array = np.sqrt((away[:, kept] ** 2).mean(axis=1)) / 2.0
-        return found
+        return found / max(1.0, float(found.max(initial=0.0)))  # what is wanted may lie beyond the scale
 
     # ------------------------------------------------------------------ fitting
 
@@ -258,7 +262,7 @@ class Model:
     @property
     def grows(self) -> bool:
         """True when `learn` can take in a run that came to its end, which is where it is quicker than fitting anew."""
-        fixed = self.time is None or self._named() or self.success is not None or self.unknown
+        fixed = self.time is None or self._named() or self.success is not None or self._unknown > 0
         return self.time is not None and self.time.grows and not fixed
 
     def learn(self, run: PastRun) -> bool:
@@ -350,7 +354,7 @@ class Model:
         return self._measured[name].applied(z[:, : self._width], mean, sd) if name in self._measured else (mean, sd)
 
     def _deviation(self, response: Response | Mixture, z: Array) -> Array:
-        """Scale of the distribution of a figure, with what is not known of job parameters that never varied."""
+        """Scale of the distribution of a figure, with what is not known of job parameters that were never so."""
         own = response.deviation(z)
         return np.hypot(own, self._unknown * response.spread / LOG_SPREAD) if self._unknown else own
 

@@ -18,6 +18,12 @@ FRACTION = "(fraction of the input)"
 LOG_SPREAD = 0.7
 """Standard deviation of the logarithm of a figure before anything is known of it: runs differ by a factor of two."""
 
+_WIDEST = 2.0
+"""ln width to which the present value may stretch a scale: time in proportion to the value is a likely slope on it."""
+
+_SURE = 0.5
+"""ln range of a number over which runs say half of how the time goes on beyond them."""
+
 _LEAST_SECONDS = 1e-6
 
 
@@ -155,11 +161,46 @@ def unknown_spread(wanted: Mapping[str, float | str], shared: Mapping[str, float
     return math.sqrt(total)
 
 
+def outside(wanted: Mapping[str, float | str], runs: Sequence[PastRun]) -> dict[str, float]:
+    """How far the logarithm of the time may be off because job parameters are wanted beyond all runs, by name.
+
+    What the runs show of a number goes on beyond them as a straight line, if at all. The standard deviation of where
+    the time is then is a share of |Δ ln value| from the nearest run: nearly all of it where the runs hardly differ, as
+    for a number that never varied (`unknown_spread`), and the less the wider they are apart. It comes on top of what is
+    not known of the line. A word that no run had is as good as unknown.
+
+    Args:
+        wanted: The present job's parameters.
+        runs: Those that say how the time depends on them.
+    """
+    found: dict[str, float] = {}
+    for name, value in wanted.items():
+        values = {run.parameters[name] for run in runs}
+        if len(values) < 2 or value in values:
+            continue
+        if isinstance(value, str):
+            found[name] = LOG_SPREAD
+            continue
+        low, high = min(map(float, values)), max(map(float, values))
+        if low < value < high:
+            continue
+        if min(low, value) > 0:
+            away = math.log(value / high) if value > high else math.log(low / value)
+            found[name] = away * _SURE / (_SURE + math.log(high / low))
+        else:
+            found[name] = LOG_SPREAD * (value - high if value > high else low - value) / (high - low)
+    return found
+
+
 class ParameterMap:
     """Turns job parameters into numbers of [-1, 1].
 
-    Numbers that are all above zero are taken on a log scale, others on a linear one, from the least to the greatest
-    that occurs; words become one column each. A parameter that never varies has no column.
+    Numbers that are all above zero are taken on a log scale, others on a linear one, from the least to the greatest of
+    the runs and the present job; words become one column each. A parameter that never varies has no column.
+
+    A present value far from all runs does not move the scale with it: it lies beyond [-1, 1] then. How steep a line may
+    be is said for the scale, so that on one that is stretched to the present value nothing but a flat one would be
+    likely, and a prediction would be the surer the further away it is.
 
     Args:
         wanted: The present job's parameters.
@@ -170,8 +211,8 @@ class ParameterMap:
         self._columns: list[tuple[str, float, float, bool] | tuple[str, str]] = []
         self.groups: dict[str, list[int]] = {}
         for name in wanted:
-            values = [wanted[name], *(run.parameters[name] for run in runs)]
-            for column in _columns(name, values):
+            values = [run.parameters[name] for run in runs]
+            for column in _columns(name, wanted[name], values):
                 self.groups.setdefault(name, []).append(len(self._columns))
                 self._columns.append(column)
 
@@ -195,17 +236,25 @@ class ParameterMap:
         return table
 
 
-def _columns(name: str, values: Sequence[float | str]) -> list[tuple[str, float, float, bool]] | list[tuple[str, str]]:
-    if isinstance(values[0], str):
-        words = sorted({str(value) for value in values})
+def _columns(
+    name: str, wanted: float | str, ran: Sequence[float | str]
+) -> list[tuple[str, float, float, bool]] | list[tuple[str, str]]:
+    if isinstance(wanted, str):
+        words = sorted({wanted, *map(str, ran)})
         if len(words) == 1:
             return []
         return [(name, word) for word in (words if len(words) > 2 else words[1:])]
-    numbers = np.array([float(value) for value in values])
-    log = bool(numbers.min() > 0)
-    low, high = float(numbers.min()), float(numbers.max())
+    at = float(wanted)
+    numbers = [float(value) for value in ran]
+    log = min([at, *numbers]) > 0
     if log:
-        low, high = math.log(low), math.log(high)
+        at, numbers = math.log(at), [math.log(number) for number in numbers]
+    first, last = (min(numbers), max(numbers)) if numbers else (at, at)
+    low, high = min(first, at), max(last, at)
+    # Where the runs show no range there is none to go beyond, and the parameter stands at what they had.
+    widest = max(last - first, _WIDEST) if log else 2.0 * (last - first)
+    if last > first and high - low > widest:
+        low, high = (first, first + widest) if at > last else (last - widest, last)
     return [(name, low, high, log)] if high - low > 1e-12 * max(1.0, abs(high)) else []
 
 

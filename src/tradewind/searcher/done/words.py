@@ -38,6 +38,7 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
     for name in model.unknown:
         had = f"{name}={plain_number(model.shared[name])}"
         lines.append(f"all runs had {had}: how the time depends on it is not known")
+    lines += [_beyond(name, model) for name in model.outside]
     aim = problem.objective.metric
     if model.time is not None and aim not in (COST, RUNTIME, *model.figures):
         lines.append(f"no run says its {aim} yet: the quickest come first")
@@ -77,6 +78,16 @@ def reason(model: Model, offer: Offer, configuration: Configuration) -> str:
     if like:
         return f"run {like}x with these job parameters {_APART}"
     return f"run {len(mine)}x with other job parameters"
+
+
+def _beyond(name: str, model: Model) -> str:
+    """That no run was near what is wanted."""
+    wanted = model.wanted[name]
+    if isinstance(wanted, str):
+        return f"no run had {name}={wanted}: how the time depends on it is not known"
+    values = sorted({float(run.parameters[name]) for run in model.runs})
+    ran = f"{plain_number(values[0])} to {plain_number(values[-1])}"
+    return f"{name}={plain_number(wanted)} is outside of what was run, {ran}: how the time goes on there is a guess"
 
 
 def _values(parameters: Mapping[str, float | str]) -> str:
