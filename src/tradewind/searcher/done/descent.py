@@ -20,6 +20,9 @@ _STARTS = 6
 _STEPS = 10
 """Steps of one descent, as in the published implementation."""
 
+_RAN = 500
+"""Newest runs whose configurations are looked at again."""
+
 _NEIGHBOURS = 48
 """Changed copies of each good point."""
 
@@ -27,7 +30,7 @@ _NEIGHBOURS = 48
 def explored(
     problem: Problem, model: Model, features: FeatureMap, rng: np.random.Generator, count: int
 ) -> list[Configuration]:
-    """Random configurations, and better ones that were found from the best of them.
+    """Random configurations, those that were run, and better ones that were found from the best of all.
 
     Around each of the best, copies with one or two parameters changed are added; real-valued parameters then follow
     the derivative of the expansion for a few steps of L-BFGS (Byrd, Lu, Nocedal & Zhu, SIAM J. Scientific Computing
@@ -43,6 +46,8 @@ def explored(
     drawn = problem.space.sample(rng, count)
     if model.time is None or not drawn:
         return drawn
+    # What is known best is what was run: in a space of this size, chance would hardly come upon it again.
+    drawn += list(dict.fromkeys(run.trial.configuration for run in model.runs[-_RAN:]))
     near: list[Configuration] = []
     for leader in _best(problem, model, features, drawn):
         donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)]
@@ -86,8 +91,8 @@ def _descended(problem: Problem, model: Model, features: FeatureMap, start: Conf
     found = minimize(
         surface, at, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(at), options={"maxiter": _STEPS}
     )
-    # Rounded, so that the last bit of a sum makes no other configuration.
-    unit = np.round(found.x, 6)
+    # Rounded, so that neither the last bit of a sum nor the way there makes another configuration.
+    unit = np.round(found.x, 4)
     return _moved(problem, start, dict(zip(names, map(float, unit), strict=True)))
 
 

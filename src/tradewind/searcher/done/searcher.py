@@ -33,6 +33,9 @@ from tradewind.searcher.done.settings import DoneSettings
 from tradewind.searcher.field import FieldSearcher, Indices
 from tradewind.searcher.surrogate.features import FeatureMap
 
+_RANGE = 2 * 1.645
+"""Standard deviations from the 5 % to the 95 % quantile."""
+_MOST_RISK = 50.0
 _POOL = 1024
 """Random configurations that the search for a minimum begins with where the space is not listed."""
 
@@ -160,7 +163,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         corrected = model.corrected()
         outlook = corrected.judge(places)
         billed = self._billed(outlook, places)
-        order = rank(billed, self.settings.confidence, outlook.loss)[:count]
+        sure = replace(billed, loss=billed.loss * self._risk(outlook))
+        order = rank(sure, self.settings.confidence, outlook.loss * self._risk(outlook))[:count]
         wanted = corrected.objective(places)
         return [
             Recommendation(
@@ -177,6 +181,18 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             )
             for i in order
         ]
+
+    def _risk(self, outlook: Outlook) -> Array:
+        """Mean by median of an objective that grows with time, shape (n,): of two that look alike, the surer one.
+
+        Of a log-normal figure it is exp(σ²/2). A median alone would recommend what nobody has run and may cost anything
+        before what is known to be hardly dearer.
+        """
+        if not self.problem.objective.grows_with_time:
+            return np.ones(len(outlook.seconds))
+        spread = np.log(np.maximum(outlook.seconds_high, 1e-300) / np.maximum(outlook.seconds_low, 1e-300)) / _RANGE
+        found: Array = np.exp(np.minimum(0.5 * spread**2, _MOST_RISK))
+        return found
 
     def _billed(self, outlook: Outlook, places: Places) -> Outlook:
         """The same with money as it will be charged, in whole billing units, which the model does without."""
@@ -291,7 +307,8 @@ def _objective(wanted: tuple[Array, Array, Array] | None, i: int) -> dict[str, f
 def rank(outlook: Outlook, confidence: float, finer: Array | None = None) -> Indices:
     """Places by preference: what is likely to be feasible by its objective, then the rest by its chance, and its time.
 
-    Where a deadline is out of reach for all, every chance is 0: the quickest come nearest.
+    Where a deadline is out of reach for all, the quickest come nearest: of chances of less than a percent the largest is
+    only that of what is known least.
 
     Args:
         outlook: What is expected of each.
@@ -303,7 +320,7 @@ def rank(outlook: Outlook, confidence: float, finer: Array | None = None) -> Ind
     scale = float(np.max(np.abs(loss[np.isfinite(loss)]), initial=1e-300))
     # Rounded, so that equal ones are taken in order whatever the last bit says.
     first = np.where(likely, np.round(loss / scale, 9), 0.0)
-    second = np.where(likely, 0.0, -np.round(outlook.feasible, 9))
+    second = np.where(likely, 0.0, -np.round(outlook.feasible, 2))
     third = np.where(likely, 0.0, np.round(np.log(np.maximum(outlook.seconds, 1e-9)), 9))
     last = np.round((loss if finer is None else np.where(np.isfinite(finer), finer, math.inf)) / scale, 9)
     found: Indices = np.lexsort((last, third, second, first, ~likely))
