@@ -38,3 +38,11 @@ def test_what_costs_the_same_comes_in_the_order_of_what_it_uses() -> None:
     outlook = Outlook(one, one, one, one, one, one, one, one)
     assert rank(outlook, 0.5).tolist() == [0, 1, 2]
     assert rank(outlook, 0.5, exact).tolist() == [1, 2, 0]
+
+
+def test_where_nothing_fits_the_quickest_come_first_and_not_what_is_known_least() -> None:
+    one = np.ones(3)
+    outlook = Outlook(np.array([5000.0, 700.0, 600.0]), one, one, one, one, one, np.array([0.004, 0.0, 1e-9]), one)
+    assert rank(outlook, 0.7).tolist() == [2, 1, 0]
+    likelier = Outlook(outlook.seconds, one, one, one, one, one, np.array([0.2, 0.0, 0.0]), one)
+    assert rank(likelier, 0.7).tolist() == [0, 2, 1]

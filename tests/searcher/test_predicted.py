@@ -153,6 +153,20 @@ def test_a_searcher_that_prices_aborts_caps_its_checks_at_the_best() -> None:
         assert answer[0].abort_cost == wanted
 
 
+def test_where_a_reference_is_the_predicted_best_there_are_only_checks() -> None:
+    problem = small()
+    searcher = MAKE["paris"](problem)
+    searcher.tell(evaluate(problem, Proposal(problem.candidates.configuration(0)), 0))
+    forecast = Forecast(problem, np.arange(9), np.arange(1.0, 10.0))
+    assert forecast.order[0] == 0
+    answer = Verifier(searcher, forecast, 2, apart=(0,)).ask(SearchState(), 2)
+    assert isinstance(answer, list)
+    assert [p.why["stage"] for p in answer] == ["check 1 of the prediction"] * 2
+    for proposal in answer:
+        assert proposal.abort_cost is not None
+        assert float(proposal.why["expected_spend"]) <= proposal.abort_cost
+
+
 @pytest.mark.parametrize("name", sorted(MAKE))
 def test_a_bound_that_every_run_missed_is_said(name: str) -> None:
     """A run that succeeded, and is no result, is not to be taken for one."""

@@ -21,6 +21,18 @@ def make(name: str, problem: Problem) -> Searcher:
     return made
 
 
+def test_in_a_space_that_cannot_be_listed_nothing_worse_than_what_was_run_is_recommended() -> None:
+    problem = problems.continuous_problem()
+    trials = drive(make("tradewind", problem), problem, 16)
+    best = min(t.observation.cost for t in trials if t.observation is not None and t.observation.feasible)
+    past = (PastStudy(problem.job.name, problem.job.parameters, tuple(trials)),)
+    searcher = make("done", replace(problem, past=past))
+    assert isinstance(searcher, Recommends)
+    found = searcher.recommend(5)
+    assert any("run 1x with these job parameters" in one.reason for one in searcher.recommend(10_000))
+    assert problem.bill(found[0].configuration) <= 1.02 * best
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_recommendations_are_allowed_different_and_finite(name: str) -> None:
     problem = problems.table_problem(noise=0.05)

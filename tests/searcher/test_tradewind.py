@@ -291,6 +291,17 @@ def test_without_abort_nothing_is_cut() -> None:
     assert all(p.abort_cost is None and p.abort_time is None for p in proposals)
 
 
+def test_a_job_without_aborts_is_reckoned_with_whole_runs() -> None:
+    """What the job rules out for all searchers must not make a trial look cheap."""
+    problem = smooth()
+    job = replace(problem, terms=replace(problem.terms, abort=False))
+    whys = []
+    for given, settings in ((job, {}), (problem, {"abort": False}), (problem, {})):
+        searcher, trials = informed(given, 6, **settings)
+        whys.append([dict(t.proposal.why) for t in trials] + [dict(one(searcher.ask(SearchState(proposed=6))).why)])
+    assert whys[0] == whys[1] != whys[2]
+
+
 def test_a_free_machine_is_cut_at_the_deadline() -> None:
     searcher, _ = informed(free_or_paid(), 4)
     caps = PricedCaps(True, 1.0, math.inf)

@@ -61,7 +61,11 @@ class SpentShareSettings(Settings):
 class AllFailedSettings(Settings):
     """When nothing works."""
 
-    trials: int = Field(default=8, ge=1, description="Stop when so many trials have failed, and none has succeeded.")
+    trials: int = Field(
+        default=8,
+        ge=1,
+        description="Stop when so many have failed, as many as were cut short if those are more, and none succeeded.",
+    )
     silent: int = Field(
         default=2,
         ge=1,

@@ -80,7 +80,8 @@ def _mixed(weights: Sequence[float], outlooks: Sequence[Outlook]) -> Outlook:
 
     return Outlook(
         *(logarithmic(name) for name in ("cost", "cost_low", "cost_high", "runtime")),
-        *(average(name) for name in ("feasible", "improvement", "spend", "margin")),
+        np.minimum(average("feasible"), 1.0),
+        *(average(name) for name in ("improvement", "spend", "margin")),
     )
 
 

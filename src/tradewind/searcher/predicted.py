@@ -248,12 +248,13 @@ class Verifier:
             if len(chosen) >= min(room, count) or cost > money_left:
                 break
             money_left -= cost
-            number = len(tried) + len(chosen)
-            stage = "the predicted best" if number == 0 else f"check {number} of the prediction"
+            # Where a run that made the forecast is the predicted best, there is only checking left.
+            number = max(len(tried) + len(chosen), 1)
+            stage = "the predicted best" if place == self.forecast.order[0] else f"check {number} of the prediction"
             configuration = candidates.configuration(int(self.forecast.rows[place]))
-            expected = self.forecast.expected(place)
-            why = {"stage": stage, **expected, "expected_spend": expected["expected_cost"]}
             money, seconds = self._caps(told)
+            spend = cost if money is None else min(cost, money)
+            why = {"stage": stage, **self.forecast.expected(place), "expected_spend": spend}
             chosen.append(Proposal(configuration, abort_cost=money, abort_time=seconds, why=why))
         return chosen or NothingLeft(self.summary(told, left, room, state), final=not state.pending)
 
