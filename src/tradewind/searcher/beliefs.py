@@ -71,7 +71,8 @@ def _mixed(weights: Sequence[float], outlooks: Sequence[Outlook]) -> Outlook:
 
     def average(name: str) -> Array:
         values: Array = (share * np.array([getattr(one, name) for one in outlooks])).sum(axis=0)
-        return values
+        # Shares add up to 1 but for the last bit, and a probability does not exceed it.
+        return np.minimum(values, 1.0) if name == "feasible" else values
 
     def logarithmic(name: str) -> Array:
         values = np.log(np.maximum([getattr(one, name) for one in outlooks], 1e-300))
@@ -80,8 +81,7 @@ def _mixed(weights: Sequence[float], outlooks: Sequence[Outlook]) -> Outlook:
 
     return Outlook(
         *(logarithmic(name) for name in ("cost", "cost_low", "cost_high", "runtime")),
-        np.minimum(average("feasible"), 1.0),
-        *(average(name) for name in ("improvement", "spend", "margin")),
+        *(average(name) for name in ("feasible", "improvement", "spend", "margin")),
     )
 
 

@@ -68,7 +68,7 @@ class Model:
         self.wanted = wanted_parameters(problem)
         runs = [run for run in (*earlier, *own) if math.isfinite(run.log_seconds)][-_MOST:]
         timed = [run for run in runs if not run.seen.censored and not run.failed]
-        both = settings.inputs == "both"
+        both = self._both = settings.inputs == "both"
         self.parameters = ParameterMap(self.wanted, runs)
         self.profiles = ProfileMap(timed if both and settings.profile else [])
         self._unknown = 0.0
@@ -79,8 +79,8 @@ class Model:
         self.ignored: tuple[str, ...] = ()
         self.doubtful: tuple[str, ...] = ()  # the likeliest fit leaves them out, and others that count use them
         self.shared: dict[str, float | str] = {}
-        self.outside: dict[str, float] = {}  # wanted beyond all runs: see `outside`
-        self.runs: list[PastRun] = []
+        self.outside = outside(self.wanted, timed or runs) if both else {}
+        self.runs = runs
         self.time: Mixture | None = None
         self.success: Response | None = None
         self.bounds: list[Threshold] = []
@@ -89,12 +89,9 @@ class Model:
         self.used: list[PastRun] = []
         if not runs:
             return
-        self.runs = runs
         values = shared_values(self.wanted, timed or runs)
         self.shared = {name: values[name] for name in self.parameters.groups if name in values}
-        self.outside = outside(self.wanted, timed or runs) if both else {}
-        if both:
-            self._unknown = math.hypot(unknown_spread(self.wanted, self.shared), *self.outside.values())
+        self._unknown = math.hypot(unknown_spread(self.wanted, self.shared), *self.outside.values()) if both else 0.0
         # Of what never varied nobody can say that it does not matter.
         self._varied = tuple(name for name in self.parameters.groups if name not in self.shared)
         self._sets = self._judge(timed)
@@ -115,8 +112,7 @@ class Model:
 
     def _family(self, spread: float, *, of_time: bool = False) -> Family:
         """The expansions over configuration, job parameters and profiles; of the time with laws."""
-        settings = self._settings
-        both = settings.inputs == "both"
+        settings, both = self._settings, self._both
         rng = np.random.default_rng([self._seed & 0xFFFFFFFF, 11])
         width = self._width + (self.parameters.width + self.profiles.width if both else 0)
         drawn = Expansion.draw(rng, settings.terms, width)
@@ -138,7 +134,7 @@ class Model:
 
     def _inputs(self, runs: Sequence[PastRun]) -> Array:
         rows = np.array([run.row for run in runs])
-        if self._settings.inputs == "configuration":
+        if not self._both:
             return rows
         given = self.parameters.rows([run.parameters for run in runs])
         power = log_vcpus([run.trial.offer for run in runs])[:, None] if self._lawful else np.zeros((len(runs), 0))

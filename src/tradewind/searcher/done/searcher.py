@@ -307,8 +307,8 @@ def _objective(wanted: tuple[Array, Array, Array] | None, i: int) -> dict[str, f
 def rank(outlook: Outlook, confidence: float, finer: Array | None = None) -> Indices:
     """Places by preference: what is likely to be feasible by its objective, then the rest by its chance, and its time.
 
-    Where a deadline is out of reach for all, the quickest come nearest: of chances of less than a percent the largest is
-    only that of what is known least.
+    Where a deadline is out of reach for all, the quickest come nearest: of chances of less than a percent the largest
+    is only that of what is known least.
 
     Args:
         outlook: What is expected of each.
