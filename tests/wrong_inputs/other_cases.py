@@ -58,6 +58,14 @@ COMMANDS = [
         _SIZED,
     ),
     Case(
+        "param-twice",
+        "two values for a job parameter",
+        3,
+        "--param 'size=5': 'size' has another value already (give each of them once)",
+        ("recommend", "job.yaml", "--param", "size=4", "--param", "size=5"),
+        _SIZED,
+    ),
+    Case(
         "param-none",
         "a job parameter where the YAML has none",
         3,

@@ -386,6 +386,20 @@ YAML = [
         files=job(more="catalogues: {hetzner: {}}\n"),
     ),
     Case(
+        "past-word",
+        "one job to learn from, not in a list",
+        3,
+        "job.yaml:11: past: 'train' is neither all nor none (names of jobs are a list: [train])",
+        files=job(more="past: train\n"),
+    ),
+    Case(
+        "past-empty",
+        "an empty list of jobs to learn from",
+        3,
+        "job.yaml:11: past: the list names no job (write none to learn from nothing)",
+        files=job(more="past: []\n"),
+    ),
+    Case(
         "stop",
         "an unknown stop rule",
         3,

@@ -244,6 +244,8 @@ def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Seq
         if name not in known:
             there = f"known: {', '.join(known)}" if known else f"{file.name} has none under job.parameters"
             raise InputError(f"--param {text!r}: there is no job parameter {name!r}", hint=there)
+        if name in given:
+            raise InputError(f"--param {text!r}: {name!r} has another value already", hint="give each of them once")
         declared = known[name]
         given[name] = value if isinstance(declared, str) else _number(text, value, declared)
     return load_spec(file, {**(overrides or {}), "job.parameters": given}) if given else spec

@@ -74,6 +74,15 @@ def _as_list(value: Any) -> Any:
 _read_list = BeforeValidator(_as_list)
 
 
+def _past(value: Any) -> Any:
+    """Say of one job's name, and of no name, what to write instead."""
+    if isinstance(value, str) and value not in ("all", "none"):
+        raise complaint(f"{value!r} is neither all nor none", f"names of jobs are a list: [{value}]")
+    if value == []:
+        raise complaint("the list names no job", "write none to learn from nothing")
+    return value
+
+
 class ReadyModel(Part):
     """When the application under test is ready for the load."""
 
@@ -335,7 +344,7 @@ class JobFile(Part):
     future_runs: Annotated[Number, Field(gt=0)] | None = Field(
         None, description="How often the job will run with the configuration that is found."
     )
-    past: Literal["all", "none"] | Annotated[list[str], Field(min_length=1)] = Field(
+    past: Annotated[Literal["all", "none"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_past)] = Field(
         "all", description="Earlier studies in the store that the searcher may learn from: all, none, or job names."
     )
 

@@ -114,6 +114,8 @@ def test_a_configuration_without_a_record(tmp_path: Path) -> None:
     status = outcome(make(tmp_path), ask(tmp_path, workers=3, vm="large"))
     assert (status.state, status.fault, status.runtime) == (RunState.FAILED, Fault.JOB, 0.0)
     assert status.reason == "no run was recorded for vm=large, workers=3"
+    part = replace(ask(tmp_path, "run-0", workers=1, vm="large"), fidelity=0.25)
+    assert outcome(make(tmp_path), part).reason.endswith("vm=large, workers=1, fraction=0.25")
     near = make(tmp_path, nearest=True)
     assert outcome(near, ask(tmp_path, "run-2", workers=3, vm="large")).runtime == 2.0
     assert outcome(near, ask(tmp_path, "run-3", workers=1.4, vm="small")).runtime == 10.0

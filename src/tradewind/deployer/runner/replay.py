@@ -177,6 +177,8 @@ class ReplayRunner(ClockworkRunner, AnswersFromRecords):
         if found is None:
             parameters = {name: plain(value) for name, value in request.parameters.items()}
             chosen = {**parameters, **request.configuration}
+            if request.fidelity != 1.0:
+                chosen[FRACTION] = request.fidelity
             words = ", ".join(f"{name}={value}" for name, value in chosen.items())
             return Answer(0.0, f"no run was recorded for {words}")
         return Answer(found.seconds, found.failed, found.metrics, found.profile)
