@@ -239,6 +239,40 @@ def test_a_dry_run_says_what_the_searcher_objects_to(
     assert capsys.readouterr().err.startswith("tradewind: the ernest searcher predicts how time falls")
 
 
+def test_a_dry_run_of_a_searcher_that_needs_a_past_looks_into_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    path = tmp_path / "job.yaml"
+    body = "job: {command: [sh, -c, 'exit 0']}\nspace: {instance: {provider: local}}\nseed: 1\n"
+    paris = "searcher: {use: paris, trees: 20, pairs_tried: 1}\n"
+    path.write_text(f"name: mine\n{body}{paris}")
+    assert run(["tune", str(path), "--dry-run"]) == 3
+    assert "its table has 0" in capsys.readouterr().err
+    for name in ("one", "two", "three"):
+        other = tmp_path / f"{name}.yaml"
+        other.write_text(f"name: {name}\n{body}searcher: exhaustive\nabort: false\n")
+        assert run(["tune", str(other), "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    assert "paris searches" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_future_runs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    path = tmp_path / "job.yaml"
+    path.write_text("name: own\njob: {command: work}\nspace: {level: 1..3}\nfuture_runs: 50\n")
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    assert "It has no budget: it ends once no trial pays for itself over 50 future runs." in capsys.readouterr().out
+    path.write_text(path.read_text() + "searcher: random\n")
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "Nothing limits the search: it has no budget." in said
+    assert "future_runs does not end this search: the searcher random does not weigh" in said
+
+
 def test_a_job_to_learn_from_that_is_nowhere_is_told_of_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB.replace("{use: exhaustive, order: declared}", "tradewind") + "past: [quikc]\n")
     assert run(["tune", str(job), "--quiet", "--trials", "1"]) == 0

@@ -159,12 +159,37 @@ def test_where_a_reference_is_the_predicted_best_there_are_only_checks() -> None
     searcher.tell(evaluate(problem, Proposal(problem.candidates.configuration(0)), 0))
     forecast = Forecast(problem, np.arange(9), np.arange(1.0, 10.0))
     assert forecast.order[0] == 0
-    answer = Verifier(searcher, forecast, 2, apart=(0,)).ask(SearchState(), 2)
-    assert isinstance(answer, list)
-    assert [p.why["stage"] for p in answer] == ["check 1 of the prediction"] * 2
-    for proposal in answer:
+    stages = []
+    for number in range(1, 4):
+        answer = Verifier(searcher, forecast, 2, apart=(0,)).ask(SearchState(proposed=number), 1)
+        assert isinstance(answer, list)
+        [proposal] = answer
+        stages.append(proposal.why["stage"])
         assert proposal.abort_cost is not None
         assert float(proposal.why["expected_spend"]) <= proposal.abort_cost
+        searcher.tell(evaluate(problem, proposal, number))
+    assert stages == [f"check {number} of the prediction" for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("objective", ["cost", "runtime"])
+def test_what_a_check_is_expected_to_take_ends_where_it_is_cut(objective: str) -> None:
+    problem = small(objective=Objective(objective))
+    searcher = MAKE["paris"](problem)
+    best = evaluate(problem, Proposal(problem.candidates.configuration(0)), 0)
+    searcher.tell(best)
+    slow = Forecast(problem, np.arange(9), np.full(9, 10.0 * best.observation.runtime if best.observation else 0.0))
+
+    def spend(given: KnownProblem) -> float:
+        searcher = MAKE["paris"](given)
+        searcher.tell(best)
+        answer = Verifier(searcher, replace(slow, problem=given), 1).ask(SearchState(proposed=1), 1)
+        assert isinstance(answer, list)
+        capped = answer[0].abort_cost is not None or answer[0].abort_time is not None
+        assert capped == given.terms.abort
+        return float(answer[0].why["expected_spend"]) / float(answer[0].why["expected_cost"])
+
+    assert spend(problem) < 0.5
+    assert spend(replace(problem, terms=replace(problem.terms, abort=False))) == 1.0
 
 
 @pytest.mark.parametrize("name", sorted(MAKE))

@@ -61,7 +61,7 @@ COMMANDS = [
         "param-twice",
         "two values for a job parameter",
         3,
-        "--param 'size=5': 'size' has another value already (give each of them once)",
+        "--param 'size=5': 'size' is given twice (give each of them once)",
         ("recommend", "job.yaml", "--param", "size=4", "--param", "size=5"),
         _SIZED,
     ),

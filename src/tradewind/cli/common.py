@@ -217,9 +217,22 @@ def pairs(words: Sequence[str] | None, option: str, example: str = "key=4") -> d
     """The values of ``NAME=VALUE`` words, as YAML reads them.
 
     Raises:
-        InputError: A word is not of that form.
+        InputError: A word is not of that form, or a name is given twice.
     """
-    return {name: value_of(text) for name, text in (pair(word, option, example) for word in words or ())}
+    found: dict[str, Any] = {}
+    for word in words or ():
+        name, text = pair(word, option, example)
+        _once(name, found, f"{option} {word!r}")
+        found[name] = value_of(text)
+    return found
+
+
+def _once(name: str, given: Mapping[str, Any], words: str) -> None:
+    """Refuse a second value for a name: the first one would be lost without a word."""
+    from tradewind.errors import InputError
+
+    if name in given:
+        raise InputError(f"{words}: {name!r} is given twice", hint="give each of them once")
 
 
 def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Sequence[str] | None = None) -> Spec:
@@ -244,8 +257,7 @@ def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Seq
         if name not in known:
             there = f"known: {', '.join(known)}" if known else f"{file.name} has none under job.parameters"
             raise InputError(f"--param {text!r}: there is no job parameter {name!r}", hint=there)
-        if name in given:
-            raise InputError(f"--param {text!r}: {name!r} has another value already", hint="give each of them once")
+        _once(name, given, f"--param {text!r}")
         declared = known[name]
         given[name] = value if isinstance(declared, str) else _number(text, value, declared)
     return load_spec(file, {**(overrides or {}), "job.parameters": given}) if given else spec

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tradewind.problem import Offer, Problem
     from tradewind.problem.spec import Spec
+    from tradewind.store.base import Store
 
 _MOST = 20
 """So many kinds of machines are printed; JSON has all."""
@@ -28,21 +29,47 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
 
     Raises:
         NoOfferError: Nobody sells what the space asks for.
-        SpecError: The constraints leave nothing.
+        SpecError: The constraints leave nothing, or the searcher does not take the job.
     """
-    from tradewind.cli.common import emit_json
+    from contextlib import closing
+
+    from tradewind.cli.common import emit_json, open_store
     from tradewind.engine.assemble import build_problem, build_searcher
+    from tradewind.engine.checks import future_runs_unheard
+    from tradewind.errors import StudyNotFoundError
     from tradewind.paths import data_folder
 
     problem = build_problem(spec, data_folder())
-    build_searcher(spec, problem)  # What it has to object to the job is said now, before anything is paid for.
     found = _facts(spec, problem)
-    found["study"] = None if fresh else _begun(spec, store)
+    found["study"] = None
+    try:
+        opened = open_store(store, must_exist=True)
+    except StudyNotFoundError:
+        build_searcher(spec, problem)
+    else:
+        with closing(opened):
+            # What the searcher has to object to the job is said now, before anything is paid for.
+            build_searcher(spec, _with_past(spec, problem, opened, fresh=fresh))
+            found["study"] = None if fresh else _begun(spec, opened)
     found["refused"] = _refused(spec, problem)
+    found["future_runs"] = spec.future_runs
+    found["note"] = future_runs_unheard(spec)
     if as_json:
         emit_json(found)
         return
     _print(found)
+
+
+def _with_past(spec: Spec, problem: Problem, store: Store, *, fresh: bool) -> Problem:
+    """The problem with what the searcher would learn from."""
+    from dataclasses import replace
+
+    from tradewind.engine.assemble import find_or_new_study
+    from tradewind.engine.past import load_past, wants_past
+
+    if not wants_past(spec):
+        return problem
+    return replace(problem, past=load_past(spec, find_or_new_study(spec, store, fresh=fresh)[0], store))
 
 
 def _facts(spec: Spec, problem: Problem) -> dict[str, Any]:
@@ -78,34 +105,26 @@ def _facts(spec: Spec, problem: Problem) -> dict[str, Any]:
 
 def _refused(spec: Spec, problem: Problem) -> str | None:
     """Why the search would not begin as the job stands, or None: a budget is often set once this is seen."""
-    from tradewind.engine.checks import check_limits
+    from tradewind.engine.checks import check_limits, check_runner
     from tradewind.errors import SpecError
 
     try:
+        check_runner(spec, problem)
         check_limits(spec, problem)
     except SpecError as error:
         return str(error)
     return None
 
 
-def _begun(spec: Spec, address: str | None) -> dict[str, Any] | None:
+def _begun(spec: Spec, store: Store) -> dict[str, Any] | None:
     """The study that the search would go on with, and what is left of the budget; None where it would begin one."""
-    from contextlib import closing
-
-    from tradewind.cli.common import open_store
     from tradewind.engine.assemble import find_or_new_study
-    from tradewind.errors import StudyNotFoundError
     from tradewind.reporting.tables import state_words
 
-    try:
-        opened = open_store(address, must_exist=True)
-    except StudyNotFoundError:
+    row, new = find_or_new_study(spec, store)
+    if new:
         return None
-    with closing(opened):
-        row, new = find_or_new_study(spec, opened)
-        if new:
-            return None
-        summary = opened.summaries([row.id])[0]
+    summary = store.summaries([row.id])[0]
     used = {"dollars": summary.spent, "hours": row.elapsed / 3600, "trials": sum(summary.counts.values())}
     limits = {"dollars": spec.budget.dollars, "hours": spec.budget.hours, "trials": spec.budget.trials}
     return {
@@ -178,13 +197,23 @@ def _print(found: dict[str, Any]) -> None:
     if found["refused"] is not None:
         typer.echo(f"As it stands, the search is refused: {found['refused']}.")
     elif found["study"] is None:
-        limits = _amounts(budget, "in total")
-        typer.echo(f"The search may take {limits}." if limits else "Nothing limits the search: it has no budget.")
+        typer.echo(_limits(found))
     else:
         _print_begun(found["study"], budget)
+    if found["note"]:
+        typer.echo(f"{found['note']}.")
     if not deadline:
         typer.echo("A run may take as long as it likes: there is no deadline.")
     typer.echo("Nothing was started, and no provider was asked.")
+
+
+def _limits(found: dict[str, Any]) -> str:
+    """What a new search may take, in a sentence."""
+    if limits := _amounts(found["budget"], "in total"):
+        return f"The search may take {limits}."
+    if found["future_runs"] is not None and not found["note"]:
+        return f"It has no budget: it ends once no trial pays for itself over {found['future_runs']:g} future runs."
+    return "Nothing limits the search: it has no budget."
 
 
 def _print_begun(study: dict[str, Any], budget: dict[str, Any]) -> None:

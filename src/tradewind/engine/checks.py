@@ -79,18 +79,20 @@ def check_limits(spec: Spec, problem: Problem) -> None:
     from tradewind.deployer.runner.base import Simulates
 
     given = spec.budget
-    # They end a search that has found something; what ends one that finds nothing is that it has tried all.
-    ends = problem.space.enumerable and not future_runs_unheard(spec)
-    limits = (given.dollars, given.hours, given.trials, spec.future_runs if ends else None, *spec.stop)
+    why = future_runs_unheard(spec)
+    if spec.future_runs is not None and not why and not problem.space.enumerable:
+        why = "future_runs ends a search only once something works, and this space has no end"
+    limits = (given.dollars, given.hours, given.trials, None if why else spec.future_runs, *spec.stop)
     makes = issubclass(plugins.load("provisioner", spec.provisioner.name), MakesMachines)
     if not makes or issubclass(plugins.load("runner", spec.runner.name), Simulates):
         return
     if any(limit is not None for limit in limits):
         return
     if any(offer.hourly > 0 and offer.provider != "local" for offer in cast("Selector", problem.resolver).offers):
+        words = f"provisioner {spec.provisioner.name} makes machines that cost money, and nothing limits the search"
         raise spec.error(
             ("budget",),
-            f"provisioner {spec.provisioner.name} makes machines that cost money, and nothing limits the search",
+            f"{words}: {why}" if why else words,
             "set budget.dollars (--budget $10), budget.hours or budget.trials",
         )
 
@@ -103,8 +105,8 @@ def future_runs_unheard(spec: Spec) -> str:
         return ""
     if not issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns):
         why = f"the searcher {spec.searcher.name} does not weigh what a trial costs against what it saves later"
-    elif spec.objective.metric != COST:
-        why = f"they say what a saving is worth, and this search is for {spec.objective.metric}"
+    elif spec.objective.metric != COST or not spec.objective.grows_with_time:
+        why = "it says what a saving is worth, and this search does not minimise the cost"
     else:
         return ""
     return f"future_runs does not end this search: {why}"

@@ -166,6 +166,8 @@ class _AllFailed:
     def _take(self, trial: Trial, metric: str) -> None:
         if trial.state == TrialState.ABORTED:
             self._aborted += 1
+            # What it reported before it was cut short is no result, but shows how the metric is spelt.
+            self._silent = self._silent and not (trial.observation and metric in trial.observation.metrics)
         elif trial.state == TrialState.FAILED:
             self._failed += 1
             self._silent = self._silent and _lacks(trial, metric)

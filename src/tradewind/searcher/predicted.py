@@ -241,6 +241,8 @@ class Verifier:
         room = 1 + self.verify - len(tried)
         if room < 1 and not feasible and not running and left and self.forecast.in_time[left[0]]:
             room = 1
+        best = int(self.forecast.rows[self.forecast.order[0]]) if self.forecast.order else None
+        checks = len(tried - {best})
         chosen: list[Proposal] = []
         money_left = math.inf if state.money_left is None else state.money_left
         for place in left:
@@ -248,12 +250,15 @@ class Verifier:
             if len(chosen) >= min(room, count) or cost > money_left:
                 break
             money_left -= cost
-            # Where a run that made the forecast is the predicted best, there is only checking left.
-            number = max(len(tried) + len(chosen), 1)
-            stage = "the predicted best" if place == self.forecast.order[0] else f"check {number} of the prediction"
+            stage = "the predicted best"
+            if int(self.forecast.rows[place]) != best:
+                checks += 1
+                stage = f"check {checks} of the prediction"
             configuration = candidates.configuration(int(self.forecast.rows[place]))
             money, seconds = self._caps(told)
             spend = cost if money is None else min(cost, money)
+            if seconds is not None:
+                spend = min(spend, float(self.forecast.bill(np.full(len(self.forecast.rows), seconds))[place]))
             why = {"stage": stage, **self.forecast.expected(place), "expected_spend": spend}
             chosen.append(Proposal(configuration, abort_cost=money, abort_time=seconds, why=why))
         return chosen or NothingLeft(self.summary(told, left, room, state), final=not state.pending)
@@ -263,7 +268,8 @@ class Verifier:
         seen = [trial.observation for trial in told.values() if trial.observation is not None]
         known = [s.objective for s in seen if s.feasible and s.objective is not None and math.isfinite(s.objective)]
         best = min(known, default=None)
-        if best is None or best <= 0 or not isinstance(self.searcher, PricesAborts):
+        may = isinstance(self.searcher, PricesAborts) and self.forecast.problem.terms.abort
+        if best is None or best <= 0 or not may:
             return None, None
         return (best, None) if self.forecast.problem.objective.metric == COST else (None, best)
 

@@ -47,7 +47,7 @@ def explored(
     if model.time is None or not drawn:
         return drawn
     # What is known best is what was run: in a space of this size, chance would hardly come upon it again.
-    drawn += list(dict.fromkeys(run.trial.configuration for run in model.runs[-_RAN:]))
+    drawn += [one for run in model.runs[-_RAN:] if (one := _checked(problem, run.trial.configuration)) is not None]
     near: list[Configuration] = []
     for leader in _best(problem, model, features, drawn):
         donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)]
@@ -56,6 +56,14 @@ def explored(
     if any(isinstance(p, Float) and p.levels is None for p in problem.space.parameters):
         drawn += [_descended(problem, model, features, leader) for leader in _best(problem, model, features, drawn)]
     return drawn
+
+
+def _checked(problem: Problem, configuration: Configuration) -> Configuration | None:
+    """A configuration of an earlier study as this space writes it; None where it does not allow it."""
+    try:
+        return problem.space.check(configuration)
+    except ConfigurationError:
+        return None
 
 
 def _best(problem: Problem, model: Model, features: FeatureMap, drawn: Sequence[Configuration]) -> list[Configuration]:

@@ -36,7 +36,7 @@ _FEWEST = 4
 _MOST = 5_000
 """Runs that are looked at, the newest ones: more take memory and change nothing."""
 
-_RANGE = 0.95
+RANGE = 0.95
 """One-sided: with it on both sides a range holds 90 %."""
 
 
@@ -79,8 +79,9 @@ class Model:
         self.ignored: tuple[str, ...] = ()
         self.doubtful: tuple[str, ...] = ()  # the likeliest fit leaves them out, and others that count use them
         self.shared: dict[str, float | str] = {}
-        self.outside = outside(self.wanted, timed or runs) if both else {}
         self.runs = runs
+        self.telling = timed or runs
+        self.outside = outside(self.wanted, self.telling) if both else {}
         self.time: Mixture | None = None
         self.success: Response | None = None
         self.bounds: list[Threshold] = []
@@ -89,8 +90,8 @@ class Model:
         self.used: list[PastRun] = []
         if not runs:
             return
-        values = shared_values(self.wanted, timed or runs)
-        self.shared = {name: values[name] for name in self.parameters.groups if name in values}
+        same = shared_values(self.wanted, self.telling)
+        self.shared = {name: same[name] for name in self.parameters.groups if name in same}
         self._unknown = math.hypot(unknown_spread(self.wanted, self.shared), *self.outside.values()) if both else 0.0
         # Of what never varied nobody can say that it does not matter.
         self._varied = tuple(name for name in self.parameters.groups if name not in self.shared)
@@ -114,8 +115,7 @@ class Model:
         """The expansions over configuration, job parameters and profiles; of the time with laws."""
         settings, both = self._settings, self._both
         rng = np.random.default_rng([self._seed & 0xFFFFFFFF, 11])
-        width = self._width + (self.parameters.width + self.profiles.width if both else 0)
-        drawn = Expansion.draw(rng, settings.terms, width)
+        drawn = Expansion.draw(rng, settings.terms, self._width + both * (self.parameters.width + self.profiles.width))
         expansion = Expansion(drawn.directions, drawn.phases, drawn.scales, settings.trend)
         groups = {}
         if both:
@@ -258,7 +258,7 @@ class Model:
     @property
     def grows(self) -> bool:
         """True when `learn` can take in a run that came to its end, which is where it is quicker than fitting anew."""
-        fixed = self.time is None or self._named() or self.success is not None or self._unknown > 0
+        fixed = self.time is None or self._named() or self.success is not None or self.unknown or self.outside
         return self.time is not None and self.time.grows and not fixed
 
     def learn(self, run: PastRun) -> bool:
@@ -327,7 +327,7 @@ class Model:
         z, freedom = self._here(places.rows, places.power), self.time.freedom
         mean, sd = self._expected(RUNTIME, self.time, z)
         mean = mean - optimism * self.time.deviation(z) if optimism else mean
-        far = float(stdtrit(freedom, _RANGE)) * sd
+        far = float(stdtrit(freedom, RANGE)) * sd
         seconds, low, high = (self._seconds(mean + shift, places) for shift in (0.0, -far, far))
 
         def before(limit: Array) -> Array:
@@ -381,7 +381,7 @@ class Model:
 
         response, log = self.figures[metric]
         mean, sd = self._expected(metric, response, z)
-        far = float(stdtrit(response.freedom, _RANGE)) * sd
+        far = float(stdtrit(response.freedom, RANGE)) * sd
         found: list[Array] = [mean, mean - far, mean + far]
         middle, low, high = (np.exp(np.clip(v, -700.0, 700.0)) if log else v for v in found)
         return middle, low, high

@@ -188,7 +188,7 @@ def outside(wanted: Mapping[str, float | str], runs: Sequence[PastRun]) -> dict[
             away = math.log(value / high) if value > high else math.log(low / value)
             found[name] = away * _SURE / (_SURE + math.log(high / low))
         else:
-            found[name] = LOG_SPREAD * (value - high if value > high else low - value) / (high - low)
+            found[name] = LOG_SPREAD * math.log1p((value - high if value > high else low - value) / (high - low))
     return found
 
 

@@ -25,7 +25,7 @@ from tradewind.searcher.base import (
 from tradewind.searcher.done import words
 from tradewind.searcher.done.descent import explored
 from tradewind.searcher.done.expansion import Array
-from tradewind.searcher.done.model import Model
+from tradewind.searcher.done.model import RANGE, Model
 from tradewind.searcher.done.places import Outlook, Places, log_vcpus
 from tradewind.searcher.done.remembered import Remembered
 from tradewind.searcher.done.runs import PastRun, earlier_runs, own_runs
@@ -33,9 +33,8 @@ from tradewind.searcher.done.settings import DoneSettings
 from tradewind.searcher.field import FieldSearcher, Indices
 from tradewind.searcher.surrogate.features import FeatureMap
 
-_RANGE = 2 * 1.645
-"""Standard deviations from the 5 % to the 95 % quantile."""
-_MOST_RISK = 50.0
+_MOST_RISK = 10.0
+"""ln of how much dearer a configuration may count for what is not known of it."""
 _POOL = 1024
 """Random configurations that the search for a minimum begins with where the space is not listed."""
 
@@ -163,8 +162,8 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
         corrected = model.corrected()
         outlook = corrected.judge(places)
         billed = self._billed(outlook, places)
-        sure = replace(billed, loss=billed.loss * self._risk(outlook))
-        order = rank(sure, self.settings.confidence, outlook.loss * self._risk(outlook))[:count]
+        risk = self._risk(outlook, model.time.freedom)
+        order = rank(replace(billed, loss=billed.loss * risk), self.settings.confidence, outlook.loss * risk)[:count]
         wanted = corrected.objective(places)
         return [
             Recommendation(
@@ -182,16 +181,24 @@ class DoneSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, Lear
             for i in order
         ]
 
-    def _risk(self, outlook: Outlook) -> Array:
-        """Mean by median of an objective that grows with time, shape (n,): of two that look alike, the surer one.
+    def _risk(self, outlook: Outlook, freedom: float) -> Array:
+        """Mean by median of an objective that grows with time, up to a factor, shape (n,).
 
-        Of a log-normal figure it is exp(σ²/2). A median alone would recommend what nobody has run and may cost anything
-        before what is known to be hardly dearer.
+        Of two that look alike the surer one is to be taken: a median alone would recommend what nobody has run and may
+        cost anything before what is known to be hardly dearer. Of a log-normal figure it is exp(σ²/2); a plain one is
+        its own mean.
+
+        Args:
+            outlook: What is expected.
+            freedom: Degrees of freedom of the time's distribution.
         """
-        if not self.problem.objective.grows_with_time:
+        from scipy.special import stdtrit
+
+        if not self.problem.objective.grows_with_time or self.settings.target != "log":
             return np.ones(len(outlook.seconds))
-        spread = np.log(np.maximum(outlook.seconds_high, 1e-300) / np.maximum(outlook.seconds_low, 1e-300)) / _RANGE
-        found: Array = np.exp(np.minimum(0.5 * spread**2, _MOST_RISK))
+        width = np.log(outlook.seconds_high) - np.log(outlook.seconds_low)
+        half = 0.5 * (width / (2.0 * float(stdtrit(freedom, RANGE)))) ** 2
+        found: Array = np.exp(np.minimum(half - half.min(), _MOST_RISK))
         return found
 
     def _billed(self, outlook: Outlook, places: Places) -> Outlook:

@@ -84,8 +84,8 @@ def _beyond(name: str, model: Model) -> str:
     """That no run was near what is wanted."""
     wanted = model.wanted[name]
     if isinstance(wanted, str):
-        return f"no run had {name}={wanted}: how the time depends on it is not known"
-    values = sorted({float(run.parameters[name]) for run in model.runs})
+        return f"no run with {name}={wanted} came to its end: how the time depends on it is not known"
+    values = sorted({float(run.parameters[name]) for run in model.telling})
     ran = f"{plain_number(values[0])} to {plain_number(values[-1])}"
     return f"{name}={plain_number(wanted)} is outside of what was run, {ran}: how the time goes on there is a guess"
 
