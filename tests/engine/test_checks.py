@@ -54,9 +54,7 @@ def test_what_costs_nothing_wants_none(tmp_path: Path) -> None:
 def test_future_runs_are_no_limit_where_there_is_always_more_to_try(tmp_path: Path) -> None:
     job = JOB.replace("m5.xlarge]}}", "m5.xlarge]}, level: 0.1..3.0}") + "future_runs: 100"
     spec = parse_spec(job, base=tmp_path)
-    with pytest.raises(
-        SpecError, match="the search: future_runs ends a search only once something works"
-    ):
+    with pytest.raises(SpecError, match="the search: future_runs ends a search only once something works"):
         check_limits(spec, build_problem(spec, tmp_path))
 
 
