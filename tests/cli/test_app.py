@@ -206,6 +206,8 @@ def test_exit_code_reaches_the_shell() -> None:
 
 def test_interrupt_while_a_command_runs() -> None:
     code = (
+        # Whoever runs the tests in the background of a shell has them ignore it.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import sys, time, typer; from tradewind.cli import app as m\n"
         "m.app = typer.Typer(pretty_exceptions_enable=False)\n"
         "@m.app.command()\n"

@@ -75,7 +75,15 @@ print([name for name in ("numpy", "sqlalchemy", "rich.console") if name in sys.m
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--show-completion", shell]) == 0
-    assert "_TRADEWIND_COMPLETE" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("shell", "mark"), [("bash", "complete -o default"), ("zsh", "#compdef"), ("fish", "complete --command")]
+)
+def test_the_script_of_the_shell_that_it_is_called_from(
+    shell: str, mark: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Which one that is, Typer finds among the processes above; those of the tests may have none.
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: shell)
+    assert run(["--show-completion"]) == 0
+    said = capsys.readouterr().out
+    assert "_TRADEWIND_COMPLETE" in said
+    assert mark in said
