@@ -39,6 +39,13 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a job may be written, with a data folder that is not there yet."""
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    return tmp_path / "job.yaml"
+
+
 def tuned(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
     code = run(["tune", "job.yaml", "--json", *words])
     out = capsys.readouterr()
@@ -184,10 +191,8 @@ def test_a_refused_search_or_run_leaves_no_study_and_does_not_say_that_it_resume
 
 
 def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
-    path = tmp_path / "job.yaml"
     path.write_text(
         "name: clouds\njob: {command: work}\n"
         "space:\n  instance: {types: [small, large]}\n  nodes: [1, 2]\n  level: 1..3\n"
@@ -229,21 +234,15 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     assert not (tmp_path / "home").exists()
 
 
-def test_a_dry_run_says_what_the_searcher_objects_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
-    path = tmp_path / "job.yaml"
+def test_a_dry_run_says_what_the_searcher_objects_to(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text("name: own\njob: {command: work}\nspace: {level: 1..3}\nsearcher: ernest\n")
     assert run(["tune", str(path), "--dry-run"]) == 3
     assert capsys.readouterr().err.startswith("tradewind: the ernest searcher predicts how time falls")
 
 
 def test_a_dry_run_of_a_searcher_that_needs_a_past_looks_into_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
-    path = tmp_path / "job.yaml"
     body = "job: {command: [sh, -c, 'exit 0']}\nspace: {instance: {provider: local}}\nseed: 1\n"
     paris = "searcher: {use: paris, trees: 20, pairs_tried: 1}\n"
     path.write_text(f"name: mine\n{body}{paris}")
@@ -258,11 +257,7 @@ def test_a_dry_run_of_a_searcher_that_needs_a_past_looks_into_the_store(
     assert "paris searches" in capsys.readouterr().out
 
 
-def test_a_dry_run_says_what_future_runs_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
-    path = tmp_path / "job.yaml"
+def test_a_dry_run_says_what_future_runs_end(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text("name: own\njob: {command: work}\nspace: {level: 1..3}\nfuture_runs: 50\n")
     assert run(["tune", str(path), "--dry-run"]) == 0
     assert "It has no budget: it ends once no trial pays for itself over 50 future runs." in capsys.readouterr().out

@@ -176,7 +176,7 @@ def test_a_search_gets_its_past(store: Store, monkeypatch: pytest.MonkeyPatch, t
     from tradewind.engine import assemble
 
     put(store, spec("a"), 1.0, 2.0)
-    monkeypatch.setattr(assemble, "wants_past", lambda _spec: True)
+    monkeypatch.setattr("tradewind.engine.past.wants_past", lambda _spec: True)
     study = store.create_study(new_study(spec()))
     search = assemble.build_search(spec(), study, store, tmp_path)
     assert [past.name for past in search.parts.searcher.problem.past] == ["a"]

@@ -174,9 +174,7 @@ def test_where_a_reference_is_the_predicted_best_there_are_only_checks() -> None
 @pytest.mark.parametrize("objective", ["cost", "runtime"])
 def test_what_a_check_is_expected_to_take_ends_where_it_is_cut(objective: str) -> None:
     problem = small(objective=Objective(objective))
-    searcher = MAKE["paris"](problem)
     best = evaluate(problem, Proposal(problem.candidates.configuration(0)), 0)
-    searcher.tell(best)
     slow = Forecast(problem, np.arange(9), np.full(9, 10.0 * best.observation.runtime if best.observation else 0.0))
 
     def spend(given: KnownProblem) -> float:

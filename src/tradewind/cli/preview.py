@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tradewind.problem import Offer, Problem
     from tradewind.problem.spec import Spec
-    from tradewind.store.base import Store
+    from tradewind.store.base import Store, StudyRow
 
 _MOST = 20
 """So many kinds of machines are printed; JSON has all."""
@@ -34,8 +34,9 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.assemble import build_problem, build_searcher
+    from tradewind.engine.assemble import build_problem, build_searcher, find_or_new_study
     from tradewind.engine.checks import future_runs_unheard
+    from tradewind.engine.past import with_past
     from tradewind.errors import StudyNotFoundError
     from tradewind.paths import data_folder
 
@@ -49,8 +50,9 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
     else:
         with closing(opened):
             # What the searcher has to object to the job is said now, before anything is paid for.
-            build_searcher(spec, _with_past(spec, problem, opened, fresh=fresh))
-            found["study"] = None if fresh else _begun(spec, opened)
+            row, new = find_or_new_study(spec, opened, fresh=fresh)
+            build_searcher(spec, with_past(problem, spec, row, opened))
+            found["study"] = None if new else _begun(spec, row, opened)
     found["refused"] = _refused(spec, problem)
     found["future_runs"] = spec.future_runs
     found["note"] = future_runs_unheard(spec)
@@ -58,18 +60,6 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
         emit_json(found)
         return
     _print(found)
-
-
-def _with_past(spec: Spec, problem: Problem, store: Store, *, fresh: bool) -> Problem:
-    """The problem with what the searcher would learn from."""
-    from dataclasses import replace
-
-    from tradewind.engine.assemble import find_or_new_study
-    from tradewind.engine.past import load_past, wants_past
-
-    if not wants_past(spec):
-        return problem
-    return replace(problem, past=load_past(spec, find_or_new_study(spec, store, fresh=fresh)[0], store))
 
 
 def _facts(spec: Spec, problem: Problem) -> dict[str, Any]:
@@ -116,14 +106,10 @@ def _refused(spec: Spec, problem: Problem) -> str | None:
     return None
 
 
-def _begun(spec: Spec, store: Store) -> dict[str, Any] | None:
-    """The study that the search would go on with, and what is left of the budget; None where it would begin one."""
-    from tradewind.engine.assemble import find_or_new_study
+def _begun(spec: Spec, row: StudyRow, store: Store) -> dict[str, Any]:
+    """The study that the search would go on with, and what is left of the budget."""
     from tradewind.reporting.tables import state_words
 
-    row, new = find_or_new_study(spec, store)
-    if new:
-        return None
     summary = store.summaries([row.id])[0]
     used = {"dollars": summary.spent, "hours": row.elapsed / 3600, "trials": sum(summary.counts.values())}
     limits = {"dollars": spec.budget.dollars, "hours": spec.budget.hours, "trials": spec.budget.trials}

@@ -16,7 +16,7 @@ from tradewind.engine.fallback import Elsewhere, elsewhere, nowhere
 from tradewind.engine.giving_up import build_listener, build_stopper
 from tradewind.engine.loop import Search
 from tradewind.engine.parts import Gate, Parts, RequestMaker
-from tradewind.engine.past import load_past, wants_past
+from tradewind.engine.past import with_past
 from tradewind.engine.policy import Policy
 from tradewind.engine.snapshot import Snapshot
 from tradewind.engine.state import SearchMachine
@@ -256,8 +256,8 @@ def _parts(
 ) -> Parts:
     problem = problem or build_problem(spec, data_folder)
     check_runner(spec, problem)
-    if searcher is None and wants_past(spec):
-        problem = replace(problem, past=load_past(spec, study, store))
+    if searcher is None:
+        problem = with_past(problem, spec, study, store)
     searcher = searcher or build_searcher(spec, problem)
     deployer = build_deployer(spec, study.owner, data_folder, entered)
     check_limits(spec, problem)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind import plugins
 from tradewind.errors import SpecError
 from tradewind.meant import nearest
-from tradewind.problem import PastStudy
+from tradewind.problem import PastStudy, Problem
 from tradewind.searcher.base import LearnsFromPast
 from tradewind.store.base import EarlierStudy, Store, StudyRow
 
@@ -62,6 +62,11 @@ def load_past(spec: Spec, study: StudyRow | None, store: Store, *, same_job: boo
             found.popitem()
             break
     return tuple(_joined(list(reversed(parts))) for parts in reversed(found.values()))
+
+
+def with_past(problem: Problem, spec: Spec, study: StudyRow, store: Store) -> Problem:
+    """A problem with what the specification's searcher may learn from (`load_past`), where it learns at all."""
+    return replace(problem, past=load_past(spec, study, store)) if wants_past(spec) else problem
 
 
 def nothing_of(spec: Spec, store: Store) -> str:

@@ -73,22 +73,34 @@ class AllFailedSettings(Settings):
     )
 
 
-class _NoImprovement:
-    """How many trials have ended since the last one that improved something.
+class _Counts:
+    """What a rule counts of the trials that have ended.
 
     It is asked at every event, and a search may have thousands of trials: each of them is looked at once.
     """
 
-    def __init__(self, settings: NoImprovementSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._read = 0
+
+    def _new(self, progress: Progress) -> Sequence[Trial]:
+        """The trials that have ended since the last time."""
+        found = progress.ended[self._read :]
+        self._read = len(progress.ended)
+        return found
+
+
+class _NoImprovement(_Counts):
+    """How many trials have ended since the last one that improved something."""
+
+    def __init__(self, settings: NoImprovementSettings) -> None:
+        super().__init__()
+        self._settings = settings
         self._best: float | None = None
         self._since = 0
 
     def __call__(self, progress: Progress) -> str | None:
-        for trial in progress.ended[self._read :]:
+        for trial in self._new(progress):
             self._take(trial, progress.objective)
-        self._read = len(progress.ended)
         if self._best is not None and self._since >= self._settings.trials:
             return f"{count(self._since, 'trial')} in a row improved nothing"
         return None
@@ -132,7 +144,7 @@ def _lacks(trial: Trial, metric: str) -> bool:
     return seen is not None and bool(seen.metrics) and metric not in seen.metrics
 
 
-class _AllFailed:
+class _AllFailed(_Counts):
     """How many trials have failed while none has succeeded.
 
     A run that was cut short says neither that the program works nor that it does not: it is no reason to go on. Where
@@ -140,15 +152,15 @@ class _AllFailed:
     """
 
     def __init__(self, settings: AllFailedSettings) -> None:
+        super().__init__()
         self._settings = settings
-        self._read = self._failed = self._aborted = 0
+        self._failed = self._aborted = 0
         self._works, self._silent = False, True
         self._last: Trial | None = None
 
     def __call__(self, progress: Progress) -> str | None:
-        for trial in progress.ended[self._read :]:
+        for trial in self._new(progress):
             self._take(trial, progress.objective.metric)
-        self._read = len(progress.ended)
         if self._works or self._last is None:
             return None
         # A misspelt metric is in no run's output, and every further run costs as much as these.

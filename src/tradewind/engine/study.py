@@ -27,7 +27,7 @@ from tradewind.engine.events import (
     Tick,
     Write,
 )
-from tradewind.engine.past import load_past, wants_past
+from tradewind.engine.past import with_past
 from tradewind.engine.policy import Policy
 from tradewind.engine.state import SearchMachine
 from tradewind.engine.stopping import make_rules
@@ -131,8 +131,7 @@ class Study:
 
     def _prepare(self, row: StudyRow) -> None:
         """Make the parts of the search of a study, which need not be stored yet."""
-        if wants_past(self.spec):
-            self._problem = replace(self._problem, past=load_past(self.spec, row, self._store))
+        self._problem = with_past(self._problem, self.spec, row, self._store)
         self._searcher = build_searcher(self.spec, self._problem)
         policy = Policy(
             owner=row.owner,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +57,12 @@ class PredictedMap:
             StudyNotFoundError: There is no such study.
         """
         from tradewind.engine.assemble import build_problem, build_searcher
-        from tradewind.engine.past import load_past, wants_past
+        from tradewind.engine.past import with_past
         from tradewind.problem.spec import Spec
 
         row = store.study(study_id)
         spec = Spec.from_json(row.spec)
-        problem = build_problem(spec, data_folder)
-        if wants_past(spec):
-            problem = replace(problem, past=load_past(spec, row, store))
+        problem = with_past(build_problem(spec, data_folder), spec, row, store)
         searcher = build_searcher(spec, problem)
         if not isinstance(searcher, MapsAll):
             raise InputError(

@@ -243,6 +243,12 @@ class Searcher(Plugin, ABC):
         self._told_keys: set[str] = set()
         self._unplaced: list[Trial] = []  # told since the candidates were last looked through
 
+    @property
+    def aborts(self) -> bool:
+        """Whether it says where runs are cut short; its setting ``abort``, if it has one, or the job may forbid it."""
+        wanted = bool(getattr(self.settings, "abort", True))
+        return isinstance(self, PricesAborts) and wanted and self.problem.terms.abort
+
     @abstractmethod
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """Propose up to ``count`` configurations.

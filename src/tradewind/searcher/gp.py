@@ -49,10 +49,10 @@ class GpSearcher(ModelledSearcher):
 
     def _caps(self, state: SearchState) -> Caps:
         money = math.inf if state.money_left is None else state.money_left
-        return Caps(self._aborts, self.settings.abort_slack, money)
+        return Caps(self.aborts, self.settings.abort_slack, money)
 
     def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
-        if not self._aborts:
+        if not self.aborts:
             return Proposal(configuration, why=why)
         seconds, money = self.problem.constraints.deadline, None
         if beliefs.best is not None and beliefs.best > 0 and self.problem.objective.grows_with_time:

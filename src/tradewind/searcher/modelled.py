@@ -95,11 +95,6 @@ class ModelledSearcher(
         """Trials before the model chooses."""
         return self.settings.starts
 
-    @property
-    def _aborts(self) -> bool:
-        """Whether runs are cut short: the job may rule it out for all searchers."""
-        return self.settings.abort and self.problem.terms.abort
-
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tradewind.errors import SpecError
 from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
-from tradewind.searcher.base import MapPoint, NothingLeft, PricesAborts, Searcher, SearchState
+from tradewind.searcher.base import MapPoint, NothingLeft, Searcher, SearchState
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.searcher.window import bounds_time, window
 from tradewind.units import format_duration, format_money
@@ -243,6 +243,7 @@ class Verifier:
             room = 1
         best = int(self.forecast.rows[self.forecast.order[0]]) if self.forecast.order else None
         checks = len(tried - {best})
+        money, seconds = self._caps(told)
         chosen: list[Proposal] = []
         money_left = math.inf if state.money_left is None else state.money_left
         for place in left:
@@ -255,10 +256,10 @@ class Verifier:
                 checks += 1
                 stage = f"check {checks} of the prediction"
             configuration = candidates.configuration(int(self.forecast.rows[place]))
-            money, seconds = self._caps(told)
             spend = cost if money is None else min(cost, money)
             if seconds is not None:
-                spend = min(spend, float(self.forecast.bill(np.full(len(self.forecast.rows), seconds))[place]))
+                billing = self.forecast.problem.terms.billing
+                spend = min(spend, billing.cost(seconds, float(self.forecast.hourly[place])))
             why = {"stage": stage, **self.forecast.expected(place), "expected_spend": spend}
             chosen.append(Proposal(configuration, abort_cost=money, abort_time=seconds, why=why))
         return chosen or NothingLeft(self.summary(told, left, room, state), final=not state.pending)
@@ -268,8 +269,7 @@ class Verifier:
         seen = [trial.observation for trial in told.values() if trial.observation is not None]
         known = [s.objective for s in seen if s.feasible and s.objective is not None and math.isfinite(s.objective)]
         best = min(known, default=None)
-        may = isinstance(self.searcher, PricesAborts) and self.forecast.problem.terms.abort
-        if best is None or best <= 0 or not may:
+        if best is None or best <= 0 or not self.searcher.aborts:
             return None, None
         return (best, None) if self.forecast.problem.objective.metric == COST else (None, best)
 

@@ -101,7 +101,7 @@ class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains
             free = np.array([i for i in free if candidates.key(int(i)) not in started], dtype=np.intp)
         beliefs = beliefs.believing(self._pending_rows(state, chosen))
         while len(chosen) < count and len(free):
-            outlook = beliefs.judge(features[free], candidates.hourly[free], state.money_left, abort=self._aborts)
+            outlook = beliefs.judge(features[free], candidates.hourly[free], state.money_left, abort=self.aborts)
             payable = self._payable(outlook)
             if not chosen and (reason := self._enough(state, outlook, payable, beliefs)):
                 return NothingLeft(reason, final=not state.pending)
@@ -166,14 +166,9 @@ class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains
             why[name] = float(outlook.share[i]) * abs(beliefs.best)
         return self._capped(configuration, beliefs, why)
 
-    @property
-    def _aborts(self) -> bool:
-        """Whether runs are cut short: the job may rule it out for all searchers."""
-        return self.settings.abort and self.problem.terms.abort
-
     def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
         seconds, money = self.problem.constraints.deadline, None
-        if not self._aborts:
+        if not self.aborts:
             return Proposal(configuration, why=why)
         if beliefs.best is not None and beliefs.best > 0 and self.problem.objective.grows_with_time:
             if self.problem.objective.metric == COST:

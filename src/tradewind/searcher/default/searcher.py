@@ -123,7 +123,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         worth = (times < self.settings.repeats) & (gain >= LEAST_GAIN * abs(least)) & self._pays(gain, spend, least)
         worth &= np.array([self.sold(trial.configuration) for trial in trials])
         beliefs = self._beliefs()
-        if self._aborts and isinstance(beliefs, PricedBeliefs):
+        if self.aborts and isinstance(beliefs, PricedBeliefs):
             # One that would be cut short shows nothing of how runs vary.
             worth &= seconds <= self._stop_seconds(beliefs, hourly)
         if state.money_left is not None:
@@ -189,10 +189,10 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
 
     def _caps(self, state: SearchState) -> Caps:
         money = math.inf if state.money_left is None else state.money_left
-        return PricedCaps(self._aborts, 1.0, money, self.settings.beyond)
+        return PricedCaps(self.aborts, 1.0, money, self.settings.beyond)
 
     def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
-        if not self._aborts:
+        if not self.aborts:
             return Proposal(configuration, why=why)
         hourly = self.problem.resolver.resolve(configuration).hourly
         if beliefs.informed and isinstance(beliefs, PricedBeliefs) and not beliefs.guessed:

@@ -185,7 +185,7 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return self._capped(configuration, best, why)
 
     def _capped(self, configuration: Configuration, best: float, why: Mapping[str, float | str]) -> Proposal:
-        if not (self.settings.abort and self.problem.terms.abort):
+        if not self.aborts:
             return Proposal(configuration, why=why)
         seconds, money = self.problem.constraints.deadline, None
         if math.isfinite(best) and best > 0 and self.problem.objective.grows_with_time:
