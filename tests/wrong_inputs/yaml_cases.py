@@ -393,6 +393,13 @@ YAML = [
         files=job(more="past: train\n"),
     ),
     Case(
+        "past-mapping",
+        "something else than jobs to learn from",
+        3,
+        "job.yaml:11: past: {'train': 1} is neither all nor none (names of jobs are a list: [NAME])",
+        files=job(more="past: {train: 1}\n"),
+    ),
+    Case(
         "past-empty",
         "an empty list of jobs to learn from",
         3,

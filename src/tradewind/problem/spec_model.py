@@ -76,8 +76,9 @@ _read_list = BeforeValidator(_as_list)
 
 def _past(value: Any) -> Any:
     """Say of one job's name, and of no name, what to write instead."""
-    if isinstance(value, str) and value not in ("all", "none"):
-        raise complaint(f"{value!r} is neither all nor none", f"names of jobs are a list: [{value or 'NAME'}]")
+    if value not in ("all", "none") and not isinstance(value, list | tuple):
+        name = value if isinstance(value, str) and value else "NAME"
+        raise complaint(f"{value!r} is neither all nor none", f"names of jobs are a list: [{name}]")
     if value == []:
         raise complaint("the list names no job", "write none to learn from nothing")
     return value
