@@ -9,13 +9,13 @@ with the mean of its seeds: how much hangs on which tables there happen to be.
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import results as kept
 import tables
 from bench import BUDGETS, CONDITIONS, NEVER, PASTS
 from numpy.typing import NDArray
@@ -47,14 +47,11 @@ class Results:
         self.names = list(names)
         self._rows: dict[tuple[str, str, str], dict[tuple[str, int], dict[str, float]]] = {}
         wanted = set(names)
-        for path in sorted(folder.glob("*.csv")):
-            with path.open(newline="") as file:
-                for row in csv.DictReader(file):
-                    if row["table"] not in wanted:
-                        continue
-                    place = (path.stem, row.pop("condition"), row.pop("past"))
-                    key = (row.pop("table"), int(row.pop("seed")))
-                    self._rows.setdefault(place, {})[key] = {k: float(v) for k, v in row.items()}
+        for policy in POLICIES:
+            for (table, condition, past, seed), row in kept.every(folder, policy).items():
+                if table in wanted:
+                    figures = {name: float(value) for name, value in row.items() if name not in kept.KEYS}
+                    self._rows.setdefault((policy, condition, past), {})[table, int(seed)] = figures
         self.policies = [p for p in POLICIES if any(place[0] == p for place in self._rows)]
 
     @functools.cache  # noqa: B019  one object a program
@@ -344,6 +341,9 @@ def walls(results: Results) -> None:
     rows = []
     for policy in results.policies:
         found = [r for place, part in results._rows.items() if place[0] == policy for r in part.values()]
+        found = [r for r in found if "seconds" in r]  # recorded ones were timed elsewhere
+        if not found:
+            continue
         steps = np.array([r["ms_a_proposal"] for r in found])
         seconds = np.array([r["seconds"] for r in found])
         rows.append(

@@ -6,7 +6,6 @@ Appends to ``work/results/POLICY.csv`` and leaves out what is there, so a run ma
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import sys
 import time
@@ -22,15 +21,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import peers
+import results
 import tables
 from bench import BUDGETS, CONDITIONS, PASTS, Bench, Pasts, search
 
 from tradewind import plugins
 from tradewind.errors import TradewindError
 from tradewind.searcher.base import LearnsFromPast
-
-COLUMNS = ("table", "condition", "past", "seed", "close", "exact", *(f"dopt{b}" for b in BUDGETS), "trials", "spent")
-COLUMNS += ("ms_a_proposal", "seconds")
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ class Desk:
             figures = [record.close, record.exact, *(record.dopt(b) for b in BUDGETS)]
             values = [task.table, task.condition, task.past, seed, *(f"{v:.6g}" for v in figures)]
             values += [record.trials, f"{record.spent:.4f}", f"{step:.3f}", f"{time.perf_counter() - started:.3f}"]
-            found.append(dict(zip(COLUMNS, values, strict=True)))
+            found.append(dict(zip(results.COLUMNS, values, strict=True)))
         return found
 
 
@@ -166,7 +163,7 @@ def tasks(
     names: list[str], found: list[str], conditions: list[str], past: str, seeds: range, folder: Path
 ) -> Iterator[Task]:
     """What is not there yet; the first seeds of everything before the next ones."""
-    done = {name: finished(folder / f"{name}.csv") for name in names}
+    done = {name: results.every(folder, name) for name in names}
     for start in range(seeds.start, seeds.stop, _BLOCK):
         block = range(start, min(start + _BLOCK, seeds.stop))
         for name in names:
@@ -177,26 +174,6 @@ def tasks(
                     open_ = tuple(s for s in wanted if (table, condition, past, str(s)) not in done[name])
                     if open_:
                         yield Task(name, table, condition, past, open_)
-
-
-def finished(path: Path) -> set[tuple[str, str, str, str]]:
-    """The searches that a file has; a last line that was cut off is taken away."""
-    if not path.exists():
-        return set()
-    text = path.read_text()
-    if not text.endswith("\n"):
-        path.write_text(text[: text.rfind("\n") + 1])
-    with path.open(newline="") as file:
-        return {(r["table"], r["condition"], r["past"], r["seed"]) for r in csv.DictReader(file)}
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=COLUMNS)
-        if fresh:
-            writer.writeheader()
-        writer.writerows(rows)
 
 
 def seeds_of(text: str) -> range:
@@ -230,6 +207,8 @@ def main() -> None:
         if why := usable(name, given.past):
             print(f"skipped: {name}: {why}")
             names.remove(name)
+    for name in names:
+        results.mend(folder / f"{name}.csv")
     todo = list(tasks(names, found, conditions, given.past, given.seeds, folder))
     started, searches, wrong = time.perf_counter(), 0, 0
     print(f"{sum(len(t.seeds) for t in todo)} searches to do", flush=True)
@@ -241,7 +220,7 @@ def main() -> None:
                 wrong += 1
                 print(f"failed: {task}: {type(error).__name__}: {error}", file=sys.stderr)
                 continue
-            write(folder / f"{task.policy}.csv", future.result())
+            results.append(folder / f"{task.policy}.csv", future.result())
             searches += len(task.seeds)
     print(f"{searches} searches in {time.perf_counter() - started:.0f} s; {wrong} tasks failed")
     sys.exit(1 if wrong else 0)

@@ -21,7 +21,7 @@ from tradewind.testing.problems import drive, evaluate
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks/compare"
 DATASETS = FOLDER.parents[2] / "shared/datasets"
-MODULES = ("tables", "bench", "prepare", "peers", "run", "analyze")
+MODULES = ("tables", "bench", "prepare", "peers", "results", "run", "analyze")
 
 
 @pytest.fixture(scope="module")
@@ -303,6 +303,33 @@ def test_run_goes_on_where_it_stopped_and_analyze_shows_it(work: Path, tmp_path:
     assert (tmp_path / "share.png").stat().st_size > 10_000
 
 
+def test_what_was_recorded_is_not_done_again(
+    scripts: Any, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = scripts.results
+    monkeypatch.setattr(kept, "RECORDED", tmp_path / "recorded")
+    measured = work / "results/random-plain.csv"
+    call("run.py", "--work", str(work), "--policies", "random-plain", "--seeds", "2", "--billing", "second")
+    before = kept.every(measured.parent, "random-plain")
+    assert len(before) == 6
+    assert kept.record(measured.parent, "random-plain") == 6
+    written = (tmp_path / "recorded/random-plain.csv.gz").read_bytes()
+
+    measured.unlink()
+    after = kept.every(measured.parent, "random-plain")
+    assert {search: [row[name] for name in kept.FIGURES] for search, row in after.items()} == {
+        search: [row[name] for name in kept.FIGURES] for search, row in before.items()
+    }
+    assert kept.record(measured.parent, "random-plain") == 6
+    assert (tmp_path / "recorded/random-plain.csv.gz").read_bytes() == written
+    names = sorted({search[0] for search in before})
+    left = scripts.run.tasks(["random-plain"], names, ["second"], "cold", range(3), measured.parent)
+    assert [task.seeds for task in left] == [(2,)] * 3
+    shown = scripts.analyze.Results(measured.parent, names)
+    assert shown.policies == ["random-plain"]
+    scripts.analyze.walls(shown)
+
+
 def test_policies_that_are_not_there_are_named(work: Path, scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     out = call("run.py", "--work", str(work), "--policies", "random", "--past", "warm", "--seeds", "1")
     assert "skipped: random: it does not learn from earlier jobs" in out
@@ -314,7 +341,7 @@ def test_policies_that_are_not_there_are_named(work: Path, scripts: Any, monkeyp
 
 def test_bars_are_judged(scripts: Any, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = tuple(t["name"] for t in scripts.tables.load(work / "tables.json"))
-    header = ",".join(scripts.run.COLUMNS)
+    header = ",".join(scripts.results.COLUMNS)
 
     def results(close: dict[tuple[str, str], float]) -> Any:
         for policy in ("tradewind", "random"):
