@@ -397,12 +397,13 @@ def several(searcher: DoneSearcher, known: int, count: int, *, together: bool) -
 def test_several_at_once_take_each_other_into_account(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
     """What is on its way is believed: without that the next best ones are neighbours of the best."""
     problem = problems.table_problem(noise=0.05)
+    before = {seed: drive(make(problem, seed), problem, 12) for seed in (1, 2)}
     apart: dict[bool, list[float]] = {True: [], False: []}
     for believing in (True, False):
         if not believing:
             monkeypatch.setattr(Model, "believing", lambda self, _running: self)
         for seed, known in ((1, 6), (2, 6), (1, 12), (2, 12)):
-            searcher = told(make(problem, seed), drive(make(problem, seed), problem, known))
+            searcher = told(make(problem, seed), before[seed][:known])
             apart[believing].append(spacing(searcher, several(searcher, known, 6, together=together)))
     assert np.mean(apart[True]) > 1.1 * np.mean(apart[False])
 
