@@ -93,7 +93,6 @@ def test_quasi_random_points_are_plain_optunas_in_order() -> None:
 
 
 def test_cma_es_moves_towards_the_best() -> None:
-    pytest.importorskip("cmaes")
     problem = problems.continuous_problem()
     trials = drive(make(problem, 1, sampler="cmaes"), problem, 60)
     values = [t.observation.objective for t in trials if t.observation and t.observation.objective is not None]

@@ -67,7 +67,7 @@ class OptunaSettings(plugins.Settings):
     """Which sampler, and how trials are told to it."""
 
     sampler: Literal["tpe", "gp", "cmaes", "random", "qmc", "nsgaii"] = Field(
-        default="tpe", description="Optuna's sampler; gp needs torch as well, cmaes the package cmaes."
+        default="tpe", description="Optuna's sampler; gp needs the package torch as well."
     )
     options: dict[str, bool | int | float | str | None] = Field(
         default_factory=dict,
