@@ -46,9 +46,14 @@ def load(path: Path = HERE / "work/tables.json") -> list[dict[str, Any]]:
     return found
 
 
-def deadline_of(seconds: list[float]) -> float:
-    """The deadline of a table: the time at half of all rows, half a row rounded up (the protocol of Lynceus)."""
-    return sorted(seconds)[math.floor(len(seconds) / 2 + 0.5)]
+def deadline_of(seconds: list[float], share: float = 0.5) -> float:
+    """The deadline of a table: the time at half of all rows, half a row rounded up (the protocol of Lynceus).
+
+    Args:
+        seconds: Of all rows.
+        share: Another share than half, above 0 and at most 1.
+    """
+    return sorted(seconds)[min(math.floor(len(seconds) * share + 0.5), len(seconds) - 1)]
 
 
 class TableResolver:
