@@ -13,6 +13,7 @@ import argparse
 import math
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -105,11 +106,12 @@ def main() -> None:
     parser.add_argument("--billing", default="second")
     parser.add_argument("--copies", type=int, nargs="*", default=[0], help="numbers of the copies; 0 for the tables")
     parser.add_argument("--policies", default="exhaustive,tradewind", help="of run.py")
+    parser.add_argument("--work", type=Path, default=tables.HERE / "work", help="folder of tables.json")
     parser.add_argument("--runs", action="store_true", help="print every run")
     given = parser.parse_args()
     spent: dict[tuple[str, str], list[float]] = {}
     parts: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for table in tables.load():
+    for table in tables.load(given.work / "tables.json"):
         if not table["name"].startswith(tuple(given.tables.split(","))):
             continue
         for copy in given.copies:
