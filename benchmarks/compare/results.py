@@ -104,6 +104,8 @@ def main() -> None:
     parser.add_argument("policies", help="names with commas between them")
     parser.add_argument("--work", type=Path, default=tables.HERE / "work", help="folder of tables.json and results")
     given = parser.parse_args()
+    if any(table["problem"][0] == "made" for table in tables.load(given.work / "tables.json")):
+        parser.error(f"{given.work} has made tables: only searches of recorded ones are recorded")
     for policy in given.policies.split(","):
         mend(given.work / "results" / f"{policy}.csv")
         print(f"{policy}: {record(given.work / 'results', policy)} searches recorded")

@@ -329,6 +329,10 @@ def test_what_was_recorded_is_not_done_again(
     assert shown.policies == ["random-plain"]
     scripts.analyze.walls(shown)
 
+    refused = start("results.py", "--work", str(work), "random-plain")
+    assert refused.returncode == 2
+    assert "has made tables" in refused.stderr
+
 
 def test_policies_that_are_not_there_are_named(work: Path, scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     out = call("run.py", "--work", str(work), "--policies", "random", "--past", "warm", "--seeds", "1")
