@@ -340,8 +340,9 @@ def walls(results: Results) -> None:
     """Wall time by policy."""
     rows = []
     for policy in results.policies:
-        found = [r for place, part in results._rows.items() if place[0] == policy for r in part.values()]
-        found = [r for r in found if "seconds" in r]  # recorded ones were timed elsewhere
+        # Recorded searches were timed elsewhere.
+        parts = [part for place, part in results._rows.items() if place[0] == policy]
+        found = [r for part in parts for r in part.values() if "seconds" in r]
         if not found:
             continue
         steps = np.array([r["ms_a_proposal"] for r in found])

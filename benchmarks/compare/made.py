@@ -22,9 +22,8 @@ import numpy as np
 from bench import number as number_of
 from made_models import PRESETS, Draw, Gpu, Machine, Model
 from prepare import Table, instance_parameters, row, table
-from tables import deadline_of
+from tables import HERE, deadline_of
 
-HERE = Path(__file__).parent
 SEED = 20260
 FEWEST = 0.05
 """Share of rows that a tight deadline leaves in time all the same: runs that fail at once are quick as well."""
@@ -259,6 +258,7 @@ class Family:
 
 def three_clouds() -> dict[str, Any]:
     """The conditional space: each provider has names of its own for what it sells."""
+    nodes = (2, 3, 4, 6, 8)
     sold: dict[str, tuple[Machine, dict[str, Any]]] = {}
     for vcpu in (4, 8, 16):
         for letter in "cmr":
@@ -280,9 +280,9 @@ def three_clouds() -> dict[str, Any]:
         kind, when = "ordinal" if name.endswith("vcpu") else "categorical", f"provider == '{name.partition('_')[0]}'"
         levels = sorted({c[name] for c in choices.values() if name in c})
         parameters.append({"kind": kind, "name": name, "values": levels, "when": when})
-    parameters.append({"kind": "nodes", "name": "nodes", "values": [2, 3, 4, 6, 8]})
+    parameters.append({"kind": "nodes", "name": "nodes", "values": [*nodes]})
     machines = [machine for machine, _ in sold.values()]
-    return {"machines": machines, "nodes": (2, 3, 4, 6, 8), "choices": choices, "parameters": parameters}
+    return {"machines": machines, "nodes": nodes, "choices": choices, "parameters": parameters}
 
 
 def families() -> dict[str, Family]:

@@ -87,15 +87,23 @@ def record(work: Path, policy: str) -> int:
 
     Returns:
         How many searches the file has.
+
+    Raises:
+        SystemExit: There is none.
     """
     found = {key(row): row for row in recorded(policy)}
     found.update((key(row), row) for row in measured(work / f"{policy}.csv") if row["past"] == "cold")
+    if not found:
+        raise SystemExit(f"nothing of {policy!r} was measured or is recorded: run run.py --policies {policy} first")
     text = io.StringIO()
     writer = csv.DictWriter(text, KEPT, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(sorted(found.values(), key=lambda row: (row["condition"], row["table"], int(row["seed"]))))
     RECORDED.mkdir(exist_ok=True)
-    (RECORDED / f"{policy}.csv.gz").write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+    # A kill in the middle of it leaves what was recorded before.
+    part = RECORDED / f"{policy}.part"
+    part.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+    part.replace(RECORDED / f"{policy}.csv.gz")
     return len(found)
 
 

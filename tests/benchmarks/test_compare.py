@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.benchmarks.comparing import FOLDER, call, loaded, start
 
 from tradewind import plugins
 from tradewind.problem import Configuration, Proposal
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.testing.problems import drive, evaluate
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks/compare"
 DATASETS = FOLDER.parents[2] / "shared/datasets"
 MODULES = ("tables", "bench", "prepare", "peers", "results", "run", "analyze")
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[Any]:
-    """The modules of the folder, which are scripts and not part of the package."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in MODULES:
-            sys.modules.pop(name, None)
+    with loaded(*MODULES) as found:
+        yield found
 
 
 def made_up(scripts: Any, name: str, shift: float = 0.0) -> dict[str, Any]:
@@ -87,18 +79,6 @@ def work(scripts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = [made_up(scripts, "toys/one"), made_up(scripts, "toys/two", 50.0), conditional(scripts)]
     (folder / "tables.json").write_text(json.dumps(made))
     return folder
-
-
-def start(script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, FOLDER / script, *words], capture_output=True, text=True, timeout=110, check=False
-    )
-
-
-def call(script: str, *words: str) -> str:
-    done = start(script, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 # ---------------------------------------------------------------------- preparing
@@ -333,6 +313,9 @@ def test_what_was_recorded_is_not_done_again(
     refused = start("results.py", "--work", str(work), "random-plain")
     assert refused.returncode == 2
     assert "has made tables" in refused.stderr
+    with pytest.raises(SystemExit, match="nothing of 'chery-pick' was measured or is recorded"):
+        kept.record(measured.parent, "chery-pick")
+    assert [file.name for file in (tmp_path / "recorded").iterdir()] == ["random-plain.csv.gz"]
 
 
 def test_policies_that_are_not_there_are_named(work: Path, scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.benchmarks.comparing import call, loaded, start
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks/compare"
 MODULES = ("tables", "bench", "prepare", "made_models", "made")
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[Any]:
-    """The modules of the folder, which are scripts and not part of the package."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in MODULES:
-            sys.modules.pop(name, None)
+    with loaded(*MODULES) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def made(scripts: Any) -> dict[str, dict[str, Any]]:
     return {table["name"]: table for table in scripts.made.make()}
-
-
-def call(script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, FOLDER / script, *words], capture_output=True, text=True, timeout=110, check=False
-    )
 
 
 def in_time(table: dict[str, Any]) -> float:
@@ -105,19 +89,16 @@ def test_a_deadline_of_other_shares(scripts: Any, made: dict[str, dict[str, Any]
 
 
 def test_made_tables_are_searched(tmp_path: Path) -> None:
-    done = call("made.py", "--work", str(tmp_path), "--deadline", "0.9")
-    assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()][:3] == ["solver", "shuffle", "genomics"]
-    assert "genomics: 4 x 14, " in done.stdout
+    made = call("made.py", "--work", str(tmp_path), "--deadline", "0.9")
+    assert [line.partition(":")[0] for line in made.splitlines()][:3] == ["solver", "shuffle", "genomics"]
+    assert "genomics: 4 x 14, " in made
     words = ("--policies", "random", "--seeds", "2", "--tables", "genomics/1", "--billing", "second")
-    done = call("run.py", *words, "--work", str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 searches in" in done.stdout
+    assert "2 searches in" in call("run.py", *words, "--work", str(tmp_path))
     assert len((tmp_path / "results/random.csv").read_text().splitlines()) == 3
 
 
 def test_a_deadline_is_a_share(tmp_path: Path) -> None:
-    done = call("made.py", "--work", str(tmp_path), "--deadline", "90")
+    done = start("made.py", "--work", str(tmp_path), "--deadline", "90")
     assert done.returncode == 2
     assert "above 0 and at most 1" in done.stderr
     assert not list(tmp_path.iterdir())
