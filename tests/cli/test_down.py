@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.left_alone import OFFER, World, world
 from tests.engine.test_kill import alive_with
 from tests.waiting import eventually
 
@@ -22,8 +23,6 @@ from tradewind.errors import CredentialsError, StudyBusyError, TeardownError
 from tradewind.paths import data_folder
 from tradewind.problem import Configuration, Proposal, Run, RunState, Trial, TrialState
 from tradewind.store.base import Change, Store, StudyRow
-
-from .left_alone import OFFER, World, world
 
 ELSEWHERE = "another-host.example:17:1.00"
 

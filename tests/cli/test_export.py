@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 import typer
+from tests.cli.test_status import build
 
 from tradewind.cli.common import open_store
 from tradewind.cli.export import export, import_records
 from tradewind.errors import InputError, RecordError, StudyBusyError, StudyNotFoundError
 
 from ..reporting.conftest import some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
-from .test_status import build
 
 app = typer.Typer()
 app.command("export")(export)

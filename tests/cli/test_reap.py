@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.left_alone import OFFER, World, part, world
 
 from tradewind import plugins
 from tradewind.cli.app import run
@@ -23,8 +24,6 @@ from tradewind.paths import data_folder
 from tradewind.problem import RunState
 from tradewind.problem.spec import parse_spec
 from tradewind.store.base import Change
-
-from .left_alone import OFFER, World, part, world
 
 
 @pytest.fixture

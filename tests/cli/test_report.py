@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.cli.test_status import build
 
 from tradewind.cli.report import report
 from tradewind.errors import InputError, StudyNotFoundError
 
 from ..reporting.conftest import make_trial, some_trials  # noqa: TID252  (the same ready studies as the tests of the report)
-from .test_status import build
 
 app = typer.Typer()
 app.command()(report)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 
 from tradewind.errors import StudyNotFoundError
 from tradewind.problem import Budget, Constraints, Objective, Threshold, TrialState
@@ -16,8 +17,6 @@ from tradewind.reporting.goal import read_goal
 from tradewind.reporting.html import render_html
 from tradewind.reporting.why import why
 from tradewind.store.base import Store, StudyRow, StudySummary
-
-from .conftest import SPEC, Build, make_trial, some_trials
 
 
 def test_columns_masks_and_ranking(store: Store, build: Build) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.reporting.conftest import Build, make_trial, some_trials
 
 from tradewind.errors import RecordError
 from tradewind.problem import TrialState
@@ -19,8 +20,6 @@ from tradewind.reporting.readers import LogReader, read_records, tail_offset
 from tradewind.reporting.space import space_size
 from tradewind.store import flat, frames
 from tradewind.store.base import Store
-
-from .conftest import Build, make_trial, some_trials
 
 
 def test_csv_has_a_column_for_every_setting_and_metric(store: Store, build: Build) -> None:

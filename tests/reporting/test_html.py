@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import TrialState
@@ -20,8 +21,6 @@ from tradewind.reporting.series import outcomes
 from tradewind.reporting.svg import Scale, Svg, span, time_unit
 from tradewind.reporting.terminal import curve_lines
 from tradewind.store.base import Store
-
-from .conftest import SPEC, Build, make_trial, some_trials
 
 SVG = "{http://www.w3.org/2000/svg}"
 MOST = sys.float_info.max

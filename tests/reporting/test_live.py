@@ -10,12 +10,11 @@ from typing import Literal
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tests.reporting.conftest import make_trial, some_trials
 
 from tradewind.engine.snapshot import RunningTrial, Snapshot
 from tradewind.problem import Budget, Constraints, Objective, Trial, TrialState
 from tradewind.reporting.live import LiveView
-
-from .conftest import make_trial, some_trials
 
 
 def snapshot(

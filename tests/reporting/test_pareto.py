@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from tests.reporting.conftest import Build, make_trial
 from typer.testing import CliRunner
 
 from tradewind.cli.app import app
@@ -26,8 +27,6 @@ from tradewind.reporting.terminal import print_report
 from tradewind.store.base import Store
 from tradewind.testing import problems
 from tradewind.testing.problems import drive
-
-from .conftest import Build, make_trial
 
 BOTH = {"objective": {"minimise": "cost", "also": ["runtime"]}}
 

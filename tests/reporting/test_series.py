@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.reporting.conftest import Build, make_trial, some_trials
 
 from tradewind.problem import TrialState
 from tradewind.reporting.data import ParameterColumn, StudyData
 from tradewind.reporting.importance import importance
 from tradewind.reporting.series import best_so_far, grouping, levels, outcomes, thin, wants_log
 from tradewind.store.base import Store
-
-from .conftest import Build, make_trial, some_trials
 
 
 def column(*values: object) -> ParameterColumn:

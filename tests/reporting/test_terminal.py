@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tests.reporting.conftest import SPEC, Build, make_trial, offer, some_trials
 
 from tradewind.problem import Objective, TrialState
 from tradewind.reporting import tables
@@ -12,8 +13,6 @@ from tradewind.reporting.data import StudyData
 from tradewind.reporting.terminal import curve_lines, print_report
 from tradewind.reporting.textplot import step_plot
 from tradewind.store.base import Store
-
-from .conftest import SPEC, Build, make_trial, offer, some_trials
 
 WIDTHS = (60, 80, 120)
 

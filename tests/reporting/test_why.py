@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 
 from tradewind.problem import TrialState
 from tradewind.problem.spec import parse_spec
@@ -12,8 +13,6 @@ from tradewind.reporting.data import StudyData
 from tradewind.reporting.why import why
 from tradewind.reporting.words import percent
 from tradewind.store.base import Change, Store, this_process
-
-from .conftest import SPEC, Build, make_trial, some_trials
 
 
 def said(store: Store, study: int) -> str:
