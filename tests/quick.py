@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[1]
 
 _IMPORTED = (
     "alembic.command", "jinja2", "numpy", "rich.live", "rich.progress", "rich.table", "scipy.optimize", "scipy.special",
-    "sqlalchemy.orm", "tradewind.cli.app", "tradewind.engine.loop", "tradewind.engine.recommend",
-    "tradewind.reporting.terminal", "tradewind.store.sql", "tradewind.tenancy.framework",
+    "sqlalchemy.orm", "tradewind.cli.app", "tradewind.engine.search", "tradewind.engine.recommendations",
+    "tradewind.reporting.study.terminal", "tradewind.store.studies.sql_store", "tradewind.tenancy.shared_cluster",
     "tradewind.workflow.execution.run", "tradewind.workflow.files",
 )  # fmt: skip
 

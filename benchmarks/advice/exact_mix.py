@@ -16,15 +16,15 @@ from mix import answer, questions
 from run import HERE, MOST
 
 from tradewind.problem import Offer, OfferQuery
-from tradewind.selector.market import find_offers
-from tradewind.workflow.advice.machines import kept_cost
-from tradewind.workflow.advice.runner import carried_out, make_planner
-from tradewind.workflow.advice.study import Wanted
+from tradewind.selector.offer_search import find_offers
+from tradewind.workflow.advice.offers import kept_cost
+from tradewind.workflow.advice.runner import make_planner, simulate_planner
+from tradewind.workflow.advice.set_search import AdviceRequest
 
 FAMILIES, LARGEST = ("c6g", "c7g", "c8g"), 16
 
 
-def every(wanted: Wanted, offers: Sequence[Offer]) -> Iterator[tuple[float, float, int]]:
+def every(wanted: AdviceRequest, offers: Sequence[Offer]) -> Iterator[tuple[float, float, int]]:
     """Cost, makespan and number of types of every set of one or two types."""
     planner = make_planner("heft", 0, Path())
     ordered = sorted(offers, key=lambda offer: (-wanted.terms.speed(offer), -offer.vcpu))
@@ -33,7 +33,7 @@ def every(wanted: Wanted, offers: Sequence[Offer]) -> Iterator[tuple[float, floa
             machines = [replace(offer, nodes=count) for offer, count in zip(pair, counts, strict=True) if count]
             if machines and sum(counts) <= MOST:
                 platform = wanted.terms.together(machines, wanted.flow)
-                makespan = carried_out(wanted.flow, platform, planner).makespan
+                makespan = simulate_planner(wanted.flow, platform, planner).makespan
                 yield kept_cost(platform, makespan), makespan, len(machines)
 
 

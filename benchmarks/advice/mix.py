@@ -22,11 +22,11 @@ from run import HERE, MOST, exhaustive, terms_of
 from tradewind import plugins
 from tradewind.errors import NothingFeasibleError
 from tradewind.problem import Offer, OfferQuery
-from tradewind.selector.market import find_offers
+from tradewind.selector.offer_search import find_offers
 from tradewind.workflow.advice.advice import advise
-from tradewind.workflow.advice.machines import worth_trying
-from tradewind.workflow.advice.runner import describe
-from tradewind.workflow.advice.study import Wanted
+from tradewind.workflow.advice.offers import worth_trying
+from tradewind.workflow.advice.runner import offer_words
+from tradewind.workflow.advice.set_search import AdviceRequest
 from tradewind.workflow.files import read_workflow
 
 RESULTS = HERE / "work/mix.csv"
@@ -61,20 +61,20 @@ class Cell:
 
 def questions(
     datasets: Path, graphs: Sequence[str], offers: Sequence[Offer], kinds: Sequence[str] = SPEEDS
-) -> Iterator[tuple[Cell, Wanted]]:
+) -> Iterator[tuple[Cell, AdviceRequest]]:
     """Each question."""
     for graph in graphs:
         path = datasets / graph
         flow = read_workflow(path, lenient=True)
         for speeds in kinds:
             terms = terms_of(speeds, offers)
-            wanted = Wanted(path, flow, terms, lenient=True, seconds=60.0, max_vms=MOST)
+            wanted = AdviceRequest(path, flow, terms, lenient=True, seconds=60.0, max_vms=MOST)
             quickest = min(span for span, _ in exhaustive(wanted, worth_trying(offers, flow, terms)))
             for tightness in TIGHTNESS:
                 yield Cell(graph, speeds, tightness), replace(wanted, deadline=quickest * tightness)
 
 
-def answer(wanted: Wanted, offers: Sequence[Offer]) -> dict[str, object]:
+def answer(wanted: AdviceRequest, offers: Sequence[Offer]) -> dict[str, object]:
     """The advice, and what it took."""
     with tempfile.TemporaryDirectory() as folder:
         store = plugins.create("store", "sql", {}, url=f"sqlite:///{folder}/store.db")
@@ -94,7 +94,7 @@ def answer(wanted: Wanted, offers: Sequence[Offer]) -> dict[str, object]:
         "planned": len(found.mixing.planned),
         "sets": found.mixing.sets,
         "proven": found.searched.proven and found.mixing.proven,
-        "machines": describe(found.best.offers),
+        "machines": offer_words(found.best.offers),
     }
 
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from tradewind import plugins
 from tradewind.problem import Billing, Offer, OfferQuery
-from tradewind.selector.market import find_offers
-from tradewind.workflow.advice.machines import Terms, kept_cost, worth_trying
-from tradewind.workflow.advice.runner import carried_out, make_planner
-from tradewind.workflow.advice.study import Wanted, search_sets
+from tradewind.selector.offer_search import find_offers
+from tradewind.workflow.advice.offers import MachineAssumptions, kept_cost, worth_trying
+from tradewind.workflow.advice.runner import make_planner, simulate_planner
+from tradewind.workflow.advice.set_search import AdviceRequest, search_sets
 from tradewind.workflow.files import read_workflow
 
 HERE = Path(__file__).parent
@@ -46,36 +46,36 @@ class Cell:
     tightness: float
 
 
-def terms_of(speeds: str, offers: Sequence[Offer]) -> Terms:
+def terms_of(speeds: str, offers: Sequence[Offer]) -> MachineAssumptions:
     """All types alike, or newer generations faster: 10 % a generation, which is made up."""
     factors = {}
     if speeds == "by generation":
         for offer in offers:
             digit = re.search(r"\d", offer.family)
             factors[offer.family] = 0.5 + 0.1 * int(digit[0]) if digit else 1.0
-    return Terms(factors, boot_seconds=60.0, billing=Billing(minimum_seconds=60.0))
+    return MachineAssumptions(factors, boot_seconds=60.0, billing=Billing(minimum_seconds=60.0))
 
 
-def exhaustive(wanted: Wanted, kept: Sequence[Offer]) -> list[tuple[float, float]]:
+def exhaustive(wanted: AdviceRequest, kept: Sequence[Offer]) -> list[tuple[float, float]]:
     """Makespan and cost of every set."""
     planner = make_planner("heft", 0, Path())
     found = []
     for offer in kept:
         for count in range(1, MOST + 1):
             platform = wanted.terms.platform(replace(offer, nodes=count), wanted.flow)
-            span = carried_out(wanted.flow, platform, planner).makespan
+            span = simulate_planner(wanted.flow, platform, planner).makespan
             found.append((span, kept_cost(platform, span)))
     return found
 
 
-def questions(datasets: Path, offers: Sequence[Offer]) -> Iterator[tuple[Cell, Wanted, float, int, float]]:
+def questions(datasets: Path, offers: Sequence[Offer]) -> Iterator[tuple[Cell, AdviceRequest, float, int, float]]:
     """Each question with its optimum, the number of sets, and the seconds that planning all of them took."""
     for graph in GRAPHS:
         path = datasets / "dax" / f"{graph}.xml.gz"
         flow = read_workflow(path, lenient=True)
         for speeds in ("all alike", "by generation"):
             terms = terms_of(speeds, offers)
-            wanted = Wanted(path, flow, terms, lenient=True, front=0, seconds=600.0, max_vms=MOST)
+            wanted = AdviceRequest(path, flow, terms, lenient=True, front=0, seconds=600.0, max_vms=MOST)
             kept = worth_trying(offers, flow, terms)
             exhaustive(wanted, kept[:1])  # compiles
             began = time.perf_counter()
@@ -88,7 +88,7 @@ def questions(datasets: Path, offers: Sequence[Offer]) -> Iterator[tuple[Cell, W
                 yield Cell(graph, speeds, tightness), replace(wanted, deadline=deadline), optimum, len(every), took
 
 
-def searched(wanted: Wanted, offers: Sequence[Offer], optimum: float) -> dict[str, object]:
+def searched(wanted: AdviceRequest, offers: Sequence[Offer], optimum: float) -> dict[str, object]:
     """One search: what it found, and after how many trials."""
     with tempfile.TemporaryDirectory() as folder:
         store = plugins.create("store", "sql", {}, url=f"sqlite:///{folder}/store.db")

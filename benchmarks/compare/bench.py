@@ -13,17 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from tables import build
 
-from tradewind.problem import (
-    Billing,
-    Budget,
-    Configuration,
-    JobParameters,
-    PastStudy,
-    Proposal,
-    Trial,
-    stable_hash,
-)
-from tradewind.problem.standing import Measured, Standing
+from tradewind.problem import Billing, Budget, Configuration, JobParameters, PastStudy, Proposal, Trial, stable_hash
+from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.searcher.base import NothingLeft, Repeats, SearchState
 from tradewind.testing.problems import KnownProblem, drive, evaluate
 
@@ -137,7 +128,7 @@ class Record:
     """What a search has reached, trial by trial.
 
     What a search would recommend is the cheapest trial that met the deadline, or, where it ran configurations again,
-    what the engine would (`Standing`); how good that is, the noise-free table says.
+    what the engine would (`ConfigurationRanking`); how good that is, the noise-free table says.
 
     Attributes:
         bench: Where it searches.
@@ -154,7 +145,7 @@ class Record:
     exact: float = NEVER
     steps: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, math.inf)])
     _seen: float = math.inf
-    _measured: dict[str, list[Measured]] = field(default_factory=dict)
+    _measured: dict[str, list[MeasuredRun]] = field(default_factory=dict)
     _repeated: bool = False
     _left: int | None = None
     _further: int = FURTHER
@@ -179,11 +170,11 @@ class Record:
         """Note what would be recommended now, and when that is close."""
         seen, key = trial.observation, trial.configuration.key
         self._repeated = self._repeated or key in self._measured
-        if (one := Measured.of(trial, self.bench.problem.objective)) is not None:
+        if (one := MeasuredRun.of(trial, self.bench.problem.objective)) is not None:
             self._measured.setdefault(key, []).append(one)
         if self._repeated:
             runs = [replace(one, key=name) for name, found in self._measured.items() for one in found]
-            best = Standing(runs, self.bench.problem.constraints.deadline).best_run
+            best = ConfigurationRanking(runs, self.bench.problem.constraints.deadline).best_run
             if best is None:
                 return
             key = best.key

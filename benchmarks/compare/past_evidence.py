@@ -17,9 +17,9 @@ from past_copies import arguments, benches
 from tradewind import plugins
 from tradewind.problem import Problem
 from tradewind.searcher.default import TradewindSearcher
-from tradewind.searcher.default.beliefs import trend_of
-from tradewind.searcher.default.kinship import UNRELATED
-from tradewind.searcher.default.past import Lessons, past_jobs
+from tradewind.searcher.default.kinship import LEAST_RELATEDNESS
+from tradewind.searcher.default.posterior import price_trend
+from tradewind.searcher.default.transfer import TransferPrior, past_jobs
 
 
 def evidence(problem: Problem) -> float | None:
@@ -30,8 +30,8 @@ def evidence(problem: Problem) -> float | None:
     jobs = past_jobs(problem, features, searcher._reference, rows, listed=searcher._listed)
     if not jobs:
         return None
-    lessons = Lessons(jobs, rows, np.log(searcher._reference.hourly))
-    return lessons.kinship(trend_of(features.price_column, rows.shape[1], priced=False))
+    transfer_prior = TransferPrior(jobs, rows, np.log(searcher._reference.hourly))
+    return transfer_prior.relatedness(price_trend(features.price_column, rows.shape[1], priced=False))
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
                 values.setdefault((bench.table["family"], copy, past), []).append(value)
     for (family, copy, past), some in values.items():
         at = f"least {min(some):.2f}, median {np.median(some):.2f}, most {max(some):.2f}"
-        below = f"at most 0: {sum(v <= 0 for v in some)}, left alone: {sum(v <= UNRELATED for v in some)}"
+        below = f"at most 0: {sum(v <= 0 for v in some)}, left alone: {sum(v <= LEAST_RELATEDNESS for v in some)}"
         print(f"{family}, copy {copy}, {past}: {at}; {below}, of {len(some)}")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from tradewind.problem import Instance, JobParameters, Nodes, Objective, Offer, Ordinal, Parameter
-from tradewind.testing.problems import KnownProblem, Outcome, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, make_problem
 
 Values = Mapping[str, float | str]
 PRICES = {"c4.2xlarge": 0.398, "m4.2xlarge": 0.4, "r4.2xlarge": 0.532, "r4.xlarge": 0.266}
@@ -99,7 +99,7 @@ def synthetic(
         ]
         return make_problem(
             parameters,
-            lambda c, _o: Outcome(law(a, b, int(c["nodes"]), int(c["threads"]))),
+            lambda c, _o: KnownOutcome(law(a, b, int(c["nodes"]), int(c["threads"]))),
             objective=Objective(metric),
             noise=noise,
         )
@@ -138,7 +138,7 @@ def recorded(folder: Path, name: str, metric: str) -> Scenario:
         measured = cells[tuple(float(given[p]) for p in PARAMETERS[name])]
         return make_problem(
             [Instance(name="instance", values=tuple(offers), offers=offers), Nodes(name="nodes", values=counts)],
-            lambda c, _o: Outcome(median(measured[str(c["instance"]), int(c["nodes"])])),
+            lambda c, _o: KnownOutcome(median(measured[str(c["instance"]), int(c["nodes"])])),
             objective=Objective(metric),
             sold=set(measured),
         )

@@ -20,23 +20,23 @@ import numpy as np
 from curves import Table, cnn, crossing, mnist
 
 from tradewind import plugins
-from tradewind.engine.events import (
-    Ask,
-    Cancel,
-    Event,
-    Instruction,
-    Interpret,
-    Interpreted,
+from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.state_machine.events import (
+    AskSearcher,
+    CancelRun,
+    InterpretOutput,
     Launch,
     NothingProposed,
-    Opened,
-    Priced,
-    Proposed,
-    Reported,
+    OutputInterpreted,
+    PricedProposal,
+    ProposalsMade,
     RunChanged,
+    RunReported,
+    SearchEvent,
+    SearchInstruction,
+    SearchOpened,
 )
-from tradewind.engine.policy import Policy
-from tradewind.engine.state import SearchMachine
+from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.problem import Integer, Objective, Proposal, Run, RunState
 from tradewind.testing.problems import Outcome, machine_parameters, make_problem
 
@@ -70,7 +70,7 @@ class Playback:
         self.of_row = {int(c["row"]): c for c in map(problem.candidates.configuration, range(len(problem.candidates)))}
         self.offer = problem.candidates.offer(0)
         made = None if policy is None else plugins.create("stopper", policy[0], {**table.settings, **policy[1]})
-        self.machine = SearchMachine(problem, Policy(owner="b", abort=False, stopper=made))
+        self.machine = SearchMachine(problem, SearchPolicy(owner="b", abort=False, stopper=made))
         self.now = self.spent = 0.0
         self.asked = 0
         self.rows: dict[str, int] = {}
@@ -80,7 +80,7 @@ class Playback:
 
     def run(self) -> list[dict[str, Any]]:
         """Search until all trials have ended; a line for each."""
-        self.feed(Opened())
+        self.feed(SearchOpened())
         while self.agenda:
             at, _, run_id, place = heapq.heappop(self.agenda)
             if run_id not in self.live:
@@ -88,10 +88,10 @@ class Playback:
             self.now, recorded = at, self.table.rows[self.rows[run_id]]
             if place < len(recorded.points):
                 step, error, _ = recorded.points[place]
-                self.feed(Reported(run_id, ((step, error),)))
+                self.feed(RunReported(run_id, ((step, error),)))
             else:
                 points = tuple((step, error) for step, error, _ in recorded.points)
-                self.feed(Reported(run_id, points, final=True))
+                self.feed(RunReported(run_id, points, final=True))
                 self.feed(RunChanged(self.ended(run_id, RunState.DONE)))
         return self.lines
 
@@ -118,32 +118,34 @@ class Playback:
             heapq.heappush(self.agenda, (self.now + when, place, run.run_id, place))
         return RunChanged(run)
 
-    def proposed(self, count: int) -> Event:
+    def proposed(self, count: int) -> SearchEvent:
         """The next configurations of the order."""
         fresh = self.order[self.asked : self.asked + count]
         self.asked += len(fresh)
         if not fresh:
             return NothingProposed("all were tried", final=True)
-        return Proposed([Priced(Proposal(self.of_row[row]), self.offer, f"row {row}") for row in fresh])
+        return ProposalsMade([PricedProposal(Proposal(self.of_row[row]), self.offer, f"row {row}") for row in fresh])
 
-    def heard(self, instruction: Instruction) -> None:
+    def heard(self, instruction: SearchInstruction) -> None:
         """Nobody but the machine chooses here."""
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: SearchEvent) -> None:
         """Give the machine an event and do what it says."""
         events = [event]
         while events:
             for instruction in self.machine.handle(events.pop(0), self.now):
                 self.heard(instruction)
                 match instruction:
-                    case Ask(count):
+                    case AskSearcher(count):
                         events.append(self.proposed(count))
                     case Launch(trial, run, _, _):
                         events.append(self.launch(run, trial.number))
-                    case Cancel(run_id, _) if run_id in self.live:
+                    case CancelRun(run_id, _) if run_id in self.live:
                         events.append(RunChanged(self.ended(run_id, RunState.CANCELLED)))
-                    case Interpret(_, run):
-                        events.append(Interpreted(run.run_id, {"error": self.table.rows[self.rows[run.run_id]].error}))
+                    case InterpretOutput(_, run):
+                        events.append(
+                            OutputInterpreted(run.run_id, {"error": self.table.rows[self.rows[run.run_id]].error})
+                        )
 
 
 @cache

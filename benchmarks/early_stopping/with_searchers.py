@@ -18,10 +18,10 @@ from analyze import best_error
 from run import PARALLEL, POLICIES, Playback, tables
 
 from tradewind import plugins
-from tradewind.engine.asking import ask
-from tradewind.engine.events import Event, Instruction, Tell
-from tradewind.engine.policy import Policy
-from tradewind.engine.state import SearchMachine
+from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.proposals import ask_searcher
+from tradewind.engine.state_machine.events import SearchEvent, SearchInstruction, TellSearcher
+from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.problem import Objective, Ordinal, Run
 from tradewind.testing.problems import Outcome, machine_parameters, make_problem
 
@@ -47,23 +47,23 @@ class Chosen(Playback):
         problem = replace(problem, terms=replace(problem.terms, parallel=PARALLEL))
         stopper = self.machine.policy.stopper
         self.searcher = plugins.create("searcher", searcher, {}, problem=problem, seed=seed)
-        self.machine = SearchMachine(problem, Policy(owner="b", abort=False, stopper=stopper))
+        self.machine = SearchMachine(problem, SearchPolicy(owner="b", abort=False, stopper=stopper))
         self.order = []
 
-    def launch(self, run: Run, number: int) -> Event:
+    def launch(self, run: Run, number: int) -> SearchEvent:
         """Find the recorded row of what was chosen."""
-        configuration = self.machine.book.trials[number].configuration
+        configuration = self.machine.history.trials[number].configuration
         self.order += [0] * (number + 1 - len(self.order))
         self.order[number] = self.place[tuple(float(configuration[name]) for name in NAMES)]
         return super().launch(run, number)
 
-    def proposed(self, count: int) -> Event:
+    def proposed(self, count: int) -> SearchEvent:
         """Ask the searcher."""
-        return ask(self.machine, self.searcher, count)
+        return ask_searcher(self.machine, self.searcher, count)
 
-    def heard(self, instruction: Instruction) -> None:
+    def heard(self, instruction: SearchInstruction) -> None:
         """Tell the searcher."""
-        if isinstance(instruction, Tell):
+        if isinstance(instruction, TellSearcher):
             self.searcher.tell(instruction.trial)
 
 

@@ -21,13 +21,13 @@ sys.path.insert(0, str(ROOT))
 
 from tradewind import plugins  # noqa: E402
 from tradewind.deployer.runner.base import Runner  # noqa: E402
-from tradewind.workflow.execution.options import Options  # noqa: E402
-from tradewind.workflow.execution.pilots import Terms  # noqa: E402
+from tradewind.workflow.execution.options import ExecutionOptions  # noqa: E402
+from tradewind.workflow.execution.pilots import PilotSettings  # noqa: E402
 from tradewind.workflow.execution.results import measured_runtimes  # noqa: E402
-from tradewind.workflow.execution.run import carry_out  # noqa: E402
+from tradewind.workflow.execution.run import execute_plan  # noqa: E402
 from tradewind.workflow.files import Plan, read_plan  # noqa: E402
 from tradewind.workflow.graph import Workflow  # noqa: E402
-from tradewind.workflow.simulator.compiled import Compiled  # noqa: E402
+from tradewind.workflow.simulator.compiled import CompiledSimulator  # noqa: E402
 
 WAYS = ("played", "alone", "program", "again")
 SLEEP = shutil.which("sleep") or "/bin/sleep"
@@ -80,13 +80,13 @@ def planned_alone(plan: Plan) -> Plan:
     more = (start_seconds() * plan.platform.speeds[plan.schedule.vm]).tolist()
     tasks = tuple(replace(task, runtime=task.runtime + own) for task, own in zip(plan.flow.tasks, more, strict=True))
     flow = Workflow(plan.flow.name, tasks, plan.flow.parents)
-    return replace(plan, flow=flow, schedule=Compiled(flow, plan.platform).follow(plan.schedule))
+    return replace(plan, flow=flow, schedule=CompiledSimulator(flow, plan.platform).follow(plan.schedule))
 
 
 def planned_again(plan: Plan, results: Mapping[str, Any]) -> Plan:
     """The same plan with the times that `workflow plan --measured` expects after a run of it."""
     flow = measured_runtimes(plan.flow, [results])
-    return replace(plan, flow=flow, schedule=Compiled(flow, plan.platform).follow(plan.schedule))
+    return replace(plan, flow=flow, schedule=CompiledSimulator(flow, plan.platform).follow(plan.schedule))
 
 
 def once(plan: Plan, name: str, settings: dict[str, object], base: Path) -> tuple[dict[str, object], Mapping[str, Any]]:
@@ -95,13 +95,13 @@ def once(plan: Plan, name: str, settings: dict[str, object], base: Path) -> tupl
     part = "process" if name == "local" else name
     runner: Runner = plugins.create("runner", part, settings, data_folder=folder / ".runner")
     began, used = time.perf_counter(), time.process_time()
-    carried = carry_out(
+    carried = execute_plan(
         plan,
         folder,
         runner,
-        options=Options(inputs=folder, synthetic=True, gather=120.0),
+        options=ExecutionOptions(inputs=folder, synthetic=True, gather=120.0),
         planner=plugins.create("planner", "heft", {}),
-        terms=Terms(poll_seconds=0.5 if name == "local" else 2.0),
+        terms=PilotSettings(poll_seconds=0.5 if name == "local" else 2.0),
     )
     wall, cpu = time.perf_counter() - began, time.process_time() - used
     shutil.rmtree(folder)

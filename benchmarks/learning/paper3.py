@@ -19,8 +19,8 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.learning.learners import QLearner
 from tradewind.workflow.planner.heft import HeftPlanner
-from tradewind.workflow.readers.vms import paper3
-from tradewind.workflow.simulator.workflowsim import Vm, WorkflowSim
+from tradewind.workflow.readers.platform_yaml import paper3
+from tradewind.workflow.simulator.workflowsim import WorkflowSim, WorkflowSimVm
 
 HERE = Path(__file__).parent
 VCPU = (16, 32, 64, 128)
@@ -51,7 +51,7 @@ TABLE = {
 
 def fcfs(flow: Workflow, vcpu: int) -> float:
     """WorkflowSim's makespan with FCFS, its default, by the emulation that gives its measured makespans exactly."""
-    vms = [*[Vm(1000.0)] * 8, *[Vm(4156.0, 8)] * ((vcpu - 8) // 8)]
+    vms = [*[WorkflowSimVm(1000.0)] * 8, *[WorkflowSimVm(4156.0, 8)] * ((vcpu - 8) // 8)]
     return WorkflowSim(flow, vms, "FCFS", "SHARED").run().makespan
 
 

@@ -16,15 +16,15 @@ from scenarios import PLATFORMS, Case, graph
 
 from tradewind.plugins import Settings
 from tradewind.reporting.svg import Scale, Svg
-from tradewind.reporting.workflow_layout import COLOURS
+from tradewind.reporting.workflow.layout import COLOURS
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.learning.adaptive import AdaptivePolicy, Weights
-from tradewind.workflow.learning.compare import followed
+from tradewind.workflow.learning.adaptive import AdaptivePolicy, AdaptiveWeights
+from tradewind.workflow.learning.compare import simulate_schedule
 from tradewind.workflow.learning.learners import QLearner
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 GRAPH, MACHINES = "Montage_1000", "64 vCPU"
 BEST_OF, EPISODES = 40, 100
@@ -113,11 +113,11 @@ def gantt(flow: Workflow, platform: Platform, panels: Sequence[tuple[str, Schedu
 def ratios(case: Case, scenario: str) -> tuple[list[float], list[float]]:
     """Makespans over that of HEFT's plan in the same worlds: of Q-learning by episode, and of the adaptive policy."""
     learner = QLearner(case.flow, case.platform, QLearner.Settings(**case.deviations(scenario)))
-    policy = AdaptivePolicy(case.flow, case.platform, Weights(), case.arrays)
+    policy = AdaptivePolicy(case.flow, case.platform, AdaptiveWeights(), case.arrays)
     learned, adaptive = [], []
     for number in range(1, EPISODES + 1):
         world = learner.world(number)
-        plain = followed(case.arrays, case.heft, world).makespan
+        plain = simulate_schedule(case.arrays, case.heft, world).makespan
         learned.append(learner.step().makespan / plain)
         adaptive.append(policy.run(world).makespan / plain)
     return learned, adaptive

@@ -2,7 +2,7 @@
 
 The cross-entropy method over graphs of about 50 tasks, all machines of the benchmark and all scenarios, with training
 seeds only; the graphs of the test are others. Each generation meets 96 worlds of a seed that no other has. Writes
-``work/weights.json``; its numbers, rounded, are the defaults of `tradewind.workflow.learning.adaptive.Weights`.
+``work/weights.json``; its numbers, rounded, are the defaults of `tradewind.workflow.learning.adaptive.AdaptiveWeights`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 from scenarios import PLATFORMS, SCENARIOS, TRAINING, TRAINING_SEEDS, Case
 
-from tradewind.workflow.learning.adaptive import NAMES, ONLINE_HEFT, AdaptivePolicy, Weights
+from tradewind.workflow.learning.adaptive import NAMES, ONLINE_HEFT, AdaptivePolicy, AdaptiveWeights
 from tradewind.workflow.learning.cem import CrossEntropy
 from tradewind.workflow.learning.learners import SPREAD
 
 HERE = Path(__file__).parent
 WORLDS, SIZE = 96, 16
-BEGIN = Weights(0.3, 0.1, 0.3, 0.3, 0.0, 0.0, 0.0, 0.0)
+BEGIN = AdaptiveWeights(0.3, 0.1, 0.3, 0.3, 0.0, 0.0, 0.0, 0.0)
 
 case = cache(Case)
 
@@ -35,7 +35,7 @@ def main(generations: int) -> None:
     (HERE / "work").mkdir(exist_ok=True)
     for generation in range(generations):
         begun, scores = time.perf_counter(), np.zeros(SIZE)
-        candidates = [Weights.of_free(each) for each in search.ask()]
+        candidates = [AdaptiveWeights.of_free(each) for each in search.ask()]
         for _ in range(WORLDS):
             here = case(chosen.choice(TRAINING), chosen.choice(list(PLATFORMS)))
             scenario = chosen.choice(list(SCENARIOS))
@@ -50,7 +50,7 @@ def main(generations: int) -> None:
         print(
             f"{generation:3} middle {np.exp(scores[0]):.4f} best {np.exp(scores.min()):.4f} {seconds:.1f} s", flush=True
         )
-        learned = {name: round(value, 4) for name, value in asdict(Weights.of_free(search.mean)).items()}
+        learned = {name: round(value, 4) for name, value in asdict(AdaptiveWeights.of_free(search.mean)).items()}
         (HERE / "work" / "weights.json").write_text(json.dumps(learned, indent=1) + "\n")
     print(learned)
 

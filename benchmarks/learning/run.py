@@ -17,9 +17,9 @@ import numpy as np
 from scenarios import SCENARIOS, TEST_SEEDS, TESTING, Case
 
 from tradewind.workflow.learning import kernel
-from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy, Weights
-from tradewind.workflow.learning.arrays import Prepared
-from tradewind.workflow.learning.compare import followed
+from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy, AdaptiveWeights
+from tradewind.workflow.learning.arrays import PreparedWorld
+from tradewind.workflow.learning.compare import simulate_schedule
 from tradewind.workflow.learning.learners import AdaptiveLearner, QLearner
 from tradewind.workflow.planner.search import SearchPlanner
 
@@ -30,7 +30,7 @@ LARGE = 500
 """Tasks of a graph for which nothing is trained here, to save time."""
 
 case = cache(Case)
-Way = Callable[[object, Prepared], float]
+Way = Callable[[object, PreparedWorld], float]
 
 
 @cache
@@ -45,18 +45,18 @@ def ways(name: str, machines: str, scenario: str, episodes: int) -> dict[str, Wa
     arrays = here.arrays
     fastest = np.argsort(-here.platform.speeds, kind="stable")
 
-    def policy(weights: Weights) -> Way:
+    def policy(weights: AdaptiveWeights) -> Way:
         episode = AdaptivePolicy(here.flow, here.platform, weights, arrays).episode
         return lambda world, drawn: drawn.run(episode).finish.max()
 
     found: dict[str, Way] = {
-        "HEFT, followed": lambda world, drawn: followed(arrays, here.heft, drawn).makespan,
-        "search, followed": lambda world, drawn: followed(arrays, searched(name, machines), drawn).makespan,
+        "HEFT, followed": lambda world, drawn: simulate_schedule(arrays, here.heft, drawn).makespan,
+        "search, followed": lambda world, drawn: simulate_schedule(arrays, searched(name, machines), drawn).makespan,
         "MCT, online": lambda world, drawn: drawn.run(
             lambda given: kernel.by_key(given, np.zeros(0), fastest)
         ).finish.max(),
         "HEFT, online": policy(ONLINE_HEFT),
-        "adaptive": policy(Weights()),
+        "adaptive": policy(AdaptiveWeights()),
     }
     if len(here.flow) < LARGE:
         deviations = here.deviations(scenario)

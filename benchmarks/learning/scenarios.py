@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tradewind.plugins import Settings
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.learning.arrays import Arrays
-from tradewind.workflow.plan import Schedule
+from tradewind.workflow.learning.arrays import EpisodeArrays
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.readers.dax import read_dax
+from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.world import World
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"
@@ -78,7 +78,7 @@ class Case:
 
     def __init__(self, name: str, machines: str) -> None:
         self.flow, self.platform = graph(name), PLATFORMS[machines]
-        self.arrays = Arrays(self.flow, self.platform)
+        self.arrays = EpisodeArrays(self.flow, self.platform)
         self.heft: Schedule = HeftPlanner(settings=Settings()).plan(self.flow, self.platform)
 
     def deviations(self, scenario: str) -> dict[str, float]:

@@ -25,8 +25,8 @@ from tests.deployer.helpers import OWNER
 from tests.deployer.runner.docker.helpers import docker_runner, in_container
 from tests.engines.docker import IMAGE, DockerEngine, docker_engine
 
-from tradewind.deployer.runner.docker import watch as docker_watch
-from tradewind.deployer.runner.docker.names import Listed
+from tradewind.deployer.runner.docker import monitor as docker_watch
+from tradewind.deployer.runner.docker.names import ListedContainer
 from tradewind.problem import Handle
 
 
@@ -104,12 +104,12 @@ def follow(engine: DockerEngine, folder: Path, handles: int, running: int, secon
     return shares
 
 
-class _Pretended(Listed):
+class _Pretended(ListedContainer):
     """Containers that were only created are followed as if they ran."""
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Listed:
-        return Listed.of({**row, "State": "running"})
+    def of(cls, row: Mapping[str, Any]) -> ListedContainer:
+        return ListedContainer.of({**row, "State": "running"})
 
 
 def _cpu(pid: int) -> float:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.engines.slurm import SlurmCluster, slurm_cluster  # noqa: E402
 
-from tradewind.deployer.lifecycle import Deployer  # noqa: E402
+from tradewind.deployer.lifecycle.deployer import Deployer  # noqa: E402
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings  # noqa: E402
 from tradewind.deployer.runner.slurm.options import SlurmSettings  # noqa: E402
 from tradewind.deployer.runner.slurm.runner import SlurmRunner  # noqa: E402

@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.deployer.helpers import request_for
 from tests.engines.ssh import Sshd
 
-from tradewind.deployer.link import SshLink, SshSettings, SshTarget
 from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
+from tradewind.deployer.ssh_connection import SshConnection, SshSettings, SshTarget
 from tradewind.problem import Machine
 
 
@@ -33,7 +33,7 @@ def measure(server: Sshd, folder: Path, rounds: int) -> dict[str, list[float]]:
     """Seconds of each run, by way."""
     settings = SshRunnerSettings(ssh=SshSettings(**server.facts), folder=str(folder / "far"))
     runner = SshRunner(settings=settings, data_folder=folder / "data")
-    link = SshLink(SshTarget(server.address, **server.facts))
+    link = SshConnection(SshTarget(server.address, **server.facts))
     fresh = ["ssh", "-F", "/dev/null", "-o", "BatchMode=yes", "-p", str(server.port), "-i", str(server.keys.client)]
     fresh += ["-o", f"UserKnownHostsFile={server.facts['known_hosts']}", server.address, "true"]
 

@@ -27,8 +27,8 @@ from tradewind.errors import NothingFeasibleError
 from tradewind.problem import Billing
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import check, figures
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import check, figures
 from tradewind.workflow.simulator.reference import simulate
 
 HERE = Path(__file__).parent

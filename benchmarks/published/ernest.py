@@ -19,8 +19,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from tradewind.searcher.ernest.design import select
-from tradewind.searcher.ernest.model import ErnestModel, terms
+from tradewind.searcher.ernest.design import select_training_runs
+from tradewind.searcher.ernest.model import ErnestModel, model_terms
 
 Cell = tuple[float, int]
 """Share of the input, machines."""
@@ -39,7 +39,7 @@ def design(cells: Sequence[Cell], most: int = MOST) -> list[Cell]:
     """The searcher's choice among runs that were measured, with its default budget."""
     share, machines = np.array([s for s, _ in cells]), np.array([float(m) for _, m in cells])
     costs = share / share.min() / (machines / machines.min())
-    return [cells[i] for i in select(terms(share, machines), costs, 10.0, most)]
+    return [cells[i] for i in select_training_runs(model_terms(share, machines), costs, 10.0, most)]
 
 
 def errors(runs: Mapping[Cell, Sequence[float]], train: Sequence[Cell], test: Sequence[Cell]) -> np.ndarray:

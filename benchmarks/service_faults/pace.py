@@ -59,7 +59,7 @@ def measure(requests: int, idle: float) -> dict[str, Any]:
     """
     from tradewind.service.context import open_context
     from tradewind.service.people import Principal
-    from tradewind.service.requests.worker import Worker
+    from tradewind.service.requests.worker import RequestWorker
     from tradewind.service.settings import ServiceSettings
 
     folder = Path(tempfile.mkdtemp(prefix="tw-pace-"))
@@ -70,7 +70,7 @@ def measure(requests: int, idle: float) -> dict[str, Any]:
     root = Principal(admin.id, "root", "admin", "root")
     context.applications.register(root, APPLICATION, shared=True)
     stop = threading.Event()
-    thread = threading.Thread(target=Worker(context).run, args=(stop,), daemon=True)
+    thread = threading.Thread(target=RequestWorker(context).run, args=(stop,), daemon=True)
     thread.start()
 
     def ask(count: int, pause: float) -> list[Any]:

@@ -161,7 +161,7 @@ def _round(
     from tradewind.service.context import open_context
     from tradewind.service.people import Principal
     from tradewind.service.settings import ServiceSettings
-    from tradewind.store.requests import ENDED
+    from tradewind.store.service.requests import ENDED
 
     context = open_context(ServiceSettings(), url, home)
     users = [

@@ -14,7 +14,7 @@ from pathlib import Path
 from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.requests import OPEN, Remark
+from tradewind.store.service.requests import OPEN, Remark
 
 TENANTS = 10
 USERS = 60

@@ -67,7 +67,7 @@ class Served:
 
     @staticmethod
     def _answers(child: psutil.Process) -> bool:
-        return child.cmdline()[-1:] == ["tradewind.service.operations.answering_process"]
+        return child.cmdline()[-1:] == ["tradewind.service.operations.supervision.http_process"]
 
     def answering(self) -> int:
         """How many of its processes answer by now."""

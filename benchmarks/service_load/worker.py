@@ -19,8 +19,8 @@ from prepare import principal
 
 from tradewind.deployer.runner.warden.client import keep_wardens
 from tradewind.service.context import Context, open_context
-from tradewind.service.operations import warm
-from tradewind.service.requests.worker import Worker
+from tradewind.service.operations import preload
+from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
 
 RUNS, FIRST = 4, 20
@@ -35,7 +35,7 @@ def submitted(context: Context, count: int) -> list[int]:
 
 def carried_out(context: Context, numbers: list[int]) -> float:
     """Processor seconds of this process until all are done."""
-    stop, worker, before = threading.Event(), Worker(context), resource.getrusage(resource.RUSAGE_SELF)
+    stop, worker, before = threading.Event(), RequestWorker(context), resource.getrusage(resource.RUSAGE_SELF)
     thread = threading.Thread(target=worker.run, args=(stop, 5.0))
     thread.start()
     while {context.requests.store.get(number).state for number in numbers[-8:]} != {"done"}:
@@ -57,7 +57,7 @@ def main() -> None:
     shutil.copy(options.folder / "tradewind.db", copy)
     context = open_context(ServiceSettings(runs=RUNS), f"sqlite:///{copy}/tradewind.db", copy / "home")
     keep_wardens(RUNS)
-    warm.load(warm.CARRYING_OUT)
+    preload.load_modules(preload.WORKER_MODULES)
     carried_out(context, submitted(context, FIRST))
     seconds = carried_out(context, submitted(context, options.requests))
     print(f"{1000 * seconds / options.requests:.1f} ms of processor time a request, {options.requests} requests")

@@ -16,8 +16,8 @@ from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.base import Change, StudyRow, this_process
-from tradewind.store.cluster import JobRow
-from tradewind.store.request_values import OPEN, Remark, RequestRow
+from tradewind.store.clusters.cluster_store import JobRow
+from tradewind.store.service.request_values import OPEN, NewRequestEvent, RequestRow
 
 PASSWORD = "correct horse battery"
 SPEC = {
@@ -90,11 +90,11 @@ def requests(context: Context, people: list[Principal], count: int, rng: np.rand
         at = time.time() - 60.0 * (count - number)
         document = {"application": application.reference, "parameters": {"size": 100 + number}}
         row = RequestRow(0, who.tenant, who.user_id, "run", document, f"plate {number}", application_id=application.id)
-        stored, _ = context.requests.store.add(row, Remark("pending", f"asked for by {who.name}", at=at))
+        stored, _ = context.requests.store.add(row, NewRequestEvent("pending", f"asked for by {who.name}", at=at))
         state = "executing" if number % 50 == 0 else str(rng.choice(ENDINGS))
         over = {} if state == "executing" else {"ended": at + 55.0}
         facts = {"state": state, "started": at + 2.0, "cost": round(float(rng.random()), 4), **over}
-        context.requests.store.change_free(stored.id, OPEN, facts, Remark(state, f"it is {state}"))
+        context.requests.store.change_free(stored.id, OPEN, facts, NewRequestEvent(state, f"it is {state}"))
 
 
 def cluster(context: Context) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from tradewind.workflow.files import open_platform, read_workflow
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.simulator.compiled import Compiled
+from tradewind.workflow.simulator.compiled import CompiledSimulator
 
 COPIES = 10
 
@@ -52,7 +52,7 @@ def document(flow: Workflow, copies: int) -> dict[str, object]:
     several = Workflow(flow.name, tasks, tuple(tuple(each) for each in parents), sizes)
     platform = Platform(tuple(Vm(f"vm{i}", vm.speed) for i, vm in enumerate(machines.vms)), "shared", 1000.0)
     preference = np.argsort(-platform.speeds, kind="stable")
-    plan = Compiled(several, platform).queue(np.zeros(len(several)), preference)
+    plan = CompiledSimulator(several, platform).queue(np.zeros(len(several)), preference)
     return {
         "runtimes": several.runtimes.tolist(),
         "sizes": nanoseconds,

@@ -25,10 +25,10 @@ import numpy as np
 
 from tradewind.workflow import kernel_simulate
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.simulator.compiled import Compiled
-from tradewind.workflow.simulator.reference import ByKey, Following, simulate
+from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.compiled import CompiledSimulator
+from tradewind.workflow.simulator.reference import PriorityDirector, ScheduleDirector, simulate
 
 HERE = Path(__file__).parent
 GRAPHS = {"25": 25, "1000": 1000, "10000": 10_000}
@@ -59,7 +59,7 @@ def main() -> None:
 def own(name: str, graph: dict[str, Any]) -> list[dict[str, Any]]:
     """Tradewind's loops alone, the same with arrays made and results put together, and the readable simulator."""
     flow, platform, plan = inputs(graph)
-    compiled = Compiled(flow, platform)
+    compiled = CompiledSimulator(flow, platform)
     keys, preference = np.zeros(len(flow), dtype=np.int64), np.array(graph["preference"], dtype=np.int64)
     vm, before, after = compiled.turns(plan)
     room, rest = (compiled._needs, compiled._sizes), (compiled._ready_at, compiled._files, compiled._delays)
@@ -74,8 +74,8 @@ def own(name: str, graph: dict[str, Any]) -> list[dict[str, Any]]:
         ("policy, kernel called from Python", times // 4, lambda: compiled.queue(keys, preference).makespan),
         ("plan, kernel called from Python", times // 4, lambda: compiled.follow(plan).makespan),
         ("policy, readable", few, lambda: simulate(
-            flow, platform, ByKey([0.0] * len(flow), preference.tolist())).makespan),
-        ("plan, readable", few, lambda: simulate(flow, platform, Following(plan)).makespan),
+            flow, platform, PriorityDirector([0.0] * len(flow), preference.tolist())).makespan),
+        ("plan, readable", few, lambda: simulate(flow, platform, ScheduleDirector(plan)).makespan),
     ]  # fmt: skip
     rows = []
     for what, repeats, run in loops:

@@ -169,12 +169,12 @@ def cluster(
         phase: In which part of a second it is submitted.
     """
     from tradewind import plugins
-    from tradewind.engine.assemble import study_document
+    from tradewind.engine.search_builder import study_document
     from tradewind.problem import RunState
-    from tradewind.problem.spec import parse_spec
-    from tradewind.store.cluster import ClusterStore, JobRow
-    from tradewind.tenancy.allocator import Policy
-    from tradewind.tenancy.framework import Cluster, ClusterSettings
+    from tradewind.problem.job_spec.spec import parse_spec
+    from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
+    from tradewind.tenancy.allocator import AllocationPolicy
+    from tradewind.tenancy.shared_cluster import SharedCluster, SharedClusterSettings
 
     class Two:
         def nodes(self) -> dict[str, dict[str, float]]:
@@ -185,7 +185,7 @@ def cluster(
     text = JOB.format(seconds=seconds, tasks=tasks, parallel=PARALLEL + queued)
     spec = study_document(parse_spec(text, base=folder / "work"))
     rules = plugins.create("fairness", "drf", {}), plugins.create("priority", "least_attained", {})
-    policy = Policy(*rules, ahead=queued)
+    policy = AllocationPolicy(*rules, ahead=queued)
     began, rows = 0.0, []
     with closing(ClusterStore(url)) as store:
 
@@ -203,7 +203,7 @@ def cluster(
             return submitter.is_alive() or not held.empty()
 
         submitter = threading.Thread(target=submit)
-        held = Cluster(ClusterSettings("default", url, folder, policy, {}, here.runner), Two())
+        held = SharedCluster(SharedClusterSettings("default", url, folder, policy, {}, here.runner), Two())
         if later:
             submitter.start()
         held.run(wanted)

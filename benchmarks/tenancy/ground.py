@@ -43,10 +43,10 @@ class Ground:
 
     def part(self, folder: Path) -> Any:
         """A runner of the engine."""
-        from tradewind.engine.deploying import make_part
+        from tradewind.engine.deployment import make_plugin
 
         settings = {key: value for key, value in self.runner.items() if key != "use"}
-        return make_part("runner", self.runner["use"], settings, folder, folder)
+        return make_plugin("runner", self.runner["use"], settings, folder, folder)
 
     def nodes(self, folder: Path) -> Mapping[str, Mapping[str, float]]:
         """The nodes of an engine that has some, as it says itself."""

@@ -79,7 +79,7 @@ def record(problem: KnownProblem, places: dict[str, int], targets: Sequence[floa
         if isinstance(answer, NothingLeft):
             break
         proposal = answer[0]
-        said = [searcher.foresee(proposal.configuration, target) for target in (*targets, None)]
+        said = [searcher.predict_run(proposal.configuration, target) for target in (*targets, None)]
         chances = [np.nan if each is None else each.chance for each in said]
         expected = np.nan if said[0] is None else said[0].seconds
         out.append([places[proposal.configuration.key], expected, *chances])

@@ -125,7 +125,7 @@ def postgresql() -> Iterator[str | None]:
 
 def pairs_table(folder: Path, pairs: int) -> None:
     """Print pairs a second by way and number of searches."""
-    from tradewind.store.cluster import ClusterStore
+    from tradewind.store.clusters.cluster_store import ClusterStore
 
     with postgresql() as server:
         ours = f"sqlite:///{folder}/ours.db"
@@ -153,11 +153,11 @@ def pairs_table(folder: Path, pairs: int) -> None:
 def trial_table(folder: Path, trials: int) -> None:
     """Print what a trial of ``true`` takes on the local cluster."""
     from tradewind import plugins
-    from tradewind.engine.assemble import study_document
-    from tradewind.problem.spec import parse_spec
-    from tradewind.store.cluster import ClusterStore, JobRow
-    from tradewind.tenancy.allocator import Policy
-    from tradewind.tenancy.framework import Cluster, ClusterSettings
+    from tradewind.engine.search_builder import study_document
+    from tradewind.problem.job_spec.spec import parse_spec
+    from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
+    from tradewind.tenancy.allocator import AllocationPolicy
+    from tradewind.tenancy.shared_cluster import SharedCluster, SharedClusterSettings
 
     class Here:
         def nodes(self) -> dict[str, dict[str, float]]:
@@ -178,8 +178,8 @@ def trial_table(folder: Path, trials: int) -> None:
         )
         store = ClusterStore(url)
         row = store.submit(JobRow(0, "A", "t", study_document(parse_spec(text, base=folder))))
-        policy = Policy(plugins.create("fairness", "drf", {}), plugins.create("priority", "fifo", {}))
-        cluster = Cluster(ClusterSettings("default", url, folder / str(parallel), policy, {}), Here())
+        policy = AllocationPolicy(plugins.create("fairness", "drf", {}), plugins.create("priority", "fifo", {}))
+        cluster = SharedCluster(SharedClusterSettings("default", url, folder / str(parallel), policy, {}), Here())
         cpu = time.process_time()
         cluster.run(lambda cluster=cluster: not cluster.empty())  # type: ignore[misc]
         cpu = (time.process_time() - cpu) / trials

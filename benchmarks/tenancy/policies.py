@@ -45,10 +45,10 @@ import numpy as np
 from tradewind import plugins
 from tradewind.plugins import Settings
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import Policy
+from tradewind.tenancy.allocator import AllocationPolicy
 from tradewind.tenancy.priority.base import Priority
-from tradewind.tenancy.priority.gain import GainPriority
-from tradewind.tenancy.simulator import Recorded, SimulatedJob, simulate
+from tradewind.tenancy.priority.expected_gain import GainPriority
+from tradewind.tenancy.simulator import RecordedTrials, SimulatedJob, simulate
 from tradewind.tenancy.views import JobView
 
 HERE = Path(__file__).parent
@@ -94,7 +94,7 @@ def modelled() -> dict[str, Any]:
 
 
 @dataclass(kw_only=True)
-class Trials(Recorded):
+class Trials(RecordedTrials):
     """The trials of one search, in an order that does not depend on the policy."""
 
     target: float
@@ -310,7 +310,7 @@ def one(setting: str, name: str, seed: int) -> dict[str, Any]:
     else:
         part = "gain" if name in (*GAINS, *EARLIER) else "fifo" if name == "drf" else name
         priority = plugins.create("priority", part, GAINS.get(name, {}))
-    policy = Policy(plugins.create("fairness", "drf", {}), priority, core_reserve=0.75, offer_seconds=30.0)
+    policy = AllocationPolicy(plugins.create("fairness", "drf", {}), priority, core_reserve=0.75, offer_seconds=30.0)
     tenants = [ev.TenantSet(tenant) for tenant in sorted({job.tenant for job in jobs})]
     found = simulate(NODES, tenants, jobs, policy)
     times = [found.outcomes[job.job].done - job.submitted for job in jobs]  # type: ignore[operator]

@@ -37,14 +37,14 @@ import psutil
 from ground import ENGINES, Ground, ground
 
 from tradewind import plugins
-from tradewind.engine.assemble import study_document
+from tradewind.engine.search_builder import study_document
 from tradewind.problem import TrialState
-from tradewind.problem.spec import parse_spec
-from tradewind.store.cluster import ClusterStore, JobRow
+from tradewind.problem.job_spec.spec import parse_spec
+from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import Policy
-from tradewind.tenancy.framework import Cluster, ClusterSettings
-from tradewind.tenancy.simulator import Recorded, SimulatedJob, simulate
+from tradewind.tenancy.allocator import AllocationPolicy
+from tradewind.tenancy.shared_cluster import SharedCluster, SharedClusterSettings
+from tradewind.tenancy.simulator import RecordedTrials, SimulatedJob, simulate
 
 WORK = Path(__file__).parent / "work"
 
@@ -126,11 +126,11 @@ def luck(engine: str, seed: int, jobs: int) -> tuple[float, list[tuple[list[floa
     return target, [(values[order].round(6).tolist(), seconds[order].round(4).tolist()) for order in orders]
 
 
-def policy_of(name: str, mean: float) -> Policy:
+def policy_of(name: str, mean: float) -> AllocationPolicy:
     """The policy of a cell."""
     kind = "fifo" if name == "drf" else name
     priority = plugins.create("priority", kind, DYNAMIC if name == "dynamic" else {})
-    return Policy(plugins.create("fairness", "drf", {}), priority, offer_seconds=mean / 10)
+    return AllocationPolicy(plugins.create("fairness", "drf", {}), priority, offer_seconds=mean / 10)
 
 
 def tenants_of(cell: Cell) -> list[str]:
@@ -154,7 +154,7 @@ def told(engine: str, cell: Cell, seed: int, more: float = 0.0) -> tuple[list[fl
         SimulatedJob(
             f"j{n}",
             tenant,
-            Recorded(*trials),
+            RecordedTrials(*trials),
             RUN,
             parallel=cell.parallel,
             target=target,
@@ -211,7 +211,7 @@ def measured(here: Ground, cell: Cell, seed: int) -> tuple[list[float], int]:
         policy = policy_of(cell.policy, SCALES[here.name].seconds)
         # A namespace of its own: runs of another cell that are being cancelled are not this one's.
         runner = {**here.runner, **({"namespace": folder.name} if here.ray else {})}
-        cluster = Cluster(ClusterSettings("default", url, folder, policy, {}, runner), Known(here.name))
+        cluster = SharedCluster(SharedClusterSettings("default", url, folder, policy, {}, runner), Known(here.name))
         cluster.run(wanted)
         times, runs = [], 0
         with closing(plugins.create("store", "sql", {}, url=url)) as studies:

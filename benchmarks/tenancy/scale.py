@@ -18,15 +18,15 @@ import numpy as np
 
 from tradewind import plugins
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import Allocator, Policy
-from tradewind.tenancy.simulator import Recorded, SimulatedJob, simulate
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator
+from tradewind.tenancy.simulator import RecordedTrials, SimulatedJob, simulate
 
 TENANTS, TRIALS, NODES = 1000, 100, 5000
 DEMANDS = [{"cpu": cpu, "memory": memory} for cpu in (1.0, 2.0, 4.0, 8.0) for memory in (2.0, 8.0)]
 
 
-def policy(priority: str) -> Policy:
-    return Policy(plugins.create("fairness", "drf", {}), plugins.create("priority", priority, {}))
+def policy(priority: str) -> AllocationPolicy:
+    return AllocationPolicy(plugins.create("fairness", "drf", {}), plugins.create("priority", priority, {}))
 
 
 def whole(priority: str, parallel: int) -> None:
@@ -36,7 +36,7 @@ def whole(priority: str, parallel: int) -> None:
         SimulatedJob(
             f"j{t}",
             f"t{t}",
-            Recorded(rng.random(TRIALS).tolist(), rng.lognormal(4, 0.5, TRIALS).tolist()),
+            RecordedTrials(rng.random(TRIALS).tolist(), rng.lognormal(4, 0.5, TRIALS).tolist()),
             DEMANDS[t % len(DEMANDS)],
             parallel,
             submitted=float(t % 60),
@@ -60,13 +60,13 @@ def decision(waiting: int, decisions: int = 2000) -> float:
     made.pool.join_all([(f"n{i}", kinds.amounts({"cpu": 16.0, "memory": 64.0})) for i in range(NODES)])
     tenants = min(1000, waiting)
     running: deque[str] = deque()
-    events: list[ev.Event] = []
+    events: list[ev.AllocatorEvent] = []
     room = NODES * 4 + 1000
     for t in range(tenants):
         events += [ev.TenantSet(f"t{t}", 1 + t % 3), ev.JobSubmitted(f"j{t}", f"t{t}")]
     demand = {"cpu": 4.0, "memory": 8.0}
-    events += [ev.Asked(f"j{k % tenants}", f"r{k}", demand) for k in range(room - 1000 + waiting)]
-    running.extend(each.request for each in made.handle_all(events, 0.0) if isinstance(each, ev.Start))
+    events += [ev.RequestMade(f"j{k % tenants}", f"r{k}", demand) for k in range(room - 1000 + waiting)]
+    running.extend(each.request for each in made.handle_all(events, 0.0) if isinstance(each, ev.StartRun))
     assert sum(len(job.waiting) for job in made.jobs.values()) == waiting
     times = []
     for k in range(decisions):
@@ -74,9 +74,11 @@ def decision(waiting: int, decisions: int = 2000) -> float:
         job = made.requests[over].job.view.job
         now = 1.0 + k
         began = time.perf_counter()
-        out = made.handle_all([ev.Ended(over), ev.Told(job, 1.0, 1.0), ev.Asked(job, f"again{k}", demand)], now)
+        out = made.handle_all(
+            [ev.RequestEnded(over), ev.ResultReported(job, 1.0, 1.0), ev.RequestMade(job, f"again{k}", demand)], now
+        )
         times.append(time.perf_counter() - began)
-        started = [each.request for each in out if isinstance(each, ev.Start)]
+        started = [each.request for each in out if isinstance(each, ev.StartRun)]
         assert len(started) == 1
         running.extend(started)
     return statistics.median(times) * 1000

@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> dict[str, float]:
 def publish(metrics: dict[str, float]) -> None:
     """Report the metrics to Tradewind, or print them as one line of JSON where it is not installed."""
     try:
-        from tradewind.kit import report
+        from tradewind.runtime_api import report
     except ImportError:
         print(json.dumps(metrics))
     else:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tradewind import kit
+from tradewind import runtime_api
 
 CLASSES = 5
 INPUTS = 12
@@ -65,7 +65,7 @@ def make_data(samples: int, dtype: str, seed: int = 7) -> tuple[np.ndarray, np.n
 
 def train(args: argparse.Namespace) -> float:
     """Train and report after each epoch; returns the accuracy on points that were not trained on."""
-    samples = max(1000, int(args.samples * kit.fraction()))
+    samples = max(1000, int(args.samples * runtime_api.fraction()))
     x, labels = make_data(samples, args.dtype)
     held = samples // 5
     rng = np.random.default_rng(1)
@@ -90,7 +90,7 @@ def train(args: argparse.Namespace) -> float:
             return 0.0
         _, chance = network.forward(x[:held])
         accuracy = float((chance.argmax(axis=1) == labels[:held]).mean())
-        kit.report(step=epoch, loss=loss, accuracy=accuracy)
+        runtime_api.report(step=epoch, loss=loss, accuracy=accuracy)
         print(f"epoch {epoch:3d}  loss {loss:.4f}  accuracy {accuracy:.4f}  {time.perf_counter() - started:.1f} s")
     return accuracy
 
@@ -105,11 +105,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--samples", type=int, default=60_000)
     known = vars(parser.parse_args([]))
-    parser.set_defaults(**{name: value for name, value in kit.parameters().items() if name in known})
+    parser.set_defaults(**{name: value for name, value in runtime_api.parameters().items() if name in known})
     accuracy = train(parser.parse_args(argv))
     if accuracy == 0.0:
         return 1
-    kit.output_path("accuracy.txt").write_text(f"{accuracy:.4f}\n")
+    runtime_api.output_path("accuracy.txt").write_text(f"{accuracy:.4f}\n")
     return 0
 
 

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
     from tradewind.engine.functions import tunable
     from tradewind.engine.study import Asked, Study
-    from tradewind.kit import fraction, output_path, parameters, report
+    from tradewind.runtime_api import fraction, output_path, parameters, report
 
 __version__ = "0.1.0"
 
 _PLACES = {
     "Asked": "tradewind.engine.study",
     "Study": "tradewind.engine.study",
-    "fraction": "tradewind.kit",
-    "output_path": "tradewind.kit",
-    "parameters": "tradewind.kit",
-    "report": "tradewind.kit",
+    "fraction": "tradewind.runtime_api",
+    "output_path": "tradewind.runtime_api",
+    "parameters": "tradewind.runtime_api",
+    "report": "tradewind.runtime_api",
     "tunable": "tradewind.engine.functions",
 }
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.errors import InputError, PluginError, SpecError, TradewindError
-from tradewind.meant import meant
+from tradewind.utils.suggestions import did_you_mean
 
 KINDS = (
     "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "store", "planner",
@@ -112,7 +112,7 @@ def installed(package: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenPlugin:
     """A part that does not load.
 
     Attributes:
@@ -172,7 +172,7 @@ def origin(kind: str, name: str) -> tuple[str, str]:
 def _load(kind: str, name: str) -> type[Plugin]:
     points = _announced(kind).get(name)
     if not points:
-        raise PluginError(f"there is no {kind} named {name!r}", hint=meant(name, names(kind), "installed:"))
+        raise PluginError(f"there is no {kind} named {name!r}", hint=did_you_mean(name, names(kind), "installed:"))
     if len(points) > 1:
         where = " and ".join(sorted(point.value for point in points))
         raise PluginError(f"the {kind} name {name!r} is taken twice: {where}", hint="uninstall one of them")
@@ -212,7 +212,7 @@ def load_all(kind: str) -> dict[str, type[Plugin]]:
     return parts
 
 
-def broken() -> list[Broken]:
+def broken() -> list[BrokenPlugin]:
     """All announced parts that do not load, with the reason."""
     rows = []
     for kind in KINDS:
@@ -220,7 +220,7 @@ def broken() -> list[Broken]:
             try:
                 load(kind, name)
             except PluginError as error:
-                rows.append(Broken(kind, name, str(error)))
+                rows.append(BrokenPlugin(kind, name, str(error)))
     return rows
 
 
@@ -244,7 +244,7 @@ def settings_for(part: type[Plugin], given: Mapping[str, Any], *, where: str) ->
         key = ".".join(str(piece) for piece in first["loc"]) or where
         known = list(part.Settings.model_fields)
         if first["type"] == "extra_forbidden":
-            hint = meant(key, known, "known settings:")
+            hint = did_you_mean(key, known, "known settings:")
             raise SpecError(f"{where}: unknown setting {key!r}", hint=hint) from None
         raise SpecError(f"{where}: {key}: {first['msg']}") from None
 

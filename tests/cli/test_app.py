@@ -16,7 +16,7 @@ from tradewind.cli import app as app_module
 from tradewind.cli import main
 from tradewind.cli.app import app, run
 from tradewind.errors import BudgetError, InputError, InterruptedSearch, TradewindError
-from tradewind.paths import data_folder
+from tradewind.utils.paths import data_folder
 
 PROGRAM = [sys.executable, "-m", "tradewind"]
 HEAVY = (

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.engine.test_book import tried
+from tests.engine.state_machine.test_trial_history import tried
 
 from tradewind.cli.common import find_studies, find_study, open_store
-from tradewind.engine.assemble import new_study
+from tradewind.engine.search_builder import new_study
 from tradewind.errors import StoreReadOnlyError, StudyNotFoundError
-from tradewind.problem.spec import load_spec
+from tradewind.problem.job_spec.spec import load_spec
 from tradewind.store.base import Change, Store
 
 JOB = """

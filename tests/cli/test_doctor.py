@@ -18,14 +18,14 @@ import pytest
 from tradewind import plugins
 from tradewind.cli import doctor
 from tradewind.cli.app import run
-from tradewind.cli.doctor import Check, examine
+from tradewind.cli.doctor import Check, run_checks
 from tradewind.errors import MissingProgramError
-from tradewind.paths import data_folder
-from tradewind.plugins import Broken
+from tradewind.plugins import BrokenPlugin
+from tradewind.utils.paths import data_folder
 
 
 def _found(what: str) -> Check:
-    (check,) = [check for check in examine() if check.what == what]
+    (check,) = [check for check in run_checks() if check.what == what]
     return check
 
 
@@ -178,7 +178,7 @@ def test_part_without_a_hook_needs_nothing() -> None:
 
 @pytest.mark.parametrize(("package", "word"), [("tradewind", "missing"), ("outside", "optional")])
 def test_own_parts_must_load_and_others_should(package: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "broken", lambda: [Broken("store", "sql", "it is [broken]")])
+    monkeypatch.setattr(plugins, "broken", lambda: [BrokenPlugin("store", "sql", "it is [broken]")])
     monkeypatch.setattr(plugins, "origin", lambda kind, name: (package, "1"))
     check = _found("store sql")
     assert (check.word, check.found) == (word, "it is [broken]")
@@ -186,7 +186,7 @@ def test_own_parts_must_load_and_others_should(package: str, word: str, monkeypa
 
 
 def test_square_brackets_are_no_markup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda: [Check("it", True, "has [red]brackets[/red]")])
+    monkeypatch.setattr(doctor, "run_checks", lambda: [Check("it", True, "has [red]brackets[/red]")])
     assert run(["doctor"]) == 0
     assert "has [red]brackets[/red]" in capsys.readouterr().out
 
@@ -196,7 +196,7 @@ def test_in_80_columns_names_are_in_one_piece(
 ) -> None:
     long = "there is no such program anywhere, " * 3
     checks = [Check("provisioner opennebula", False, long, needed=False, hint=long), Check("store", True, "fine")]
-    monkeypatch.setattr(doctor, "examine", lambda: checks)
+    monkeypatch.setattr(doctor, "run_checks", lambda: checks)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["doctor"]) == 0
@@ -225,14 +225,14 @@ def test_each_backend_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(SimulatedProvisioner, "missing", classmethod(broken))
     assert "missing() raised ZeroDivisionError: oops" in _found("provisioner simulated").found
     wanted = [f"{kind} {name}" for kind in doctor.BACKENDS for name in plugins.names(kind)]
-    assert set(wanted) <= {check.what for check in examine()}
+    assert set(wanted) <= {check.what for check in run_checks()}
 
 
 def test_a_part_of_another_kind_is_shown_when_it_needs_or_lacks_something(monkeypatch: pytest.MonkeyPatch) -> None:
     from tradewind.searcher.random import RandomSearcher
 
     assert _found("searcher optuna").found == "can be used"
-    assert "searcher random" not in {check.what for check in examine()}
+    assert "searcher random" not in {check.what for check in run_checks()}
     monkeypatch.setattr(RandomSearcher, "missing", classmethod(lambda cls: "there are no dice: buy some"))
     assert (_found("searcher random").found, _found("searcher random").hint) == ("there are no dice", "buy some")
 
@@ -245,7 +245,7 @@ def test_every_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
     monkeypatch.setattr(plugins, "installed", lambda name: False)
-    hints = " ".join(check.hint for check in examine())
+    hints = " ".join(check.hint for check in run_checks())
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"]) - {"test", "dev"}
     assert {extra for extra in extras if f"pip install 'tradewind[{extra}]'" not in hints} == set()

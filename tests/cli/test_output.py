@@ -15,7 +15,7 @@ from tradewind.cli import app as app_module
 from tradewind.cli import output
 from tradewind.cli.app import run
 from tradewind.cli.common import emit_json
-from tradewind.paths import data_folder
+from tradewind.utils.paths import data_folder
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from tradewind import plugins
 from tradewind.cli.app import run
-from tradewind.cli.export import Format
 from tradewind.cli.plugins import part_rows, setting_rows, type_words
+from tradewind.cli.study.export import ExportFormat
 from tradewind.errors import PluginError
 from tradewind.plugins import Settings
 
@@ -185,7 +185,7 @@ def test_settings_are_described_in_words() -> None:
 
 def test_of_an_enumeration_its_choices_are_told() -> None:
     """As Literals are: nobody can type the name of a class."""
-    assert type_words(Format | None) == "one of csv, json, jsonl, records, parquet"
+    assert type_words(ExportFormat | None) == "one of csv, json, jsonl, records, parquet"
 
 
 def test_nested_models_are_called_by_their_name() -> None:

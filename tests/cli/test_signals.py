@@ -5,13 +5,13 @@ import signal
 
 import pytest
 
-from tradewind.cli.signals import StopWanted
+from tradewind.cli.signals import GracefulInterrupt
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_is_a_wish_and_the_second_an_interrupt(number: int, capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(number)
-    with StopWanted() as stop:
+    with GracefulInterrupt() as stop:
         seen = [stop.wanted]
         signal.raise_signal(number)
         assert [*seen, stop.wanted] == [False, True]
@@ -27,7 +27,7 @@ def test_a_terminal_that_is_gone_does_not_break_the_clean_end() -> None:
     os.close(reader)
     os.dup2(writer, 2)
     try:
-        with StopWanted() as stop:
+        with GracefulInterrupt() as stop:
             signal.raise_signal(signal.SIGHUP)
             assert stop.wanted
     finally:

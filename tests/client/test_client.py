@@ -10,12 +10,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.service.live import not_uploaded, served
-from tests.service.shared import House, house
+from tests.service.live_server import not_uploaded, served
+from tests.service.module_server import House, house
 
 from tradewind import errors
-from tradewind.client import Client, Event, LogPart, Upload
-from tradewind.service.requests.worker import Worker
+from tradewind.client import Client, EventInfo, LogPartInfo, UploadInfo
+from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
 
 SLOW = """\
@@ -50,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     settings = ServiceSettings(event_seconds=0.02, beat_seconds=0.5, runs=2)
     with house(tmp_path_factory.mktemp("client"), settings) as here, served(here.context) as url:
         stop = threading.Event()
-        worker = threading.Thread(target=Worker(here.context).run, args=(stop,), daemon=True)
+        worker = threading.Thread(target=RequestWorker(here.context).run, args=(stop,), daemon=True)
         worker.start()
         opened = Place(here, url)
         with opened.client("root") as root:
@@ -99,7 +99,7 @@ def test_files_go_into_a_folder_that_is_named_as_one(tmp_path: Path) -> None:
 
 
 def test_a_followed_log_names_each_further_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = {("", 0): LogPart("a\n", 2, False, "r0", 0), ("r0", 2): LogPart("b\n", 2, True, "r1", 1)}
+    parts = {("", 0): LogPartInfo("a\n", 2, False, "r0", 0), ("r0", 2): LogPartInfo("b\n", 2, True, "r1", 1)}
     with Client("http://127.0.0.1:1", "x") as client:
         monkeypatch.setattr(client, "log", lambda *_, offset, run, **__: parts[run, offset])
         assert list(client.logs(1, follow=True)) == ["a\n", "trial 1\nb\n"]
@@ -120,7 +120,7 @@ def test_a_log_is_followed_while_the_program_runs(place: Place) -> None:
 
 def test_events_come_as_they_happen(place: Place) -> None:
     with place.client() as client, place.client() as other:
-        seen: list[Event] = []
+        seen: list[EventInfo] = []
         wanted: list[int] = []
         asking, began = threading.Lock(), threading.Event()
 
@@ -198,8 +198,8 @@ def test_an_upload_is_tried_again(place: Place) -> None:
         with pytest.raises(errors.ConflictError, match="go nowhere"):
             client.upload_again(request.id)
         address = not_uploaded(place.house.context, request.id, "failed", "it does not let us in")
-        assert client.upload_state(request.id) == Upload("failed", address, "it does not let us in")
-        assert client.upload_again(request.id) == Upload("waiting", address, "")
+        assert client.upload_state(request.id) == UploadInfo("failed", address, "it does not let us in")
+        assert client.upload_again(request.id) == UploadInfo("waiting", address, "")
         with pytest.raises(errors.NotFoundError):
             bob.upload_again(request.id)
 
@@ -230,7 +230,7 @@ def test_a_broken_connection_makes_one_request_of_one_call(place: Place) -> None
 
 
 def test_lists_go_on_over_pages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.client.wire._PAGE", 2)
+    monkeypatch.setattr("tradewind.client.transport._PAGE", 2)
     with place.client() as client:
         made = [client.submit(application="hello", name="many").id for _ in range(5)]
         assert [one.id for one in client.requests(text="many")] == made[::-1]

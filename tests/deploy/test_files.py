@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tradewind.service.operations.configuration import FILE, PREFIX, read_settings
+from tradewind.service.operations.configuration import CONFIGURATION_VARIABLE, ENVIRONMENT_PREFIX, read_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 def known(variables: dict[str, str]) -> dict[str, str]:
     """Those of the service, which must be settings of ours."""
-    ours = {name: value for name, value in variables.items() if name.startswith(PREFIX)}
+    ours = {name: value for name, value in variables.items() if name.startswith(ENVIRONMENT_PREFIX)}
     read_settings({}, ours, None)
     return ours
 
@@ -44,8 +44,8 @@ def test_the_image_is_not_run_by_root_and_looks_after_itself() -> None:
 def test_the_compose_file_has_settings_of_ours(compose: dict[str, Any]) -> None:
     service = compose["services"]["tradewind"]
     ours = known(service["environment"])
-    assert ours[f"{PREFIX}DATABASE"] == "postgresql://tradewind@database/tradewind"
-    commented = dict(re.findall(rf"# ({PREFIX}\w+): \"?([^\"\n]+)", (DEPLOY / "compose.yaml").read_text()))
+    assert ours[f"{ENVIRONMENT_PREFIX}DATABASE"] == "postgresql://tradewind@database/tradewind"
+    commented = dict(re.findall(rf"# ({ENVIRONMENT_PREFIX}\w+): \"?([^\"\n]+)", (DEPLOY / "compose.yaml").read_text()))
     assert len(known(commented)) == 3
     assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).resolve() == DEPLOY / "Containerfile"
     for name in service["secrets"]:
@@ -90,7 +90,7 @@ def test_the_unit_has_settings_of_ours_and_gives_nothing_away() -> None:
     variables = dict(
         line.partition("=")[2].split("=", 1) for line in text.splitlines() if line.startswith("Environment=")
     )
-    assert FILE in known(variables)
+    assert CONFIGURATION_VARIABLE in known(variables)
     for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=", "KillMode=process"):
         assert line in text.splitlines()
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.hooks import Hooks
-from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.lifecycle.deployer import Deployer
+from tradewind.deployer.lifecycle.hooks import Hooks
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
-from tradewind.deployer.results import Results
+from tradewind.deployer.result_uploads import ResultUploader
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
 from tradewind.problem import Billing, Configuration, Limits, Offer, Run, RunRequest
@@ -67,7 +67,7 @@ def deployer_over(
     provisioner: Provisioner | None = None,
     billing: Billing | None = None,
     hooks: Hooks | None = None,
-    results: Results | None = None,
+    results: ResultUploader | None = None,
 ) -> Deployer:
     """A deployer; processes of this machine unless told otherwise."""
     return Deployer(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from tests.deployer.helpers import OWNER, drive, row
 
-from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.problem import RunRequest, RunState
 
 STEPS = ("before", "during", "after")

@@ -18,7 +18,7 @@ import pytest
 
 from tradewind.deployer import bundle
 from tradewind.deployer.bundle import pack, unpack
-from tradewind.deployer.ignoring import Ignored
+from tradewind.deployer.ignoring import IgnorePatterns
 from tradewind.errors import DeployError
 
 _ROOM = 1 << 20
@@ -161,9 +161,9 @@ def test_patterns_agree_with_git(tmp_path: Path) -> None:
             (tmp_path / ".gitignore").write_text(f"{first}\n{second}\n")
             words = ["git", "-c", "core.quotePath=false", "ls-files", "-o", "--exclude-from=.gitignore"]
             listed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-            ignored = Ignored((first, second))
+            ignored = IgnorePatterns((first, second))
 
-            def kept(path: str, ignored: Ignored = ignored) -> bool:
+            def kept(path: str, ignored: IgnorePatterns = ignored) -> bool:
                 parts = path.split("/")
                 above = ("/".join(parts[:i]) + "/" for i in range(1, len(parts)))
                 return path not in ignored and not any(folder in ignored for folder in above)

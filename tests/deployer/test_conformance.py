@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.clock import SimulatedClock
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner
 from tradewind.testing.provisioners import Bench, ProvisionerConformance
 from tradewind.testing.runners import RunnerBench, RunnerConformance
+from tradewind.utils.clock import SimulatedClock
 
 _RECORDED = "kind,runtime,status\ngood,2.5,ok\nbad,1,crashed\nlong,60,ok\nhog,60,ok\ncpus,1,ok\n"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import request_for
 
-from tradewind.deployer.staging import Input, check_inputs, stage_in, stage_out
+from tradewind.deployer.staging import RunInput, check_inputs, stage_in, stage_out
 from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
 
@@ -136,9 +136,9 @@ def test_inputs_into_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_an_input_is_parsed() -> None:
-    assert Input.parse("https://host/a/b%20c?x=1").name == "b c"
-    assert Input.parse("dir/").name == "dir"
-    assert Input.parse("http://host/a b/ü?q=ä b").place == "http://host/a%20b/%C3%BC?q=%C3%A4%20b"
+    assert RunInput.parse("https://host/a/b%20c?x=1").name == "b c"
+    assert RunInput.parse("dir/").name == "dir"
+    assert RunInput.parse("http://host/a b/ü?q=ä b").place == "http://host/a%20b/%C3%BC?q=%C3%A4%20b"
 
 
 def test_outputs_are_copied_and_nothing_escapes(tmp_path: Path) -> None:

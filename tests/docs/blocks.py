@@ -118,8 +118,8 @@ class Page:
             exec(code, self.names)
 
     def _yaml(self, block: Block) -> None:
-        from tradewind.problem.spec import load_spec
-        from tradewind.problem.spec_model import JobFile
+        from tradewind.problem.job_spec.model import JobFile
+        from tradewind.problem.job_spec.spec import load_spec
 
         document = yaml.safe_load(block.text)
         if not isinstance(document, dict) or not document.keys() <= JobFile.model_fields.keys():

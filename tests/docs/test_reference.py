@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.cli.failure import unmet
+from tradewind.cli.failure import prerequisite_error
 from tradewind.errors import PrerequisiteError, TradewindError
 from tradewind.plugins import KINDS
 from tradewind.problem import Fault, Run
@@ -40,7 +40,7 @@ def test_the_pages_name_nothing_private_and_no_empty_default() -> None:
 
 
 def test_a_missing_prerequisite_ends_commands_as_the_page_says() -> None:
-    found = unmet(Run("r", 0, fault=Fault.PREREQUISITE), "input data.bin does not exist")
+    found = prerequisite_error(Run("r", 0, fault=Fault.PREREQUISITE), "input data.bin does not exist")
     assert isinstance(found, PrerequisiteError) and found.exit_code == 3
     page = (ROOT / "docs/reference/errors.md").read_text().splitlines()
     [line] = [one for one in page if one.startswith("| `deploy.prereq")]

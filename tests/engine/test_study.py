@@ -10,12 +10,12 @@ import pytest
 
 import tradewind
 from tradewind import Study, tunable
-from tradewind.clock import Steady
 from tradewind.errors import ConfigurationError, SpecError, StoreError, StudyBusyError
-from tradewind.paths import store_url
 from tradewind.problem import Trial, TrialState
 from tradewind.store.base import Change, store_at
-from tradewind.store.flat import columns
+from tradewind.store.studies.tabular import flat_columns
+from tradewind.utils.clock import SteadyClock
+from tradewind.utils.paths import store_url
 
 JOB: dict[str, Any] = {
     "name": "bowl",
@@ -324,7 +324,7 @@ def test_frames_have_one_row_a_trial(tmp_path: Path) -> None:
         assert len(study.to_pandas()) == 5
         assert study.to_polars().height == 5
         frame = study.to_pandas()
-        exported = set(columns(study._store, study.row.id))
+        exported = set(flat_columns(study._store, study.row.id))
         assert exported < set(frame.columns) and exported < set(study.to_polars().columns)
         assert {"reason", "metric.cost"} <= exported
         names = [name.removeprefix("config.") for name in exported if name.startswith("config.")]
@@ -385,7 +385,9 @@ def test_time_and_state_that_another_process_stored_after_the_study_was_found_co
 
 def test_a_clock_that_is_ahead_for_a_moment_does_not_use_up_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = [0.0]
-    monkeypatch.setattr("tradewind.clock._STEADY", Steady(lambda: time.time() + ahead[0], time.monotonic))
+    monkeypatch.setattr(
+        "tradewind.utils.clock._STEADY_CLOCK", SteadyClock(lambda: time.time() + ahead[0], time.monotonic)
+    )
     with Study({**JOB, "budget": {"hours": 1}}) as study:
         first = study.ask()[0]
         ahead[0] = 5400.0

@@ -20,7 +20,7 @@ import pytest
 from tests.engines.ssh import free_port
 from tests.waiting import eventually
 
-from tradewind.deployer.provisioner.terraform.aws_api import Ec2, filters
+from tradewind.deployer.provisioner.terraform.aws_api import Ec2Client, filters
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".venv-terraform"
@@ -93,7 +93,7 @@ class Moto:
 
     def machines(self, region: str, run_id: str = "") -> list[str]:
         """The ids of all machines in a region that are not terminated, by moto's own word."""
-        ec2 = Ec2(f"http://127.0.0.1:{self.port}")
+        ec2 = Ec2Client(f"http://127.0.0.1:{self.port}")
         wanted = filters(instance_state_name=_ALIVE)
         if run_id:
             wanted.append({"Name": "tag:tradewind-run", "Value": [run_id]})
@@ -102,7 +102,7 @@ class Moto:
 
     def leftovers(self, region: str) -> list[str]:
         """All that is in a region and was not there from the beginning."""
-        ec2 = Ec2(f"http://127.0.0.1:{self.port}")
+        ec2 = Ec2Client(f"http://127.0.0.1:{self.port}")
         groups = [g.findtext("groupName", "") for g in ec2.all(region, "DescribeSecurityGroups")]
         volumes = [v.findtext("volumeId", "") for v in ec2.all(region, "DescribeVolumes")]
         requests = ec2.all(region, "DescribeSpotInstanceRequests")

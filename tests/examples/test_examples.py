@@ -18,7 +18,7 @@ import pytest
 
 from tradewind import plugins
 from tradewind.problem import Offer
-from tradewind.problem.spec import load_spec
+from tradewind.problem.job_spec.spec import load_spec
 from tradewind.testing.interpreters import make_output
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.service.requests.world import World, working, world
+from tests.service.requests.request_world import World, working, world
 
-from tradewind.store.requests import RequestRow
+from tradewind.store.service.requests import RequestRow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "service"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))

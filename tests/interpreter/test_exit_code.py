@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tradewind import plugins
-from tradewind.engine.assemble import accepted_exit_codes
+from tradewind.engine.search_builder import accepted_exit_codes
 from tradewind.errors import InterpretationError, SpecError
 from tradewind.interpreter.base import AcceptsExitCodes, Interpreter
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
-from tradewind.problem.spec import parse_spec
+from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.testing.interpreters import make_output
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tradewind import kit, plugins
+from tradewind import plugins, runtime_api
 from tradewind.errors import InterpretationError, SpecError
 from tradewind.interpreter import json_lines
-from tradewind.interpreter.json_lines import MOST_METRICS, series
-from tradewind.interpreter.reading import LINE_LIMIT, Aggregate, Tally, json_line
+from tradewind.interpreter.json_lines import MOST_METRICS, read_learning_curves
+from tradewind.interpreter.log_reader import LINE_LIMIT, Aggregate, MetricAggregate, json_line
 from tradewind.testing.interpreters import make_output
 
 CURVE = b'{"step": 1, "loss": 4, "net": {"acc": 0.5}}\n{"step": 2, "loss": 1, "net": {"acc": 0.25}, "_private": 3}\n'
@@ -160,27 +160,29 @@ def test_it_reads_what_the_kit_reports(tmp_path: Path, monkeypatch: pytest.Monke
     output = make_output(tmp_path / "run", {})
     monkeypatch.setenv("TRADEWIND_METRICS", str(output.metrics_file))
     for step in range(3):
-        kit.report(step=step, loss=10.0 / (step + 1))
+        runtime_api.report(step=step, loss=10.0 / (step + 1))
     interpreter = plugins.create("interpreter", "json_lines", {}, base=tmp_path)
     assert interpreter.interpret(output, {}) == {"loss": pytest.approx(10 / 3)}
-    assert series(output.metrics_file) == {"loss": [(0.0, 10.0), (1.0, 5.0), (2.0, pytest.approx(10 / 3))]}
+    assert read_learning_curves(output.metrics_file) == {
+        "loss": [(0.0, 10.0), (1.0, 5.0), (2.0, pytest.approx(10 / 3))]
+    }
 
 
 def test_learning_curves(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    assert series(path) == {}
+    assert read_learning_curves(path) == {}
     path.write_bytes(CURVE + b'{"loss": NaN}\nnoise\n{"loss": 9, "text": "x"}\n{"lo')
-    curves = series(path)
+    curves = read_learning_curves(path)
     assert curves["net.acc"] == [(1.0, 0.5), (2.0, 0.25)]
     assert [place for place, _ in curves["loss"]] == [1.0, 2.0, 3.0, 4.0]
     assert math.isnan(curves["loss"][2][1])
-    assert series(path, limit=1)["net.acc"] == [(2.0, 0.25)]
+    assert read_learning_curves(path, limit=1)["net.acc"] == [(2.0, 0.25)]
 
 
 def test_learning_curves_of_too_many_metrics_keep_the_first(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps({f"m{i}": i for i in range(MOST_METRICS + 5)}) + "\n" + "0\n")
-    assert len(series(path)) == MOST_METRICS
+    assert len(read_learning_curves(path)) == MOST_METRICS
 
 
 @pytest.mark.parametrize(
@@ -210,10 +212,10 @@ def test_a_line_of_json_says_what_the_library_says(text: str) -> None:
 
 
 def test_a_long_file_costs_one_tally_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Tally] = []
+    made: list[MetricAggregate] = []
 
-    def make(how: Aggregate) -> Tally:
-        made.append(Tally(how))
+    def make(how: Aggregate) -> MetricAggregate:
+        made.append(MetricAggregate(how))
         return made[-1]
 
     monkeypatch.setattr(json_lines, "Tally", make)

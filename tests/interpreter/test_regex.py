@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tradewind import plugins
 from tradewind.errors import InterpretationError, SpecError
-from tradewind.interpreter import reading
+from tradewind.interpreter import log_reader
 from tradewind.testing.interpreters import make_output
 
 
@@ -96,7 +96,7 @@ def test_reasons(tmp_path: Path) -> None:
     assert reason(tmp_path / "d", b"nothing\n", truncated=True) == "truncated"
     assert reason(tmp_path / "e", b"v=1\n", file="stderr") == "missing-file"
     assert reason(tmp_path / "f", b"v=1\n\xff\n", errors="strict") == "not-utf8"
-    assert reason(tmp_path / "g", b"x" * (reading.LINE_LIMIT + 1) + b" v=1\n") == "too-large"
+    assert reason(tmp_path / "g", b"x" * (log_reader.LINE_LIMIT + 1) + b" v=1\n") == "too-large"
 
 
 def test_bytes_that_are_not_utf8_do_no_harm_unless_asked(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Path, "open", refuse)
     (tmp_path / "log").touch()
-    reader = reading.LogReader(tmp_path / "log", "stdout")
+    reader = log_reader.LogReader(tmp_path / "log", "stdout")
     with pytest.raises(InterpretationError, match="cannot be read: Permission denied"):
         list(reader.blocks())
 
@@ -167,15 +167,15 @@ def test_blocks_are_the_lines_of_the_file_whatever_the_block_size(
     path = tmp_path / "log"
     content = b"\n".join(lines) + end
     path.write_bytes(content)
-    monkeypatch.setattr(reading, "LINE_LIMIT", 13)
+    monkeypatch.setattr(log_reader, "LINE_LIMIT", 13)
     plain = content.replace(b"\r", b"\n").split(b"\n")
     wanted = [line for line in plain if line and len(line) <= 13]
     for block in (1, 2, 3, 7, 13):
-        monkeypatch.setattr(reading, "BLOCK", block)
-        forwards = reading.LogReader(path, "log")
+        monkeypatch.setattr(log_reader, "BLOCK", block)
+        forwards = log_reader.LogReader(path, "log")
         read_lines = [line for part in forwards.blocks() for line in part.split(b"\n") if line]
         assert read_lines == wanted
-        backwards = reading.LogReader(path, "log")
+        backwards = log_reader.LogReader(path, "log")
         parts = list(backwards.blocks(backwards=True))
         assert [line for part in reversed(parts) for line in part.split(b"\n") if line] == wanted
         assert forwards.skipped == backwards.skipped == sum(len(line) > 13 for line in plain)

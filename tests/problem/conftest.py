@@ -22,7 +22,7 @@ from tradewind.problem import (
     Problem,
     Space,
 )
-from tradewind.problem.spec import Spec, parse_spec
+from tradewind.problem.job_spec.spec import JobSpec, parse_spec
 
 MINIMAL: dict[str, Any] = {"name": "demo", "job": {"command": ["true"]}, "space": {"level": [1, 2, 3]}}
 
@@ -75,10 +75,10 @@ def make_problem() -> Callable[..., Problem]:
 
 
 @pytest.fixture
-def spec_of(tmp_path: Path) -> Callable[..., Spec]:
+def spec_of(tmp_path: Path) -> Callable[..., JobSpec]:
     """A specification of YAML text, or of the smallest document with some keys changed."""
 
-    def make(text: str | None = None, **changes: Any) -> Spec:
+    def make(text: str | None = None, **changes: Any) -> JobSpec:
         import yaml
 
         return parse_spec(

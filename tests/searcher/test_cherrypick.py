@@ -14,9 +14,9 @@ from tradewind import plugins
 from tradewind.problem import Billing, Instance, Nodes, Offer, Ordinal, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.cherrypick import CherryPickSearcher
-from tradewind.searcher.cherrypick.beliefs import _truncated_mean
-from tradewind.searcher.cherrypick.encoding import Encoding
-from tradewind.searcher.cherrypick.process import Priors, SampledProcess, slice_sample
+from tradewind.searcher.cherrypick.encoding import ClusterEncoding
+from tradewind.searcher.cherrypick.posterior import _truncated_mean
+from tradewind.searcher.cherrypick.sampled_process import SampledProcess, SampledProcessPriors, slice_sample
 from tradewind.searcher.cherrypick.searcher import nearest_to_sobol
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, drive, evaluate, make_problem, pending
@@ -58,7 +58,7 @@ def test_a_chain_that_starts_outside_the_bulk_reaches_it() -> None:
 
 def test_priors_are_those_of_the_paper() -> None:
     unit = np.random.default_rng(3).random((20_000, 4))
-    noise, amplitude, length = Priors().values(unit)
+    noise, amplitude, length = SampledProcessPriors().values(unit)
     assert length.min() > 0
     assert length.max() < 2
     assert abs(float(length.mean()) - 1.0) < 0.02
@@ -111,7 +111,7 @@ def test_a_believed_point_is_less_uncertain_and_moves_nothing() -> None:
     rng = np.random.default_rng(8)
     process = SampledProcess(rng.random((8, 2)), rng.standard_normal(8), np.random.default_rng(9))
     point = np.array([[0.9, 0.1]])
-    after = process.believing(point)
+    after = process.fantasize(point)
     assert (after.predict(point)[1] < process.predict(point)[1]).all()
     assert after.predict(point)[0].mean() == pytest.approx(process.predict(point)[0].mean(), abs=0.3)
 
@@ -129,7 +129,7 @@ def cluster_problem(facts: list[dict[str, Any]], nodes: tuple[int, ...] = (2, 4,
         Nodes(name="nodes", values=nodes),
         Ordinal(name="memory_share", values=(0.2, 0.4, 0.6)),
     ]
-    return make_problem(parameters, lambda _c, o: problems.Outcome(1000.0 / (o.vcpu * o.nodes) ** 0.7))
+    return make_problem(parameters, lambda _c, o: problems.KnownOutcome(1000.0 / (o.vcpu * o.nodes) ** 0.7))
 
 
 def test_features_are_machines_cores_speed_disks_and_settings() -> None:
@@ -139,7 +139,7 @@ def test_features_are_machines_cores_speed_disks_and_settings() -> None:
         {"cpu_speed": "slow", "disk_count": 4, "disk_speed": "slow"},
     ]
     problem = cluster_problem(facts)
-    encoding = Encoding(problem, problem.candidates)
+    encoding = ClusterEncoding(problem, problem.candidates)
     rows = encoding.of_candidates(problem.candidates)
     assert encoding.width == rows.shape[1] == 6  # machines, cores, speed, disks, disk speed, setting: memory is even
     first = encoding.of(problem.candidates.configuration(0), problem.candidates.offer(0))
@@ -162,9 +162,9 @@ def test_machines_that_look_alike_keep_the_columns_of_the_space() -> None:
         name: Offer(cloud, name, vcpu=4, memory_gib=16, price_per_hour=0.2) for name, cloud in (("a", "x"), ("b", "y"))
     }
     problem = make_problem(
-        [Instance(name="instance", values=("a", "b"), offers=offers)], lambda _c, _o: problems.Outcome(60.0)
+        [Instance(name="instance", values=("a", "b"), offers=offers)], lambda _c, _o: problems.KnownOutcome(60.0)
     )
-    rows = Encoding(problem, problem.candidates).of_candidates(problem.candidates)
+    rows = ClusterEncoding(problem, problem.candidates).of_candidates(problem.candidates)
     assert len(np.unique(rows, axis=0)) == 2
 
 
@@ -197,15 +197,15 @@ def test_later_starts_wait_for_a_run_that_ends_well() -> None:
 
 
 def test_a_large_space_where_every_run_fails_is_searched_beyond_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.searcher.field.REFERENCES", (8,))
-    problem = replace(problems.huge_problem(), truth=lambda _c, _o: problems.Outcome(60.0, failed="no"))
+    monkeypatch.setattr("tradewind.searcher.candidate_pool.REFERENCES", (8,))
+    problem = replace(problems.huge_problem(), truth=lambda _c, _o: problems.KnownOutcome(60.0, failed="no"))
     trials = drive(make(problem, 1, pool=32), problem, 20)
     assert len({t.key for t in trials}) == 20
     assert {t.proposal.why["stage"] for t in trials} == {"start"}
 
 
 def test_many_observations_are_conditioned_on_and_some_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.searcher.cherrypick.process._MOST_SAMPLED", 10)
+    monkeypatch.setattr("tradewind.searcher.cherrypick.sampled_process._MOST_SAMPLED", 10)
     x = np.linspace(0.0, 1.0, 41)[:, None]
     process = SampledProcess(x, np.sin(6 * x[:, 0]), np.random.default_rng(1))
     assert np.abs(process.predict(x)[0].mean(axis=0) - np.sin(6 * x[:, 0])).max() < 0.15
@@ -324,15 +324,15 @@ def test_with_a_budget_it_leaves_out_what_the_money_may_not_pay() -> None:
     filtered = make(problem, 1, stop=False, budget_confidence=0.9)
     for trial in trials:
         filtered.tell(trial)
-    beliefs = filtered._beliefs()
+    posterior = filtered._current_posterior()
     candidates, free = filtered.open_candidates(SearchState())
-    money = float(np.quantile(beliefs.judge(filtered._features[free], candidates.hourly[free], None).cost_high, 0.3))
-    outlook = beliefs.judge(filtered._features[free], candidates.hourly[free], money)
-    assert 0 < (outlook.affords >= 0.9).sum() < len(free)
+    money = float(np.quantile(posterior.judge(filtered._features[free], candidates.hourly[free], None).cost_high, 0.3))
+    prediction = posterior.judge(filtered._features[free], candidates.hourly[free], money)
+    assert 0 < (prediction.affords >= 0.9).sum() < len(free)
     answer = filtered.ask(SearchState(proposed=12, money_left=money))
     assert not isinstance(answer, NothingLeft)
     place = candidates.index(answer[0].configuration)
-    assert outlook.affords[list(free).index(place)] >= 0.9
+    assert prediction.affords[list(free).index(place)] >= 0.9
     nothing = filtered.ask(SearchState(proposed=12, money_left=0.01))
     assert isinstance(nothing, NothingLeft)
     assert "90% certainty" in nothing.reason

@@ -162,7 +162,7 @@ def test_runs_are_cut_where_they_cannot_win() -> None:
 def test_nothing_is_cut_at_no_money_where_machines_are_free() -> None:
     free = {name: replace(offer, price_per_hour=0.0) for name, offer in problems.offers(3).items()}
     parameters = [Instance(name="instance", values=tuple(free), offers=free), Nodes(name="nodes", values=(1, 2))]
-    problem = problems.make_problem(parameters, lambda _c, o: problems.Outcome(90.0 / o.vcpu))
+    problem = problems.make_problem(parameters, lambda _c, o: problems.KnownOutcome(90.0 / o.vcpu))
     trials = drive(make(problem), problem, 6)
     assert len(trials) == 6
     assert {trial.proposal.abort_cost for trial in trials} == {None}

@@ -8,12 +8,12 @@ import pytest
 
 from tradewind import plugins
 from tradewind.problem import Billing, Float, Integer, Proposal
-from tradewind.searcher import coordinate_descent, field
+from tradewind.searcher import candidate_pool, coordinate_descent
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
-from tradewind.searcher.field import FieldSearcher
+from tradewind.searcher.candidate_pool import CandidatePoolSearcher
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.testing.known import KnownProblem
-from tradewind.testing.problems import Outcome, drive, evaluate, machine_parameters, make_problem
+from tradewind.testing.problems import KnownOutcome, drive, evaluate, machine_parameters, make_problem
 
 WITH_A_SAMPLE = ("tradewind", "gp", "cherrypick", "obol", "done", "trimtuner", "coordinate_descent")
 
@@ -26,13 +26,13 @@ def make(name: str, problem: KnownProblem, seed: int = 0, **settings: Any) -> Se
 
 def square(where: str) -> KnownProblem:
     parameters = [Float(name="a", low=0.0, high=1.0), Float(name="b", low=0.0, high=1.0)]
-    return make_problem(parameters, lambda c, _o: Outcome(10.0 + float(c["a"])), where=[where])
+    return make_problem(parameters, lambda c, _o: KnownOutcome(10.0 + float(c["a"])), where=[where])
 
 
 @pytest.fixture
 def short_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hopeless look for configurations takes seconds: these are the same with fewer draws."""
-    monkeypatch.setattr(field, "REFERENCES", (8, 80))
+    monkeypatch.setattr(candidate_pool, "REFERENCES", (8, 80))
     monkeypatch.setattr(coordinate_descent, "REFERENCES", (8, 80))
     monkeypatch.setattr("tradewind.searcher.done.searcher._POOL", 40)
     monkeypatch.setattr("tradewind.searcher.trimtuner.field._POOL", 40)
@@ -51,7 +51,7 @@ def test_where_nothing_is_allowed_it_says_so(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_A_SAMPLE)
 def test_where_nothing_is_sold_it_says_so(name: str) -> None:
     parameters = [*machine_parameters(3, (1, 2)), Float(name="x", low=0.0, high=1.0)]
-    answer = make(name, make_problem(parameters, lambda _c, _o: Outcome(60.0), sold=set())).ask(SearchState())
+    answer = make(name, make_problem(parameters, lambda _c, _o: KnownOutcome(60.0), sold=set())).ask(SearchState())
     assert isinstance(answer, NothingLeft)
     assert "allowed and sold" in answer.reason
 
@@ -78,7 +78,7 @@ def test_where_little_is_left_it_looks_longer_and_searches(name: str) -> None:
     pooled = name in ("tradewind", "gp", "cherrypick", "obol")
     searcher = make(name, problem, **({"pool": 40} if pooled else {}))
     assert len(drive(searcher, problem, 2)) == 2
-    if isinstance(searcher, FieldSearcher):
+    if isinstance(searcher, CandidatePoolSearcher):
         assert len(searcher._reference) > 1
 
 
@@ -86,8 +86,8 @@ def test_where_little_is_left_it_looks_longer_and_searches(name: str) -> None:
 def test_where_a_draw_finds_nothing_the_sample_is_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = square("a + b <= 1")
     searcher = make(name, problem)
-    assert isinstance(searcher, FieldSearcher)
-    monkeypatch.setattr(field, "REFERENCES", (5,))
+    assert isinstance(searcher, CandidatePoolSearcher)
+    monkeypatch.setattr(candidate_pool, "REFERENCES", (5,))
     assert len(searcher._reference) == 5
     monkeypatch.setattr(type(problem.space), "sample", lambda *_given, **_named: [])
     trials = drive(searcher, problem, 4)
@@ -96,18 +96,18 @@ def test_where_a_draw_finds_nothing_the_sample_is_there(name: str, monkeypatch: 
 
 
 def test_a_sample_of_one_shows_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field, "REFERENCES", (1, 16))
+    monkeypatch.setattr(candidate_pool, "REFERENCES", (1, 16))
     searcher = make("gp", square("a + b <= 2"))
-    assert isinstance(searcher, FieldSearcher)
+    assert isinstance(searcher, CandidatePoolSearcher)
     assert len(searcher._reference) == 16
     assert FeatureMap(searcher.problem, searcher._reference).of_candidates(searcher._reference).shape[1] == 2
 
 
 def test_a_large_finite_space_is_looked_through_where_draws_find_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field, "REFERENCES", (1, 1))
-    monkeypatch.setattr(field, "LISTED", 2)
-    searcher = make("gp", make_problem(machine_parameters(3, (1, 2)), lambda _c, _o: Outcome(60.0)))
-    assert isinstance(searcher, FieldSearcher)
+    monkeypatch.setattr(candidate_pool, "REFERENCES", (1, 1))
+    monkeypatch.setattr(candidate_pool, "MOST_LISTED", 2)
+    searcher = make("gp", make_problem(machine_parameters(3, (1, 2)), lambda _c, _o: KnownOutcome(60.0)))
+    assert isinstance(searcher, CandidatePoolSearcher)
     assert len(searcher._reference) == 6
 
 
@@ -115,7 +115,7 @@ def test_a_large_finite_space_is_looked_through_where_draws_find_too_little(monk
 @pytest.mark.parametrize("name", [*WITH_A_SAMPLE, "trimtuner trees"])
 def test_one_configuration_is_run_and_explained(name: str, fails: str) -> None:
     """It has no feature that varies; TrimTuner learns from five shares of the input of it."""
-    problem = make_problem(machine_parameters(1, (1,)), lambda _c, _o: Outcome(60.0, failed=fails))
+    problem = make_problem(machine_parameters(1, (1,)), lambda _c, _o: KnownOutcome(60.0, failed=fails))
     name, _, kind = name.partition(" ")
     settings: dict[str, Any] = {"surrogate": kind} if kind else {}
     searcher = make(name, problem, **settings)
@@ -135,7 +135,7 @@ def one_payable_in_1200() -> KnownProblem:
         Integer(name="b", low=1, high=6),
     ]
     billing = Billing(minimum_seconds=60.0, granularity_seconds=1.0)
-    return make_problem(parameters, lambda _c, _o: Outcome(60.0), billing=billing)
+    return make_problem(parameters, lambda _c, _o: KnownOutcome(60.0), billing=billing)
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,20 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tradewind import compiling, plugins
+from tradewind import plugins
 from tradewind.problem import Billing, Budget, Configuration, Integer, Objective, Offer, Problem, TrialState
 from tradewind.searcher.acquisition import expected_saving
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.searcher.obol import ObolSearcher, ObolSettings, kernel
-from tradewind.searcher.obol.arrays import Floats, Ints, Rules, make_room
-from tradewind.searcher.obol.columns import Columns, ParameterMap
+from tradewind.searcher.obol.arrays import Floats, Ints, LookaheadRules, make_workspace
+from tradewind.searcher.obol.bagged_trees import BaggedTrees, CostTerms, make_bags
+from tradewind.searcher.obol.binned_columns import BinnedColumns, LevelFeatureMap
 from tradewind.searcher.obol.design import latin_hypercube
-from tradewind.searcher.obol.ensemble import Ensemble, Money, make_bags
-from tradewind.searcher.obol.evidence import truncated_mean
+from tradewind.searcher.obol.model import truncated_mean
 from tradewind.testing import problems
-from tradewind.testing.problems import Outcome, drive, evaluate
-from tradewind.testing.searchers import MakeSearcher, SearcherConformance, chosen
+from tradewind.testing.problems import KnownOutcome, drive, evaluate
+from tradewind.testing.searchers import MakeSearcher, SearcherConformance, proposed_keys
+from tradewind.utils import jit
 
 
 class TestVariant(SearcherConformance):
@@ -65,13 +66,13 @@ def grid(seed: int, levels: tuple[int, ...]) -> tuple[Floats, Floats]:
     return numbers, cost
 
 
-def money(count: int, limit: float = math.inf, switch: float = 0.0) -> Money:
+def money(count: int, limit: float = math.inf, switch: float = 0.0) -> CostTerms:
     one = np.ones(count)
-    return Money(one * limit, one * 0.9, one, 0.0 * one, one * switch, np.arange(count) % 3)
+    return CostTerms(one * limit, one * 0.9, one, 0.0 * one, one * switch, np.arange(count) % 3)
 
 
-def rules(depth: int = 0, *, log: bool = False, left: float = math.inf, agreement: float = 0.0) -> Rules:
-    return Rules(depth, 0.9, 2.326, agreement, log, left, 0)
+def rules(depth: int = 0, *, log: bool = False, left: float = math.inf, agreement: float = 0.0) -> LookaheadRules:
+    return LookaheadRules(depth, 0.9, 2.326, agreement, log, left, 0)
 
 
 def grown(
@@ -79,17 +80,25 @@ def grown(
     rows: list[int],
     y: Floats,
     limit: float,
-    rule: Rules,
+    rule: LookaheadRules,
     *,
     best: float | None = None,
     switch: float = 0,
-) -> Ensemble:
+) -> BaggedTrees:
     values = np.exp(y) if rule.log else y
     top = math.log(limit) if rule.log else limit
     feasible = values[values <= limit]
     best = float(feasible.min(initial=math.inf)) if best is None else best
-    return Ensemble(
-        Columns(numbers), money(len(numbers), top, switch), rows, y, best, float(values.max()), rule, trees=10, seed=4
+    return BaggedTrees(
+        BinnedColumns(numbers),
+        money(len(numbers), top, switch),
+        rows,
+        y,
+        best,
+        float(values.max()),
+        rule,
+        trees=10,
+        seed=4,
     )
 
 
@@ -137,7 +146,7 @@ def plain_tree(x: Floats, y: Floats, weight: Floats, orders: Any, tries: int, ro
 def test_trees_are_those_of_the_definition(seed: int) -> None:
     numbers, cost = grid(seed, (5, 4, 3, 2, 2))
     rows = list(range(24))
-    found = grown(numbers, rows, cost[rows], 1.0, rules()).outlook(np.arange(len(numbers)))
+    found = grown(numbers, rows, cost[rows], 1.0, rules()).prediction(np.arange(len(numbers)))
     bags = make_bags(24, 0, 5, 10, 4)
     assert bags.tries == 3
     each = np.array(
@@ -162,7 +171,7 @@ def test_bags_depend_on_seed_and_number_of_trials_alone() -> None:
 
 def test_more_than_255_numbers_in_a_column_are_put_into_bins() -> None:
     numbers = np.random.default_rng(1).random((1000, 2))
-    columns = Columns(numbers)
+    columns = BinnedColumns(numbers)
     assert columns.codes.max() == 254
     order = np.argsort(numbers[:, 0])
     assert (np.diff(columns.codes[order, 0].astype(int)) >= 0).all()
@@ -172,7 +181,7 @@ def test_more_than_255_numbers_in_a_column_are_put_into_bins() -> None:
 
 def test_instances_are_ranked_by_price() -> None:
     problem = problems.table_problem(types=6)
-    numbers = ParameterMap(problem).of_candidates(problem.candidates)
+    numbers = LevelFeatureMap(problem).of_candidates(problem.candidates)
     prices = [problem.candidates.offer(i).price_per_hour for i in range(len(numbers))]
     for i in range(1, len(numbers)):
         assert (numbers[i, 0] > numbers[i - 1, 0]) == (prices[i] > prices[i - 1])
@@ -220,19 +229,19 @@ def test_bounds_are_above_what_candidates_are_worth_and_close(log: bool) -> None
     best = 1.7
     numbers = np.arange(400.0)[:, None]
     one = np.ones(400)
-    money = Money(limit, chance, one, one, one, np.zeros(400, dtype=np.int64))
-    model = Ensemble(Columns(numbers), money, [0, 1], np.ones(2), best, 1.0, rules(), 2, 0)
-    room = make_room(model.trials, model.field, 0)._replace(mean=mean, sd=sd)
-    room.bound[:] = 0.0
-    room.bound[5] = -1.0
-    first = kernel._bounds(math.log(best) if log else best, best if log else 1.0, model.field, room)
+    money = CostTerms(limit, chance, one, one, one, np.zeros(400, dtype=np.int64))
+    model = BaggedTrees(BinnedColumns(numbers), money, [0, 1], np.ones(2), best, 1.0, rules(), 2, 0)
+    workspace = make_workspace(model.trials, model.field, 0)._replace(mean=mean, sd=sd)
+    workspace.bound[:] = 0.0
+    workspace.bound[5] = -1.0
+    first = kernel._bounds(math.log(best) if log else best, best if log else 1.0, model.field, workspace)
     worth = np.array([kernel.worth(*row, log) for row in zip(mean, sd, np.full(400, best), limit, strict=True)])
     here = np.arange(400) != 5
-    assert (room.bound[here] >= (worth * chance)[here] * (1.0 - 1e-12)).all()
-    assert room.bound[5] == -1.0
+    assert (workspace.bound[here] >= (worth * chance)[here] * (1.0 - 1e-12)).all()
+    assert workspace.bound[5] == -1.0
     assert first != 5
     loose = (np.maximum((math.log(best) if log else best) - mean, 0.0) + 0.399 * sd) * (best if log else 1.0) * chance
-    assert np.median((room.bound - worth * chance)[here]) < 0.5 * np.median((loose - worth * chance)[here])
+    assert np.median((workspace.bound - worth * chance)[here]) < 0.5 * np.median((loose - worth * chance)[here])
 
 
 def test_agreement_is_a_share_of_the_mean() -> None:
@@ -244,15 +253,15 @@ def test_agreement_is_a_share_of_the_mean() -> None:
 
 
 def plain_utility(
-    numbers: Floats, rows: list[int], y: Floats, limit: float, rule: Rules, switch: float, first: int, depth: int,
+    numbers: Floats, rows: list[int], y: Floats, limit: float, rule: LookaheadRules, switch: float, first: int, depth: int,
     best: float, machines: int,
 ) -> tuple[float, float]:  # fmt: skip
     """Algorithm 3 by recursion: every model grown anew, every candidate evaluated."""
     here = rule._replace(depth=0, machines=machines)
     model = grown(numbers, rows, y, limit, here, best=best, switch=switch)
-    seen = model.outlook(np.array([first]))
+    seen = model.prediction(np.array([first]))
     free = np.array([i for i in range(len(numbers)) if i not in rows])
-    target = model.outlook(free).target
+    target = model.prediction(free).target
     utility = kernel.worth(seen.mean[0], seen.sd[0], target, model.field.limit[0], rule.log) * 0.9
     spend = float(seen.spend[0])
     if depth == 0:
@@ -275,7 +284,7 @@ def plain_utility(
             left._replace(depth=0, machines=first % 3),
             best=reached,
             switch=switch,
-        ).outlook(others)
+        ).prediction(others)
         allowed = np.flatnonzero(after.dear <= left.money)
         if not len(allowed):
             continue
@@ -305,7 +314,7 @@ def test_lookahead_is_the_recursion_of_the_paper(seed: int, depth: int, log: boo
     rule = rules(depth, log=log, left=6.0 * float(cost.mean()))
     ensemble = grown(numbers, rows, y, limit, rule, switch=switch)
     free: Ints = np.arange(8, len(numbers))
-    seen = ensemble.outlook(free)
+    seen = ensemble.prediction(free)
     roots = np.arange(0, len(free), 3)
     first = np.array([seen.mean, seen.sd, seen.improvement, seen.spend])[:, roots]
     found = ensemble.paths(free, roots, first, threads=1)
@@ -350,7 +359,7 @@ for trial in problems.drive(made, problem, 9):
 @pytest.mark.slow
 def test_without_numba_the_choices_are_the_same() -> None:
     """To the last digit of what is said of them."""
-    assert compiling.COMPILED
+    assert jit.COMPILED
     problem = problems.conditional_problem(dollars=4.0)
     here = [f"{t.key} {dict(t.proposal.why)}" for t in drive(searcher(problem, 3, depth=2, agreement=10), problem, 9)]
     there = subprocess.run(
@@ -409,9 +418,9 @@ def test_where_no_cache_can_be_written_it_compiles_without(monkeypatch: pytest.M
                 raise RuntimeError("cannot cache function: no locator available")
             return lambda function: function
 
-    monkeypatch.setattr(compiling, "_numba", Numba)
-    monkeypatch.setattr(compiling, "COMPILED", True)
-    assert compiling.fast(abs) is abs
+    monkeypatch.setattr(jit, "_numba", Numba)
+    monkeypatch.setattr(jit, "COMPILED", True)
+    assert jit.njit(abs) is abs
     assert [options.get("cache", False) for options in asked] == [True, False]
 
 
@@ -575,9 +584,9 @@ def test_a_run_that_was_cut_short_is_taken_for_dearer_than_its_bound(aborted: st
 def test_it_beats_random_search(settings: dict[str, Any]) -> None:
     """On costs that differ by two orders of magnitude; on flat ones ten trees on raw costs do not."""
 
-    def truth(configuration: Configuration, offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, offer: Offer) -> KnownOutcome:
         away = sum(abs(float(configuration[f"p{i}"]) - best) for i, best in enumerate((1, 5, 3)))
-        return Outcome(30.0 * 1.6**away / offer.vcpu**0.5)
+        return KnownOutcome(30.0 * 1.6**away / offer.vcpu**0.5)
 
     parameters = [*problems.machine_parameters(4, (1, 2)), *(Integer(name=f"p{i}", low=0, high=5) for i in range(3))]
     problem = problems.make_problem(parameters, truth, deadline=600.0)
@@ -615,4 +624,4 @@ def test_the_same_whatever_the_order_of_telling_with_aborted_trials() -> None:
     for trial in reversed(trials):
         second.tell(trial)
     state = SearchState(proposed=10)
-    assert chosen(first.ask(state, 2)) == chosen(second.ask(state, 2))
+    assert proposed_keys(first.ask(state, 2)) == proposed_keys(second.ask(state, 2))

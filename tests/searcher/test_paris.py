@@ -34,35 +34,37 @@ from tradewind.problem import (
 )
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.paris import forest
-from tradewind.searcher.paris.forest import Forest, choose_pairs, left_out_errors, screen
+from tradewind.searcher.paris.forest import TimeForest, choose_pairs, left_out_errors, screening_errors
 from tradewind.searcher.paris.searcher import ParisSearcher
-from tradewind.searcher.paris.table import (
-    Machine,
-    Measurement,
-    Table,
-    choices_of,
-    describe,
-    labels,
+from tradewind.searcher.paris.workload_table import (
+    TableMachine,
+    WorkloadMeasurement,
+    WorkloadTable,
+    csv_measurements,
+    machine_choices,
+    machine_facts,
+    machine_labels,
     machine_of,
-    named,
-    of_csv,
-    of_past,
+    machines_by_name,
+    past_measurements,
 )
 from tradewind.testing import problems
-from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, machine_parameters, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, machine_parameters, make_problem
 
 TABLE = Path(__file__).parent / "data" / "paris_table.csv"
 NODES = (1, 2, 4, 8)
 
 
-def truth_of(work: float, serial: float, traffic: float, memory: float) -> Callable[[Configuration, Offer], Outcome]:
+def truth_of(
+    work: float, serial: float, traffic: float, memory: float
+) -> Callable[[Configuration, Offer], KnownOutcome]:
     """A job of the same kind as those of the table."""
 
-    def truth(_configuration: Configuration, offer: Offer) -> Outcome:
+    def truth(_configuration: Configuration, offer: Offer) -> KnownOutcome:
         speed = {"compute": 1.25, "general": 1.05, "memory": 1.0}[offer.category]
         seconds = 20 + work / speed * (serial + (1 - serial) / (offer.vcpu * offer.nodes))
         seconds += traffic * (offer.nodes - 1) ** 0.7
-        return Outcome(seconds * (1.6 if memory / offer.nodes > 0.9 * offer.memory_gib else 1.0))
+        return KnownOutcome(seconds * (1.6 if memory / offer.nodes > 0.9 * offer.memory_gib else 1.0))
 
     return truth
 
@@ -116,9 +118,9 @@ def test_a_csv_is_read_with_its_counters(tmp_path: Path) -> None:
     file.write_text(
         "workload,instance,nodes,runtime,spill\nsort,c9.large,2,10.5,3\nsort,c9.large,2,11.5,\ngrep,x,1,5,1\n"
     )
-    runs = list(of_csv(file))
-    assert runs[0] == Measurement("sort", Machine("c9.large", 2), 10.5, {"spill": 3.0})
-    table = Table.of(runs, [Machine("c9.large", 2), Machine("c9.large", 4)])
+    runs = list(csv_measurements(file))
+    assert runs[0] == WorkloadMeasurement("sort", TableMachine("c9.large", 2), 10.5, {"spill": 3.0})
+    table = WorkloadTable.of(runs, [TableMachine("c9.large", 2), TableMachine("c9.large", 4)])
     assert table.workloads == ["sort"]
     assert table.seconds[0, 0] == 11.0
     assert np.isnan(table.seconds[0, 1])
@@ -142,31 +144,31 @@ def test_a_wrong_csv_is_one_line_with_file_and_line(tmp_path: Path, text: str, w
     file = tmp_path / "t.csv"
     file.write_text(text)
     with pytest.raises(RecordError, match=words) as error:
-        list(of_csv(file))
+        list(csv_measurements(file))
     assert "t.csv:" in str(error.value)
     with pytest.raises(RecordError, match="cannot read the table"):
-        list(of_csv(tmp_path / "none.csv"))
+        list(csv_measurements(tmp_path / "none.csv"))
 
 
 def test_machines_of_the_same_name_are_told_apart_by_provider(tmp_path: Path) -> None:
     """A row without a provider is of all that sell such a type."""
     file = tmp_path / "t.csv"
     file.write_text("workload,provider,instance,nodes,runtime\nw,one,m,1,10\nw,two,m,1,20\nv,,m,1,5\n")
-    machines = [Machine("m", 1, "one"), Machine("m", 1, "two"), Machine("n", 1, "two")]
-    table = Table.of(list(of_csv(file)), machines)
+    machines = [TableMachine("m", 1, "one"), TableMachine("m", 1, "two"), TableMachine("n", 1, "two")]
+    table = WorkloadTable.of(list(csv_measurements(file)), machines)
     assert table.workloads == ["v", "w"]
     assert table.seconds[:, :2].tolist() == [[5.0, 5.0], [10.0, 20.0]]
     assert np.isnan(table.seconds[:, 2]).all()
     assert table.most_together == 2
-    assert labels(machines) == ["1xone/m", "1xtwo/m", "1xn"]
-    assert named(machines) == {"1xone/m": 0, "1xtwo/m": 1, "1xn": 2, "1xtwo/n": 2}
+    assert machine_labels(machines) == ["1xone/m", "1xtwo/m", "1xn"]
+    assert machines_by_name(machines) == {"1xone/m": 0, "1xtwo/m": 1, "1xn": 2, "1xtwo/n": 2}
 
 
 @pytest.mark.parametrize("measured", [(), (7, 2000, 2999)])
 def test_a_table_of_few_machines_of_thousands_for_sale_takes_little_memory(measured: Sequence[int]) -> None:
-    machines = [Machine(f"type{i}", 1, "cloud") for i in range(3000)]
-    runs = [Measurement(f"job{job}", machines[i], 10.0 + i, {}) for i in measured for job in range(4)]
-    table = Table.of(runs, machines)
+    machines = [TableMachine(f"type{i}", 1, "cloud") for i in range(3000)]
+    runs = [WorkloadMeasurement(f"job{job}", machines[i], 10.0 + i, {}) for i in measured for job in range(4)]
+    table = WorkloadTable.of(runs, machines)
     tracemalloc.start()
     try:
         assert table.most_together == (4 if measured else 0)
@@ -182,9 +184,9 @@ def test_the_same_type_of_two_providers_is_predicted_by_its_own_runs() -> None:
     both = {f"{o.instance_type}@{p}": replace(o, provider=p) for p in ("quick", "slow") for o in sold.values()}
     parameters = [Instance(name="instance", values=tuple(both), offers=both), Nodes(name="nodes", values=(1, 2, 4))]
 
-    def twice(work: float) -> Callable[[Configuration, Offer], Outcome]:
+    def twice(work: float) -> Callable[[Configuration, Offer], KnownOutcome]:
         base = truth_of(work, 0.015, 18, 16)
-        return lambda c, o: Outcome(base(c, o).runtime * (3.0 if o.provider == "slow" else 1.0))
+        return lambda c, o: KnownOutcome(base(c, o).runtime * (3.0 if o.provider == "slow" else 1.0))
 
     problem = make_problem(parameters, twice(16_000))
     past = []
@@ -217,8 +219,8 @@ def test_counters_that_are_no_figures_are_left_out(value: float) -> None:
         searcher.tell(replace(trial, observation=replace(trial.observation, profile=counters)))
     assert searcher.predict_map()
     assert [names for _, names in searcher._forests] == [("peak_memory_bytes",)]
-    runs = [Measurement("w", Machine("m", 1), 5.0, {"spill": value})]
-    assert np.isnan(Table.of(runs, [Machine("m", 1)]).counters["spill"]).all()
+    runs = [WorkloadMeasurement("w", TableMachine("m", 1), 5.0, {"spill": value})]
+    assert np.isnan(WorkloadTable.of(runs, [TableMachine("m", 1)]).counters["spill"]).all()
 
 
 def test_pairs_are_chosen_once_though_several_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,12 +252,14 @@ def test_earlier_studies_become_workloads_by_job_parameters_and_settings() -> No
     failed = replace(trials[0], state=TrialState.FAILED)
     part = replace(trials[1], proposal=replace(trials[1].proposal, fidelity=0.1))
     study = PastStudy("etl", JobParameters({"size": 3.0}), (failed, part, *trials[2:]))
-    runs = list(of_past([study], ("instance", "nodes")))
+    runs = list(past_measurements([study], ("instance", "nodes")))
     assert len(runs) == len(trials) - 2
     assert {run.workload for run in runs} >= {"etl; size=3.0; codec=lz4, partitions=16"}
     assert len({run.workload for run in runs}) == 9
     assert {run.machine for run in runs} <= {machine_of(trial.offer) for trial in trials}
-    assert next(of_past([replace(study, parameters=JobParameters({}, 0.1))], ())).workload.startswith("etl; 0.1 of the")
+    assert next(past_measurements([replace(study, parameters=JobParameters({}, 0.1))], ())).workload.startswith(
+        "etl; 0.1 of the"
+    )
 
 
 def test_names_of_other_studies_that_choose_machines_are_no_settings() -> None:
@@ -263,28 +267,32 @@ def test_names_of_other_studies_that_choose_machines_are_no_settings() -> None:
     values = Configuration({"vm": "c9.large", "vcpu": 2, "nodes": 2, "level": 3})
     seen = Observation(1.0, 1.0, 5.0, True)
     trial = Trial(0, Proposal(values), offer, TrialState.SUCCEEDED, "k", seen)
-    (run,) = of_past([PastStudy("old", JobParameters(), (trial,))], ("instance",))
+    (run,) = past_measurements([PastStudy("old", JobParameters(), (trial,))], ("instance",))
     assert run.workload == "old; level=3"
 
 
 def test_descriptions_tell_machines_apart_and_leave_constants_out() -> None:
     candidates = paris_problem().candidates
-    offers = [candidates.offer(rows[0]) for rows in choices_of(candidates)]
-    facts = describe(offers)
+    offers = [candidates.offer(rows[0]) for rows in machine_choices(candidates)]
+    facts = machine_facts(offers)
     assert len({tuple(np.round(row, 9)) for row in facts}) == len(offers)
     assert (np.ptp(facts, axis=0) > 0).all()
-    assert describe(offers[:1]).shape == (1, 1)
+    assert machine_facts(offers[:1]).shape == (1, 1)
 
 
 # ---------------------------------------------------------------------- model
 
 
-def small_table() -> tuple[Table, Any, Any]:
+def small_table() -> tuple[WorkloadTable, Any, Any]:
     problem = paris_problem()
-    rows = [rows[0] for rows in choices_of(problem.candidates)]
+    rows = [rows[0] for rows in machine_choices(problem.candidates)]
     offers = [problem.candidates.offer(row) for row in rows]
     machines = [machine_of(offer) for offer in offers]
-    return Table.of(list(of_csv(TABLE)), machines), describe(offers), problem.candidates.hourly[rows]
+    return (
+        WorkloadTable.of(list(csv_measurements(TABLE)), machines),
+        machine_facts(offers),
+        problem.candidates.hourly[rows],
+    )
 
 
 def test_the_quick_error_is_that_of_regressions_one_by_one() -> None:
@@ -301,23 +309,23 @@ def test_the_quick_error_is_that_of_regressions_one_by_one() -> None:
                 guess = y.mean() + slope * (logs[out, pair[1]] - logs[out, pair[0]] - f.mean())
                 off.append(abs(guess - (logs[out, j] - logs[out, pair[0]])))
             expected.append(np.mean(off))
-        assert screen(table, pair) == pytest.approx(expected)
+        assert screening_errors(table, pair) == pytest.approx(expected)
 
 
 def test_missing_cells_are_left_out_of_the_quick_error() -> None:
     table, _, _ = small_table()
     holes = table.seconds.copy()
     holes[0, 7] = holes[2, 9] = np.nan
-    errors = screen(replace(table, seconds=holes), (0, 5))
+    errors = screening_errors(replace(table, seconds=holes), (0, 5))
     assert np.isfinite(errors).all()
     assert len(errors) == len(table.workloads)
     holes[1, 0] = np.nan
-    assert len(screen(replace(table, seconds=holes), (0, 5))) == len(table.workloads) - 1
+    assert len(screening_errors(replace(table, seconds=holes), (0, 5))) == len(table.workloads) - 1
 
 
 def test_the_forest_learns_what_it_was_shown() -> None:
     table, facts, _ = small_table()
-    forest = Forest.fit(table, facts, (0, 9), trees=60, seed=1)
+    forest = TimeForest.fit(table, facts, (0, 9), trees=60, seed=1)
     for w in range(len(table.workloads)):
         mean, late = forest.predict(facts, (float(table.known[w, 0]), float(table.known[w, 9])), {})
         assert np.abs(mean - table.known[w]).mean() < 0.12
@@ -456,7 +464,7 @@ def test_a_reference_that_fails_is_replaced() -> None:
     first = searcher_of(problem).ask(SearchState(), 2)
     assert not isinstance(first, NothingLeft)
     bad = first[1].configuration
-    broken = paris_problem(lambda c, o: Outcome(30.0, failed="boom") if c == bad else base(c, o))
+    broken = paris_problem(lambda c, o: KnownOutcome(30.0, failed="boom") if c == bad else base(c, o))
     searcher, trials = searched(broken, verify=0)
     assert sum(str(t.proposal.why["stage"]).startswith("reference") for t in trials) >= 3
     assert trials[-1].state == TrialState.SUCCEEDED
@@ -480,7 +488,7 @@ def test_after_a_reference_that_was_cut_short_no_slower_one_is_tried() -> None:
 
 
 def test_when_every_run_fails_that_is_said() -> None:
-    searcher, trials = searched(paris_problem(lambda _c, _o: Outcome(5.0, failed="boom"), types=2, nodes=(1, 2)))
+    searcher, trials = searched(paris_problem(lambda _c, _o: KnownOutcome(5.0, failed="boom"), types=2, nodes=(1, 2)))
     assert len(trials) <= 4
     assert "no pair of reference runs succeeded" in last_words(searcher)
     assert searcher.predict_map() == []
@@ -563,7 +571,7 @@ def test_too_small_a_table_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_runs_that_were_cut_short_are_counted_where_the_table_is_too_small() -> None:
     """By default runs of earlier searches end where they can no longer win, and to run more of them changes nothing."""
-    problem = make_problem(machine_parameters(2, (1, 2)), lambda _c, o: Outcome(100.0 / o.nodes), deadline=90.0)
+    problem = make_problem(machine_parameters(2, (1, 2)), lambda _c, o: KnownOutcome(100.0 / o.nodes), deadline=90.0)
     proposals = [Proposal(problem.candidates.configuration(i)) for i in range(4)]
     trials = tuple(evaluate(problem, one, i, abort_at_deadline=True) for i, one in enumerate(proposals))
     cut = sum(trial.state == TrialState.ABORTED for trial in trials)
@@ -572,7 +580,7 @@ def test_runs_that_were_cut_short_are_counted_where_the_table_is_too_small() -> 
     elsewhere = replace(trials[0], offer=replace(trials[0].offer, instance_type="x"))
     past = [PastStudy(f"job{i}", JobParameters(), trials) for i in range(5)]
     past.append(PastStudy("other", JobParameters(), (part, elsewhere)))
-    narrow = make_problem(machine_parameters(2, (1,)), lambda _c, _o: Outcome(100.0))
+    narrow = make_problem(machine_parameters(2, (1,)), lambda _c, _o: KnownOutcome(100.0))
     with pytest.raises(
         SpecError, match="its table has 0; 10 runs of earlier searches on these machines were cut"
     ) as refusal:
@@ -594,7 +602,9 @@ def test_runs_that_were_cut_short_are_counted_where_the_table_is_too_small() -> 
 def test_one_machine_at_two_prices_is_no_pair() -> None:
     offer = problems.offers(1)["c9.large"]
     both = {"a": offer, "b": replace(offer, spot=True, price_per_hour=0.01)}
-    problem = make_problem([Instance(name="instance", values=tuple(both), offers=both)], lambda _c, _o: Outcome(9.0))
+    problem = make_problem(
+        [Instance(name="instance", values=tuple(both), offers=both)], lambda _c, _o: KnownOutcome(9.0)
+    )
     with pytest.raises(SpecError, match="its table has 0"):
         searcher_of(problem)
 
@@ -640,8 +650,8 @@ def test_a_single_machine_choice_needs_no_table() -> None:
 def test_a_better_pair_that_could_not_be_paid_is_in_nobodys_way(tmp_path: Path) -> None:
     """The best pair holds a machine that the budget never pays: the pair that has run predicts."""
 
-    def truth(_: Configuration, offer: Offer) -> Outcome:
-        return Outcome(10 + 500 / (offer.vcpu * offer.nodes) ** 0.8)
+    def truth(_: Configuration, offer: Offer) -> KnownOutcome:
+        return KnownOutcome(10 + 500 / (offer.vcpu * offer.nodes) ** 0.8)
 
     billing = Billing(minimum_seconds=600, granularity_seconds=1.0)
     problem = make_problem(machine_parameters(6, (1, 2, 4)), truth, dollars=0.11, deadline=None, billing=billing)

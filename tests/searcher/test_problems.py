@@ -94,7 +94,7 @@ def test_noise_depends_on_configuration_and_number_only() -> None:
 def test_an_unsold_pair() -> None:
     sold = {("c9.large", 1)}
     problem = problems.make_problem(
-        problems.machine_parameters(2, (1, 2)), lambda _c, _o: problems.Outcome(1.0), sold=sold
+        problems.machine_parameters(2, (1, 2)), lambda _c, _o: problems.KnownOutcome(1.0), sold=sold
     )
     assert len(problem.candidates) == 1
     with pytest.raises(NoOfferError, match="not sold"):
@@ -138,7 +138,7 @@ def test_drive_caps_the_runtime_objective_by_time() -> None:
 
 def test_ask_of_a_fresh_searcher_is_within_the_budget_of_trials() -> None:
     problem = problems.make_problem(
-        problems.machine_parameters(2, (1, 2)), lambda _c, _o: problems.Outcome(1.0), trials=2
+        problems.machine_parameters(2, (1, 2)), lambda _c, _o: problems.KnownOutcome(1.0), trials=2
     )
     searcher = plugins.create("searcher", "random", {}, problem=problem, seed=1)
     assert len(drive(searcher, problem, 10)) == 2
@@ -171,7 +171,7 @@ def test_drive_lets_a_searcher_that_prices_aborts_go_beyond_the_deadline(
     kind: type[_Once], runtime: float, ends: float, state: TrialState
 ) -> None:
     problem = problems.make_problem(
-        problems.machine_parameters(1, (1,)), lambda _c, _o: problems.Outcome(runtime), deadline=600.0
+        problems.machine_parameters(1, (1,)), lambda _c, _o: problems.KnownOutcome(runtime), deadline=600.0
     )
     (trial,) = drive(kind(settings=Settings(), problem=problem), problem, 5, abort=True)
     assert trial.state == state

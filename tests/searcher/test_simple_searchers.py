@@ -75,7 +75,7 @@ def test_exhaustive_refuses_a_continuous_space_in_one_line() -> None:
 
 def test_exhaustive_refuses_an_endless_list() -> None:
     parameters = [Ordinal(name=f"p{i}", values=tuple(range(100))) for i in range(4)]
-    problem = problems.make_problem(parameters, lambda _c, _o: problems.Outcome(1.0))
+    problem = problems.make_problem(parameters, lambda _c, _o: problems.KnownOutcome(1.0))
     with pytest.raises(SpecError, match="combinations"):
         make("exhaustive", problem)
 
@@ -124,7 +124,7 @@ def test_random_is_uniform_on_the_scale_of_each_parameter() -> None:
 def test_random_looks_longer_where_the_money_pays_for_little(seed: int) -> None:
     billing = Billing(minimum_seconds=60.0, granularity_seconds=1.0)
     parameters = [*problems.machine_parameters(12, (1, 2, 4, 8, 16)), Float(name="share", low=0.0, high=1.0)]
-    problem = problems.make_problem(parameters, lambda _c, _o: problems.Outcome(60.0), billing=billing)
+    problem = problems.make_problem(parameters, lambda _c, _o: problems.KnownOutcome(60.0), billing=billing)
     # Pays a minute of one of the two smallest machines: of two draws in sixty.
     answer = make("random", problem, seed).ask(SearchState(money_left=0.0016))
     assert not isinstance(answer, NothingLeft)
@@ -134,7 +134,7 @@ def test_random_looks_longer_where_the_money_pays_for_little(seed: int) -> None:
 
 def test_an_impossible_continuous_space_has_nothing_left() -> None:
     parameters = [Float(name="a", low=0.0, high=1.0), Float(name="b", low=0.0, high=1.0)]
-    problem = problems.make_problem(parameters, lambda _c, _o: problems.Outcome(1.0), where=["a + b > 5"])
+    problem = problems.make_problem(parameters, lambda _c, _o: problems.KnownOutcome(1.0), where=["a + b > 5"])
     answer = make("random", problem).ask(SearchState())
     assert isinstance(answer, NothingLeft)
     assert "no further configuration" in answer.reason
@@ -156,7 +156,7 @@ def test_it_finds_the_optimum_of_a_separable_problem_in_one_sweep() -> None:
     parameters = [Ordinal(name=f"p{i}", values=tuple(range(5))) for i in range(4)]
     goal = {"p0": 3, "p1": 0, "p2": 4, "p3": 2}
     problem = problems.make_problem(
-        parameters, lambda c, _o: problems.Outcome(1.0 + sum(abs(float(c[n]) - g) for n, g in goal.items()))
+        parameters, lambda c, _o: problems.KnownOutcome(1.0 + sum(abs(float(c[n]) - g) for n, g in goal.items()))
     )
     trials = drive(make("coordinate_descent", problem, restarts=0), problem, 100)
     assert dict(min(trials, key=lambda t: t.spent).configuration) == goal

@@ -14,14 +14,14 @@ from tradewind import plugins
 from tradewind.errors import SpecError
 from tradewind.problem import Billing, Budget, Objective, Problem, Proposal, Threshold, Trial, TrialState
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.searcher.trimtuner.gain import entropy, information_gain
-from tradewind.searcher.trimtuner.models import Whole
-from tradewind.searcher.trimtuner.process import FidelityProcess
+from tradewind.searcher.trimtuner.entropy_search import entropy, information_gain
+from tradewind.searcher.trimtuner.extra_trees import ExtraTrees
+from tradewind.searcher.trimtuner.fidelity_models import FullInputPrediction
+from tradewind.searcher.trimtuner.fidelity_process import FidelityProcess
 from tradewind.searcher.trimtuner.ranking import constrained_value
 from tradewind.searcher.trimtuner.searcher import TrimTunerSearcher
-from tradewind.searcher.trimtuner.trees import ExtraTrees
 from tradewind.testing import problems
-from tradewind.testing.problems import KnownProblem, Outcome, drive, evaluate, pending
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, pending
 
 
 def make(problem: Problem, seed: int = 0, **settings: Any) -> TrimTunerSearcher:
@@ -153,7 +153,9 @@ def test_what_was_seen_tells_less_than_what_was_not(kind: str) -> None:
 
 def test_constrained_value_by_hand() -> None:
     zeros = np.zeros(3)
-    found = constrained_value(Whole(np.array([-0.9, -0.5, -0.1]), zeros, np.array([0.5, 1.0, 1.0]), zeros, zeros))
+    found = constrained_value(
+        FullInputPrediction(np.array([-0.9, -0.5, -0.1]), zeros, np.array([0.5, 1.0, 1.0]), zeros, zeros)
+    )
     assert found == pytest.approx([0.505, 0.51, 0.01])
 
 
@@ -268,7 +270,7 @@ def test_the_last_trial_is_whole_though_nothing_is_known() -> None:
     """Where every part failed, a configuration is run that has not."""
     problem = problems.training_problem()
     searcher = make(problem, 1)
-    fails = replace(problem, of_part=lambda _c, _o, _s: Outcome(1.0, failed="no data"))
+    fails = replace(problem, of_part=lambda _c, _o, _s: KnownOutcome(1.0, failed="no data"))
     tried = [one(searcher.ask(SearchState(proposed=0, trials_left=2)))]
     searcher.tell(evaluate(fails, tried[0]))
     last = one(searcher.ask(SearchState(proposed=1, trials_left=1)))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tradewind import plugins
-from tradewind.engine.assemble import build_problem
+from tradewind.engine.search_builder import build_problem
 from tradewind.errors import NoOfferError, SpecError
 from tradewind.problem import Categorical, Configuration, Instance, Integer, Nodes, Offer, Space
-from tradewind.problem.spec import load_spec
+from tradewind.problem.job_spec.spec import load_spec
 from tradewind.selector.base import Selector
 
 FILE = """\

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.service.live import HELLO, principal
-from tests.service.shared import house
+from tests.service.live_server import HELLO, principal
+from tests.service.module_server import house
 
 from tradewind.service.app import create_app
 from tradewind.service.context import Context
-from tradewind.service.operations.logs import JsonFormatter, TextFormatter
-from tradewind.service.security import next_page
+from tradewind.service.http.session_cookies import safe_redirect_path
+from tradewind.service.operations.server_log import JsonFormatter, TextFormatter
 
 Headers = dict[str, str]
 WORDS = "five boats in a row"
@@ -135,7 +135,7 @@ ELSEWHERE = [
 
 def test_signing_in_leads_to_this_server_only(browser: TestClient) -> None:
     for path in ELSEWHERE:
-        assert next_page(path) == "/"
+        assert safe_redirect_path(path) == "/"
         if "\x00" not in path:  # the whole form is refused then
             assert sign_in(browser, path) == "/"
     assert "x" not in browser.cookies
@@ -143,7 +143,7 @@ def test_signing_in_leads_to_this_server_only(browser: TestClient) -> None:
 
 @pytest.mark.parametrize("path", ["/requests", "/requests/7?tab=log#end", "/a:b", "/запрос", "/@evil"])
 def test_signing_in_leads_to_where_one_wanted_to_go(path: str) -> None:
-    assert next_page(path) == path
+    assert safe_redirect_path(path) == path
 
 
 # ---------------------------------------------------------------------- what is none of one's business

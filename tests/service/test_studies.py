@@ -10,13 +10,13 @@ import pytest
 
 from tradewind.errors import InputError, NotFoundError
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
-from tradewind.reporting.data import StudyData
-from tradewind.reporting.documents import short
+from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.documents import short
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
-from tradewind.service.studies import Studies
+from tradewind.service.studies import StudyService
 from tradewind.store.base import Change, StudyRow
-from tradewind.store.cluster import JobRow
+from tradewind.store.clusters.cluster_store import JobRow
 
 ANN = Principal(1, "ann", "user", "physics")
 BOB = Principal(2, "bob", "user", "biology")
@@ -164,7 +164,7 @@ def test_a_large_study_is_not_read_for_every_trial(
 ) -> None:
     monkeypatch.setattr("tradewind.service.studies._LARGE", 12)
     clock = iter([0.0, 0.4, 1.0, 5.0, 5.4])  # it takes 0.4 s to read: it is shown for 4 s
-    studies, study = Studies(context.database, context.store, lambda: next(clock)), make()
+    studies, study = StudyService(context.database, context.store, lambda: next(clock)), make()
     first = studies.trials(ROOT, study)
     context.store.write(study, Change(trials=[trial(12)]))
     assert studies.stamp(ROOT, study) != first["stamp"]
@@ -206,8 +206,8 @@ def test_numbers_keep_six_figures_and_read_back_as_written() -> None:
 def test_words_stand_in_the_order_that_people_give_them() -> None:
     import numpy as np
 
-    from tradewind.reporting.data import ParameterColumn
-    from tradewind.reporting.documents import _values
+    from tradewind.reporting.study.data import ParameterColumn
+    from tradewind.reporting.study.documents import _values
 
     given = np.array(["c5.16xlarge", "c5.2xlarge", None, "c5.xlarge", "c5.2xlarge"], dtype=object)
     found = _values(ParameterColumn("instance", given), slice(0, 5))

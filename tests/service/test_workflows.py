@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.live import HELLO, move, principal
+from tests.service.live_server import HELLO, move, principal
 from tests.workflow.execution.test_results import FLOW, PLATFORM, RUN, plan
 
 from tradewind.errors import NotFoundError, WorkflowError
 from tradewind.problem import Configuration, Offer, Proposal, Run, RunState, Trial, TrialState
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
-from tradewind.service.workflows import drawn
+from tradewind.service.workflows import draw_chart
 from tradewind.store.base import Change, StudyRow
-from tradewind.store.request_values import State
+from tradewind.store.service.request_values import RequestState
 from tradewind.workflow.execution.journal import read_history
 from tradewind.workflow.execution.results import results_of
 from tradewind.workflow.files import plan_document, write_plan
@@ -32,7 +32,7 @@ def ann(context: Context) -> Principal:
     return principal(context, "ann")
 
 
-def make(context: Context, who: Principal, folder: Path, *, state: State = "executing") -> int:
+def make(context: Context, who: Principal, folder: Path, *, state: RequestState = "executing") -> int:
     """A request whose run is in a folder."""
     context.accounts.add_user("root", role="admin")
     context.applications.register(principal(context, "root"), HELLO, shared=True)
@@ -89,7 +89,7 @@ def test_results_say_more_than_a_journal(context: Context, ann: Principal, tmp_p
     assert ["planned makespan", "15.00 s"] in found["figures"]
     assert {bar[0] for lane in found["lanes"] for bar in lane["planned"] if bar[6]} == {"a", "b"}
     assert [one["name"] for one in found["activities"]] == ["x", "y"]
-    assert drawn(text, "results.json")["end"] == 36.0
+    assert draw_chart(text, "results.json")["end"] == 36.0
 
 
 def test_a_plan_that_was_not_run(context: Context, ann: Principal, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def broken(**changes: Any) -> bytes:
 )
 def test_whatever_is_in_a_file_the_answer_is_one_line(text: bytes) -> None:
     with pytest.raises(WorkflowError) as found:
-        drawn(text, "results.json")
+        draw_chart(text, "results.json")
     assert "\n" not in str(found.value)
 
 
@@ -154,6 +154,6 @@ def test_a_line_that_is_being_written_has_not_happened() -> None:
 
 
 def test_the_document_of_a_page_can_be_sent() -> None:
-    found = drawn(json.dumps(plan_document(plan())).encode(), "plan.json")
+    found = draw_chart(json.dumps(plan_document(plan())).encode(), "plan.json")
     assert json.loads(json.dumps(found, allow_nan=False))["lanes"][0]["name"] == PLATFORM.vms[0].name
     assert len(FLOW) == sum(len(lane["planned"]) for lane in found["lanes"])

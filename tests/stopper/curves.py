@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tradewind.stopper.curve import Curve
+from tradewind.stopper.curve import LearningCurve
 
 RECORDED: dict[str, tuple[float, ...]] = {
     "good": (0.90, 0.55, 0.38, 0.30, 0.26, 0.24, 0.23, 0.22, 0.215),
@@ -17,15 +17,15 @@ RECORDED: dict[str, tuple[float, ...]] = {
 """Loss after each epoch, by what the curve looks like."""
 
 
-def curve(values: Sequence[float], *, over: bool = False, finished: bool = False) -> Curve:
+def curve(values: Sequence[float], *, over: bool = False, finished: bool = False) -> LearningCurve:
     """A curve with these losses at steps 1, 2, ..."""
-    made = Curve()
+    made = LearningCurve()
     made.extend((float(i), value) for i, value in enumerate(values, 1))
     made.over, made.finished = over or finished, finished
     return made
 
 
-def recorded(name: str, steps: int | None = None, *, finished: bool = False) -> Curve:
+def recorded(name: str, steps: int | None = None, *, finished: bool = False) -> LearningCurve:
     """A recorded curve, or its beginning; of the last point alone it is new."""
     values = RECORDED[name][:steps]
     made = curve(values[:-1], finished=finished)

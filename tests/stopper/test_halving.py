@@ -6,7 +6,7 @@ from tests.stopper.curves import RECORDED, curve, recorded
 from tradewind import plugins
 from tradewind.errors import SpecError
 from tradewind.stopper.base import Stopper
-from tradewind.stopper.curve import Curve
+from tradewind.stopper.curve import LearningCurve
 
 
 def halving(**settings: object) -> Stopper:
@@ -68,7 +68,7 @@ def test_a_trial_that_jumps_over_a_rung_is_judged_where_it_lands() -> None:
 
 
 def test_a_rung_that_no_step_hits_for_rounding_is_come_to() -> None:
-    def reported(loss: float) -> Curve:
+    def reported(loss: float) -> LearningCurve:
         made = curve([])
         made.extend([(0.1, loss), (0.2, loss)])
         made.extend([(0.3, loss)])  # below 0.1 * 3, which is 0.30000000000000004

@@ -14,12 +14,12 @@ import pytest
 from tests.tenancy.world import World
 
 from tradewind.deployer.runner.process import ProcessRunner
-from tradewind.engine.assemble import study_document
+from tradewind.engine.search_builder import study_document
 from tradewind.problem import Handle, Limits, Machine, Offer, Run, RunRequest, RunStatus, Trial
-from tradewind.problem.spec import parse_spec
-from tradewind.store.cluster import JobRow
-from tradewind.tenancy.core import CoreSettings, Inbox, limited, run_core
-from tradewind.tenancy.messages import End, Grant, Over, Several, Wants
+from tradewind.problem.job_spec.spec import parse_spec
+from tradewind.store.clusters.cluster_store import JobRow
+from tradewind.tenancy.core import CoreInbox, CoreSettings, run_core, with_demand_limits
+from tradewind.tenancy.messages import CoreEndedMessage, EndOrder, GrantOrder, MessageBatch, RunRequestMessage
 from tradewind.testing.stores import trial
 
 
@@ -42,12 +42,12 @@ def test_what_an_owner_says_of_a_run_is_shared_by_its_nodes(
         return RunRequest(run.run_id, "tw", 0.0, ("true",), Path(), Path(), offer, trial.configuration, limits=limits)
 
     job = JobRow(1, "A", "wide", {}, {"demand": demand})
-    made = limited(make, job)(trial(0, 1.0), Run("r", 0, 1), 60.0)
+    made = with_demand_limits(make, job)(trial(0, 1.0), Run("r", 0, 1), 60.0)
     assert made.limits == Limits(cpus, memory, 60.0, 1000)
     assert made.offer == offer
 
 
-class _Inbox(Inbox):
+class _Inbox(CoreInbox):
     """Ends the search at its first wait for an answer, and keeps what it had said by then."""
 
     def __init__(self, said: list[Any]) -> None:
@@ -56,11 +56,11 @@ class _Inbox(Inbox):
         self.by_then: list[Any] = []
         self._over = False
 
-    def get(self, seconds: float = 0.0) -> End | None:
+    def get(self, seconds: float = 0.0) -> EndOrder | None:
         if self._over:
             return None
         self.by_then, self._over = list(self._said), True
-        return End("left")
+        return EndOrder("left")
 
 
 class _Outbox:
@@ -68,7 +68,7 @@ class _Outbox:
         self.said: list[Any] = []
 
     def put(self, item: Any) -> None:
-        self.said += item.messages if isinstance(item, Several) else [item]
+        self.said += item.messages if isinstance(item, MessageBatch) else [item]
 
 
 def test_a_core_asks_before_it_waits_for_the_answer(tmp_path: Path) -> None:
@@ -87,22 +87,22 @@ budget: {trials: 2}
         outbox = _Outbox()
         inbox = _Inbox(outbox.said)
         run_core(CoreSettings(row, world.url, tmp_path, {"use": "process"}), inbox, outbox)
-    assert [type(each) for each in inbox.by_then if isinstance(each, Wants)] == [Wants]
-    assert isinstance(outbox.said[-1], Over)
+    assert [type(each) for each in inbox.by_then if isinstance(each, RunRequestMessage)] == [RunRequestMessage]
+    assert isinstance(outbox.said[-1], CoreEndedMessage)
 
 
 class _Grants:
     """An outbox that grants each request at once, but those after the first only when some seconds are over."""
 
-    def __init__(self, inbox: Inbox, seconds: float) -> None:
+    def __init__(self, inbox: CoreInbox, seconds: float) -> None:
         self._inbox, self._seconds = inbox, seconds
         self.asked = 0
 
     def put(self, item: Any) -> None:
-        for each in item.messages if isinstance(item, Several) else [item]:
-            if isinstance(each, Wants):
+        for each in item.messages if isinstance(item, MessageBatch) else [item]:
+            if isinstance(each, RunRequestMessage):
                 self.asked += 1
-                grant = partial(self._inbox.put, Grant(each.request))
+                grant = partial(self._inbox.put, GrantOrder(each.request))
                 threading.Timer(self._seconds if self.asked > 1 else 0.0, grant).start()
 
 
@@ -122,7 +122,7 @@ def test_a_core_with_runs_sleeps_until_something_comes(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(ProcessRunner, "poll", counted)
     monkeypatch.setattr(ProcessRunner, "submit", noted)
-    monkeypatch.setattr("tradewind.engine.loop._PATIENCE", 60.0)  # only what comes can end a wait
+    monkeypatch.setattr("tradewind.engine.search._PATIENCE", 60.0)  # only what comes can end a wait
     world = World(tmp_path)
     job = """
 name: long
@@ -135,7 +135,7 @@ budget: {trials: 2}
 """
     with closing(world.store), closing(world.studies):
         row = world.store.submit(JobRow(0, "A", "long", study_document(parse_spec(job, base=world.work)), {}))
-        inbox = Inbox()
+        inbox = CoreInbox()
         run_core(CoreSettings(row, world.url, tmp_path, {"use": "process"}), inbox, _Grants(inbox, 1.0))
     assert len(starts) == 2
     assert starts[1] - starts[0] < 2.0, "the second grant came while the first run was at work"

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tenancy.cluster import policy
+from tests.tenancy.allocators import policy
 from tests.tenancy.world import FourCpus, World, check_accounts
 
-from tradewind.store.cluster import TenantRow
-from tradewind.tenancy.accounting import bills
+from tradewind.store.clusters.cluster_store import TenantRow
+from tradewind.tenancy.billing import tenant_bills
 from tradewind.tenancy.fairness.strict import StrictFairness
-from tradewind.tenancy.lookout import Limited
-from tradewind.tenancy.resources import USUAL, Kinds
+from tradewind.tenancy.node_monitor import LimitedNodes
+from tradewind.tenancy.resources import DEFAULT_RESOURCES, ResourceKinds
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_who_is_due_keeps_its_place_from_run_to_run(world: World) -> None:
     world.store.set_tenant(TenantRow("hi", priority=5))
     for tenant in ("hi", "lo"):
         world.submit(tenant, tenant, trials=4, parallel=1)
-    cluster = world.cluster(Limited(FourCpus(), {"cpu": 1.0}), policy(StrictFairness))
+    cluster = world.cluster(LimitedNodes(FourCpus(), {"cpu": 1.0}), policy(StrictFairness))
     cluster.run(lambda: not world.over())
     begun = sorted(
         (float(mark[1]), name) for name in ("hi", "lo") for mark in world.marks_of(name) if mark[0] == "begin"
@@ -124,8 +124,8 @@ def test_a_licence_is_used_by_one_run_at_a_time(world: World) -> None:
     """A resource that the engine does not know of is given out as CPUs are."""
     rows = [world.submit(name, tenant, demand={"licence": 1.0}) for name, tenant in (("one", "A"), ("two", "B"))]
     free = world.submit("free", "C", seconds=0.3)
-    nodes = Limited(FourCpus(), {}, {"licence": 1.0})
-    cluster = world.cluster(nodes, policy(more={"kinds": Kinds((*USUAL, "licence"))}))
+    nodes = LimitedNodes(FourCpus(), {}, {"licence": 1.0})
+    cluster = world.cluster(nodes, policy(more={"kinds": ResourceKinds((*DEFAULT_RESOURCES, "licence"))}))
     cluster.run(lambda: not world.over())
     for row in (*rows, free):
         check_accounts(world, row, 6)
@@ -146,7 +146,7 @@ def test_runs_get_and_pay_what_their_owner_says(world: World) -> None:
     check_accounts(world, row, 2)
     begun = [mark for mark in world.marks_of("wide") if mark[0] == "begin"]
     assert {int(mark[3]) for mark in begun} == {min(2, len(os.sched_getaffinity(0)))}, "their offer has one CPU"
-    (bill,) = bills(world.store, world.studies)
+    (bill,) = tenant_bills(world.store, world.studies)
     study = world.store.job(row.id).study_id
     assert study is not None
     ran = sum(run.runtime for run in world.studies.runs(study))

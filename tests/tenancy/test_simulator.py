@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.tenancy.cluster import policy
+from tests.tenancy.allocators import policy
 
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.priority.gain import GainPriority
-from tradewind.tenancy.simulator import Recorded, SimulatedJob, simulate
+from tradewind.tenancy.priority.expected_gain import GainPriority
+from tradewind.tenancy.simulator import RecordedTrials, SimulatedJob, simulate
 
 GOLDEN_END = 562.6187563901025
 
@@ -21,7 +21,7 @@ def job(
     target: float | None = None,
     submitted: float = 0.0,
 ) -> SimulatedJob:
-    trials = Recorded([float(len(seconds) - i) for i in range(len(seconds))], seconds)
+    trials = RecordedTrials([float(len(seconds) - i) for i in range(len(seconds))], seconds)
     return SimulatedJob(name, tenant, trials, {"cpu": 1}, parallel, target, submitted)
 
 
@@ -78,7 +78,7 @@ def test_submission_times_and_an_end() -> None:
 def test_shares_are_watched_while_all_have_work() -> None:
     rng = np.random.default_rng(1)
     jobs = [
-        SimulatedJob(f"j{t}", f"t{t}", Recorded([1.0] * 400, list(rng.uniform(1, 2, 400))), {"cpu": 1}, 30)
+        SimulatedJob(f"j{t}", f"t{t}", RecordedTrials([1.0] * 400, list(rng.uniform(1, 2, 400))), {"cpu": 1}, 30)
         for t in range(2)
     ]
     tenants = [ev.TenantSet("t0", 1.0), ev.TenantSet("t1", 3.0)]
@@ -93,7 +93,7 @@ def test_many_tenants_on_many_nodes() -> None:
         SimulatedJob(
             f"j{t}",
             f"t{t}",
-            Recorded(rng.random(20).tolist(), rng.lognormal(4, 0.5, 20).tolist()),
+            RecordedTrials(rng.random(20).tolist(), rng.lognormal(4, 0.5, 20).tolist()),
             {"cpu": 1 + t % 4},
             10,
             submitted=float(t % 60),

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tenancy.cluster import policy
+from tests.tenancy.allocators import policy
 
 from tradewind import plugins
-from tradewind.engine.assemble import study_document
-from tradewind.problem.spec import parse_spec
+from tradewind.engine.search_builder import study_document
+from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.store.base import Store
-from tradewind.store.cluster import ClusterStore, JobRow
-from tradewind.tenancy.allocator import Policy
-from tradewind.tenancy.framework import Cluster, ClusterSettings
-from tradewind.tenancy.lookout import Nodes
+from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
+from tradewind.tenancy.allocator import AllocationPolicy
+from tradewind.tenancy.node_monitor import NodeSource
+from tradewind.tenancy.shared_cluster import SharedCluster, SharedClusterSettings
 
 JOB = """
 name: {name}
@@ -78,12 +78,12 @@ class World:
         return self.store.submit(JobRow(0, tenant, name, study_document(spec), options))
 
     def cluster(
-        self, nodes: Nodes | None = None, how: Policy | None = None, name: str = "default", **more: Any
-    ) -> Cluster:
-        settings = ClusterSettings(name, self.url, self.folder, how or policy(), {"engine": "process"}, **more)
-        return Cluster(settings, nodes or FourCpus())
+        self, nodes: NodeSource | None = None, how: AllocationPolicy | None = None, name: str = "default", **more: Any
+    ) -> SharedCluster:
+        settings = SharedClusterSettings(name, self.url, self.folder, how or policy(), {"engine": "process"}, **more)
+        return SharedCluster(settings, nodes or FourCpus())
 
-    def run_until(self, done: Callable[[], bool], seconds: float = 60.0, **more: Any) -> Cluster:
+    def run_until(self, done: Callable[[], bool], seconds: float = 60.0, **more: Any) -> SharedCluster:
         cluster, until = self.cluster(**more), time.monotonic() + seconds
         cluster.run(lambda: not done() and time.monotonic() < until)
         return cluster

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.workflow.datasets import dax, needs_datasets
-from tests.workflow.test_simulator import platforms, workflows
+from tests.workflow.simulator.test_reference import platforms, workflows
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
@@ -31,7 +31,7 @@ from tradewind.workflow.files import (
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.readers.own import write_own
+from tradewind.workflow.readers.tradewind_yaml import write_tradewind_yaml
 from tradewind.workflow.readers.wfformat import write_wfformat
 
 OWN = """\
@@ -165,7 +165,7 @@ def test_what_is_written_is_read_again(flow: Workflow, packed: bool) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        for text in (write_own(flow), write_wfformat(flow)):
+        for text in (write_tradewind_yaml(flow), write_wfformat(flow)):
             path = Path(folder) / "w"
             path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
             again = read_workflow(path)
@@ -179,7 +179,7 @@ def test_words_that_look_like_something_else_stay_words(tmp_path: Path) -> None:
         Task("1", "2.50", 2.5, ("~",), ()),
     )
     flow = Workflow("true", tasks, ((), (0,)), {"1e3": 10**15, "~": 0})
-    again = read_workflow(write(tmp_path, write_own(flow)))
+    again = read_workflow(write(tmp_path, write_tradewind_yaml(flow)))
     assert (again.name, again.tasks, again.parents, again.sizes) == (flow.name, flow.tasks, flow.parents, flow.sizes)
 
 

@@ -11,9 +11,9 @@ from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, asked_at, check, figures, held_cost
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import Schedule, check, figures, held_cost, vm_request_times
 
 GIB = 2**30
 
@@ -146,9 +146,9 @@ def test_machines_that_cost_money_are_asked_for_shortly_before_their_first_task(
     flow = Workflow("three", tuple(Task(name, "a", 300.0) for name in "abc"), ((), (0,), (0,)))
     start = np.array([40.0, 340.0, 340.0])
     plan = Schedule(np.array([0, 1, 3], dtype=np.int32), start, start + 300.0)
-    assert list(asked_at(platform, plan)) == [0.0, 260.0, 0.0, 0.0]  # twice its boot time before
-    assert list(asked_at(platform, plan, 100.0)) == [0.0, 240.0, 0.0, 0.0]
-    assert list(asked_at(platform, plan, None)) == [0.0] * 4
+    assert list(vm_request_times(platform, plan)) == [0.0, 260.0, 0.0, 0.0]  # twice its boot time before
+    assert list(vm_request_times(platform, plan, 100.0)) == [0.0, 240.0, 0.0, 0.0]
+    assert list(vm_request_times(platform, plan, None)) == [0.0] * 4
     planned = figures(flow, platform, plan, 0.0).cost
     assert planned == pytest.approx(340.0 + 340.0)
     assert held_cost(platform, plan) == pytest.approx(planned + 40.0)

@@ -198,7 +198,7 @@ def foreign(world: World) -> Iterator[Setup]:
 
 @_preparation
 def newer_store(world: World) -> Iterator[Setup]:
-    from tradewind.store.schema import VERSION_TABLE
+    from tradewind.store.sql.schema import VERSION_TABLE
 
     shutil.copytree(world.searched, world.home)
     with closing(sqlite3.connect(world.database)) as other:
@@ -210,8 +210,8 @@ def newer_store(world: World) -> Iterator[Setup]:
 @_preparation
 def busy(world: World) -> Iterator[Setup]:
     from tradewind.cli.common import open_store
-    from tradewind.engine.assemble import find_or_create_study
-    from tradewind.problem.spec import load_spec
+    from tradewind.engine.search_builder import find_or_create_study
+    from tradewind.problem.job_spec.spec import load_spec
 
     with closing(open_store(f"sqlite:///{world.database}")) as store:
         row, _ = find_or_create_study(load_spec(world.folder / "job.yaml"), store, fresh=False)

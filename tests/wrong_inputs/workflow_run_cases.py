@@ -10,8 +10,8 @@ from tests.wrong_inputs.table import Case
 
 from tradewind.workflow.files import Plan, plan_document
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, dump
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import Schedule, dump
 
 
 def plan(*tasks: Task) -> str:

@@ -7,9 +7,9 @@ from typing import cast
 
 from reference.text import docstring, first_line, page, table
 from tradewind import plugins
-from tradewind.cli.matrix import reasons
+from tradewind.cli.matrix import incompatibility_reasons
 from tradewind.cli.plugins import setting_rows
-from tradewind.deployer import combine
+from tradewind.deployer import compatibility
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner
 from tradewind.plugins import KINDS, Capability, Plugin, group
@@ -85,12 +85,14 @@ def _matrix(kind: str, parts: dict[str, type[Plugin]]) -> str:
 
 
 def _combinations(found: dict[str, dict[str, type[Plugin]]]) -> str:
-    """Which provisioners and runners go together, from `tradewind.deployer.combine`."""
+    """Which provisioners and runners go together, from `tradewind.deployer.compatibility`."""
     provisioners = cast("dict[str, type[Provisioner]]", found["provisioner"])
-    made = combine.matrix(provisioners, cast("dict[str, type[Runner]]", found["runner"]))
+    made = compatibility.compatibility_matrix(provisioners, cast("dict[str, type[Runner]]", found["runner"]))
     titles = ["runner", *(f"`{name}`" for name in provisioners)]
     rows = [[f"`{runner}`", *("" if row[name] else "yes" for name in provisioners)] for runner, row in made.items()]
-    why = "\n".join(f"- {text}: {', '.join(f'`{pair}`' for pair in pairs)}" for text, pairs in reasons(made).items())
+    why = "\n".join(
+        f"- {text}: {', '.join(f'`{pair}`' for pair in pairs)}" for text, pairs in incompatibility_reasons(made).items()
+    )
     return f"## Which go together\n\n{COMBINATIONS}\n\n{table(titles, rows)}\n\nThe others do not:\n\n{why}"
 
 

@@ -7,12 +7,12 @@ import re
 
 from reference.text import code_marks, page, table
 from tradewind.cli.plugins import setting_rows
-from tradewind.service.operations.configuration import PREFIX
+from tradewind.service.operations.configuration import ENVIRONMENT_PREFIX
 from tradewind.service.settings import ServiceSettings
 
 INTRO = f"""\
 `tradewind serve` takes each setting from the first place that has it: the command line (`--port 8080` for the common
-ones, `--set session_hours=8` for all), the environment (`{PREFIX}PORT=8080`), the YAML file of `--config`
+ones, `--set session_hours=8` for all), the environment (`{ENVIRONMENT_PREFIX}PORT=8080`), the YAML file of `--config`
 (`port: 8080`), the default. [Administration](../guides/administration.md) says what they are for. In the environment, a
 mapping is written as JSON. A secret is given by reference only: `env:NAME`, `file:PATH` or `keyring:SERVICE/NAME`."""
 

@@ -21,7 +21,7 @@ MEANINGS = {
 
 def write() -> str:
     """The page."""
-    from tradewind.store.schema import metadata
+    from tradewind.store.sql.schema import metadata
 
     return page("Tables of the store", INTRO, *(_section(t) for t in metadata.sorted_tables))
 

@@ -23,8 +23,8 @@ is GiB. Money is USD, written `2` or `$2`."""
 
 def write() -> str:
     """The page."""
-    from tradewind.engine.stopping import RULES
-    from tradewind.problem.spec_model import JobFile
+    from tradewind.engine.state_machine.stopping_rules import STOPPING_RULES
+    from tradewind.problem.job_spec.model import JobFile
     from tradewind.problem.spec_space import TYPES
 
     schema = JobFile.model_json_schema()
@@ -39,13 +39,13 @@ def write() -> str:
         "## Stopping rules\n\nA search ends when its budget is used up or when nothing is left to try. Below `stop` "
         "further reasons are listed, each by its name or with settings: `stop: [{use: no_improvement, trials: 20}]`."
     )
-    blocks += [_rule(name, model) for name, (model, _) in RULES.items()]
+    blocks += [_rule(name, model) for name, (model, _) in STOPPING_RULES.items()]
     return page("The job YAML", INTRO, *blocks)
 
 
 def _sections(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, type[BaseModel]]]:
     """The models below one, each with the keys that lead to it; a model is met once."""
-    from tradewind.problem.spec_model import ChoiceModel
+    from tradewind.problem.job_spec.model import ChoiceModel
     from tradewind.problem.spec_space import TYPES
 
     for name, field in model.model_fields.items():

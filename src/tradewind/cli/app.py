@@ -17,25 +17,11 @@ import typer
 import typer.main
 
 from tradewind import __version__
-from tradewind.cli import (
-    doctor,
-    down,
-    export,
-    init,
-    logs,
-    offers,
-    output,
-    plugins,
-    reap,
-    recommend,
-    report,
-    schema,
-    status,
-    tune,
-)
-from tradewind.cli import run as run_command
+from tradewind.cli import doctor, job_file, offers, output, plugins, schema
 from tradewind.cli.cluster import add_to
 from tradewind.cli.service import add_to as add_service_to
+from tradewind.cli.study import down, export, logs, reap, recommend, report, status, tune
+from tradewind.cli.study import run as run_command
 from tradewind.cli.workflow import workflow_app
 
 _FORM: dict[str, Any] = {
@@ -76,7 +62,7 @@ app.command("reap")(reap.reap)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("import")(export.import_records)
-app.command("init")(init.init)
+app.command("init")(job_file.init)
 app.command("schema")(schema.schema)
 app.add_typer(offers.offers_app, name="offers")
 app.add_typer(workflow_app, name="workflow")
@@ -170,7 +156,7 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 def _unexpected(error: Exception) -> str:
     """Keep the traceback of an error that nobody foresaw in a file, and say where."""
     from tradewind.errors import InputError
-    from tradewind.paths import data_folder
+    from tradewind.utils.paths import data_folder
 
     first = output.one_line(str(error).strip().partition("\n")[0])
     line = f"unexpected {type(error).__name__}: {first or 'no message'}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tradewind.errors import InputError, StudyNotFoundError
-    from tradewind.problem.spec import Spec
+    from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.store.base import Store, StudyRow
 
 
@@ -46,9 +46,9 @@ def emit_json(document: Any) -> None:
     Where standard output does not take every character, they are written as escapes: none is lost.
     """
     from tradewind.cli.output import unicode
-    from tradewind.units import finite
+    from tradewind.utils.units import json_safe
 
-    json.dump(finite(document), sys.stdout, ensure_ascii=not unicode(sys.stdout), default=str)
+    json.dump(json_safe(document), sys.stdout, ensure_ascii=not unicode(sys.stdout), default=str)
     sys.stdout.write("\n")
 
 
@@ -63,8 +63,8 @@ def open_store(url: str | None = None, *, must_exist: bool = False) -> Store:
         StoreError: It cannot be opened.
     """
     from tradewind.errors import StudyNotFoundError
-    from tradewind.paths import store_url
     from tradewind.store.base import store_at
+    from tradewind.utils.paths import store_url
 
     address = url or store_url()
     if must_exist and address.startswith("sqlite:///") and not _may_be_there(address):
@@ -73,7 +73,7 @@ def open_store(url: str | None = None, *, must_exist: bool = False) -> Store:
 
 
 def _may_be_there(address: str) -> bool:
-    from tradewind.store.address import parse_address
+    from tradewind.store.sql.address import parse_address
 
     _, path = parse_address(address)
     try:
@@ -137,10 +137,10 @@ def find_studies(store: Store, name: str | None) -> list[StudyRow]:
 def _unknown(store: Store, name: str | None) -> StudyNotFoundError:
     """The error for a name that no study has: with the nearest name, or with some that there are."""
     from tradewind.errors import StudyNotFoundError
-    from tradewind.meant import nearest
+    from tradewind.utils.suggestions import closest_match
 
     known = sorted({study.name for study in store.list_studies()})
-    near = nearest(name or "", known)
+    near = closest_match(name or "", known)
     hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known[:8])}" if known else "none is stored yet"
     if name is None:
         return StudyNotFoundError("there is no study yet", hint=hint)
@@ -152,7 +152,7 @@ def _of_file(store: Store, path: Path) -> list[StudyRow]:
     from pathlib import Path
 
     from tradewind.errors import StudyNotFoundError
-    from tradewind.problem.spec import load_spec
+    from tradewind.problem.job_spec.spec import load_spec
 
     spec = load_spec(path)
     searches = store.find_studies(spec.name)
@@ -176,11 +176,11 @@ def _of_file(store: Store, path: Path) -> list[StudyRow]:
     raise StudyNotFoundError(message, hint=hint)
 
 
-def single_runs(spec: Spec) -> tuple[str, str]:
+def single_runs(spec: JobSpec) -> tuple[str, str]:
     """Name and problem of the studies that single runs of a job are kept in."""
-    from tradewind.engine.past import SINGLE_RUNS
+    from tradewind.engine.past_studies import SINGLE_RUNS_SUFFIX
 
-    return f"{spec.name}{SINGLE_RUNS}", f"{spec.problem_key}/runs"
+    return f"{spec.name}{SINGLE_RUNS_SUFFIX}", f"{spec.problem_key}/runs"
 
 
 def pair(word: str, option: str, example: str, *, error: type[InputError] | None = None) -> tuple[str, str]:
@@ -235,7 +235,7 @@ def _once(name: str, given: Mapping[str, Any], words: str) -> None:
         raise InputError(f"{words}: {name!r} is given twice", hint="give each of them once")
 
 
-def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Sequence[str] | None = None) -> Spec:
+def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Sequence[str] | None = None) -> JobSpec:
     """A job YAML with other values for some job parameters.
 
     Args:
@@ -247,7 +247,7 @@ def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Seq
         InputError: One of them is no such parameter, or no number where the YAML has one.
     """
     from tradewind.errors import InputError
-    from tradewind.problem.spec import load_spec
+    from tradewind.problem.job_spec.spec import load_spec
 
     spec = load_spec(file, overrides)
     known = spec.job.parameters.values

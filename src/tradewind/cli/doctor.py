@@ -67,7 +67,7 @@ def doctor(
     from tradewind.cli.common import emit_json
     from tradewind.errors import MissingProgramError
 
-    checks = list(examine())
+    checks = list(run_checks())
     missing = [check.what for check in checks if check.needed and not check.ok]
     if as_json:
         emit_json({"ok": not missing, "checks": [{**asdict(check), "state": check.word} for check in checks]})
@@ -77,7 +77,7 @@ def doctor(
         raise MissingProgramError(f"not as it should be: {', '.join(missing)}", hint="what to do stands beside it")
 
 
-def examine() -> Iterator[Check]:
+def run_checks() -> Iterator[Check]:
     """Look at everything; nothing is changed, and a folder that is not there is not made."""
     yield from _machine()
     yield from _storage()
@@ -93,7 +93,7 @@ def _machine() -> Iterator[Check]:
 
     import psutil
 
-    from tradewind.units import format_memory
+    from tradewind.utils.units import format_memory
 
     yield Check("Python", sys.version_info >= (3, 11), platform.python_version(), hint="install Python 3.11 or later")
     yield Check(
@@ -137,8 +137,8 @@ def _process_files() -> bool:
 def _storage() -> Iterator[Check]:
     import shutil
 
-    from tradewind.paths import data_folder
-    from tradewind.units import format_memory
+    from tradewind.utils.paths import data_folder
+    from tradewind.utils.units import format_memory
 
     folder = data_folder()
     there = _nearest_existing(folder)
@@ -179,7 +179,7 @@ def _store() -> Check:
 
     from tradewind.cli.common import open_store
     from tradewind.errors import StudyNotFoundError, TradewindError
-    from tradewind.paths import store_url
+    from tradewind.utils.paths import store_url
 
     try:
         address = make_url(store_url()).render_as_string(hide_password=True)
@@ -198,13 +198,13 @@ def _store() -> Check:
 def _packages() -> Iterator[Check]:
     from importlib.metadata import PackageNotFoundError, version
 
-    from tradewind.programs import how_to_install
+    from tradewind.utils.dependencies import install_command
 
     for package, extra in EXTRAS.items():
         try:
             yield Check(package, True, version(package), needed=False)
         except PackageNotFoundError:
-            yield Check(package, False, "not installed", needed=False, hint=how_to_install(extra))
+            yield Check(package, False, "not installed", needed=False, hint=install_command(extra))
 
 
 def _parts() -> Iterator[Check]:

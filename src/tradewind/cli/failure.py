@@ -13,7 +13,7 @@ NO_PROGRAM = 127
 """The exit code of a run whose program could not be started, as shells have it."""
 
 
-def failure(trial: Trial, runs: Sequence[Run], message: str, hint: str) -> TradewindError:
+def run_error(trial: Trial, runs: Sequence[Run], message: str, hint: str) -> TradewindError:
     """The error that a failed or aborted trial ends the command with.
 
     Args:
@@ -37,7 +37,7 @@ def failure(trial: Trial, runs: Sequence[Run], message: str, hint: str) -> Trade
     return JobFailedError(message, hint=hint)
 
 
-def unmet(run: Run, reason: str) -> TradewindError | None:
+def prerequisite_error(run: Run, reason: str) -> TradewindError | None:
     """The error for a lost run that the user must do something about before any run can succeed; None for others.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, get_type_hints
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def group_options(command: Callable[..., None]) -> Callable[..., None]:
     """A command for typer: each parameter that is a dataclass is replaced by the fields of that dataclass.
 
     Args:

@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
 
 
-def matrix_of_installed() -> dict[str, dict[str, str]]:
+def compatibility_matrix() -> dict[str, dict[str, str]]:
     """Runner -> provisioner -> why they do not go together, or an empty text; of all installed parts that load."""
     from tradewind import plugins
-    from tradewind.deployer.combine import matrix
+    from tradewind.deployer.compatibility import compatibility_matrix
 
-    return matrix(
+    return compatibility_matrix(
         cast("dict[str, type[Provisioner]]", plugins.load_all("provisioner")),
         cast("dict[str, type[Runner]]", plugins.load_all("runner")),
     )
 
 
-def show_matrix(*, as_json: bool) -> None:
+def print_matrix(*, as_json: bool) -> None:
     """Print the matrix, and below it the reasons."""
-    found = matrix_of_installed()
+    found = compatibility_matrix()
     if as_json:
         from tradewind.cli.common import emit_json
 
@@ -52,11 +52,11 @@ def show_matrix(*, as_json: bool) -> None:
     for runner, row in found.items():
         table.add_row(runner, *("[green]yes[/]" if not row[name] else "-" for name in provisioners))
     console.print(table)
-    for why, pairs in reasons(found).items():
+    for why, pairs in incompatibility_reasons(found).items():
         console.print(f"{', '.join(pairs)}: {escape(why)}", style="bright_black")
 
 
-def reasons(found: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+def incompatibility_reasons(found: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
     """Reason -> the pairs that it keeps apart, provisioner first."""
     apart: dict[str, list[str]] = {}
     for runner, row in found.items():

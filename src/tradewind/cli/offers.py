@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli import completing
+from tradewind.cli import completion
 from tradewind.cli.common import command_group
 
 if TYPE_CHECKING:
@@ -53,15 +53,15 @@ def offers(
         return
     from tradewind.cli.common import emit_json
     from tradewind.errors import InputError
-    from tradewind.paths import data_folder
     from tradewind.problem import OfferQuery
-    from tradewind.selector.market import require_offers
-    from tradewind.units import parse_money
+    from tradewind.selector.offer_search import require_offers
+    from tradewind.utils.paths import data_folder
+    from tradewind.utils.units import parse_money
 
     if sort not in _SORTS:
         raise InputError(f"--sort {sort!r} is not known", hint=f"one of {', '.join(_SORTS)}")
     query = OfferQuery(
-        provider=_names(provider, csv),
+        provider=catalogue_names(provider, csv),
         region=tuple(region or ()),
         types=tuple(type_ or ()),
         category=tuple(category or ()),
@@ -73,7 +73,7 @@ def offers(
         gpus=_range(gpus, "--gpus"),
         spot=spot,
     )
-    found = _sorted(require_offers(query, data_folder(), _settings(set_, csv)), sort)
+    found = _sorted(require_offers(query, data_folder(), catalogue_settings(set_, csv)), sort)
     shown = found if limit is None else found[:limit]
     if as_json:
         emit_json([offer.to_json() for offer in shown])
@@ -86,7 +86,7 @@ def refresh(
     provider: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Catalogues; all that can, when none is named.", autocompletion=completing.parts("catalogue")
+            help="Catalogues; all that can, when none is named.", autocompletion=completion.parts("catalogue")
         ),
     ] = None,
     region: Annotated[list[str] | None, typer.Option(help="Region to read; repeatable.")] = None,
@@ -97,11 +97,11 @@ def refresh(
     """Read today's prices from the providers' public endpoints; they are used from then on."""
     from tradewind import plugins
     from tradewind.errors import InputError, MissingProgramError, TradewindError
-    from tradewind.paths import data_folder
     from tradewind.selector.catalogue.base import Refreshable
-    from tradewind.selector.market import open_catalogue
+    from tradewind.selector.offer_search import open_catalogue
+    from tradewind.utils.paths import data_folder
 
-    given = {name: dict(settings) for name, settings in _settings(set_, None).items()}
+    given = {name: dict(settings) for name, settings in catalogue_settings(set_, None).items()}
     able = [name for name, part in plugins.load_all("catalogue").items() if issubclass(part, Refreshable)]
     for name in provider or ():
         if name not in able:
@@ -131,12 +131,12 @@ def refresh(
         raise failed[-1]
 
 
-def _names(provider: Sequence[str] | None, csv: str | None) -> tuple[str, ...]:
+def catalogue_names(provider: Sequence[str] | None, csv: str | None) -> tuple[str, ...]:
     """The providers to ask; a CSV alone means only the CSV."""
     return tuple(provider or ()) or (("csv",) if csv else ())
 
 
-def _settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[str, Mapping[str, Any]]:
+def catalogue_settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[str, Mapping[str, Any]]:
     """Settings by catalogue of ``catalogue.setting=value`` words.
 
     Raises:
@@ -179,7 +179,7 @@ def _range(text: str | None, option: str, *, memory: bool = False) -> tuple[floa
 
 def _bound(text: str, option: str, *, memory: bool) -> float | None:
     from tradewind.errors import InputError
-    from tradewind.units import parse_memory
+    from tradewind.utils.units import parse_memory
 
     if not text:
         return None
@@ -238,7 +238,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:
-    from tradewind.units import format_money
+    from tradewind.utils.units import format_money
 
     columns = {
         "provider": [offer.provider for offer in shown],

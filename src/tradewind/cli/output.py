@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from tradewind.units import shortened
+from tradewind.utils.units import shortened
 
 
 def prepare() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli import completing
+from tradewind.cli import completion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -72,14 +72,14 @@ class PartRow:
 def plugins_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show this part's settings.", show_default=False, autocompletion=completing.any_part),
+        typer.Argument(help="Show this part's settings.", show_default=False, autocompletion=completion.any_part),
     ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
             help="searcher, selector, catalogue, provisioner, runner, interpreter, store or planner.",
             metavar="KIND",
-            autocompletion=completing.kinds,
+            autocompletion=completion.kinds,
         ),
     ] = None,
     matrix: Annotated[
@@ -94,12 +94,12 @@ def plugins_command(
     from tradewind.cli.common import emit_json
 
     if matrix:
-        from tradewind.cli.matrix import show_matrix
+        from tradewind.cli.matrix import print_matrix
         from tradewind.errors import InputError
 
         if name is not None or kind is not None:
             raise InputError("--matrix shows all provisioners and runners", hint="leave the part and --kind out")
-        show_matrix(as_json=as_json)
+        print_matrix(as_json=as_json)
         return
     rows = part_rows(kind, name)
     if as_json:
@@ -135,11 +135,11 @@ def part_rows(kind: str | None = None, name: str | None = None) -> list[PartRow]
 def _unknown(name: str, kinds: Sequence[str]) -> Exception:
     from tradewind import plugins
     from tradewind.errors import PluginError
-    from tradewind.meant import meant
+    from tradewind.utils.suggestions import did_you_mean
 
     known = sorted({n for k in kinds for n in plugins.names(k)})
     what = kinds[0] if len(kinds) == 1 else "part"
-    return PluginError(f"there is no {what} named {name!r}", hint=meant(name, known, "installed:"))
+    return PluginError(f"there is no {what} named {name!r}", hint=did_you_mean(name, known, "installed:"))
 
 
 def _row(kind: str, name: str) -> PartRow:

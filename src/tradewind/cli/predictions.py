@@ -12,7 +12,7 @@ _NOTHING_CUT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PredictedRange:
     """A predicted figure with its 90 % range, in its own unit."""
 
     value: float | None
@@ -21,7 +21,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PredictionRow:
     """A configuration and what is expected of it.
 
     Attributes:
@@ -34,14 +34,14 @@ class Line:
     """
 
     words: str
-    runtime: Figure
-    cost: Figure
+    runtime: PredictedRange
+    cost: PredictedRange
     chance: float | None
     reason: str
-    objective: Figure = Figure(None)
+    objective: PredictedRange = PredictedRange(None)
 
 
-def print_predictions(lines: Sequence[Line], *, bound: bool, metric: str | None = None) -> None:
+def print_predictions(lines: Sequence[PredictionRow], *, bound: bool, metric: str | None = None) -> None:
     """Print them, the best first.
 
     Args:
@@ -53,13 +53,15 @@ def print_predictions(lines: Sequence[Line], *, bound: bool, metric: str | None 
     import sys
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _NOTHING_CUT
-    head, *body = layout(lines, width, bound=bound, metric=metric)
+    head, *body = prediction_lines(lines, width, bound=bound, metric=metric)
     typer.echo(typer.style(head, bold=True))
     for line in body:
         typer.echo(line)
 
 
-def layout(lines: Sequence[Line], width: int, *, bound: bool, metric: str | None = None) -> list[str]:
+def prediction_lines(
+    lines: Sequence[PredictionRow], width: int, *, bound: bool, metric: str | None = None
+) -> list[str]:
     """The table, heading first: a line each where that fits, otherwise each configuration below its figures.
 
     Where the figures are too wide by themselves, the range of the cost is left out.
@@ -70,7 +72,7 @@ def layout(lines: Sequence[Line], width: int, *, bound: bool, metric: str | None
         bound: As for `print_predictions`.
         metric: As for `print_predictions`.
     """
-    from tradewind.reporting.grid import below
+    from tradewind.reporting.text_layout import below
 
     names = [*([metric, "90 % range"] if metric else []), "time", "90 % range", "cost", "90 % range"]
     names += ["fits"] if bound else []
@@ -109,8 +111,8 @@ def _row(cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
     return (" " * gap).join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def _cells(one: Line, *, bound: bool, metric: str | None) -> list[str]:
-    from tradewind.units import format_duration, format_money
+def _cells(one: PredictionRow, *, bound: bool, metric: str | None) -> list[str]:
+    from tradewind.utils.units import format_duration, format_money
 
     cells = []
     if metric is not None:
@@ -123,15 +125,15 @@ def _cells(one: Line, *, bound: bool, metric: str | None) -> list[str]:
     return cells
 
 
-def _between(figure: Figure) -> str:
+def _between(figure: PredictedRange) -> str:
     if figure.low is None or figure.high is None:
         return "-"
     return f"{figure.low:.3g}..{figure.high:.3g}"
 
 
-def _durations(figure: Figure) -> str:
+def _durations(figure: PredictedRange) -> str:
     """``0.08..0.13 s``: a unit that both have is written once."""
-    from tradewind.units import format_duration
+    from tradewind.utils.units import format_duration
 
     if figure.low is None or figure.high is None:
         return "-"
@@ -139,7 +141,7 @@ def _durations(figure: Figure) -> str:
     return f"{low.removesuffix(' s') if high.endswith(' s') else low}..{high}"
 
 
-def _money(figure: Figure) -> str:
+def _money(figure: PredictedRange) -> str:
     """``$0.038..0.047``: two digits tell as much of a range as three; outwards, so that the figure lies within."""
     from decimal import ROUND_CEILING, ROUND_FLOOR
 

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tradewind.problem import Offer, Problem
-    from tradewind.problem.spec import Spec
+    from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.store.base import Store, StudyRow
 
-_MOST = 20
+_MOST_VALUES = 20
 """So many kinds of machines are printed; JSON has all."""
 
 
-def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_json: bool) -> None:
+def print_dry_run(spec: JobSpec, *, store: str | None = None, fresh: bool = False, as_json: bool) -> None:
     """Print what a search of a specification may choose and spend; nothing is stored and no provider is asked.
 
     Args:
@@ -34,11 +34,11 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.assemble import build_problem, build_searcher, find_or_new_study
-    from tradewind.engine.checks import future_runs_unheard
-    from tradewind.engine.past import with_past
+    from tradewind.engine.past_studies import with_past_studies
+    from tradewind.engine.preflight import future_runs_warning
+    from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study
     from tradewind.errors import StudyNotFoundError
-    from tradewind.paths import data_folder
+    from tradewind.utils.paths import data_folder
 
     problem = build_problem(spec, data_folder())
     found = _facts(spec, problem)
@@ -51,18 +51,18 @@ def preview(spec: Spec, *, store: str | None = None, fresh: bool = False, as_jso
         with closing(opened):
             # What the searcher has to object to the job is said now, before anything is paid for.
             row, new = find_or_new_study(spec, opened, fresh=fresh)
-            build_searcher(spec, with_past(problem, spec, row, opened))
+            build_searcher(spec, with_past_studies(problem, spec, row, opened))
             found["study"] = None if new else _begun(spec, row, opened)
     found["refused"] = _refused(spec, problem)
     found["future_runs"] = spec.future_runs
-    found["note"] = future_runs_unheard(spec)
+    found["note"] = future_runs_warning(spec)
     if as_json:
         emit_json(found)
         return
     _print(found)
 
 
-def _facts(spec: Spec, problem: Problem) -> dict[str, Any]:
+def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
     """All that is known beforehand, JSON-able."""
     deadline = spec.constraints.deadline
     offers, counts, total = _offers(problem)
@@ -93,9 +93,9 @@ def _facts(spec: Spec, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _refused(spec: Spec, problem: Problem) -> str | None:
+def _refused(spec: JobSpec, problem: Problem) -> str | None:
     """Why the search would not begin as the job stands, or None: a budget is often set once this is seen."""
-    from tradewind.engine.checks import check_limits, check_runner
+    from tradewind.engine.preflight import check_limits, check_runner
     from tradewind.errors import SpecError
 
     try:
@@ -106,9 +106,9 @@ def _refused(spec: Spec, problem: Problem) -> str | None:
     return None
 
 
-def _begun(spec: Spec, row: StudyRow, store: Store) -> dict[str, Any]:
+def _begun(spec: JobSpec, row: StudyRow, store: Store) -> dict[str, Any]:
     """The study that the search would go on with, and what is left of the budget."""
-    from tradewind.reporting.tables import state_words
+    from tradewind.reporting.study.tables import state_words
 
     summary = store.summaries([row.id])[0]
     used = {"dollars": summary.spent, "hours": row.elapsed / 3600, "trials": sum(summary.counts.values())}
@@ -142,7 +142,7 @@ def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tradewind.units import count, format_duration, format_money
+    from tradewind.utils.units import count, format_duration, format_money
 
     machines, budget = found["machines"], found["budget"]
     total = "too many configurations to list" if found["configurations"] is None else count(
@@ -154,7 +154,7 @@ def _print(found: dict[str, Any]) -> None:
     )
     deadline = "" if found["deadline"] is None else format_duration(found["deadline"])
     table = Table(box=None, header_style="", pad_edge=False)
-    sellers = [" ".join(filter(None, (row["provider"], row["region"]))) for row in machines[:_MOST]]
+    sellers = [" ".join(filter(None, (row["provider"], row["region"]))) for row in machines[:_MOST_VALUES]]
     table.add_column("machines", no_wrap=True)
     table.add_column("of")
     headings = ("vCPU", "GiB", "per hour", *([f"a run of\n{deadline}"] if deadline else ()), "choices")
@@ -178,8 +178,8 @@ def _print(found: dict[str, Any]) -> None:
     word = max((len(word) for seller in sellers for word in seller.split()), default=0)
     console.width = max(console.width, whole - widest + word)
     console.print(table)
-    if len(machines) > _MOST:
-        typer.echo(f"and {len(machines) - _MOST} more, dearer ones (--json has all)")
+    if len(machines) > _MOST_VALUES:
+        typer.echo(f"and {len(machines) - _MOST_VALUES} more, dearer ones (--json has all)")
     if found["refused"] is not None:
         typer.echo(f"As it stands, the search is refused: {found['refused']}.")
     elif found["study"] is None:
@@ -204,7 +204,7 @@ def _limits(found: dict[str, Any]) -> str:
 
 def _print_begun(study: dict[str, Any], budget: dict[str, Any]) -> None:
     """Say what a study has used, and what is left to the search that goes on with it."""
-    from tradewind.units import count, format_money
+    from tradewind.utils.units import count, format_money
 
     used, left = study["used"], study["left"]
     had = f"it has had {count(used['trials'], 'trial')} for {format_money(used['dollars'])}"
@@ -224,7 +224,7 @@ def _print_begun(study: dict[str, Any], budget: dict[str, Any]) -> None:
 
 def _amounts(budget: dict[str, Any], of_money: str) -> str:
     """What a search may take, in words: ``$2.00 in total or 5 trials``; empty where nothing limits it."""
-    from tradewind.units import count, format_duration, format_money
+    from tradewind.utils.units import count, format_duration, format_money
 
     dollars, hours, trials = budget["dollars"], budget["hours"], budget["trials"]
     amounts = [

@@ -13,7 +13,7 @@ def schema(
     built_in: Annotated[bool, typer.Option("--built-in", help="Leave out parts of other packages.")] = False,
 ) -> None:
     """Print the JSON schema of the job YAML, for completion in editors."""
-    from tradewind.problem.schema import json_schema
+    from tradewind.problem.job_spec.json_schema import json_schema
 
     text = schema_text(json_schema(built_in_only=built_in))
     if out is None:

@@ -11,7 +11,7 @@ from typing import Any, Self
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class StopWanted:
+class GracefulInterrupt:
     """While it is entered, the first SIGINT, SIGTERM or SIGHUP only sets `wanted`; the second raises.
 
     Args:

@@ -7,37 +7,37 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tradewind.client.models import Application, Form, Proposal
-from tradewind.client.wire import Calls, as_json, plain
+from tradewind.client.models import ApplicationInfo, FormInfo, ProposalInfo
+from tradewind.client.transport import ApiCalls, as_json, plain
 from tradewind.errors import InputError
 
 
-class ApplicationCalls(Calls):
+class ApplicationCalls(ApiCalls):
     """Applications and proposals."""
 
-    def applications(self) -> list[Application]:
+    def applications(self) -> list[ApplicationInfo]:
         """The newest version of every application that you see, by name."""
-        return [Application.from_json(one) for one in self._get("/applications")]
+        return [ApplicationInfo.from_json(one) for one in self._get("/applications")]
 
-    def application(self, name: str) -> Application:
+    def application(self, name: str) -> ApplicationInfo:
         """One application, with its document.
 
         Raises:
             NotFoundError: There is none.
             ConflictError: It was retired.
         """
-        return Application.from_json(self._get(f"/applications/{quote(name, safe='@')}"))
+        return ApplicationInfo.from_json(self._get(f"/applications/{quote(name, safe='@')}"))
 
-    def form(self, name: str) -> Form:
+    def form(self, name: str) -> FormInfo:
         """The form of an application.
 
         Raises:
             NotFoundError: There is none.
             ConflictError: It was retired.
         """
-        return Form.from_json(self._get(f"/applications/{quote(name, safe='@')}/form"))
+        return FormInfo.from_json(self._get(f"/applications/{quote(name, safe='@')}/form"))
 
-    def register(self, document: str | Mapping[str, Any], *, shared: bool = False) -> Application:
+    def register(self, document: str | Mapping[str, Any], *, shared: bool = False) -> ApplicationInfo:
         """Register an application, or the next version of one.
 
         Args:
@@ -53,7 +53,7 @@ class ApplicationCalls(Calls):
             sent: dict[str, Any] = {"content": document.encode(), "headers": headers}
         else:
             sent = {"json": as_json(document)}
-        return Application.from_json(self._wire.call("POST", "/applications", params=params, **sent).json())
+        return ApplicationInfo.from_json(self._transport.call("POST", "/applications", params=params, **sent).json())
 
     def retire(self, name: str) -> None:
         """Retire an application, or one version of it: no new request can use it.
@@ -61,7 +61,7 @@ class ApplicationCalls(Calls):
         Raises:
             NotFoundError: There is none.
         """
-        self._wire.call("DELETE", f"/applications/{quote(name, safe='@')}")
+        self._transport.call("DELETE", f"/applications/{quote(name, safe='@')}")
 
     def upload(self, file: str | Path, name: str = "") -> dict[str, Any]:
         """Hand in a file for a form.
@@ -82,7 +82,7 @@ class ApplicationCalls(Calls):
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._wire.call(
+        response = self._transport.call(
             "POST", "/uploads", again=True, params={"name": name or path.name}, content=data, headers=headers
         )
         found: dict[str, Any] = response.json()
@@ -97,7 +97,7 @@ class ApplicationCalls(Calls):
         deadline: float | str | None = None,
         resources: Mapping[str, Any] | None = None,
         count: int = 5,
-    ) -> Proposal:
+    ) -> ProposalInfo:
         """Configurations for an application with these parameters, the best first; nothing is run.
 
         Args:
@@ -114,4 +114,6 @@ class ApplicationCalls(Calls):
         """
         given = {"backend": backend, "deadline": deadline, "resources": resources, "count": count}
         wanted = {"application": application, "parameters": dict(parameters or {}), **plain(given)}
-        return Proposal.from_json(self._wire.call("POST", "/proposals", again=True, json=as_json(wanted)).json())
+        return ProposalInfo.from_json(
+            self._transport.call("POST", "/proposals", again=True, json=as_json(wanted)).json()
+        )

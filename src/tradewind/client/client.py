@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Self
 
 from tradewind.client.applications import ApplicationCalls
 from tradewind.client.files import FileCalls
-from tradewind.client.models import User
+from tradewind.client.models import UserInfo
 from tradewind.client.requests import RequestCalls
 from tradewind.client.studies import StudyCalls
-from tradewind.client.wire import PATIENCE, Wire
+from tradewind.client.transport import PATIENCE, Transport
 
 if TYPE_CHECKING:
     import httpx2
@@ -55,11 +55,11 @@ class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
         verify: bool | str = True,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        wire = Wire(
+        wire = Transport(
             url, token, timeout=timeout, tries=max(1, tries), patience=patience, verify=verify, transport=transport
         )
         super().__init__(wire)
-        self.url = self._wire.url
+        self.url = self._transport.url
 
     def __enter__(self) -> Self:
         return self
@@ -71,8 +71,8 @@ class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
 
     def close(self) -> None:
         """Give back connections."""
-        self._wire.close()
+        self._transport.close()
 
-    def me(self) -> User:
+    def me(self) -> UserInfo:
         """Whom the token belongs to."""
-        return User.from_json(self._get("/me"))
+        return UserInfo.from_json(self._get("/me"))

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tradewind.client.models import File, LogPart
-from tradewind.client.wire import Calls, plain
+from tradewind.client.models import FileInfo, LogPartInfo
+from tradewind.client.transport import ApiCalls, plain
 from tradewind.errors import InputError, ServiceError
-from tradewind.whole import set_aside
+from tradewind.utils.atomic_files import atomic_path
 
 
-class FileCalls(Calls):
+class FileCalls(ApiCalls):
     """Logs and files."""
 
     def log(
@@ -25,7 +25,7 @@ class FileCalls(Calls):
         limit: int = 65536,
         trial: int | None = None,
         run: str = "",
-    ) -> LogPart:
+    ) -> LogPartInfo:
         """A part of what a request's program has printed.
 
         Args:
@@ -41,13 +41,13 @@ class FileCalls(Calls):
             NotFoundError: There is no such request, trial or log.
         """
         path = f"/requests/{int(request)}/logs/{quote(stream, safe='')}"
-        response = self._wire.call(
+        response = self._transport.call(
             "GET", path, params=plain({"offset": offset, "limit": limit, "trial": trial, "run": run or None})
         )
         headers = response.headers
         of = int(headers["x-log-trial"]) if "x-log-trial" in headers else None
         ended = headers["x-log-ended"] == "true"
-        return LogPart(response.text, int(headers["x-next-offset"]), ended, headers.get("x-log-run", ""), of)
+        return LogPartInfo(response.text, int(headers["x-next-offset"]), ended, headers.get("x-log-run", ""), of)
 
     def logs(
         self, request: int, stream: str = "stdout", *, follow: bool = False, trial: int | None = None
@@ -77,7 +77,7 @@ class FileCalls(Calls):
             if not part.text:
                 try:
                     path = f"/requests/{int(request)}/logs/{quote(stream, safe='')}"
-                    for message in self._wire.messages(
+                    for message in self._transport.messages(
                         path, params=plain({"offset": offset, "trial": trial, "run": run or None})
                     ):
                         if message.kind == "log":
@@ -91,14 +91,14 @@ class FileCalls(Calls):
                     time.sleep(pause)
                     pause = min(5.0, 2 * pause)
 
-    def files(self, request: int, *, trial: int | None = None) -> list[File]:
+    def files(self, request: int, *, trial: int | None = None) -> list[FileInfo]:
         """The files that a request's last run has left.
 
         Raises:
             NotFoundError: There is no such request or trial.
         """
         found = self._get(f"/requests/{int(request)}/files", params=plain({"trial": trial}))
-        return [File.from_json(one) for one in found]
+        return [FileInfo.from_json(one) for one in found]
 
     def download(self, request: int, path: str, to: str | Path, *, trial: int | None = None) -> Path:
         """Save a file that a request's last run has left; what is there in part is not taken for the whole.
@@ -126,8 +126,8 @@ class FileCalls(Calls):
             if folder:
                 target.parent.mkdir(parents=True, exist_ok=True)
             with (
-                self._wire.stream(place, params=plain({"trial": trial})) as response,
-                set_aside(target) as part,
+                self._transport.stream(place, params=plain({"trial": trial})) as response,
+                atomic_path(target) as part,
                 part.open("wb") as file,
             ):
                 for piece in response.iter_bytes():

@@ -13,7 +13,7 @@ OVER = frozenset({"done", "failed", "timed_out", "preempted", "cancelled"})
 """The states of a request that is over."""
 
 
-class _Said:
+class _Info:
     """Something that the server said."""
 
     __slots__ = ()
@@ -26,7 +26,7 @@ class _Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Request(_Said):
+class RequestInfo(_Info):
     """A request.
 
     Attributes:
@@ -86,7 +86,7 @@ class Request(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(_Said):
+class EventInfo(_Info):
     """Something that happened to a request.
 
     Attributes:
@@ -107,7 +107,7 @@ class Event(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class LogPart(_Said):
+class LogPartInfo(_Info):
     """A part of a log.
 
     Attributes:
@@ -126,7 +126,7 @@ class LogPart(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class File(_Said):
+class FileInfo(_Info):
     """A file that a run has left.
 
     Attributes:
@@ -139,7 +139,7 @@ class File(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class Application(_Said):
+class ApplicationInfo(_Info):
     """A version of an application.
 
     Attributes:
@@ -166,7 +166,7 @@ class Application(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class FormField(_Said):
+class FormFieldInfo(_Info):
     """A field of a form.
 
     Attributes:
@@ -195,7 +195,7 @@ class FormField(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FormInfo:
     """The form of an application.
 
     Attributes:
@@ -213,7 +213,7 @@ class Form:
     application: str
     title: str
     description: str
-    fields: tuple[FormField, ...]
+    fields: tuple[FormFieldInfo, ...]
     space: Sequence[str]
     objective: str
     deadline: float | None
@@ -221,14 +221,14 @@ class Form:
     json_schema: Mapping[str, Any]
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Form:
+    def from_json(cls, document: Mapping[str, Any]) -> FormInfo:
         """Of the document that the server sent."""
         plain = {name: document[name] for name in cls.__dataclass_fields__ if name != "fields"}
-        return cls(**plain, fields=tuple(FormField.from_json(one) for one in document["fields"]))
+        return cls(**plain, fields=tuple(FormFieldInfo.from_json(one) for one in document["fields"]))
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateInfo:
     """A configuration that is proposed.
 
     Attributes:
@@ -262,7 +262,7 @@ class Candidate:
     reason: str = ""
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Candidate:
+    def from_json(cls, document: Mapping[str, Any]) -> CandidateInfo:
         """Of the document that the server sent."""
         from tradewind.problem import Offer
 
@@ -271,7 +271,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposalInfo:
     """What is proposed for the parameters of an application.
 
     Attributes:
@@ -293,7 +293,7 @@ class Proposal:
     backend: str
     parameters: Mapping[str, Any]
     deadline: float | None
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateInfo, ...]
     runs: int
     searcher: str = ""
     basis: Sequence[str] = ()
@@ -302,19 +302,19 @@ class Proposal:
     goal: str = ""
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> CandidateInfo:
         """The first of them."""
         return self.candidates[0]
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Proposal:
+    def from_json(cls, document: Mapping[str, Any]) -> ProposalInfo:
         """Of the document that the server sent."""
         plain = {n: document[n] for n in cls.__dataclass_fields__ if n != "candidates" and n in document}
-        return cls(**plain, candidates=tuple(Candidate.from_json(one) for one in document["candidates"]))
+        return cls(**plain, candidates=tuple(CandidateInfo.from_json(one) for one in document["candidates"]))
 
 
 @dataclass(frozen=True, slots=True)
-class Study(_Said):
+class StudyInfo(_Info):
     """A study as a whole.
 
     Attributes:
@@ -349,7 +349,7 @@ class Study(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class Upload(_Said):
+class UploadInfo(_Info):
     """How far the upload of a request's results is.
 
     Attributes:
@@ -364,7 +364,7 @@ class Upload(_Said):
 
 
 @dataclass(frozen=True, slots=True)
-class User(_Said):
+class UserInfo(_Info):
     """The user whom the token belongs to.
 
     Attributes:

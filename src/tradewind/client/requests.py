@@ -7,15 +7,15 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tradewind.client.models import Event, Request, Upload
-from tradewind.client.wire import SILENCE, Calls, as_json, is_away, plain
+from tradewind.client.models import EventInfo, RequestInfo, UploadInfo
+from tradewind.client.transport import SILENCE, ApiCalls, as_json, is_away, plain
 from tradewind.errors import AwayError, BusyError, ServiceError, StoreError, TooManyError
 
 _FAILURES, _PAUSE = 3, 2.0
 """How often in a row a stream may break that has said nothing yet; seconds from one to the next at most."""
 
 
-class RequestCalls(Calls):
+class RequestCalls(ApiCalls):
     """Requests."""
 
     def submit(
@@ -32,7 +32,7 @@ class RequestCalls(Calls):
         notify: Mapping[str, Any] | None = None,
         name: str | None = None,
         key: str | None = None,
-    ) -> Request:
+    ) -> RequestInfo:
         """Ask for a run, or for a search with a budget.
 
         Args:
@@ -69,23 +69,23 @@ class RequestCalls(Calls):
         whole = {**(document or {}), **{one: value for one, value in members.items() if value is not None}}
         return self._once("/requests", key, json=as_json(whole))
 
-    def _once(self, path: str, key: str | None, **options: Any) -> Request:
+    def _once(self, path: str, key: str | None, **options: Any) -> RequestInfo:
         """Ask for what is done once, however often it is asked for with the same key."""
         key = key or uuid.uuid4().hex
         try:
-            response = self._wire.call("POST", path, again=True, headers={"Idempotency-Key": key}, **options)
+            response = self._transport.call("POST", path, again=True, headers={"Idempotency-Key": key}, **options)
         except AwayError as error:
             hint = f"whether it was asked for is not known: asked for again with the key {key} it is the same request"
             raise AwayError(error.message, hint=hint) from error
-        return Request.from_json(response.json())
+        return RequestInfo.from_json(response.json())
 
-    def get(self, request: int) -> Request:
+    def get(self, request: int) -> RequestInfo:
         """One request.
 
         Raises:
             NotFoundError: There is none that you may see.
         """
-        return Request.from_json(self._get(f"/requests/{int(request)}"))
+        return RequestInfo.from_json(self._get(f"/requests/{int(request)}"))
 
     def requests(
         self,
@@ -95,7 +95,7 @@ class RequestCalls(Calls):
         text: str = "",
         tenant: str = "",
         limit: int | None = None,
-    ) -> Iterator[Request]:
+    ) -> Iterator[RequestInfo]:
         """Requests, the newest first; pages are fetched as you go on.
 
         Args:
@@ -106,18 +106,18 @@ class RequestCalls(Calls):
             limit: So many at most.
         """
         given = plain({"state": list(states), "application": application, "text": text, "tenant": tenant})
-        return (Request.from_json(one) for one in self._pages("/requests", given, limit))
+        return (RequestInfo.from_json(one) for one in self._pages("/requests", given, limit))
 
-    def cancel(self, request: int) -> Request:
+    def cancel(self, request: int) -> RequestInfo:
         """End a request; what it has used is paid.
 
         Raises:
             NotFoundError: There is none that you may see.
             ConflictError: It is over.
         """
-        return Request.from_json(self._post(f"/requests/{int(request)}/cancel"))
+        return RequestInfo.from_json(self._post(f"/requests/{int(request)}/cancel"))
 
-    def retry(self, request: int, *, key: str | None = None) -> Request:
+    def retry(self, request: int, *, key: str | None = None) -> RequestInfo:
         """Carry a request that did not end well out once more.
 
         Args:
@@ -131,7 +131,9 @@ class RequestCalls(Calls):
         """
         return self._once(f"/requests/{int(request)}/retry", key)
 
-    def resubmit(self, request: int, changes: Mapping[str, Any] | None = None, *, key: str | None = None) -> Request:
+    def resubmit(
+        self, request: int, changes: Mapping[str, Any] | None = None, *, key: str | None = None
+    ) -> RequestInfo:
         """Make a new request like another one, with changes; None takes a member out.
 
         Args:
@@ -152,26 +154,26 @@ class RequestCalls(Calls):
         Raises:
             NotFoundError: There is none that you may see.
         """
-        self._wire.call("DELETE", f"/requests/{int(request)}")
+        self._transport.call("DELETE", f"/requests/{int(request)}")
 
-    def upload_state(self, request: int) -> Upload:
+    def upload_state(self, request: int) -> UploadInfo:
         """How far the upload of a request's results to the user's folder is.
 
         Raises:
             NotFoundError: There is no such request that you may see.
         """
-        return Upload.from_json(self._get(f"/requests/{int(request)}/upload"))
+        return UploadInfo.from_json(self._get(f"/requests/{int(request)}/upload"))
 
-    def upload_again(self, request: int) -> Upload:
+    def upload_again(self, request: int) -> UploadInfo:
         """Have the upload of a request's results tried again at once, also one that was given up.
 
         Raises:
             NotFoundError: There is no such request that you may see.
             ConflictError: It is being carried out, its results go nowhere, or they are there.
         """
-        return Upload.from_json(self._post(f"/requests/{int(request)}/upload"))
+        return UploadInfo.from_json(self._post(f"/requests/{int(request)}/upload"))
 
-    def wait(self, request: int, *, timeout: float | None = None, poll: float = 2.0) -> Request:
+    def wait(self, request: int, *, timeout: float | None = None, poll: float = 2.0) -> RequestInfo:
         """Wait until a request is over.
 
         It listens to the request's events; where the server has no stream for it, or none comes through, it asks.
@@ -195,7 +197,7 @@ class RequestCalls(Calls):
             try:
                 if not streams:
                     raise ServiceError("no streams")
-                for message in self._wire.messages(
+                for message in self._transport.messages(
                     f"/requests/{int(request)}/events", since=since, silence=min(SILENCE, left)
                 ):
                     heard, since = True, message.id or since
@@ -209,11 +211,11 @@ class RequestCalls(Calls):
                 time.sleep(min(poll, left))
         return found
 
-    def _look(self, request: int, ends: float | None) -> Request:
-        patience = None if ends is None else min(self._wire.patience, max(0.0, ends - time.monotonic()))
-        return Request.from_json(self._get(f"/requests/{int(request)}", patience=patience))
+    def _look(self, request: int, ends: float | None) -> RequestInfo:
+        patience = None if ends is None else min(self._transport.patience, max(0.0, ends - time.monotonic()))
+        return RequestInfo.from_json(self._get(f"/requests/{int(request)}", patience=patience))
 
-    def events(self, request: int | None = None, *, since: int | None = None) -> Iterator[Event]:
+    def events(self, request: int | None = None, *, since: int | None = None) -> Iterator[EventInfo]:
         """What happens, as it happens; it comes back by itself when the connection ends, and leaves nothing out.
 
         Args:
@@ -228,18 +230,18 @@ class RequestCalls(Calls):
         last, failures, failing = "" if since is None else str(since), 0, 0.0
         while True:
             try:
-                for message in self._wire.messages(path, since=last):
+                for message in self._transport.messages(path, since=last):
                     failures, last = 0, message.id or last
                     if message.kind == "end":
                         return
                     if message.kind == "message":
-                        yield Event.from_json(message.data)
+                        yield EventInfo.from_json(message.data)
             except (TooManyError, BusyError) as error:
                 time.sleep(error.wait or 1.0)
             except (ServiceError, StoreError) as error:
                 failing = failing if failures else time.monotonic()
                 failures += 1
-                waits = self._wire.answered and time.monotonic() - failing < self._wire.patience
+                waits = self._transport.answered and time.monotonic() - failing < self._transport.patience
                 # A connection may break; a refusal stays one.
                 if not is_away(error) or not (waits or failures <= _FAILURES):
                     raise
@@ -247,7 +249,7 @@ class RequestCalls(Calls):
             if request is not None and self.get(request).over and not self.history(request, since=int(last or 0)):
                 return
 
-    def history(self, request: int | None = None, *, since: int = 0, limit: int = 5000) -> list[Event]:
+    def history(self, request: int | None = None, *, since: int = 0, limit: int = 5000) -> list[EventInfo]:
         """What has happened so far, the oldest first.
 
         Args:
@@ -256,4 +258,4 @@ class RequestCalls(Calls):
             limit: So many at most.
         """
         path = "/events" if request is None else f"/requests/{int(request)}/events"
-        return [Event.from_json(one) for one in self._get(path, params={"since": since, "limit": limit})]
+        return [EventInfo.from_json(one) for one in self._get(path, params={"since": since, "limit": limit})]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tradewind.client.models import Study
-from tradewind.client.wire import Calls, plain
+from tradewind.client.models import StudyInfo
+from tradewind.client.transport import ApiCalls, plain
 
 
-class StudyCalls(Calls):
+class StudyCalls(ApiCalls):
     """Studies."""
 
     def studies(
         self, *, states: Sequence[str] = (), text: str = "", single_runs: bool = False, limit: int | None = None
-    ) -> Iterator[Study]:
+    ) -> Iterator[StudyInfo]:
         """Studies, the newest first; pages are fetched as you go on.
 
         Args:
@@ -24,15 +24,15 @@ class StudyCalls(Calls):
             limit: So many at most.
         """
         given = plain({"state": list(states), "text": text, "single_runs": single_runs or None})
-        return (Study.from_json(one) for one in self._pages("/studies", given, limit))
+        return (StudyInfo.from_json(one) for one in self._pages("/studies", given, limit))
 
-    def study(self, number: int) -> Study:
+    def study(self, number: int) -> StudyInfo:
         """One study.
 
         Raises:
             NotFoundError: There is none that you may see.
         """
-        return Study.from_json(self._get(f"/studies/{int(number)}"))
+        return StudyInfo.from_json(self._get(f"/studies/{int(number)}"))
 
     def trials(self, study: int) -> dict[str, Any]:
         """The trials of a study, by column.

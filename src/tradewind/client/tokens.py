@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tradewind.errors import InputError, SignInError
-from tradewind.paths import data_folder
-from tradewind.whole import write_whole
+from tradewind.utils.atomic_files import write_atomically
+from tradewind.utils.paths import data_folder
 
 TOKEN = "TRADEWIND_TOKEN"  # noqa: S105  (the name of a variable)
 """The environment's variable with a token; it is taken before one that a login kept."""
@@ -50,7 +50,7 @@ def keep_tokens(kept: Mapping[str, str]) -> None:
     file = tokens_file()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(file, json.dumps(dict(kept), indent=1), mode=0o600)
+        write_atomically(file, json.dumps(dict(kept), indent=1), mode=0o600)
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror or error}") from error
 

@@ -24,15 +24,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from tradewind.deployer.environment import check_workdir
-from tradewind.deployer.ignoring import IGNORE_FILE, Ignored
+from tradewind.deployer.ignoring import IGNORE_FILE, IgnorePatterns
 from tradewind.errors import DeployError
-from tradewind.units import format_memory
-from tradewind.whole import write_whole
+from tradewind.utils.atomic_files import write_atomically
+from tradewind.utils.units import format_memory
 
 MEMBER_LIMIT = 100_000
 """Files and folders of an archive, at most."""
 
-Keep = Callable[[tarfile.TarInfo], bool]
+MemberFilter = Callable[[tarfile.TarInfo], bool]
 _BLOCK = tarfile.BLOCKSIZE
 _DEPTH_LIMIT = 100
 _HEADER_LIMIT = 1 << 20
@@ -98,7 +98,7 @@ def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
 
 def _entries(root: Path, cache: Path, limit_bytes: int) -> Iterator[_Entry]:
     """All that is packed, in a fixed order."""
-    ignored = Ignored.of(root)
+    ignored = IgnorePatterns.of(root)
     sizes: Counter[str] = Counter()
     count = 0
     for entry in _walk(root, "", root, ignored, cache, ()):
@@ -121,7 +121,7 @@ def _entries(root: Path, cache: Path, limit_bytes: int) -> Iterator[_Entry]:
 
 
 def _walk(
-    root: Path, prefix: str, folder: Path, ignored: Ignored, cache: Path, above: tuple[tuple[int, int], ...]
+    root: Path, prefix: str, folder: Path, ignored: IgnorePatterns, cache: Path, above: tuple[tuple[int, int], ...]
 ) -> Iterator[_Entry]:
     with os.scandir(folder) as found:
         listed = sorted(found, key=lambda each: os.fsencode(each.name))
@@ -206,7 +206,7 @@ def _make(entries: list[_Entry], cache: Path) -> Bundle:
     finally:
         part.unlink(missing_ok=True)
     if all(entry.facts.st_ctime < began - _SETTLED_SECONDS for entry in entries):
-        write_whole(cache / f"{_fingerprint(entries)}.made", digest)
+        write_atomically(cache / f"{_fingerprint(entries)}.made", digest)
     return Bundle(path, digest, hashed.size)
 
 
@@ -265,7 +265,7 @@ def unpack(
     limit_bytes: int,
     limit_members: int = MEMBER_LIMIT,
     lenient: bool = False,
-    keep: Keep | None = None,
+    keep: MemberFilter | None = None,
 ) -> None:
     """Unpack a tar that somebody else wrote; nothing outside of the folder is touched, whatever is in it.
 
@@ -306,7 +306,9 @@ def unpack(
         raise _cannot(f"an archive cannot be unpacked into {folder}", error) from error
 
 
-def _extract(stream: IO[bytes], whole: Path, limit_bytes: int, limit_members: int, lenient: bool, keep: Keep) -> None:
+def _extract(
+    stream: IO[bytes], whole: Path, limit_bytes: int, limit_members: int, lenient: bool, keep: MemberFilter
+) -> None:
     total = count = 0
     links: dict[str, tarfile.TarInfo] = {}
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, encoding="utf-8") as tar:

@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from tradewind.deployer.ended import Ending, ending_for
-from tradewind.deployer.run_context import RunContext, backoff
+from tradewind.deployer.ended import RunEnding, ending_from_error
+from tradewind.deployer.lifecycle.run_context import RunContext, backoff_seconds
 from tradewind.deployer.runner.base import HasOwnFiles, Runner
 from tradewind.deployer.staging import stage_out
 from tradewind.errors import TradewindError, UnreachableError
 from tradewind.problem import Run, RunRequest, RunState, RunStatus
 
-_log = logging.getLogger("tradewind.deployer")
+_collector_log = logging.getLogger("tradewind.deployer")
 
 _PATIENCE_SECONDS = 900.0
 """Machines that hold results are kept, and paid for, so long; to run the job again mostly costs more."""
 _PAUSE_SECONDS = 1.0
 
 
-class Collector:
+class ResultCollector:
     """Brings what one run's ended job has left into the run's folder.
 
     Args:
@@ -51,7 +51,7 @@ class Collector:
         except TradewindError as error:
             if status is None or status.state is RunState.DONE:
                 raise
-            _log.warning("run %s: %s", run.run_id, error)
+            _collector_log.warning("run %s: %s", run.run_id, error)
 
     def again(self, error: Exception, run: Run, request: RunRequest) -> tuple[Run, float] | None:
         """The run's row while it waits, and when bringing is tried again; None when the run is to end for the error."""
@@ -60,16 +60,16 @@ class Collector:
         now = self._context.runner.clock.now()
         if self._until is None:
             self._until = min(now + _PATIENCE_SECONDS, request.expires)
-        delay = backoff(self._tries)
+        delay = backoff_seconds(self._tries)
         self._tries += 1
         if now + delay >= self._until:
             return None
         reason = f"its results are not here yet: {error}; trying again"
-        _log.warning("run %s: %s in %g s", run.run_id, reason, delay)
+        _collector_log.warning("run %s: %s in %g s", run.run_id, reason, delay)
         return replace(run, reason=reason), now + delay
 
     @staticmethod
-    def insist(first: Callable[[], None], again: Callable[[], None], until: float) -> Ending | None:
+    def retry_until(first: Callable[[], None], again: Callable[[], None], until: float) -> RunEnding | None:
         """Bring what a stopped run has left; where the connection breaks, again until a moment of ``time.monotonic``.
 
         Returns:
@@ -81,7 +81,7 @@ class Collector:
                 attempt()
             except Exception as error:
                 if not isinstance(error, UnreachableError) or time.monotonic() + _PAUSE_SECONDS > until:
-                    return ending_for(error)
+                    return ending_from_error(error)
             else:
                 return None
             time.sleep(_PAUSE_SECONDS)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from tradewind.errors import CapacityError, CredentialsError, DeployError, PrerequisiteError, TradewindError
 from tradewind.problem import Fault, Run, RunState, RunStatus, Usage
-from tradewind.whole import write_whole
+from tradewind.utils.atomic_files import write_atomically
 
-_log = logging.getLogger("tradewind.deployer")
+_ending_log = logging.getLogger("tradewind.deployer")
 
-_NAME = "ended.json"
+_ENDING_FILE = "ended.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunEnding:
     """How a run ends as soon as its machines are back."""
 
     state: RunState
@@ -29,29 +29,29 @@ class Ending:
         return replace(run, state=self.state, reason=self.reason, fault=self.fault, ended=now, machines=())
 
 
-def ending_of(status: RunStatus) -> Ending:
+def ending_from_status(status: RunStatus) -> RunEnding:
     """How a run ends whose job has ended so."""
-    return Ending(status.state, status.reason, status.fault)
+    return RunEnding(status.state, status.reason, status.fault)
 
 
-def ending_for(error: Exception) -> Ending:
+def ending_from_error(error: Exception) -> RunEnding:
     """How a run ends that an error has stopped."""
     if not isinstance(error, TradewindError):
-        return Ending(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
+        return RunEnding(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
     if isinstance(error, CredentialsError):
-        return Ending(RunState.FAILED, str(error), Fault.CREDENTIALS)
+        return RunEnding(RunState.FAILED, str(error), Fault.CREDENTIALS)
     if isinstance(error, PrerequisiteError):
-        return Ending(RunState.FAILED, str(error), Fault.PREREQUISITE)
+        return RunEnding(RunState.FAILED, str(error), Fault.PREREQUISITE)
     fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
-    return Ending(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
+    return RunEnding(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
 
 
-def paid_for(error: Exception) -> float:
+def wasted_seconds(error: Exception) -> float:
     """Seconds of machines that were made in vain and taken back before anybody could see them: they are paid for."""
     return error.paid_seconds if isinstance(error, DeployError) else 0.0
 
 
-def note_end(folder: Path, ending: Ending, status: RunStatus | None) -> None:
+def save_ending(folder: Path, ending: RunEnding, status: RunStatus | None) -> None:
     """Note how a run ended, in its folder; the first note stays.
 
     Args:
@@ -59,22 +59,22 @@ def note_end(folder: Path, ending: Ending, status: RunStatus | None) -> None:
         ending: How it ends.
         status: What its runner said of it last, if it ever did.
     """
-    path = folder / _NAME
+    path = folder / _ENDING_FILE
     if path.exists():
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps({"ending": asdict(ending), "status": asdict(status) if status else None}))
+        write_atomically(path, json.dumps({"ending": asdict(ending), "status": asdict(status) if status else None}))
     except OSError as error:  # machines are given back all the same
-        _log.warning("how the run of %s ended cannot be noted: %s", folder, error)
+        _ending_log.warning("how the run of %s ended cannot be noted: %s", folder, error)
 
 
-def noted_end(folder: Path) -> tuple[Ending, RunStatus | None] | None:
+def load_ending(folder: Path) -> tuple[RunEnding, RunStatus | None] | None:
     """How a run ended whose machines an earlier process was giving back; None where none was."""
     try:
-        noted = json.loads((folder / _NAME).read_bytes())
+        noted = json.loads((folder / _ENDING_FILE).read_bytes())
         end, last = noted["ending"], noted["status"]
-        ending = Ending(RunState(end["state"]), end["reason"], _fault(end["fault"]))
+        ending = RunEnding(RunState(end["state"]), end["reason"], _fault(end["fault"]))
         if last is None:
             return ending, None
         facts = {
@@ -87,7 +87,7 @@ def noted_end(folder: Path) -> tuple[Ending, RunStatus | None] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, LookupError) as error:
-        _log.warning("how the run of %s ended cannot be read: %s", folder, error)
+        _ending_log.warning("how the run of %s ended cannot be read: %s", folder, error)
         return None
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
-from tradewind.paths import expand
 from tradewind.problem import RunRequest
-from tradewind.programs import how_to_install
+from tradewind.utils.dependencies import install_command
+from tradewind.utils.paths import expand
 
 METRICS = "metrics.jsonl"
 OUTPUTS = "outputs"
@@ -114,7 +114,7 @@ def _from_keyring(name: str, place: str) -> str:
         from keyring.errors import KeyringError
     except ImportError:
         raise MissingProgramError(
-            f"secret {name}: keyring:{place} needs the package keyring", hint=how_to_install("keyring")
+            f"secret {name}: keyring:{place} needs the package keyring", hint=install_command("keyring")
         ) from None
     try:
         value = keyring.get_password(service, key)

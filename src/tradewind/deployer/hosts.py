@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_v
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from tradewind.deployer.link_target import SshSettings, parse_host
+from tradewind.deployer.ssh_target import SshSettings, parse_host
 
 
 class Host(BaseModel):

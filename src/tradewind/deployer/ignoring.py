@@ -13,12 +13,12 @@ from tradewind.errors import DeployError
 IGNORE_FILE = ".tradewindignore"
 """The file with the patterns, at the top of the working folder."""
 
-ALWAYS = (".git/", "__pycache__/", ".venv/", ".tradewind/")
+ALWAYS_IGNORED = (".git/", "__pycache__/", ".venv/", ".tradewind/")
 """What is left out without a word; a pattern such as ``!.venv/`` brings it back."""
 
 
 @dataclass(frozen=True)
-class Ignored:
+class IgnorePatterns:
     """Patterns as ``.gitignore`` has them; the last one that matches a path decides.
 
     Attributes:
@@ -28,7 +28,7 @@ class Ignored:
     patterns: tuple[str, ...]
 
     @classmethod
-    def of(cls, workdir: Path) -> Ignored:
+    def of(cls, workdir: Path) -> IgnorePatterns:
         """The patterns of a working folder: what is always left out, then its own.
 
         Raises:
@@ -40,7 +40,7 @@ class Ignored:
             text = ""
         except OSError as error:
             raise DeployError(f"{workdir / IGNORE_FILE}: {error.strerror}", retryable=False) from error
-        return cls((*ALWAYS, *_lines(text.splitlines())))
+        return cls((*ALWAYS_IGNORED, *_lines(text.splitlines())))
 
     def __contains__(self, path: str) -> bool:
         """True when a path below the folder is left out; that of a folder ends with a slash."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 
 
-def explained(stderr: bytes, host: str, *, opening: bool, program: str = "", code: int = 255) -> DeployError:
+def ssh_error(stderr: bytes, host: str, *, opening: bool, program: str = "", code: int = 255) -> DeployError:
     """The error for what ``ssh``, or a command on the other machine, said.
 
     Args:

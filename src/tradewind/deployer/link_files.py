@@ -37,7 +37,7 @@ _NAME_FOLDER = 'rm -rf "$1" && mv "$2" "$1" || { rm -rf "$2"; exit 1; }'
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """What a command on another machine came to."""
 
     code: int
@@ -45,7 +45,7 @@ class Answer:
     stderr: bytes
 
 
-class Transfers(ABC):
+class FileTransfers(ABC):
     """Sends files to a machine and brings them back; nothing half-sent ever has its final name."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Transfers(ABC):
         """Run a command there as a process here."""
 
     @abstractmethod
-    def judge(self, argv: Sequence[str], answer: Answer, *, check: bool = True) -> Answer:
+    def judge(self, argv: Sequence[str], answer: CommandResult, *, check: bool = True) -> CommandResult:
         """Raise what an answer means, if it means an error."""
 
     def put(self, source: Path | bytes, remote: str, *, mode: int = 0o600, timeout: float = TRANSFER_SECONDS) -> None:
@@ -120,7 +120,7 @@ class Transfers(ABC):
             errors.seek(0)
             if late.is_set():
                 raise UnreachableError(f"sending files took longer than {timeout:g} s")
-            self.judge([shlex.join(argv[4:5])], Answer(code, b"", errors.read()))
+            self.judge([shlex.join(argv[4:5])], CommandResult(code, b"", errors.read()))
 
     def receive(
         self, argv: Sequence[str], take: Callable[[IO[bytes]], None], *, timeout: float = TRANSFER_SECONDS
@@ -154,7 +154,7 @@ class Transfers(ABC):
                 raise UnreachableError(f"bringing files back took longer than {timeout:g} s")
             if problem is None or problem.retryable:
                 # What came may be cut short because of what is said here.
-                self.judge(argv, Answer(code if code >= 0 else 0, b"", errors.read()))
+                self.judge(argv, CommandResult(code if code >= 0 else 0, b"", errors.read()))
             if problem is not None:
                 raise problem
 

@@ -8,7 +8,7 @@ from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.problem import Billing, Run
 
 
-class Meter:
+class CostMeter:
     """Adds up the time that a run is billed for.
 
     A run without machines of its own is billed for the time that it executed. Machines that were made for it are paid
@@ -62,7 +62,7 @@ class Meter:
             return float(created)
         return self._earlier.started if self._earlier.handle is not None else None
 
-    def told_to_go(self, now: float) -> None:
+    def note_destroy_request(self, now: float) -> None:
         """The machines are asked to go: what passes from now on is paid for only if that was in vain."""
         if not self._accepted:
             self._leaving = False

@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
 from tradewind.deployer.environment import OUTPUTS, check_workdir
-from tradewind.deployer.places import SCHEMES, Address, open_place
+from tradewind.deployer.storage.base import SCHEMES, StorageAddress, open_storage
 from tradewind.errors import DeployError, PrerequisiteError
-from tradewind.paths import expand
 from tradewind.problem import RunRequest
+from tradewind.utils.paths import expand
 
 INPUTS = "inputs"
 _PIECE = 1 << 20
@@ -27,7 +27,7 @@ _LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class RunInput:
     """One input, as the YAML writes it: ``place``, or ``place#sha256=...&size=...&name=...``.
 
     Attributes:
@@ -44,7 +44,7 @@ class Input:
     scheme: str = field(default="")
 
     @classmethod
-    def parse(cls, text: str) -> Input:
+    def parse(cls, text: str) -> RunInput:
         """Read an input.
 
         Raises:
@@ -64,7 +64,7 @@ class Input:
                 retryable=False,
             )
         if scheme in SCHEMES:
-            Address.parse(place)
+            StorageAddress.parse(place)
         path = unquote(urlsplit(place).path) if scheme else place
         name = given.get("name") or PurePosixPath(path.rstrip("/")).name
         if not name or name in (".", "..") or "/" in name:
@@ -107,7 +107,7 @@ def stage_in(request: RunRequest) -> None:
     """
     for text in request.inputs:
         with _needed():
-            _bring(Input.parse(text), request)
+            _bring(RunInput.parse(text), request)
 
 
 def check_inputs(request: RunRequest) -> None:
@@ -119,7 +119,7 @@ def check_inputs(request: RunRequest) -> None:
     check_workdir(request.workdir)
     for text in request.inputs:
         with _needed():
-            wanted = Input.parse(text)
+            wanted = RunInput.parse(text)
         if wanted.scheme in ("", "file"):
             _here(wanted, request)
 
@@ -135,7 +135,7 @@ def _needed() -> Iterator[None]:
         raise
 
 
-def _bring(wanted: Input, request: RunRequest) -> None:
+def _bring(wanted: RunInput, request: RunRequest) -> None:
     target = request.folder / INPUTS / wanted.name
     if target.is_symlink() or target.exists():
         return
@@ -153,7 +153,7 @@ def _bring(wanted: Input, request: RunRequest) -> None:
         raise DeployError(f"input {wanted.place}: {error.strerror or error}") from error
 
 
-def _here(wanted: Input, request: RunRequest) -> Path:
+def _here(wanted: RunInput, request: RunRequest) -> Path:
     """The file or folder of this machine that an input is."""
     source = request.workdir / expand(wanted.place)
     if not source.exists():
@@ -161,11 +161,11 @@ def _here(wanted: Input, request: RunRequest) -> Path:
     return source
 
 
-def _fetch(wanted: Input, target: Path, request: RunRequest) -> None:
+def _fetch(wanted: RunInput, target: Path, request: RunRequest) -> None:
     """Bring a file or folder from a server; it appears under its name when it is whole and right."""
     part = target.with_name(target.name + ".part")
     _remove(part)  # what a killed process left there
-    place = open_place(wanted.place, request.places)
+    place = open_storage(wanted.place, request.places)
     try:
         try:
             place.fetch(part)
@@ -186,7 +186,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _download(wanted: Input, target: Path) -> None:
+def _download(wanted: RunInput, target: Path) -> None:
     part = target.with_name(target.name + ".part")
     digest, size = hashlib.sha256(), 0
     try:
@@ -216,7 +216,7 @@ def _download(wanted: Input, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _check_file(wanted: Input, path: Path, *, retryable: bool) -> None:
+def _check_file(wanted: RunInput, path: Path, *, retryable: bool) -> None:
     if not wanted.sha256 and wanted.size is None:
         return
     if not path.is_file():
@@ -228,7 +228,7 @@ def _check_file(wanted: Input, path: Path, *, retryable: bool) -> None:
     _check(wanted, path.stat().st_size, digest.hexdigest(), retryable=retryable)
 
 
-def _check(wanted: Input, size: int, digest: str, *, retryable: bool) -> None:
+def _check(wanted: RunInput, size: int, digest: str, *, retryable: bool) -> None:
     if wanted.size is not None and size != wanted.size:
         raise DeployError(f"input {wanted.place} has {size} bytes, not {wanted.size}", retryable=retryable)
     if wanted.sha256 and digest != wanted.sha256:

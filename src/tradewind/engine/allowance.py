@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tradewind.engine.book import TrialBook
-from tradewind.engine.ledger import Ledger
-from tradewind.engine.stopping import Progress, Rule
+from tradewind.engine.state_machine.budget import Ledger
+from tradewind.engine.state_machine.stopping_rules import SearchProgress, StoppingRule
+from tradewind.engine.state_machine.trial_history import TrialHistory
 from tradewind.problem import Problem
-from tradewind.units import count, format_duration, format_money
+from tradewind.utils.units import count, format_duration, format_money
 
 
-class Allowance:
+class BudgetAllowance:
     """Time, trials and money of a search.
 
     Args:
@@ -22,7 +22,7 @@ class Allowance:
         now: The runner's clock, in seconds; it never goes back.
     """
 
-    def __init__(self, problem: Problem, rules: Sequence[Rule]) -> None:
+    def __init__(self, problem: Problem, rules: Sequence[StoppingRule]) -> None:
         self._budget, self._objective = problem.budget, problem.objective
         self._rules = rules
         self._before = 0.0
@@ -57,12 +57,14 @@ class Allowance:
         hours = self._budget.hours
         return None if hours is None else max(0.0, hours * 3600.0 - self.elapsed)
 
-    def trials_left(self, book: TrialBook) -> int | None:
+    def trials_left(self, history: TrialHistory) -> int | None:
         """Trials that may still be proposed, or None."""
         limit = self._budget.trials
-        return None if limit is None else max(0, limit - len(book.trials))
+        return None if limit is None else max(0, limit - len(history.trials))
 
-    def why_over(self, book: TrialBook, ledger: Ledger, *, waiting: bool, running: bool) -> tuple[str, bool] | None:
+    def why_over(
+        self, history: TrialHistory, ledger: Ledger, *, waiting: bool, running: bool
+    ) -> tuple[str, bool] | None:
         """Why nothing more is asked for, and whether what waits is dropped, too; None while the search goes on.
 
         Args:
@@ -72,18 +74,18 @@ class Allowance:
             running: Some run.
         """
         budget = self._budget
-        if self.trials_left(book) == 0 and not waiting:
+        if self.trials_left(history) == 0 and not waiting:
             return f"the budget of {count(budget.trials or 0, 'trial')} is used up", False
         if self.seconds_left == 0:
             return f"the time budget of {format_duration((budget.hours or 0) * 3600)} is used up", True
         if ledger.free == 0 and not running:
             return f"the budget of {format_money(budget.dollars)} is used up", True
-        progress = Progress(self._objective, book.ended, book.best, ledger.spent)
+        progress = SearchProgress(self._objective, history.ended, history.best, ledger.spent)
         reason = next((reason for rule in self._rules if (reason := rule(progress))), None)
         return (reason, True) if reason else None
 
-    def why_unpaid(self, book: TrialBook, ledger: Ledger, attempts: int) -> str:
+    def why_unpaid(self, history: TrialHistory, ledger: Ledger, attempts: int) -> str:
         """Why the money does not pay a run of a trial with so many attempts, while nothing runs."""
-        if book.ended or attempts:
+        if history.ended or attempts:
             return f"the {format_money(ledger.free)} left of the budget do not pay another run"
         return f"the budget of {format_money(self._budget.dollars)} does not pay a single run"

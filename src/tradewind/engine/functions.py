@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R", bound="float | Mapping[str, float] | None")
 
 
-def call(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:
+def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:
     """Call a function with a configuration.
 
     Args:
@@ -32,7 +32,7 @@ def call(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, A
     Returns:
         The arguments of `Study.tell`.
     """
-    with tempfile.TemporaryDirectory(prefix="tradewind-") as name, _reporting(Path(name)):
+    with tempfile.TemporaryDirectory(prefix="tradewind-") as name, _reporting_to(Path(name)):
         start = time.perf_counter()
         try:
             value = function(**asked.configuration)
@@ -48,7 +48,7 @@ def call(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, A
     return {"runtime": runtime, "metrics": metrics}
 
 
-class _reporting:  # noqa: N801  (reads as a phrase where it is used)
+class _reporting_to:  # noqa: N801  (reads as a phrase where it is used)
     """While it is entered, `tradewind.report` writes below a folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tradewind.engine.reaping import Yard
+from tradewind.engine.cleanup.orphan_reaper import OrphanReaper
 from tradewind.store.base import Store, StudyRow
 
 
@@ -27,7 +27,7 @@ def idle_studies(store: Store, studies: Sequence[StudyRow], data_folder: Path) -
     Returns:
         Their ids.
     """
-    with contextlib.closing(Yard(store, data_folder, studies=studies)) as yard:
+    with contextlib.closing(OrphanReaper(store, data_folder, studies=studies)) as yard:
         tags, asked = yard.tags(), yard.asked()
     busy = store.open_studies() | {line.id for line in store.list_studies() if line.holder}
     return {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tradewind.engine.book import TrialBook
-from tradewind.engine.events import Priced
+from tradewind.engine.state_machine.events import PricedProposal
+from tradewind.engine.state_machine.trial_history import TrialHistory
 from tradewind.problem import Observation, Offer, Trial, TrialState
 
 _REPEATS = 20
@@ -15,7 +15,7 @@ _REPEATS = 20
 _NO_OFFER = Offer("", "", 0, 0, 0)
 
 
-class Intake:
+class ProposalIntake:
     """Makes trials of proposals, and leaves out what was tried before.
 
     Attributes:
@@ -26,7 +26,7 @@ class Intake:
         self.stuck = False
         self._repeats = 0
 
-    def take(self, proposals: Sequence[Priced], book: TrialBook, now: float) -> list[Trial]:
+    def take(self, proposals: Sequence[PricedProposal], history: TrialHistory, now: float) -> list[Trial]:
         """The new trials, which are in the book then: pending, or failed where nobody sells what they need.
 
         Args:
@@ -34,24 +34,24 @@ class Intake:
             book: The trials so far.
             now: The runner's clock, in seconds.
         """
-        keys = {trial.key for trial in book.pending}
+        keys = {trial.key for trial in history.pending}
         found = []
         for priced in proposals:
-            if not priced.proposal.repeat and (priced.key in keys or book.known(priced.key)):
+            if not priced.proposal.repeat and (priced.key in keys or history.known(priced.key)):
                 self._repeats += 1
                 self.stuck = self.stuck or self._repeats >= _REPEATS
                 continue
             self._repeats = 0
             keys.add(priced.key)
             trial = Trial(
-                number=book.next_number,
+                number=history.next_number,
                 proposal=priced.proposal,
                 offer=priced.offer or _NO_OFFER,
                 state=TrialState.PENDING,
                 key=priced.key,
                 created=now,
             )
-            book.put(trial)
+            history.put(trial)
             if priced.offer is None:
                 seen = Observation(None, 0.0, 0.0, feasible=False, reason=priced.reason)
                 trial = replace(trial, state=TrialState.FAILED, observation=seen, ended=now)

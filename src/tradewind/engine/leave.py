@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Leave:
+class LaunchPermits:
     """Which trials wait for leave to run, and which have it."""
 
     def __init__(self) -> None:

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tradewind.clock import Clock
-from tradewind.engine.listening import Listener
-from tradewind.engine.state import SearchMachine
+from tradewind.engine.report_listener import ReportListener
+from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.problem import Problem, Run, RunOutput, RunRequest, Trial
 from tradewind.searcher.base import Searcher
 from tradewind.store.base import Store, StudyRow
+from tradewind.utils.clock import Clock
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
 
 
-class Deploys(Protocol):
+class DeployerProtocol(Protocol):
     """What the loop needs of a deployer."""
 
     @property
@@ -79,7 +79,7 @@ class Deploys(Protocol):
         ...
 
 
-class Gate(Protocol):
+class LaunchGate(Protocol):
     """Who gives leave to run, where a search shares a cluster with others."""
 
     def want(self, trial: Trial) -> None:
@@ -103,12 +103,12 @@ class Gate(Protocol):
         ...
 
 
-RequestMaker = Callable[[Trial, Run, float | None], RunRequest]
-Reader = Callable[[RunOutput], dict[str, float]]
+RunRequestFactory = Callable[[Trial, Run, float | None], RunRequest]
+MetricsReader = Callable[[RunOutput], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Parts:
+class SearchComponents:
     """The parts that a search is put together from.
 
     Attributes:
@@ -127,8 +127,8 @@ class Parts:
     problem: Problem
     machine: SearchMachine
     searcher: Searcher
-    deployer: Deploys
+    deployer: DeployerProtocol
     store: Store
-    request: RequestMaker
-    read: Reader
-    listener: Listener | None = None
+    request: RunRequestFactory
+    read: MetricsReader
+    listener: ReportListener | None = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tradewind.engine.fallback import Elsewhere, nowhere
-from tradewind.engine.stopping import Rule
+from tradewind.engine.state_machine.search_policy import FallbackFinder, no_fallback
+from tradewind.engine.state_machine.stopping_rules import StoppingRule
 from tradewind.problem import Offer
 from tradewind.stopper.base import Stopper
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SearchPolicy:
     """How a search is carried out.
 
     Attributes:
@@ -30,18 +30,18 @@ class Policy:
         searcher: The searcher's name, for those who watch.
         size: Number of candidates, or None.
         stopper: Which runs to give up for what they report, or None.
-        gated: Each run waits for leave (`tradewind.engine.events.Granted`) instead of asking ``room``.
+        gated: Each run waits for leave (`tradewind.engine.state_machine.events.LaunchPermitted`) instead of asking ``room``.
     """
 
     owner: str
     retries: int = 2
     abort: bool = True
     priced_aborts: bool = False
-    rules: Sequence[Rule] = ()
+    rules: Sequence[StoppingRule] = ()
     room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
     kill_seconds: float = 0.0
     longest: float | None = None
-    elsewhere: Elsewhere = nowhere
+    elsewhere: FallbackFinder = no_fallback
     spot_attempts: int = 1
     exit_codes: frozenset[int] = frozenset({0})
     searcher: str = ""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from tradewind.engine import outcome
-from tradewind.engine.policy import Policy
+from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.state_machine import trial_outcome
 from tradewind.problem import Offer, Problem, Run, Trial
-from tradewind.units import format_duration, format_money
+from tradewind.utils.units import format_duration, format_money
 
 _ROOM = 2.0
 """How many times the price of the best trial a shortened run gets before another one may start beside it."""
 
 
-class Purse:
+class RunLimits:
     """Decides reservations and wall times.
 
     Args:
@@ -21,7 +21,7 @@ class Purse:
         policy: How the search is carried out.
     """
 
-    def __init__(self, problem: Problem, policy: Policy) -> None:
+    def __init__(self, problem: Problem, policy: SearchPolicy) -> None:
         self._kill_seconds = policy.kill_seconds
         self._longest_of_all = policy.longest
         self._problem = problem
@@ -30,7 +30,7 @@ class Purse:
 
     def limits(self, trial: Trial, best: float | None) -> list[tuple[float, str]]:
         """Seconds at which the trial's run is cut short, each with its reason; money and time left are not in it."""
-        limits = outcome.caps(self._problem, trial, best, abort=self._abort, priced=self._priced)
+        limits = trial_outcome.run_time_caps(self._problem, trial, best, abort=self._abort, priced=self._priced)
         if (longest := self._longest_of_all) is not None:
             limits.append((longest, f"it ran into deploy.longest of {format_duration(longest)}"))
         return limits

@@ -11,34 +11,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from tradewind.clock import SystemClock
-from tradewind.engine.asking import as_held, ask, restore_state, stored_state
-from tradewind.engine.assemble import build_problem, build_searcher, find_or_new_study, stored_study
-from tradewind.engine.events import (
-    Ask,
-    Event,
-    Instruction,
-    Interpret,
-    Interpreted,
+from tradewind.engine.past_studies import with_past_studies
+from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
+from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, stored_study
+from tradewind.engine.state_machine.events import (
+    AskSearcher,
+    InterpretOutput,
     Launch,
-    Opened,
+    OutputInterpreted,
     RunChanged,
-    Tell,
+    SearchEvent,
+    SearchInstruction,
+    SearchOpened,
+    TellSearcher,
     Tick,
-    Write,
+    WriteRows,
 )
-from tradewind.engine.past import with_past
-from tradewind.engine.policy import Policy
-from tradewind.engine.state import SearchMachine
-from tradewind.engine.stopping import make_rules
+from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.stopping_rules import make_stopping_rules
 from tradewind.engine.told import as_number, as_numbers
 from tradewind.errors import ConfigurationError
-from tradewind.paths import data_folder, store_url
 from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
-from tradewind.problem.spec import Spec, load_spec, parse_spec
-from tradewind.processes import Moment
+from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
 from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
+from tradewind.utils.clock import SystemClock
+from tradewind.utils.paths import data_folder, store_url
+from tradewind.utils.processes import Moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ _LEASE = 24 * 3600.0
 _RENEWED_AFTER = 600.0
 """Seconds after which a call takes it for that long anew."""
 
-Told = Literal["succeeded", "failed", "aborted", "lost"]
+TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
 
 _STATES: Mapping[str, RunState] = {
     "succeeded": RunState.DONE,
@@ -119,26 +119,26 @@ class Study:
         self._new: list[Asked] = []
         self._told: set[int] = set()  # taken in, by a `tell` that then raised
         self._metrics: dict[str, float] = {}
-        self._events: deque[Event] = deque()
-        self._instructions: deque[Instruction] = deque()
+        self._events: deque[SearchEvent] = deque()
+        self._instructions: deque[SearchInstruction] = deque()
         # Written with the first rows: who opens a study that is finished to look at it leaves it so.
         self._present: dict[str, Any] = {"state": "open", "reason": "", "spec": self.row.spec}
         self._token = self._store.hold(self.row.id, this_process(), _LEASE)
         self._held = Moment.now()
-        self.row = as_held(self._store, self.row)
-        restore_state(self._searcher, self.row)
-        self._feed(Opened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
+        self.row = refresh_held_study(self._store, self.row)
+        restore_searcher_state(self._searcher, self.row)
+        self._feed(SearchOpened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
 
     def _prepare(self, row: StudyRow) -> None:
         """Make the parts of the search of a study, which need not be stored yet."""
-        self._problem = with_past(self._problem, self.spec, row, self._store)
+        self._problem = with_past_studies(self._problem, self.spec, row, self._store)
         self._searcher = build_searcher(self.spec, self._problem)
-        policy = Policy(
+        policy = SearchPolicy(
             owner=row.owner,
             retries=self.spec.retries,
             abort=self.spec.abort,
             priced_aborts=isinstance(self._searcher, PricesAborts),
-            rules=make_rules([(rule.name, rule.settings) for rule in self.spec.stop]),
+            rules=make_stopping_rules([(rule.name, rule.settings) for rule in self.spec.stop]),
             searcher=self._searcher.name,
         )
         self._machine = SearchMachine(self._problem, policy)
@@ -174,7 +174,7 @@ class Study:
         runtime: float,
         metrics: Mapping[str, float] | None = None,
         cost: float | None = None,
-        state: Told = "succeeded",
+        state: TrialEnd = "succeeded",
         reason: str = "",
     ) -> Trial:
         """Say what a run did. A call that raised can be repeated.
@@ -187,7 +187,7 @@ class Study:
             metrics: What it measured, by name. A trial whose objective is NaN or infinite has failed.
             cost: USD that it cost; the offer's price for the run time without it.
             state: ``failed`` for the program's fault, ``aborted`` if you cut it short, ``lost`` for the machine's
-                fault: a lost run comes back from `ask`.
+                fault: a lost run comes back from `ask_searcher`.
             reason: Why, in words.
 
         Returns:
@@ -211,9 +211,9 @@ class Study:
             self._feed(RunChanged(ended))
         self._told.discard(number)
         del self._asked[number]
-        return self._machine.book.trials[number]
+        return self._machine.history.trials[number]
 
-    def _ended(self, run: Run, runtime: float, cost: float | None, state: Told, reason: str) -> Run:
+    def _ended(self, run: Run, runtime: float, cost: float | None, state: TrialEnd, reason: str) -> Run:
         """The run as it ended, checked."""
         number = run.trial
         if state not in _STATES:
@@ -222,7 +222,7 @@ class Study:
             )
         if not 0 <= as_number(runtime) < math.inf:
             raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
-        offer = self._machine.book.trials[number].offer
+        offer = self._machine.history.trials[number].offer
         bill = self._problem.terms.billing.cost(float(runtime), offer.hourly) if cost is None else cost
         if not 0 <= as_number(bill) < math.inf:
             raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
@@ -251,14 +251,14 @@ class Study:
         Returns:
             The best trial, or None.
         """
-        from tradewind.engine.functions import call
+        from tradewind.engine.functions import call_for_trial
 
         done = 0
         while trials is None or done < trials:
             given = self.ask()
             if not given:
                 break
-            outcome = call(function, given[0], self._problem.objective.metric)
+            outcome = call_for_trial(function, given[0], self._problem.objective.metric)
             self.tell(given[0], **outcome)
             done += 1
         return self.best
@@ -268,7 +268,7 @@ class Study:
     @property
     def best(self) -> Trial | None:
         """The best feasible trial, or None."""
-        return self._machine.book.best
+        return self._machine.history.best
 
     @property
     def best_configuration(self) -> dict[str, Value] | None:
@@ -278,7 +278,7 @@ class Study:
     @property
     def trials(self) -> list[Trial]:
         """All trials, by number."""
-        return [self._machine.book.trials[n] for n in sorted(self._machine.book.trials)]
+        return [self._machine.history.trials[n] for n in sorted(self._machine.history.trials)]
 
     @property
     def spent(self) -> float:
@@ -292,15 +292,17 @@ class Study:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[pandas]'``."""
-        from tradewind.store import flat, frames
+        from tradewind.store import frames
+        from tradewind.store.studies import tabular
 
-        return frames.to_pandas(flat.frame_columns(self._store, self.row.id))
+        return frames.to_pandas(tabular.frame_columns(self._store, self.row.id))
 
     def to_polars(self) -> pl.DataFrame:
         """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[polars]'``."""
-        from tradewind.store import flat, frames
+        from tradewind.store import frames
+        from tradewind.store.studies import tabular
 
-        return frames.to_polars(flat.frame_columns(self._store, self.row.id))
+        return frames.to_polars(tabular.frame_columns(self._store, self.row.id))
 
     def close(self) -> None:
         """Let go of the study; it can be opened again, by any process.
@@ -330,7 +332,7 @@ class Study:
             self._store.renew(self.row.id, self._token, _LEASE)
             self._held = Moment.now()
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: SearchEvent) -> None:
         self._events.append(event)
         self._carry_out()
 
@@ -341,22 +343,22 @@ class Study:
                 self._instructions.extend(self._machine.handle(self._events.popleft(), SystemClock().now()))
                 continue
             # A write that fails stays the first: nobody is to hear of what is not in the store.
-            if isinstance(self._instructions[0], Write):
+            if isinstance(self._instructions[0], WriteRows):
                 self._write(self._instructions[0])
             match self._instructions.popleft():
-                case Ask(count):
-                    self._events.append(ask(self._machine, self._searcher, count))
+                case AskSearcher(count):
+                    self._events.append(ask_searcher(self._machine, self._searcher, count))
                 case Launch(trial, run, wall_seconds, _):
                     self._new.append(_asked(trial, wall_seconds))
                     self._events.append(RunChanged(replace(run, state=RunState.EXECUTING)))
-                case Interpret(_, run):
-                    self._events.append(Interpreted(run.run_id, self._metrics))
-                case Tell(trial):
+                case InterpretOutput(_, run):
+                    self._events.append(OutputInterpreted(run.run_id, self._metrics))
+                case TellSearcher(trial):
                     self._searcher.tell(trial)
 
-    def _write(self, rows: Write) -> None:
+    def _write(self, rows: WriteRows) -> None:
         trials, runs = rows.trials, rows.runs
-        every = {**self._present, **rows.study, **stored_state(self._searcher)}
+        every = {**self._present, **rows.study, **searcher_state_fields(self._searcher)}
         # What was only asked for need not wait for the disk: who asked dies in a power cut, too.
         ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
@@ -368,7 +370,7 @@ def _asked(trial: Trial, cap: float | None) -> Asked:
     return Asked(trial.number, proposal.configuration, trial.offer, cap, proposal.fidelity, proposal.why)
 
 
-def _read(source: Path | str | Mapping[str, Any]) -> Spec:
+def _read(source: Path | str | Mapping[str, Any]) -> JobSpec:
     """The specification of a path or of a mapping."""
     if not isinstance(source, Mapping):
         return load_spec(Path(source))

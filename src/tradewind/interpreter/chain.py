@@ -10,7 +10,7 @@ from tradewind.interpreter.base import Interpreter
 from tradewind.problem import COST, RUNTIME, RunOutput
 
 
-def interpret_all(interpreters: Sequence[Interpreter], output: RunOutput) -> dict[str, float]:
+def run_interpreters(interpreters: Sequence[Interpreter], output: RunOutput) -> dict[str, float]:
     """All metrics of a finished run: runtime (s) and cost (USD, this run), then what each interpreter reads.
 
     Args:

@@ -13,15 +13,15 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tradewind.errors import InterpretationError
 from tradewind.interpreter.base import Interpreter
-from tradewind.interpreter.reading import (
+from tradewind.interpreter.log_reader import (
     Aggregate,
     LogReader,
-    Tally,
-    check_name,
+    MetricAggregate,
+    check_file_name,
     json_line,
-    locate,
+    locate_file,
     lookup,
-    nothing_found,
+    no_match_error,
     shorten,
 )
 from tradewind.plugins import Settings
@@ -49,7 +49,7 @@ def _named(value: object) -> object:
 class JsonLinesSettings(Settings):
     """Settings of `JsonLinesInterpreter`."""
 
-    file: Annotated[str, AfterValidator(check_name)] = Field(
+    file: Annotated[str, AfterValidator(check_file_name)] = Field(
         "metrics", description="metrics (what tradewind.report() wrote), stdout, stderr or a path below outputs/"
     )
     metrics: Annotated[
@@ -90,7 +90,7 @@ class JsonLinesInterpreter(Interpreter):
         """
         chosen = self.settings
         try:
-            reader = LogReader(locate(output, chosen.file), chosen.file)
+            reader = LogReader(locate_file(output, chosen.file), chosen.file)
         except InterpretationError as error:
             if chosen.optional and error.reason in ("missing-file", "empty"):
                 return {}
@@ -111,9 +111,9 @@ class JsonLinesInterpreter(Interpreter):
         if missing and not chosen.optional:
             if missing[0] in foreign:
                 raise self._no_number(missing[0], foreign[missing[0]])
-            raise nothing_found(output, reader, f"json_lines {missing[0]}")
+            raise no_match_error(output, reader, f"json_lines {missing[0]}")
         if not found and not chosen.optional:
-            raise nothing_found(output, reader, "json_lines", hint='write lines such as {"score": 1.5}')
+            raise no_match_error(output, reader, "json_lines", hint='write lines such as {"score": 1.5}')
         for name, value in found.items():
             if not math.isfinite(value):
                 raise InterpretationError("not-a-number", f"json_lines {name} in {chosen.file} is {value}")
@@ -141,7 +141,7 @@ class JsonLinesInterpreter(Interpreter):
         self, records: Iterable[dict[str, Any]], wanted: Mapping[str, Aggregate], foreign: dict[str, Any]
     ) -> dict[str, float]:
         """All values of each metric, aggregated."""
-        tallies: dict[str, Tally] = {}
+        tallies: dict[str, MetricAggregate] = {}
         for record in records:
             pairs = ((name, lookup(record, name)) for name in wanted) if wanted else self._numbers(record)
             for name, raw in pairs:
@@ -149,7 +149,7 @@ class JsonLinesInterpreter(Interpreter):
                 if value is not None:
                     tally = tallies.get(name)
                     if tally is None:
-                        tally = tallies[name] = Tally(wanted.get(name, self.settings.aggregate))
+                        tally = tallies[name] = MetricAggregate(wanted.get(name, self.settings.aggregate))
                     tally.add(value)
             if len(tallies) > MOST_METRICS:
                 raise InterpretationError(
@@ -185,7 +185,9 @@ class JsonLinesInterpreter(Interpreter):
         return self.settings.file not in ("stdout", "stderr")
 
 
-def series(path: Path, *, step: str = "step", limit: int = 100_000) -> dict[str, list[tuple[float, float]]]:
+def read_learning_curves(
+    path: Path, *, step: str = "step", limit: int = 100_000
+) -> dict[str, list[tuple[float, float]]]:
     """Learning curves: the values of each metric in the order in which they were reported.
 
     Args:

@@ -8,24 +8,24 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator
 
 from tradewind.errors import InterpretationError
-from tradewind.interpreter.reading import LINE_LIMIT, json_line, lookup, parse_number
+from tradewind.interpreter.log_reader import LINE_LIMIT, json_line, lookup, parse_number
 
-Point = tuple[float, float]
+CurvePoint = tuple[float, float]
 """Step and value."""
 
 
-class Points(Collection[Point]):
+class CurvePoints(Collection[CurvePoint]):
     """Points in their order, in 16 bytes each: a program may report a million.
 
     Args:
         points: The first of them.
     """
 
-    def __init__(self, points: Iterable[Point] = ()) -> None:
+    def __init__(self, points: Iterable[CurvePoint] = ()) -> None:
         self._numbers = array("d")
         self.extend(points)
 
-    def extend(self, points: Iterable[Point]) -> None:
+    def extend(self, points: Iterable[CurvePoint]) -> None:
         """Add points at the end."""
         for point in points:
             self._numbers.extend(point)
@@ -33,7 +33,7 @@ class Points(Collection[Point]):
     def __len__(self) -> int:
         return len(self._numbers) // 2
 
-    def __iter__(self) -> Iterator[Point]:
+    def __iter__(self) -> Iterator[CurvePoint]:
         numbers = iter(self._numbers)
         return zip(numbers, numbers, strict=True)
 
@@ -41,7 +41,7 @@ class Points(Collection[Point]):
         return any(one == point for one in self)
 
 
-class PointReader:
+class CurvePointReader:
     r"""Finds the values of one metric, and their steps, in a stream of bytes.
 
     Lines that say nothing of the metric are passed over, and so are lines that cannot be read: the interpreters say
@@ -64,7 +64,7 @@ class PointReader:
         self._place = 0.0
         self.offset = 0
 
-    def feed(self, piece: bytes, *, last: bool = False) -> list[Point]:
+    def feed(self, piece: bytes, *, last: bool = False) -> list[CurvePoint]:
         """The points of the lines that are whole now.
 
         Args:
@@ -78,7 +78,7 @@ class PointReader:
         lines = (text if last else whole).split(b"\n")
         return [point for line in lines for point in self._points(line.decode("utf-8", "replace"))]
 
-    def _points(self, line: str) -> Iterator[Point]:
+    def _points(self, line: str) -> Iterator[CurvePoint]:
         found = self._from_json(line) if self._pattern is None else self._from_text(line)
         if found is None:
             return
@@ -94,7 +94,7 @@ class PointReader:
             record = json_line(line)
         except (ValueError, RecursionError):
             return None
-        value, step = _number(lookup(record, self._metric)), _number(record.get(self._step))
+        value, step = _curve_number(lookup(record, self._metric)), _curve_number(record.get(self._step))
         return None if value is None else (value, step)
 
     def _from_text(self, line: str) -> tuple[float, float | None] | None:
@@ -109,7 +109,7 @@ class PointReader:
             return None
 
 
-def _number(raw: object) -> float | None:
+def _curve_number(raw: object) -> float | None:
     if not isinstance(raw, int | float):
         return None
     try:

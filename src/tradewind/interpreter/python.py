@@ -9,12 +9,12 @@ from pydantic import Field
 
 from tradewind.errors import InterpretationError
 from tradewind.interpreter.base import Interpreter
-from tradewind.own_code import FunctionReference, OwnCodeError, OwnFunction
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
+from tradewind.utils.user_functions import FunctionReference, UserFunction, UserFunctionError
 
 
-class PythonSettings(Settings):
+class PythonInterpreterSettings(Settings):
     """Settings of `PythonInterpreter`."""
 
     function: FunctionReference = Field(
@@ -29,8 +29,8 @@ class PythonInterpreter(Interpreter):
     to the standard error.
     """
 
-    Settings = PythonSettings
-    settings: PythonSettings
+    Settings = PythonInterpreterSettings
+    settings: PythonInterpreterSettings
 
     def interpret(self, output: RunOutput, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Call the function.
@@ -41,8 +41,8 @@ class PythonInterpreter(Interpreter):
         """
         name = self.settings.function
         try:
-            result = OwnFunction(name, self.base, passed=InterpretationError)(output, dict(metrics))
-        except OwnCodeError as error:
+            result = UserFunction(name, self.base, passed=InterpretationError)(output, dict(metrics))
+        except UserFunctionError as error:
             raise InterpretationError("user-code", f"python {name}: {error}") from None
         return _numbers(name, result)
 

@@ -10,7 +10,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tradewind.errors import InterpretationError
 from tradewind.interpreter.base import Interpreter
-from tradewind.interpreter.reading import LogReader, Tally, check_name, locate, nothing_found, parse_number, shorten
+from tradewind.interpreter.log_reader import (
+    LogReader,
+    MetricAggregate,
+    check_file_name,
+    locate_file,
+    no_match_error,
+    parse_number,
+    shorten,
+)
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
 
@@ -46,7 +54,7 @@ class RegexSettings(Settings):
         BeforeValidator(_listed, json_schema_input_type=str | list[str]),
         Field(min_length=1),
     ] = Field(description="One or more patterns; each named group is a metric")
-    file: Annotated[str, AfterValidator(check_name)] = Field(
+    file: Annotated[str, AfterValidator(check_file_name)] = Field(
         "stdout", description="stdout, stderr or a path below outputs/"
     )
     match: Literal["first", "last", "all"] = Field("last", description="Which match counts")
@@ -87,7 +95,7 @@ class RegexInterpreter(Interpreter):
         """
         chosen = self.settings
         try:
-            reader = LogReader(locate(output, chosen.file), chosen.file)
+            reader = LogReader(locate_file(output, chosen.file), chosen.file)
         except InterpretationError as error:
             if chosen.optional and error.reason in ("missing-file", "empty"):
                 return {}
@@ -97,7 +105,7 @@ class RegexInterpreter(Interpreter):
         found = self._tallied(reader, patterns) if chosen.match == "all" else self._single(reader, patterns, set(names))
         missing = [name for name in names if name not in found]
         if missing and not chosen.optional:
-            raise nothing_found(output, reader, f"regex {missing[0]}")
+            raise no_match_error(output, reader, f"regex {missing[0]}")
         return {name: found[name] for name in names if name in found}
 
     def _single(self, reader: LogReader, patterns: list[re.Pattern[str]], open_names: set[str]) -> dict[str, float]:
@@ -122,13 +130,13 @@ class RegexInterpreter(Interpreter):
 
     def _tallied(self, reader: LogReader, patterns: list[re.Pattern[str]]) -> dict[str, float]:
         """All values of each metric, aggregated."""
-        tallies: dict[str, Tally] = {}
+        tallies: dict[str, MetricAggregate] = {}
         for text in reader.text(strict=self.settings.errors == "strict"):
             for pattern in patterns:
                 for match in _matches(pattern, text):
                     for name, value in match.groupdict().items():
                         if value is not None:
-                            tally = tallies.setdefault(name, Tally(self.settings.aggregate))
+                            tally = tallies.setdefault(name, MetricAggregate(self.settings.aggregate))
                             tally.add(self._number(name, value))
         return {name: tally.result() for name, tally in tallies.items()}
 

@@ -10,27 +10,18 @@ from tradewind.problem.objective import (
     RUNTIME,
     Budget,
     Constraints,
-    Goal,
+    Direction,
     JobParameters,
     Objective,
     Threshold,
 )
 from tradewind.problem.offer import Billing, Offer, round_money
-from tradewind.problem.parameter import (
-    ENUMERABLE,
-    Categorical,
-    Float,
-    Instance,
-    Integer,
-    Nodes,
-    Ordinal,
-    Parameter,
-)
+from tradewind.problem.parameter import ENUMERABLE, Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.past import PastStudy
-from tradewind.problem.problem import Problem, Resolver, Terms
+from tradewind.problem.problem import Problem, Resolver, StudyTerms
 from tradewind.problem.query import OfferQuery
 from tradewind.problem.run import (
-    HERE,
+    LOCALHOST,
     Fault,
     Handle,
     Limits,
@@ -49,7 +40,7 @@ from tradewind.problem.trial import STOPPED_EARLY, Observation, Proposal, Trial,
 __all__ = [
     "COST",
     "ENUMERABLE",
-    "HERE",
+    "LOCALHOST",
     "RUNTIME",
     "STOPPED_EARLY",
     "Billing",
@@ -59,11 +50,11 @@ __all__ = [
     "Codes",
     "Configuration",
     "Constraints",
+    "Direction",
     "Expression",
     "Fault",
     "Features",
     "Float",
-    "Goal",
     "Handle",
     "Instance",
     "Integer",
@@ -89,7 +80,7 @@ __all__ = [
     "RunState",
     "RunStatus",
     "Space",
-    "Terms",
+    "StudyTerms",
     "Threshold",
     "Trial",
     "TrialState",

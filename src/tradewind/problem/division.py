@@ -13,11 +13,11 @@ from tradewind.problem.expression import Column, Expression, Mask
 from tradewind.problem.parameter import ENUMERABLE, Categorical, Float, Instance, Integer, Parameter
 from tradewind.problem.space import Codes, Space
 
-_TELLING = (0, 1, -1)
+_PROBES = (0, 1, -1)
 """What ranges that cannot be listed are tried with, besides their ends."""
 
 
-def refuse_division(space: Space) -> None:
+def reject_division_by_zero(space: Space) -> None:
     """See that no condition or constraint of a space divides by zero for a configuration that it is asked about.
 
     It is not asked about what a constraint without a division leaves out (``where: [n > 0, 8 / n > 2]``), nor where
@@ -94,7 +94,7 @@ def _count(parameter: Parameter) -> float:
 def _probed(parameter: Parameter) -> Parameter:
     if not isinstance(parameter, Float | Integer):
         return parameter
-    values = tuple(dict.fromkeys(_allowed(parameter, (*_TELLING, parameter.low, parameter.high))))
+    values = tuple(dict.fromkeys(_allowed(parameter, (*_PROBES, parameter.low, parameter.high))))
     return Categorical(name=parameter.name, when=parameter.when, values=values)
 
 

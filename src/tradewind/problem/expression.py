@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tradewind.errors import SpecError
-from tradewind.meant import meant
+from tradewind.utils.suggestions import did_you_mean
 
 Column = np.ndarray[Any, np.dtype[Any]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -106,7 +106,7 @@ class Expression:
     def require(self, known: Collection[str]) -> None:
         """Raise `SpecError` unless every name is among ``known``."""
         for name in sorted(self.names - set(known)):
-            hint = meant(name, known, "known here:", "nothing")
+            hint = did_you_mean(name, known, "known here:", "nothing")
             raise SpecError(f"the expression {self.text!r} names {name!r}, which is no parameter", hint=hint)
 
     def require_facts_of(self, instances: Collection[str]) -> None:

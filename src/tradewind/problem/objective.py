@@ -10,7 +10,7 @@ from typing import Literal
 COST = "cost"
 RUNTIME = "runtime"
 
-Goal = Literal["minimise", "maximise"]
+Direction = Literal["minimise", "maximise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Objective:
     """
 
     metric: str = COST
-    goal: Goal = "minimise"
+    goal: Direction = "minimise"
     also: tuple[Objective, ...] = ()
 
     def better(self, a: float, b: float) -> bool:

@@ -86,7 +86,7 @@ def _pick(levels: Column, unit: Features) -> Column:
     return chosen
 
 
-def token(value: Value) -> str:
+def canonical_text(value: Value) -> str:
     """What two writings of the same value have in common: 2 and 2.0 are the same."""
     return str(plain_number(value))
 
@@ -236,9 +236,9 @@ class _Listed(Parameter):
         for value in self.values:
             if isinstance(value, float) and not math.isfinite(value):
                 raise SpecError(f"{self.name}: {value} is not a finite number")
-            if token(value) in seen:
+            if canonical_text(value) in seen:
                 raise SpecError(f"{self.name}: the value {value!r} is listed twice")
-            seen.add(token(value))
+            seen.add(canonical_text(value))
 
     @property
     def levels(self) -> Column | None:
@@ -266,8 +266,8 @@ class _Listed(Parameter):
         raise self._refuse(value, "one of " + ", ".join(str(v) for v in self.values[:12]))
 
     def _indices(self, values: Column) -> NDArray[np.intp]:
-        place = {token(v): i for i, v in enumerate(self.values)}
-        return np.array([place[token(v)] for v in values], dtype=np.intp)
+        place = {canonical_text(v): i for i, v in enumerate(self.values)}
+        return np.array([place[canonical_text(v)] for v in values], dtype=np.intp)
 
 
 def _written_alike(known: Value, value: Value) -> bool:

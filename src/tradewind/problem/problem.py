@@ -34,7 +34,7 @@ class Resolver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class StudyTerms:
     """The conditions that hold for a whole study besides space and objective.
 
     Attributes:
@@ -71,7 +71,7 @@ class Problem:
     constraints: Constraints
     budget: Budget
     resolver: Resolver
-    terms: Terms = field(default_factory=Terms)
+    terms: StudyTerms = field(default_factory=StudyTerms)
     past: tuple[PastStudy, ...] = ()
 
     def trial_key(self, configuration: Configuration, fidelity: float = 1.0) -> str:

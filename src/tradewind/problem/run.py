@@ -93,7 +93,7 @@ class Machine:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-HERE = Machine("localhost")
+LOCALHOST = Machine("localhost")
 """This machine, which nobody makes and nobody lends."""
 
 

@@ -14,7 +14,7 @@ from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Configuration, Value
 from tradewind.problem.expression import Column, Expression
 from tradewind.problem.features import Features
-from tradewind.problem.parameter import ENUMERABLE, Instance, Parameter, column, token
+from tradewind.problem.parameter import ENUMERABLE, Instance, Parameter, canonical_text, column
 
 Codes = NDArray[np.int32]
 """Configurations of a finite space: shape (n, parameters), the index of each level, -1 where inactive."""
@@ -133,7 +133,7 @@ class Space:
         for parameter in self.parameters:
             index = -1
             if parameter.name in values:
-                index = self._places[parameter.name].get(token(values[parameter.name]), -2)
+                index = self._places[parameter.name].get(canonical_text(values[parameter.name]), -2)
             if index < -1:
                 return None
             row.append(index)
@@ -142,7 +142,7 @@ class Space:
     @cached_property
     def _places(self) -> dict[str, dict[str, int]]:
         return {
-            p.name: {token(p.level(i)): i for i in range(len(listed))}
+            p.name: {canonical_text(p.level(i)): i for i in range(len(listed))}
             for p, listed in zip(self.parameters, self.levels, strict=True)
             if listed is not None
         }
@@ -191,7 +191,7 @@ class Space:
         rows = self.codes
         for i, name in enumerate(self.names):
             if name in values:
-                rows = rows[rows[:, i] == self._places[name].get(token(values[name]), -2)]
+                rows = rows[rows[:, i] == self._places[name].get(canonical_text(values[name]), -2)]
         if not len(rows):
             return {}
         only = (rows == rows[0]).all(axis=0)
@@ -333,7 +333,7 @@ class Space:
         def fact(name: str, attribute: str) -> Column:
             table = self._facts(name, attribute)
             place = self._places[name]
-            return table[[place[token(value)] for value in columns[name][usable]]]
+            return table[[place[canonical_text(value)] for value in columns[name][usable]]]
 
         usable = _all_active(expression, active)
         chosen = {name: columns[name][usable] for name in expression.names} if usable.any() else {}

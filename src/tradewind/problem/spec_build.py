@@ -12,18 +12,16 @@ from pydantic import ValidationError
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, PluginError, SpecError
-from tradewind.meant import meant
-from tradewind.paths import expand
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
+from tradewind.problem.job_spec.model import ChoiceModel, JobFile, LoadModel, ObjectiveModel, PlaceModel
+from tradewind.problem.job_spec.spec import HookSpec, JobSpec, ParameterSpec, PluginChoice, StopSpec
+from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing
 from tradewind.problem.parameter import Categorical, Float, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.query import OfferQuery
 from tradewind.problem.run import Load
-from tradewind.problem.spec import HookSpec, ParameterSpec, PluginChoice, Spec, StopSpec
-from tradewind.problem.spec_errors import first_error, spec_errors
-from tradewind.problem.spec_model import ChoiceModel, JobFile, LoadModel, ObjectiveModel, PlaceModel
 from tradewind.problem.spec_space import (
     CategoricalModel,
     FloatModel,
@@ -34,14 +32,16 @@ from tradewind.problem.spec_space import (
     QueryModel,
 )
 from tradewind.problem.template import BUILT_IN, check_template
-from tradewind.problem.yaml_source import Place, Source
+from tradewind.problem.yaml_source import KeyPath, YamlSource
+from tradewind.utils.paths import expand
+from tradewind.utils.suggestions import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 _RESERVED = {"fraction", "min", "max", "abs", "True", "False", "None"}
 
 
-def build(source: Source, base: Path, *, check_parts: bool = True) -> Spec:
+def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> JobSpec:
     """The specification of a document.
 
     Args:
@@ -67,19 +67,19 @@ def build(source: Source, base: Path, *, check_parts: bool = True) -> Spec:
     return spec
 
 
-def _check_name(name: str, source: Source) -> None:
+def _check_name(name: str, source: YamlSource) -> None:
     if not _JOB_NAME.fullmatch(name) or name.isdigit():
         hint = "letters, digits, space, '.', '_' and '-', at most 100, and not only digits"
         raise source.error(("name",), f"name: {name!r} is no name for a job", hint)
 
 
-def _spec(model: JobFile, source: Source, base: Path) -> Spec:
+def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
     workdir = (base / expand(model.job.workdir)).resolve()
     billing, constraints = model.deploy.billing, model.constraints
     document = model.model_dump(mode="json", exclude_none=True)
     document["job"]["workdir"] = str(workdir)
     document["job"]["secrets"] = secrets = {k: _secret(v, base) for k, v in model.job.secrets.items()}
-    return Spec(
+    return JobSpec(
         name=model.name,
         job=_job(model, workdir, secrets),
         parameters=_parameters(model, source),
@@ -195,11 +195,11 @@ def _query(*models: QueryModel) -> OfferQuery:
 # ---------------------------------------------------------------------- parameters
 
 
-def _parameters(model: JobFile, source: Source) -> tuple[ParameterSpec, ...]:
+def _parameters(model: JobFile, source: YamlSource) -> tuple[ParameterSpec, ...]:
     made: list[ParameterSpec] = []
     problems: list[SpecError] = []
     for name, one in model.space.items():
-        place: Place = ("space", name)
+        place: KeyPath = ("space", name)
         try:
             _check_parameter_name(name, one.type)
             made.append(_parameter(name, one, model.offers))
@@ -269,12 +269,12 @@ def _node_counts(name: str, model: NodesModel) -> tuple[int, ...]:
 # ---------------------------------------------------------------------- what the keys mean together
 
 
-def _wrong_names(spec: Spec) -> list[SpecError]:
+def _wrong_names(spec: JobSpec) -> list[SpecError]:
     """Conditions and constraints that name what is not there."""
     problems = []
     names = [p.name for p in spec.parameters]
     instances = {p.name for p in spec.parameters if p.kind == "instance"}
-    checks: list[tuple[Place, Expression, list[str]]] = [
+    checks: list[tuple[KeyPath, Expression, list[str]]] = [
         (("space", p.name, "when"), p.when, names[:i]) for i, p in enumerate(spec.parameters) if p.when is not None
     ]
     checks += [(("where", i), expression, names) for i, expression in enumerate(spec.where)]
@@ -290,7 +290,7 @@ def _wrong_names(spec: Spec) -> list[SpecError]:
     return problems + _impossible_conditions(spec)
 
 
-def _impossible_conditions(spec: Spec) -> list[SpecError]:
+def _impossible_conditions(spec: JobSpec) -> list[SpecError]:
     """Conditions, written as a mapping, on a value that the parameter does not have."""
     known = {p.name: p.parameter for p in spec.parameters}
     problems = []
@@ -304,20 +304,20 @@ def _impossible_conditions(spec: Spec) -> list[SpecError]:
                     assert parameter is not None
                     parameter.coerce(value)
                 except ConfigurationError as error:
-                    place: Place = ("space", name, "when", other)
+                    place: KeyPath = ("space", name, "when", other)
                     problems.append(spec.source.error(place, f"space.{name}.when: {error.message}", error.hint))
     return problems
 
 
-def _wrong_templates(spec: Spec) -> list[SpecError]:
+def _wrong_templates(spec: JobSpec) -> list[SpecError]:
     names = {p.name for p in spec.parameters}
     problems = []
     for name in spec.job.parameters.values:
         if name in names | BUILT_IN:
-            place: Place = ("job", "parameters", name)
+            place: KeyPath = ("job", "parameters", name)
             problems.append(spec.source.error(place, f"job.parameters.{name}: this name is taken", "choose another"))
     known = names | BUILT_IN | set(spec.job.parameters.values)
-    places: list[tuple[Place, str]] = [(("job", "command", i), word) for i, word in enumerate(spec.job.command)]
+    places: list[tuple[KeyPath, str]] = [(("job", "command", i), word) for i, word in enumerate(spec.job.command)]
     places += [(("job", "env", name), text) for name, text in spec.job.env.items()]
     if spec.job.load:
         places += [(("job", "load", "command", i), word) for i, word in enumerate(spec.job.load.argv)]
@@ -331,9 +331,9 @@ def _wrong_templates(spec: Spec) -> list[SpecError]:
     return problems
 
 
-def _wrong_parts(model: JobFile, source: Source) -> list[SpecError]:
+def _wrong_parts(model: JobFile, source: YamlSource) -> list[SpecError]:
     """Parts that are not installed, and settings that they do not have."""
-    choices: list[tuple[str, Place, ChoiceModel]] = [
+    choices: list[tuple[str, KeyPath, ChoiceModel]] = [
         ("runner", ("deploy", "runner"), model.deploy.runner),
         ("provisioner", ("deploy", "provisioner"), model.deploy.provisioner),
         ("selector", ("select",), model.select),
@@ -355,11 +355,11 @@ def _wrong_parts(model: JobFile, source: Source) -> list[SpecError]:
     return problems
 
 
-def _wrong_part(kind: str, place: Place, choice: ChoiceModel, source: Source) -> list[SpecError]:
+def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSource) -> list[SpecError]:
     installed = plugins.names(kind)
     if choice.use not in installed:
         label = ".".join(str(piece) for piece in place)
-        hint = meant(choice.use, installed, "installed:")
+        hint = did_you_mean(choice.use, installed, "installed:")
         return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
     if not choice.model_extra:
         return []

@@ -11,16 +11,26 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tradewind.errors import InputError
-from tradewind.problem.spec_values import Also, Amounts, Count, Memories, Names, Number, Prices, When, reading
+from tradewind.problem.job_spec.values import (
+    Amounts,
+    Count,
+    Memories,
+    Names,
+    Number,
+    Prices,
+    SchemaForms,
+    When,
+    parse_with,
+)
 
 
-class Part(BaseModel):
+class StrictModel(BaseModel):
     """A mapping of the YAML: unknown keys are errors, and `true` is no number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class QueryModel(Part):
+class QueryModel(StrictModel):
     """Bounds on the offers of the catalogue; a bound that is left out does not restrict them."""
 
     provider: Names | None = Field(None, description="Catalogues to ask: aws, gcp, azure, local, csv, ...")
@@ -39,7 +49,7 @@ class QueryModel(Part):
     limit: Count | None = Field(None, description="Keep this many, the cheapest first.")
 
 
-class IntegerModel(Part):
+class IntegerModel(StrictModel):
     """A whole number from low to high, both included."""
 
     type: Literal["integer"] = "integer"
@@ -50,7 +60,7 @@ class IntegerModel(Part):
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
-class FloatModel(Part):
+class FloatModel(StrictModel):
     """A real number from low to high, both included."""
 
     type: Literal["float"] = "float"
@@ -67,10 +77,10 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-Scalar = Annotated[Any, reading(_scalar), Also({"type": ["string", "number", "boolean"]}, only=True)]
+Scalar = Annotated[Any, parse_with(_scalar), SchemaForms({"type": ["string", "number", "boolean"]}, only=True)]
 
 
-class OrdinalModel(Part):
+class OrdinalModel(StrictModel):
     """Values with an order: numbers, or words from small to large."""
 
     type: Literal["ordinal"] = "ordinal"
@@ -79,7 +89,7 @@ class OrdinalModel(Part):
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
-class CategoricalModel(Part):
+class CategoricalModel(StrictModel):
     """Values without an order."""
 
     type: Literal["categorical"] = "categorical"
@@ -110,19 +120,19 @@ def _counts(value: Any) -> Any:
     return value
 
 
-class NodesModel(Part):
+class NodesModel(StrictModel):
     """The number of machines."""
 
     type: Literal["nodes"] = "nodes"
-    values: Annotated[list[Count], reading(_counts), Also({"type": "integer"}, {"type": "string"})] | None = Field(
-        None, description="The numbers of machines to choose from."
+    values: Annotated[list[Count], parse_with(_counts), SchemaForms({"type": "integer"}, {"type": "string"})] | None = (
+        Field(None, description="The numbers of machines to choose from.")
     )
     low: Count | None = Field(None, description="The least number of machines.")
     high: Count | None = Field(None, description="The greatest number of machines.")
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
-TYPES: dict[str, type[Part]] = {
+TYPES: dict[str, type[StrictModel]] = {
     "integer": IntegerModel,
     "float": FloatModel,
     "ordinal": OrdinalModel,
@@ -194,8 +204,8 @@ ParameterModel = Annotated[
     | Annotated[InstanceModel, Tag("instance")]
     | Annotated[NodesModel, Tag("nodes")],
     Discriminator(_tag),
-    reading(_expand),
-    Also(
+    parse_with(_expand),
+    SchemaForms(
         {"type": "array", "minItems": 1, "items": {"type": ["string", "number", "boolean"]}},
         {"type": "string", "pattern": r"\.\.", "examples": ["1..9", "1..64 log", "0.1..0.9"]},
         {"type": ["number", "boolean"]},

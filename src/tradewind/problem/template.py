@@ -17,13 +17,13 @@ from jinja2.exceptions import SecurityError
 from jinja2.meta import find_undeclared_variables
 
 from tradewind.errors import SpecError
-from tradewind.meant import meant
 from tradewind.problem.command import split_words
 from tradewind.problem.configuration import Configuration, plain_number
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
 from tradewind.problem.run import Load
 from tradewind.problem.sandbox import ENVIRONMENT, MAX_TEXT, rendered
+from tradewind.utils.suggestions import did_you_mean
 
 BUILT_IN = frozenset({"instance", "nodes", "fraction", "python"})
 """The variables that every template may name, besides the parameters."""
@@ -118,7 +118,7 @@ def check_template(word: str, known: Collection[str]) -> None:
     if not _has_holes(word):
         return
     for name in sorted(_variables(word) - set(known)):
-        hint = meant(name, sorted(known), "known here:", "nothing")
+        hint = did_you_mean(name, sorted(known), "known here:", "nothing")
         raise SpecError(f"the template {word!r} names {name!r}, which is no parameter", hint=hint)
 
 
@@ -139,7 +139,7 @@ def check_text(text: str, known: Collection[str], where: str) -> None:
         message = error.message.replace(repr(text), f"of {where}").replace(repr(text[:60]) + "...", f"of {where}")
         raise SpecError(message, hint=error.hint) from None
     for name in unknown:
-        hint = meant(name, sorted(known), "known here:", "nothing")
+        hint = did_you_mean(name, sorted(known), "known here:", "nothing")
         raise SpecError(f"the template of {where} names {name!r}, which is no field", hint=hint)
 
 

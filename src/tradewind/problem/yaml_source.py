@@ -17,7 +17,7 @@ import yaml
 
 from tradewind.errors import SpecError
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The keys and list positions that lead to a value."""
 
 COMMAND_LINE = "the command line"
@@ -43,7 +43,7 @@ _Loader.yaml_implicit_resolvers = {}
 
 
 @dataclass(frozen=True)
-class Source:
+class YamlSource:
     """A document with the places that its values were written at.
 
     Attributes:
@@ -55,8 +55,8 @@ class Source:
 
     document: dict[str, Any]
     file: str
-    lines: Mapping[Place, int] = field(default_factory=dict)
-    overridden: frozenset[Place] = frozenset()
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    overridden: frozenset[KeyPath] = frozenset()
 
     def error(self, place: Sequence[str | int], message: str, hint: str | None = None) -> SpecError:
         """An error about the value at ``place``, with the file and the line of the nearest key that was written."""
@@ -68,7 +68,7 @@ class Source:
                 return SpecError(message, hint=hint, file=self.file, line=self.lines[at[:length]])
         return SpecError(message, hint=hint, file=self.file)
 
-    def override(self, changes: Mapping[str, Any]) -> Source:
+    def override(self, changes: Mapping[str, Any]) -> YamlSource:
         """A copy with some values replaced.
 
         Args:
@@ -78,13 +78,13 @@ class Source:
             SpecError: A key leads through a value that is no mapping.
         """
         document = copy.deepcopy(self.document)
-        places: set[Place] = set(self.overridden)
+        places: set[KeyPath] = set(self.overridden)
         for key, value in changes.items():
             _put(document, key.split("."), value, (), places)
-        return Source(document, self.file, self.lines, frozenset(places))
+        return YamlSource(document, self.file, self.lines, frozenset(places))
 
 
-def _put(target: dict[str, Any], path: Sequence[str], value: Any, done: Place, places: set[Place]) -> None:
+def _put(target: dict[str, Any], path: Sequence[str], value: Any, done: KeyPath, places: set[KeyPath]) -> None:
     key, rest = path[0], path[1:]
     here = (*done, key)
     if not rest and not (isinstance(value, Mapping) and isinstance(target.get(key), dict)):
@@ -103,7 +103,7 @@ def _put(target: dict[str, Any], path: Sequence[str], value: Any, done: Place, p
             _put(inner, [str(name)], one, here, places)
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> YamlSource:
     """Read a YAML file.
 
     Raises:
@@ -130,7 +130,7 @@ def read_source(path: Path) -> Source:
     return parse_source(text, str(path))
 
 
-def parse_source(text: str, file: str) -> Source:
+def parse_source(text: str, file: str) -> YamlSource:
     """Parse YAML text.
 
     Args:
@@ -157,7 +157,7 @@ def parse_source(text: str, file: str) -> Source:
         raise SpecError("is not a mapping", hint="it starts with lines such as 'name: my-job'", file=file, line=line)
     reader = _Reader(file)
     document: dict[str, Any] = reader.value(node, ())
-    return Source(document, file, reader.lines)
+    return YamlSource(document, file, reader.lines)
 
 
 def _too_large(file: str) -> SpecError:
@@ -184,10 +184,10 @@ class _Reader:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.lines: dict[Place, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self._count = 0
 
-    def value(self, node: yaml.Node, place: Place) -> Any:
+    def value(self, node: yaml.Node, place: KeyPath) -> Any:
         """The value of a node; `lines` learns where its parts stand."""
         line = node.start_mark.line + 1
         self.lines.setdefault(place, line)
@@ -205,7 +205,7 @@ class _Reader:
         self._plain_tag(node, "tag:yaml.org,2002:str")
         return node.value if node.style else self._scalar(node.value, line)
 
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, place: KeyPath) -> dict[str, Any]:
         self._plain_tag(node, "tag:yaml.org,2002:map")
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:

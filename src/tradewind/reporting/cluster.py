@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tradewind.units import format_duration, format_money
+from tradewind.utils.units import format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -19,7 +19,7 @@ def screen(document: Mapping[str, Any], width: int, height: int | None = None) -
     """The whole cluster: its state, the tenants with their shares, and the searches.
 
     Args:
-        document: Of `tradewind.tenancy.watching.snapshot_of`, with ``name``, ``settings``, ``holder`` and ``age``.
+        document: Of `tradewind.tenancy.watching.cluster_snapshot`, with ``name``, ``settings``, ``holder`` and ``age``.
         width: Columns of the terminal.
         height: Its lines; what does not fit is counted. None for no end.
     """
@@ -104,7 +104,7 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Table:
 
 
 def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What tenants have used so far (`tradewind.tenancy.accounting.bills`)."""
+    """What tenants have used so far (`tradewind.tenancy.billing.tenant_bills`)."""
     from rich.table import Table
     from rich.text import Text
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from tradewind.reporting.goal import read_goal
-from tradewind.reporting.tables import state_words
+from tradewind.reporting.study.tables import state_words
 from tradewind.store.base import Store, StudySummary
-from tradewind.store.flat import document, rows
+from tradewind.store.studies.tabular import flat_rows, trial_document
 
 
 def summary_document(summary: StudySummary) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def summary_document(summary: StudySummary) -> dict[str, Any]:
         "created": study.created,
         "running_since": summary.running_since,
         "holder": summary.holder,
-        "best": document(summary.best) if summary.best is not None else None,
+        "best": trial_document(summary.best) if summary.best is not None else None,
     }
 
 
@@ -50,7 +50,7 @@ def write_csv(store: Store, study_id: int, stream: IO[str], *, guarded: bool = F
     Returns:
         How many trials.
     """
-    found = rows(store, study_id)
+    found = flat_rows(store, study_id)
     if guarded:
         found = [{_unspoken(name): _unspoken(value) for name, value in row.items()} for row in found]
     names = list(found[0]) if found else ["number", "state", "configuration"]

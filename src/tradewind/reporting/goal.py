@@ -14,11 +14,11 @@ from tradewind import plugins
 from tradewind.deployer.runner.base import Simulates
 from tradewind.errors import InputError, PluginError
 from tradewind.problem import COST, Budget, Constraints, Objective, Threshold
-from tradewind.units import parse_duration, parse_money
+from tradewind.utils.units import parse_duration, parse_money
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class StudyGoal:
     """What was wanted, what had to hold and what could be spent.
 
     Attributes:
@@ -36,16 +36,18 @@ class Goal:
     simulated: bool = False
 
 
-def read_goal(spec: Mapping[str, Any]) -> Goal:
+def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
     """The goal of a stored specification.
 
     Args:
         spec: The document of `StudyRow.spec`; any part of it may be missing.
     """
     job = spec.get("job")
-    if isinstance(job, Mapping) and "space" in job:  # the document of `Spec.document`: the YAML's keys are below "job"
+    if (
+        isinstance(job, Mapping) and "space" in job
+    ):  # the document of `JobSpec.document`: the YAML's keys are below "job"
         spec = job
-    return Goal(
+    return StudyGoal(
         _objective(spec.get("objective")),
         _constraints(_mapping(spec.get("constraints"))),
         _budget(_mapping(spec.get("budget"))),

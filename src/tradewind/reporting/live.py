@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from tradewind.engine.snapshot import RunningTrial, Snapshot
+from tradewind.engine.state_machine.snapshot import RunningTrial, SearchSnapshot
 from tradewind.problem import Objective, Trial, TrialState
-from tradewind.reporting.tables import share_words
+from tradewind.reporting.study.tables import share_words
 from tradewind.reporting.words import compact, comparative, percent, value_words
-from tradewind.units import count, format_duration, format_money
+from tradewind.utils.units import count, format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -65,7 +65,7 @@ class LiveView:
         self._values: list[float] = []
         self._curve: list[tuple[float, float]] = []
         self._recent: deque[Trial] = deque(maxlen=_LAST)
-        self._pending: Snapshot | None = None
+        self._pending: SearchSnapshot | None = None
         # Which of two values is better is known with the first snapshot only: the curve waits for it.
         self._earlier: list[tuple[float, float]] = []
         spent = 0.0
@@ -95,7 +95,7 @@ class LiveView:
             self._live.stop()
             self._live = None
 
-    def update(self, snapshot: Snapshot) -> None:
+    def update(self, snapshot: SearchSnapshot) -> None:
         """Take note of a moment of the search, and show it if it is time to.
 
         Args:
@@ -116,7 +116,7 @@ class LiveView:
 
     # ------------------------------------------------------------------ what happened so far
 
-    def _note(self, snapshot: Snapshot) -> int:
+    def _note(self, snapshot: SearchSnapshot) -> int:
         """Remember a trial that has ended since; returns how many have."""
         for point in self._earlier:
             self._extend(*point, snapshot.objective)
@@ -154,7 +154,7 @@ class LiveView:
 
     # ------------------------------------------------------------------ plain lines
 
-    def _plain(self, snapshot: Snapshot, ended: int) -> None:
+    def _plain(self, snapshot: SearchSnapshot, ended: int) -> None:
         assert self._console is not None
         assert snapshot.last is not None
         more = f" (and {ended - 1} more)" if ended > 1 else ""
@@ -168,11 +168,11 @@ class LiveView:
 
     # ------------------------------------------------------------------ the picture
 
-    def _draw(self, snapshot: Snapshot) -> None:
+    def _draw(self, snapshot: SearchSnapshot) -> None:
         assert self._live is not None
         self._live.update(self._picture(snapshot), refresh=True)
 
-    def _picture(self, snapshot: Snapshot) -> RenderableType:
+    def _picture(self, snapshot: SearchSnapshot) -> RenderableType:
         from rich.console import Group
 
         width = self._live.console.width if self._live is not None else 80
@@ -193,14 +193,14 @@ class LiveView:
             parts.append(_line(snapshot.message, "bold" if snapshot.finished else "bright_black"))
         return Group(*parts)
 
-    def _title(self, snapshot: Snapshot) -> Text:
+    def _title(self, snapshot: SearchSnapshot) -> Text:
         size = f" · {count(snapshot.size, 'configuration')}" if snapshot.size else ""
         deadline = snapshot.constraints.deadline
         limit = f" · deadline {format_duration(deadline)}" if deadline else ""
         goal = f"{snapshot.objective.goal} {snapshot.objective.metric}"
         return _line(f"{snapshot.name} · {goal}{limit} · {snapshot.searcher}{size}", "bold")
 
-    def _best(self, snapshot: Snapshot) -> list[Any]:
+    def _best(self, snapshot: SearchSnapshot) -> list[Any]:
         best, objective = snapshot.best, snapshot.objective
         if best is None or best.observation is None or best.observation.objective is None:
             return [_line("best    none feasible yet", "yellow")]
@@ -223,10 +223,10 @@ class LiveView:
                 words.append(f"{percent(abs(value - reference) / reference)} {comparative(objective)} than the {name}")
         return ", ".join(words)
 
-    def _plot(self, snapshot: Snapshot, width: int, room: int) -> list[Any]:
+    def _plot(self, snapshot: SearchSnapshot, width: int, room: int) -> list[Any]:
         if len(self._curve) < 2 or room < 6:
             return []
-        from tradewind.reporting.series import wants_log
+        from tradewind.reporting.study.series import wants_log
         from tradewind.reporting.textplot import step_plot
 
         metric = snapshot.objective.metric
@@ -254,7 +254,7 @@ def _line(words: str, style: str = "") -> Text:
     return Text(printable, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _bars(snapshot: Snapshot, width: int) -> list[Any]:
+def _bars(snapshot: SearchSnapshot, width: int) -> list[Any]:
     """Bars for money, time and trials; without a limit only the figure."""
     budget = snapshot.budget
     ended = sum(snapshot.counts.values())
@@ -296,7 +296,7 @@ def _beside(words: str, width: int) -> int:
     return width - _NAME - 1 - len(words)
 
 
-def _splits(snapshot: Snapshot) -> tuple[str, str, str]:
+def _splits(snapshot: SearchSnapshot) -> tuple[str, str, str]:
     """How many of the trials ended badly, by state; together; and nothing."""
     bad = {state: count for state, count in snapshot.counts.items() if state != "succeeded" and count}
     if not bad:

@@ -24,7 +24,7 @@ CUTS: tuple[Callable[[str, int], str], ...] = (_end, _beginning, _middle)
 """What makes a name shorter, with a mark where something is missing: at its end, at its beginning, in its middle."""
 
 
-def brief(names: Collection[str], most: int) -> dict[str, str]:
+def shortened_names(names: Collection[str], most: int) -> dict[str, str]:
     """What stands for each name in so many columns.
 
     Names that one workflow engine makes often begin alike (``NFCORE_RNASEQ.RNASEQ.ALIGN_STAR.STAR_ALIGN``), others end

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tradewind.problem import Objective
-from tradewind.reporting.charts import axes_frame, metric_axis, point_title
-from tradewind.reporting.data import Floats, StudyData
-from tradewind.reporting.pareto import Front, front, losses, title
-from tradewind.reporting.series import thin, wants_log
+from tradewind.reporting.study.charts import axes_frame, metric_axis, point_title
+from tradewind.reporting.study.data import Floats, StudyData
+from tradewind.reporting.study.pareto import ParetoFront, front, losses, title
+from tradewind.reporting.study.series import thin, wants_log
 from tradewind.reporting.svg import Scale, Svg, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POINTS = 600
-_WIDTH = 720.0
+_FRONT_WIDTH = 720.0
 
 
 def _values(data: StudyData, objective: Objective) -> Floats:
@@ -25,7 +25,7 @@ def _values(data: StudyData, objective: Objective) -> Floats:
     return found if objective.goal == "minimise" else -found
 
 
-def front_chart(data: StudyData, found: Front) -> str:
+def front_chart(data: StudyData, found: ParetoFront) -> str:
     """The first two objectives against each other: feasible trials as points, the front as rings on steps.
 
     Empty with fewer than two trials on the front.
@@ -37,12 +37,12 @@ def front_chart(data: StudyData, found: Front) -> str:
     usable = data.feasible & np.isfinite(columns[0]) & np.isfinite(columns[1])
     shown = np.union1d(thin(np.flatnonzero(usable), _POINTS), found.rows)
     xs, ys = (column[shown] for column in columns)
-    svg = Svg(_WIDTH, 360, title(found))
+    svg = Svg(_FRONT_WIDTH, 360, title(found))
     log_x, log_y = wants_log(xs), wants_log(ys)
     (unit_x, name_x, words_x), (unit_y, name_y, words_y) = (
         metric_axis(one.metric, float(values.max())) for one, values in ((first, xs), (second, ys))
     )
-    x = Scale(*span(xs.tolist(), log=log_x), 84, _WIDTH - 20, log_x, unit_x)
+    x = Scale(*span(xs.tolist(), log=log_x), 84, _FRONT_WIDTH - 20, log_x, unit_x)
     y = Scale(*span(ys.tolist(), log=log_y), 305, 34, log_y, unit_y)
     axes_frame(svg, x, y, (name_x, name_y), (words_x, words_y))
     for row, a, b in zip(shown, xs, ys, strict=True):

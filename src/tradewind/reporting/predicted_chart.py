@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import COST
-from tradewind.programs import how_to_install
-from tradewind.reporting.charts import axes_frame
-from tradewind.reporting.predicted import PredictedMap
-from tradewind.reporting.series import wants_log
+from tradewind.reporting.study.charts import axes_frame
+from tradewind.reporting.study.prediction_map import PredictedMap
+from tradewind.reporting.study.series import wants_log
 from tradewind.reporting.svg import Scale, Svg, span, time_unit
 from tradewind.reporting.words import compact
 from tradewind.searcher.base import MapPoint
-from tradewind.units import format_duration, format_money
+from tradewind.utils.dependencies import install_command
+from tradewind.utils.units import format_duration, format_money
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,8 +131,8 @@ def _write_png(predicted: PredictedMap, file: Path) -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint=how_to_install("plots")) from None
-    from tradewind.reporting.png import STYLE
+        raise MissingProgramError("PNG charts need matplotlib", hint=install_command("plots")) from None
+    from tradewind.reporting.study.png import STYLE
 
     with mpl.rc_context(STYLE):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -145,7 +145,7 @@ def _write_png(predicted: PredictedMap, file: Path) -> None:
 
 
 def _draw(predicted: PredictedMap, axes: Axes) -> None:
-    from tradewind.reporting.png import words_axis
+    from tradewind.reporting.study.png import words_axis
 
     x, y, name = _scales(predicted)
     axes.set_xscale("log" if x.log else "linear")

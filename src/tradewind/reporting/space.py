@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tradewind.errors import TradewindError
-from tradewind.paths import data_folder
 from tradewind.problem import Parameter
+from tradewind.utils.paths import data_folder
 
 
 def space_size(spec: Mapping[str, Any]) -> int | None:
@@ -20,17 +20,17 @@ def space_size(spec: Mapping[str, Any]) -> int | None:
         The number; None where it is infinite, too large to list, or cannot be told because the catalogue or a part
         that the specification names is no longer there: a report is read long after the search.
     """
-    from tradewind.engine.assemble import build_problem
-    from tradewind.problem.spec import Spec
+    from tradewind.engine.search_builder import build_problem
+    from tradewind.problem.job_spec.spec import JobSpec
 
     try:
-        space = build_problem(Spec.from_json(spec), data_folder()).space
+        space = build_problem(JobSpec.from_json(spec), data_folder()).space
         return len(space) if space.enumerable else None
     except TradewindError:
         return None
 
 
-def with_choice(spec: Mapping[str, Any], names: Collection[str]) -> list[str]:
+def several_valued(spec: Mapping[str, Any], names: Collection[str]) -> list[str]:
     """Those of some parameters that a specification declares more than one value of.
 
     Instances are not among them: how many there are, only their catalogue says.
@@ -42,12 +42,14 @@ def with_choice(spec: Mapping[str, Any], names: Collection[str]) -> list[str]:
     Returns:
         Their names in the order of the specification; empty where it cannot be read any more.
     """
-    from tradewind.problem.spec import Spec
+    from tradewind.problem.job_spec.spec import JobSpec
 
     if not names:
         return []
     try:
-        declared = [one for one in Spec.from_json(spec).parameters if one.name in names and one.parameter is not None]
+        declared = [
+            one for one in JobSpec.from_json(spec).parameters if one.name in names and one.parameter is not None
+        ]
     except TradewindError:
         return []
     return [one.name for one in declared if one.parameter is not None and _several(one.parameter)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.problem import COST, RUNTIME, Objective
 from tradewind.store.base import StudyTotals
-from tradewind.units import format_duration, format_money, shortened
+from tradewind.utils.units import format_duration, format_money, shortened
 
 _LONGEST = 100
 """Characters of one value of a configuration."""

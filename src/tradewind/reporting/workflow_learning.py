@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import InputError, MissingProgramError
-from tradewind.programs import how_to_install
-from tradewind.reporting.png import STYLE, words_axis
+from tradewind.reporting.study.png import STYLE, words_axis
 from tradewind.reporting.textplot import step_plot
-from tradewind.units import format_duration
+from tradewind.utils.dependencies import install_command
+from tradewind.utils.units import format_duration
 
 _COLOURS = ("#c1440e", "#007d5a", "#7a828c")
 
 
-def curve_lines(makespans: Sequence[float], width: int) -> list[str]:
+def learning_curve_lines(makespans: Sequence[float], width: int) -> list[str]:
     """The makespans of episodes as lines of text."""
     places = [float(place) for place in range(1, len(makespans) + 1)]
     return step_plot(places, makespans, width=width, y_words=format_duration, x_words=lambda at: f"{at:.0f}")
 
 
-def draw_curve(
+def draw_learning_curve(
     title: str, makespans: Sequence[float], lines: Mapping[str, float], path: Path, *, best: bool = True
 ) -> None:
     """Draw the makespans of episodes, the best so far, and what they are compared with.
@@ -40,21 +40,21 @@ def draw_curve(
     try:
         import matplotlib as mpl
     except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint=how_to_install("plots")) from None
+        raise MissingProgramError("PNG charts need matplotlib", hint=install_command("plots")) from None
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9, 5.2), dpi=130)
         FigureCanvasAgg(figure)
-        _draw(figure, title, makespans, lines, best)
+        _draw_learning(figure, title, makespans, lines, best)
         try:
             figure.savefig(path, format="png")
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}", hint="name a file in another folder") from None
 
 
-def _draw(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[str, float], best: bool) -> None:
+def _draw_learning(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[str, float], best: bool) -> None:
     axes = figure.add_subplot()
     episodes = range(1, len(makespans) + 1)
     axes.scatter(episodes, makespans, s=12, c="#0072b2", alpha=0.5, linewidths=0, label="episode")

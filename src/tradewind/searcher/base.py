@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
-from tradewind.units import format_money
+from tradewind.utils.units import format_money
 
 
 class ProposesMany(Capability):
@@ -162,7 +162,7 @@ class Recommends(Capability):
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
+class RunPrediction:
     """What a searcher's model expects of one run.
 
     Attributes:
@@ -175,11 +175,11 @@ class Foresight:
     seconds: float | None = None
 
 
-class Foresees(Capability):
+class PredictsRuns(Capability):
     """Says how likely a run is to bring what the search is after, and how long it takes (`foresee`)."""
 
     @abstractmethod
-    def foresee(self, configuration: Configuration, target: float | None = None) -> Foresight | None:
+    def predict_run(self, configuration: Configuration, target: float | None = None) -> RunPrediction | None:
         """What the model expects of a full run, by all that it was told; None as long as it cannot say.
 
         It changes nothing: what is asked for next does not depend on it.

@@ -25,7 +25,7 @@ from tradewind.problem import (
     Value,
 )
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
-from tradewind.searcher.pool import REFERENCES, found_none
+from tradewind.searcher.pool import REFERENCE_SIZES, no_candidate_found
 
 _MISSES = 50
 """Turns without any allowed configuration after which no more random starts are looked for."""
@@ -94,7 +94,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The untried values of the parameter whose turn it is."""
         if self._first is None:
-            return found_none(state)
+            return no_candidate_found(state)
         waiting = {trial.key for trial in state.pending}
         walk = _Walk({**{trial.key: self._rank(trial) for trial in self.history}})
         left = state.money_left
@@ -275,7 +275,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
         if self.problem.space.enumerable:
             return self.problem.candidates
         found = self.problem.pool(())
-        for count in REFERENCES:
+        for count in REFERENCE_SIZES:
             found = self.problem.pool(self.problem.space.sample(rng, count))
             if len(found):
                 break

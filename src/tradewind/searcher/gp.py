@@ -10,12 +10,12 @@ from pydantic import Field
 
 from tradewind.problem import COST, Candidates, Configuration, Proposal
 from tradewind.searcher.base import SearchState
-from tradewind.searcher.beliefs import Beliefs, Caps
-from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
+from tradewind.searcher.bayesian import BayesianSearcher, BayesianSettings
+from tradewind.searcher.posterior import AbortCaps, Posterior
 from tradewind.searcher.starts import cheap_maximin
 
 
-class GpSettings(ModelledSettings):
+class GpSettings(BayesianSettings):
     """How the Gaussian process chooses."""
 
     starts: int = Field(default=4, ge=1, description="Cheap, spread-out trials before the model chooses.")
@@ -30,7 +30,7 @@ class GpSettings(ModelledSettings):
     )
 
 
-class GpSearcher(ModelledSearcher):
+class GpSearcher(BayesianSearcher):
     """Bayesian optimisation: a Gaussian process on the logarithm of the cost, and what a trial saves for its money.
 
     It follows CherryPick (Alipourfard et al., NSDI 2017) in modelling ln cost with a Matérn 5/2 kernel and reading the
@@ -44,19 +44,19 @@ class GpSearcher(ModelledSearcher):
     Settings = GpSettings
     settings: GpSettings
 
-    def _fit(self) -> Beliefs:
-        return Beliefs(self.problem, self._map, self.history, priced=self._priced)
+    def _fit(self) -> Posterior:
+        return Posterior(self.problem, self._map, self.history, priced=self._priced)
 
-    def _caps(self, state: SearchState) -> Caps:
+    def _caps(self, state: SearchState) -> AbortCaps:
         money = math.inf if state.money_left is None else state.money_left
-        return Caps(self.aborts, self.settings.abort_slack, money)
+        return AbortCaps(self.aborts, self.settings.abort_slack, money)
 
-    def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
+    def _capped(self, configuration: Configuration, posterior: Posterior, why: Mapping[str, float | str]) -> Proposal:
         if not self.aborts:
             return Proposal(configuration, why=why)
         seconds, money = self.problem.constraints.deadline, None
-        if beliefs.best is not None and beliefs.best > 0 and self.problem.objective.grows_with_time:
-            limit = self.settings.abort_slack * beliefs.best
+        if posterior.best is not None and posterior.best > 0 and self.problem.objective.grows_with_time:
+            limit = self.settings.abort_slack * posterior.best
             if self.problem.objective.metric == COST:
                 money = limit
             else:

@@ -16,19 +16,17 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, MissingProgramError, NoOfferError, SpecError
-from tradewind.problem import (
-    Configuration,
-    Observation,
-    Problem,
-    Proposal,
-    Trial,
-    TrialState,
-    Value,
-)
-from tradewind.programs import how_to_install
+from tradewind.problem import Configuration, Observation, Problem, Proposal, Trial, TrialState, Value
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
 from tradewind.searcher.optuna_options import check_options
-from tradewind.searcher.optuna_parameters import ask_for, distribution, excess_of, inwards, outwards
+from tradewind.searcher.optuna_parameters import (
+    constraint_excess,
+    from_optuna,
+    optuna_distribution,
+    suggest_value,
+    to_optuna,
+)
+from tradewind.utils.dependencies import install_command
 
 if TYPE_CHECKING:
     import optuna
@@ -93,7 +91,7 @@ def _require(sampler: str = "tpe") -> None:
     if missing:
         raise MissingProgramError(
             f"the searcher optuna with the sampler {sampler} needs {' and '.join(missing)}, not installed here",
-            hint=how_to_install("optuna", *(name for name in missing if name != "optuna")),
+            hint=install_command("optuna", *(name for name in missing if name != "optuna")),
         )
 
 
@@ -278,13 +276,13 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         told, value = self._told_as(seen, state)
         broken = self._violations(seen) if told in (OptunaState.COMPLETE, OptunaState.PRUNED) else {}
         parameters = [p for p in self.problem.space.parameters if p.name in configuration]
-        values = {p.name: inwards(p, configuration[p.name]) for p in parameters}
+        values = {p.name: to_optuna(p, configuration[p.name]) for p in parameters}
         if self.settings.sampler in _KEEPS_NOTES:
             study.enqueue_trial(values)
             trial = study.ask()
             _ = trial.relative_params  # the notes are written when these are first looked at
             for parameter in parameters:
-                ask_for(trial, parameter)
+                suggest_value(trial, parameter)
             trial.set_user_attr(_CONSTRAINTS, list(broken.values()))
             if _names_constraints():
                 for name, violation in broken.items():
@@ -302,7 +300,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
             value=value if told == OptunaState.COMPLETE else None,
             intermediate_values={self._step(seen): value} if told == OptunaState.PRUNED and value is not None else {},
             params=values,
-            distributions={p.name: distribution(p) for p in parameters},
+            distributions={p.name: optuna_distribution(p) for p in parameters},
             **more,
         )
         study.add_trial(ended)
@@ -337,13 +335,13 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         if seen is None:
             return {}
         if constraints.deadline is not None:
-            found["deadline"] = excess_of(seen.runtime, constraints.deadline)
+            found["deadline"] = constraint_excess(seen.runtime, constraints.deadline)
         for i, threshold in enumerate(constraints.thresholds):
             value = seen.figures.get(threshold.metric, math.nan)
             if threshold.at_most is not None:
-                found[f"{i} {threshold.metric} at most"] = excess_of(value, threshold.at_most)
+                found[f"{i} {threshold.metric} at most"] = constraint_excess(value, threshold.at_most)
             if threshold.at_least is not None:
-                found[f"{i} {threshold.metric} at least"] = excess_of(-value, -threshold.at_least)
+                found[f"{i} {threshold.metric} at least"] = constraint_excess(-value, -threshold.at_least)
         if seen.censored:
             found = {name: _JUST_BEYOND if abs(excess) < _JUST_BEYOND else excess for name, excess in found.items()}
         return found
@@ -354,7 +352,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         chosen: dict[str, Value] = {}
         for parameter in space.parameters:
             if parameter.when is None or space.holds(parameter.when, chosen):
-                chosen[parameter.name] = outwards(parameter, ask_for(trial, parameter))
+                chosen[parameter.name] = from_optuna(parameter, suggest_value(trial, parameter))
         return chosen
 
 

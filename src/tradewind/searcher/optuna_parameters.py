@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import optuna
 
 
-def distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
+def optuna_distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
     """What Optuna draws a parameter's values from: categories, places in a list, or numbers."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -28,11 +28,11 @@ def distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
     return IntDistribution(0, len(levels) - 1)
 
 
-def ask_for(trial: optuna.Trial, parameter: Parameter) -> Any:
+def suggest_value(trial: optuna.Trial, parameter: Parameter) -> Any:
     """Optuna's suggestion for a parameter, as Optuna knows it."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    wanted = distribution(parameter)
+    wanted = optuna_distribution(parameter)
     if isinstance(wanted, FloatDistribution):
         return trial.suggest_float(parameter.name, wanted.low, wanted.high, log=wanted.log)
     if isinstance(wanted, IntDistribution):
@@ -45,7 +45,7 @@ def _by_place(parameter: Parameter) -> bool:
     return not isinstance(parameter, Float | Integer | Categorical | Instance)
 
 
-def inwards(parameter: Parameter, value: Value) -> Any:
+def to_optuna(parameter: Parameter, value: Value) -> Any:
     """A value as Optuna knows it."""
     if not _by_place(parameter):
         return value
@@ -54,14 +54,14 @@ def inwards(parameter: Parameter, value: Value) -> Any:
     return [parameter.level(i) for i in range(len(levels))].index(value)
 
 
-def outwards(parameter: Parameter, value: Any) -> Value:
+def from_optuna(parameter: Parameter, value: Any) -> Value:
     """A value of Optuna's as the parameter writes it; real numbers are rounded to 12 digits, as everywhere."""
     if isinstance(parameter, Float):
         return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
     return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
 
 
-def excess_of(value: float, bound: float) -> float:
+def constraint_excess(value: float, bound: float) -> float:
     """By which share of a bound (of 1 for 0) a value is above it; a missing value is as bad as twice the bound.
 
     The excesses of all bounds are added up: none may outweigh the others by its unit.

@@ -13,29 +13,29 @@ from tradewind.problem import Objective, Observation, Threshold, TrialState
 from tradewind.searcher import acquisition
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 
-Seen = Sequence[tuple[Array, Observation]]
+ObservedRuns = Sequence[tuple[Array, Observation]]
 """Features, shape (d,), and observation of each run that came to its end."""
 
 
-def losses(objective: Objective, seen: Seen) -> list[tuple[Array, float]]:
+def observed_losses(objective: Objective, seen: ObservedRuns) -> list[tuple[Array, float]]:
     """Features and loss of the runs whose objective is a number."""
     known = [(row, run.objective) for row, run in seen if run.objective is not None and math.isfinite(run.objective)]
     return [(row, objective.loss(value)) for row, value in known]
 
 
-def best_loss(objective: Objective, seen: Seen) -> float | None:
+def best_loss(objective: Objective, seen: ObservedRuns) -> float | None:
     """The least loss of the feasible runs; None where there is none."""
     feasible = [(row, run) for row, run in seen if run.feasible]
-    return min((loss for _, loss in losses(objective, feasible)), default=None)
+    return min((loss for _, loss in observed_losses(objective, feasible)), default=None)
 
 
-def figures(metric: str, seen: Seen) -> list[tuple[Array, float]]:
+def metric_values(metric: str, seen: ObservedRuns) -> list[tuple[Array, float]]:
     """Features and metric of the runs that have it as a number."""
     known = [(row, run.metrics.get(metric, math.nan)) for row, run in seen]
     return [(row, value) for row, value in known if math.isfinite(value)]
 
 
-def within(mean: Array, sd: Array, threshold: Threshold, *, log: bool) -> Array:
+def probability_within(mean: Array, sd: Array, threshold: Threshold, *, log: bool) -> Array:
     """Probability that a normal figure keeps a bound.
 
     Args:
@@ -44,11 +44,11 @@ def within(mean: Array, sd: Array, threshold: Threshold, *, log: bool) -> Array:
         threshold: The bound.
         log: Whether it is the logarithm.
     """
-    low, high = edges(threshold, log=log)
+    low, high = threshold_interval(threshold, log=log)
     return acquisition.probability_between(mean, sd, low, high)
 
 
-def edges(threshold: Threshold, *, log: bool) -> tuple[float, float]:
+def threshold_interval(threshold: Threshold, *, log: bool) -> tuple[float, float]:
     """What a figure, or its logarithm, has to lie between; infinite where nothing bounds it."""
     low = -math.inf if threshold.at_least is None else threshold.at_least
     high = math.inf if threshold.at_most is None else threshold.at_most
@@ -57,7 +57,7 @@ def edges(threshold: Threshold, *, log: bool) -> tuple[float, float]:
     return low, high
 
 
-def with_room(threshold: Threshold, values: Sequence[float]) -> Threshold:
+def relaxed_threshold(threshold: Threshold, values: Sequence[float]) -> Threshold:
     """A bound that values lie on exactly, moved outwards: a density does not see that those keep it.
 
     A figure that is counted (no errors) or that ends somewhere (an accuracy of 1) often lies on its bound; a normal
@@ -82,13 +82,13 @@ def with_room(threshold: Threshold, values: Sequence[float]) -> Threshold:
     return replace(threshold, at_least=moved(threshold.at_least, -1.0), at_most=moved(threshold.at_most, 1.0))
 
 
-def may_log(threshold: Threshold) -> bool:
+def allows_logarithm(threshold: Threshold) -> bool:
     """False for a bound that a figure keeps at zero or below alone, where it has no logarithm."""
     return threshold.at_most is None or threshold.at_most > 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Success:
+class SuccessModel:
     """A process on success (+1) and failure (-1).
 
     Attributes:
@@ -100,7 +100,7 @@ class Success:
     noise: float
 
     @classmethod
-    def fit(cls, runs: Sequence[tuple[Array, TrialState]], noise: float = 0.05) -> Success | None:
+    def fit(cls, runs: Sequence[tuple[Array, TrialState]], noise: float = 0.05) -> SuccessModel | None:
         """Fit it to runs, aborted ones left out, which show neither; None where none has failed.
 
         Args:
@@ -113,9 +113,9 @@ class Success:
         labels = np.array([-1.0 if state == TrialState.FAILED else 1.0 for _, state in ended])
         return cls(GaussianProcess(starts=1).fit(np.array([row for row, _ in ended]), labels), noise)
 
-    def believing(self, x: Array) -> Success:
+    def fantasize(self, x: Array) -> SuccessModel:
         """See `GaussianProcess.believing`."""
-        return Success(self.process.believing(x), self.noise)
+        return SuccessModel(self.process.fantasize(x), self.noise)
 
     def chance(self, x: Array) -> Array:
         """Probability that a run succeeds, shape (n,), for features of shape (n, d)."""

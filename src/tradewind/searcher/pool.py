@@ -10,11 +10,11 @@ from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Problem
 from tradewind.searcher.base import NothingLeft, SearchState
 
-REFERENCES = (512, 4096)
+REFERENCE_SIZES = (512, 4096)
 """Configurations that are drawn to show what a space holds: more, where fewer find next to nothing that is allowed."""
 
 
-def found_none(state: SearchState) -> NothingLeft:
+def no_candidate_found(state: SearchState) -> NothingLeft:
     """The answer where no draw of a space was ever allowed and sold; it is not final while trials are pending."""
     reason = (
         "no configuration was found that is allowed and sold; "

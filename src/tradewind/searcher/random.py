@@ -8,7 +8,7 @@ from itertools import islice
 from tradewind.plugins import Settings
 from tradewind.problem import Configuration, Proposal
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
-from tradewind.searcher.pool import REFERENCES
+from tradewind.searcher.pool import REFERENCE_SIZES
 
 _STAGE = {"stage": "at random"}
 
@@ -37,7 +37,7 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
             return [Proposal(candidates.configuration(int(i)), why=_STAGE) for i in chosen]
         few = 16 * count + 16
         # Where hardly any is sold, new and payable, a few draws miss them: a search must not end for that.
-        for most, tries in ((few, 200), (max(few, REFERENCES[-1]), 20)):
+        for most, tries in ((few, 200), (max(few, REFERENCE_SIZES[-1]), 20)):
             if found := self._fresh(state, self.problem.space.samples(rng, most, tries=tries), count):
                 return found
         return self.nothing_left(state)

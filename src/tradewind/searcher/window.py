@@ -9,7 +9,7 @@ import numpy as np
 from tradewind.problem import COST, RUNTIME, Problem
 from tradewind.searcher.surrogate.gp import Array
 
-BY_TIME = (COST, RUNTIME)
+TIME_METRICS = (COST, RUNTIME)
 """Metrics whose bounds are read off the model of time.
 
 A run is cut short where it breaks one of them for good, so that no finished run ever shows such a value: a model made
@@ -17,12 +17,12 @@ of finished runs alone would never see a breach.
 """
 
 
-def bounds_time(problem: Problem) -> bool:
+def has_time_bounds(problem: Problem) -> bool:
     """True when there is a bound on cost or run time besides the deadline."""
-    return any(threshold.metric in BY_TIME for threshold in problem.constraints.thresholds)
+    return any(threshold.metric in TIME_METRICS for threshold in problem.constraints.thresholds)
 
 
-def window(problem: Problem, hourly: Array, *, deadline: bool = True) -> tuple[Array, Array]:
+def runtime_window(problem: Problem, hourly: Array, *, deadline: bool = True) -> tuple[Array, Array]:
     """The seconds between which a run keeps the deadline and all bounds on cost and run time.
 
     Args:
@@ -46,7 +46,7 @@ def window(problem: Problem, hourly: Array, *, deadline: bool = True) -> tuple[A
         return np.where(floor <= money, np.maximum(seconds, 0.0), 0.0)
 
     for threshold in problem.constraints.thresholds:
-        if threshold.metric not in BY_TIME:
+        if threshold.metric not in TIME_METRICS:
             continue
         for bound, lower in ((threshold.at_least, True), (threshold.at_most, False)):
             if bound is not None:
@@ -55,7 +55,7 @@ def window(problem: Problem, hourly: Array, *, deadline: bool = True) -> tuple[A
     return low, high
 
 
-def bill(problem: Problem, hourly: Array, seconds: Array) -> Array:
+def run_bill(problem: Problem, hourly: Array, seconds: Array) -> Array:
     """USD of runs of so many seconds, set-up and smallest bill included, not rounded; 0 for 0 seconds, shape (n,).
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.problem import Offer
-from tradewind.selector.matching import Asked, AttributeSelector, Mask
+from tradewind.selector.attributes import AttributeSelector, Mask, WantedAttributes
 
 
 class CheapestSelector(AttributeSelector):
@@ -15,7 +15,7 @@ class CheapestSelector(AttributeSelector):
     (``category``, ``provider``, ``region``) and ``spot`` must be equal.
     """
 
-    def choose(self, asked: Asked, among: Mask) -> Offer | None:
+    def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
         """The cheapest offer within the bounds."""
         for attribute, value in asked.items():
             if attribute == "price":

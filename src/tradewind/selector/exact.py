@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.problem import Offer
-from tradewind.selector.matching import Asked, AttributeSelector, Mask
+from tradewind.selector.attributes import AttributeSelector, Mask, WantedAttributes
 
 
 class ExactSelector(AttributeSelector):
@@ -15,7 +15,7 @@ class ExactSelector(AttributeSelector):
     ``provider``, ``region``, ...) or by both. What nobody sells is refused, with the nearest offer in the hint.
     """
 
-    def choose(self, asked: Asked, among: Mask) -> Offer | None:
+    def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
         """The cheapest offer whose attributes all equal the asked ones."""
         for attribute, value in asked.items():
             among = among & self.table.equal(attribute, value)

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from tradewind import plugins
 from tradewind.problem import Offer, Space
-from tradewind.selector.matching import Asked, AttributeSelector, Mask, canonical, nearest
+from tradewind.selector.attributes import AttributeSelector, Mask, WantedAttributes, canonical_attribute, nearest_offer
 
 
 class NearestSettings(plugins.Settings):
@@ -43,18 +43,18 @@ class NearestSelector(AttributeSelector):
 
     def __init__(self, *, settings: NearestSettings, offers: Sequence[Offer], space: Space) -> None:
         super().__init__(settings=settings, offers=offers, space=space)
-        self._must = tuple(canonical(name) for name in settings.must)
-        self._priorities = tuple(canonical(name) for name in settings.priorities)
-        self._weights = {canonical(name): weight for name, weight in settings.weights.items()}
+        self._must = tuple(canonical_attribute(name) for name in settings.must)
+        self._priorities = tuple(canonical_attribute(name) for name in settings.priorities)
+        self._weights = {canonical_attribute(name): weight for name, weight in settings.weights.items()}
         for name in (*self._must, *self._priorities, *self._weights):
             if name not in self._attributes.values():
                 raise self._unknown("selector nearest: no parameter has the attribute", name)
 
-    def choose(self, asked: Asked, among: Mask) -> Offer | None:
+    def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
         """The nearest offer among those that have what must be equal."""
         for attribute in self._must:
             if attribute in asked:
                 among = among & self.table.equal(attribute, asked[attribute])
         if not among.any():
             return None
-        return nearest(self.table, asked, among, priorities=self._priorities, weights=self._weights)
+        return nearest_offer(self.table, asked, among, priorities=self._priorities, weights=self._weights)

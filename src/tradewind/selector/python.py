@@ -10,12 +10,12 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import NoOfferError, SpecError
-from tradewind.own_code import FunctionReference, OwnCodeError, OwnFunction
 from tradewind.problem import Configuration, Instance, Nodes, Offer, Space, Value
 from tradewind.selector.base import Selector
+from tradewind.utils.user_functions import FunctionReference, UserFunction, UserFunctionError
 
 
-class PythonSettings(plugins.Settings):
+class PythonSelectorSettings(plugins.Settings):
     """Settings of `PythonSelector`."""
 
     function: FunctionReference = Field(
@@ -35,10 +35,10 @@ class PythonSelector(Selector):
     has nodes; without, the function may return ``offer.times(3)``.
     """
 
-    Settings = PythonSettings
-    settings: PythonSettings
+    Settings = PythonSelectorSettings
+    settings: PythonSelectorSettings
 
-    def __init__(self, *, settings: PythonSettings, offers: Sequence[Offer], space: Space) -> None:
+    def __init__(self, *, settings: PythonSelectorSettings, offers: Sequence[Offer], space: Space) -> None:
         super().__init__(settings=settings, offers=offers, space=space)
         self._where = f"select: python {settings.function}"
         for name in settings.parameters:
@@ -50,7 +50,7 @@ class PythonSelector(Selector):
         every = {offer.key: offer for p in instances for offer in p.offers.values()}
         every |= {offer.key: offer for offer in offers}
         self._sold = {offer.key: offer for offer in sorted(every.values(), key=lambda o: (o.price_per_hour, o.key))}
-        self._function = OwnFunction(settings.function, Path.cwd(), passed=NoOfferError)
+        self._function = UserFunction(settings.function, Path.cwd(), passed=NoOfferError)
         self._kept: dict[tuple[tuple[str, Value], ...], Offer | str] = {}
 
     @cached_property
@@ -85,7 +85,7 @@ class PythonSelector(Selector):
             found = self._function(asked, list(self._sold.values()))
         except NoOfferError as error:
             return error.message
-        except OwnCodeError as error:
+        except UserFunctionError as error:
             raise SpecError(f"{self._where}: {error}") from None
         words = " ".join(f"{name}={value}" for name, value in values.items())
         if found is None:

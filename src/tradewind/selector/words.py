@@ -21,20 +21,20 @@ _PROVIDERS = {
 _CATEGORIES = {"cpu": "compute"}
 
 
-def provider_word(text: str) -> str:
+def canonical_provider(text: str) -> str:
     """``EC2`` as ``aws``, ``GCE`` as ``gcp``; a name that is not known in lower case."""
     return _PROVIDERS.get(text.lower(), text.lower())
 
 
-def category_word(text: str) -> str:
+def canonical_category(text: str) -> str:
     """``Compute optimized`` and ``CPU`` as ``compute``, ``General Purpose`` as ``general``."""
     short = re.sub(r"[\s_-]*(optimi[sz]ed|purpose)$", "", text.lower()).strip() or text.lower()
     return _CATEGORIES.get(short, short)
 
 
-def usual(attribute: str, value: object) -> str:
+def canonical_value(attribute: str, value: object) -> str:
     """A value of an attribute in the word by which it is compared."""
     text = str(value)
     if attribute == "provider":
-        return provider_word(text)
-    return category_word(text) if attribute == "category" else text.lower()
+        return canonical_provider(text)
+    return canonical_category(text) if attribute == "category" else text.lower()

@@ -10,13 +10,15 @@ from fastapi.responses import Response
 from tradewind import __version__
 from tradewind.errors import TradewindError
 from tradewind.service import api, web
-from tradewind.service.api import access, answers, openapi
+from tradewind.service.api import authentication, openapi
 from tradewind.service.context import Context
-from tradewind.service.guard import Guard
+from tradewind.service.http import responses
+from tradewind.service.http.call_metrics import CallMetrics, CallMetricsMiddleware
+from tradewind.service.http.request_guard import RequestGuard
 from tradewind.service.operations import health
-from tradewind.service.operations.health import Health
-from tradewind.service.operations.traffic import Traffic, TrafficMiddleware
-from tradewind.service.xmlrpc import route as xmlrpc
+from tradewind.service.operations.health import HealthChecks
+from tradewind.service.web import error_pages
+from tradewind.service.xmlrpc import endpoint as xmlrpc
 
 PREFIX = "/api/v1"
 """Below it is REST; a change that breaks programs gets another one."""
@@ -39,7 +41,7 @@ def create_app(context: Context) -> FastAPI:
     )
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
     app.state.context = context
-    answers.install(app)
+    responses.install_error_handlers(app)
     app.add_exception_handler(TradewindError, _refuse)
     for router in api.ROUTERS:
         app.include_router(router, prefix=PREFIX)
@@ -50,17 +52,17 @@ def create_app(context: Context) -> FastAPI:
     def refused(address: str, call: str, error: TradewindError) -> None:
         context.audit.record_of("", "", address, "call.refused", call, "refused", {"code": error.code})
 
-    app.add_middleware(Guard, settings=context.settings, refused=refused)
+    app.add_middleware(RequestGuard, settings=context.settings, refused=refused)
     # The last to be added is the first that a call passes.
-    app.state.traffic = Traffic()
-    app.state.health = Health(context, app.state.traffic)
-    app.add_middleware(TrafficMiddleware, traffic=app.state.traffic, prefix=PREFIX)
+    app.state.traffic = CallMetrics()
+    app.state.health = HealthChecks(context, app.state.traffic)
+    app.add_middleware(CallMetricsMiddleware, traffic=app.state.traffic, prefix=PREFIX)
     return app
 
 
 def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, TradewindError)
-    access.note_refusal(request, error)
-    if web.faults.wants_page(request):
-        return web.faults.page_of(request, error)
-    return answers.refusal(error)
+    authentication.record_refusal(request, error)
+    if error_pages.wants_page(request):
+        return error_pages.page_of(request, error)
+    return responses.problem_response(error)

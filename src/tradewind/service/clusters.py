@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.errors import NotFoundError
 from tradewind.service.people import Principal
-from tradewind.store.cluster import OPEN, ClusterRow, ClusterStore, JobRow
+from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterRow, ClusterStore, JobRow
 
 OTHERS = "other tenants"
 """What all tenants that one may not see are called, together."""
@@ -19,7 +19,7 @@ Documents = list[dict[str, Any]]
 _MOST = 500
 
 
-class Clusters:
+class ClusterService:
     """Clusters, from what their last snapshot says.
 
     A user sees the whole of a cluster and its own tenant; the other tenants only together, and none of their searches.
@@ -142,7 +142,7 @@ def _job(job: JobRow) -> dict[str, Any]:
         "nice": job.nice,
         "wanted": job.wanted,
         "state": job.state,
-        "open": job.state in OPEN,
+        "open": job.state in OPEN_JOB_STATES,
         "reason": job.reason,
         "submitted": job.submitted,
         "started": job.started,

@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind import plugins
-from tradewind.service.accounts.audit import Audit
-from tradewind.service.accounts.functions import Accounts
-from tradewind.service.accounts.users import Users
-from tradewind.service.applications.functions import Applications
-from tradewind.service.backends import Backends
-from tradewind.service.clusters import Clusters
-from tradewind.service.links import Links
-from tradewind.service.machines import Machines
-from tradewind.service.notices.functions import Notices
-from tradewind.service.offers import Offers
-from tradewind.service.presence import Presence
-from tradewind.service.proposals import Proposals
-from tradewind.service.requests.functions import Requests
-from tradewind.service.requests.planning import Room
-from tradewind.service.results.functions import Results
-from tradewind.service.sealing import Sealer
+from tradewind.service.accounts.account_service import AccountService
+from tradewind.service.accounts.audit_log import AuditLog
+from tradewind.service.accounts.user_administration import UserAdministration
+from tradewind.service.applications.application_service import ApplicationService
+from tradewind.service.applications.backends import BackendService
+from tradewind.service.applications.proposals import ProposalService
+from tradewind.service.clusters import ClusterService
+from tradewind.service.http.event_hub import EventHub
+from tradewind.service.machines import MachineService
+from tradewind.service.notifications.notification_service import NotificationService
+from tradewind.service.offers import OfferService
+from tradewind.service.operations.process_registry import ProcessRegistry
+from tradewind.service.requests.request_planner import PlannerDependencies
+from tradewind.service.requests.request_service import RequestService
+from tradewind.service.results.result_storage import ResultStorageService
+from tradewind.service.results.share_links import ShareLinkService
+from tradewind.service.secret_vault import SecretVault
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.streams.hub import Hub
-from tradewind.service.studies import Studies
-from tradewind.service.workflows import Workflows
-from tradewind.store.cluster import ClusterStore
-from tradewind.store.database import Database
+from tradewind.service.studies import StudyService
+from tradewind.service.workflows import WorkflowChartService
+from tradewind.store.clusters.cluster_store import ClusterStore
+from tradewind.store.sql.database import Database
 
 if TYPE_CHECKING:
     from tradewind.store.base import Store
@@ -71,24 +71,24 @@ class Context:
     database: Database
     store: Store
     cluster: ClusterStore
-    accounts: Accounts
-    users: Users
-    audit: Audit
-    requests: Requests
-    backends: Backends
-    applications: Applications
-    proposals: Proposals
-    studies: Studies
-    workflows: Workflows
-    clusters: Clusters
-    machines: Machines
-    offers: Offers
-    presence: Presence
-    streams: Hub
-    links: Links
-    sealer: Sealer
-    notices: Notices
-    results: Results
+    accounts: AccountService
+    users: UserAdministration
+    audit: AuditLog
+    requests: RequestService
+    backends: BackendService
+    applications: ApplicationService
+    proposals: ProposalService
+    studies: StudyService
+    workflows: WorkflowChartService
+    clusters: ClusterService
+    machines: MachineService
+    offers: OfferService
+    presence: ProcessRegistry
+    streams: EventHub
+    links: ShareLinkService
+    sealer: SecretVault
+    notices: NotificationService
+    results: ResultStorageService
 
     def close(self) -> None:
         """Give back connections."""
@@ -111,17 +111,17 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
     """
     database = Database(url, busy_timeout=30.0)
     cluster = ClusterStore(url)
-    audit = Audit(database, settings.audit_days)
-    accounts = Accounts(database, settings, audit)
+    audit = AuditLog(database, settings.audit_days)
+    accounts = AccountService(database, settings, audit)
     store: Store = plugins.create("store", "sql", {}, url=url)
-    backends = Backends(database, data_folder)
-    applications = Applications(database, settings, data_folder, backends)
-    sealer = Sealer(database, settings, data_folder)
+    backends = BackendService(database, data_folder)
+    applications = ApplicationService(database, settings, data_folder, backends)
+    sealer = SecretVault(database, settings, data_folder)
     sealer.start()
-    proposals = Proposals(applications, backends, settings, data_folder)
-    results = Results(database, settings, sealer, audit, data_folder)
-    room = Room(settings, applications, backends, proposals, results, cluster, data_folder)
-    requests = Requests(database, store, room)
+    proposals = ProposalService(applications, backends, settings, data_folder)
+    results = ResultStorageService(database, settings, sealer, audit, data_folder)
+    dependencies = PlannerDependencies(settings, applications, backends, proposals, results, cluster, data_folder)
+    requests = RequestService(database, store, dependencies)
     return Context(
         settings=settings,
         url=url,
@@ -130,21 +130,21 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         store=store,
         cluster=cluster,
         accounts=accounts,
-        users=Users(accounts, cluster, audit),
+        users=UserAdministration(accounts, cluster, audit),
         audit=audit,
         requests=requests,
         backends=backends,
         applications=applications,
         proposals=proposals,
-        studies=Studies(database, store),
-        workflows=Workflows(requests),
-        clusters=Clusters(cluster),
-        machines=Machines(database, store, data_folder),
-        offers=Offers(data_folder),
-        presence=Presence(database),
-        streams=Hub(database, settings),
-        links=Links(database, settings, requests, audit),
+        studies=StudyService(database, store),
+        workflows=WorkflowChartService(requests),
+        clusters=ClusterService(cluster),
+        machines=MachineService(database, store, data_folder),
+        offers=OfferService(data_folder),
+        presence=ProcessRegistry(database),
+        streams=EventHub(database, settings),
+        links=ShareLinkService(database, settings, requests, audit),
         sealer=sealer,
-        notices=Notices(database, settings, requests, sealer, audit),
+        notices=NotificationService(database, settings, requests, sealer, audit),
         results=results,
     )

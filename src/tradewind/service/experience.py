@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.assemble import build_problem
+from tradewind.engine.search_builder import build_problem
 from tradewind.errors import FormError
 from tradewind.problem import PastStudy, Problem, Trial
 from tradewind.problem.configuration import stable_hash
-from tradewind.service.applications.checked import checked, parameters_of
-from tradewind.service.applications.fields import read_values
+from tradewind.service.applications.form_values import read_values
+from tradewind.service.applications.validation import parameters_of, stored_application
 
 if TYPE_CHECKING:
-    from tradewind.problem.spec import Spec
-    from tradewind.store.applications import ApplicationRow, ApplicationStore, PastRow
+    from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.store.service.applications import ApplicationRow, ApplicationStore, PastTrialRow
 
-Given = tuple[tuple[str, float | str], ...]
+FormValues = tuple[tuple[str, float | str], ...]
 """Job parameters of a run, by name."""
 
-MOST = 2_000
+MAX_PAST_RUNS = 2_000
 """Runs of an application that are kept at hand, the newest ones."""
 
 _KEPT = 64
@@ -43,11 +43,11 @@ class _History:
     """
 
     mark: tuple[int, float] = (0, 0.0)
-    runs: OrderedDict[tuple[int, int], tuple[Given, str, Trial]] = field(default_factory=OrderedDict)
-    grouped: Mapping[tuple[Given, str], tuple[Trial, ...]] | None = None
+    runs: OrderedDict[tuple[int, int], tuple[FormValues, str, Trial]] = field(default_factory=OrderedDict)
+    grouped: Mapping[tuple[FormValues, str], tuple[Trial, ...]] | None = None
 
 
-class Experience:
+class PastRunCache:
     """Past runs by application, and the problems of their spaces.
 
     Args:
@@ -62,7 +62,7 @@ class Experience:
         self._histories: OrderedDict[Hashable, _History] = OrderedDict()
         self._problems: OrderedDict[str, tuple[float, Problem]] = OrderedDict()
 
-    def problem(self, spec: Spec) -> Problem:
+    def problem(self, spec: JobSpec) -> Problem:
         """The problem of a specification; that of the same space is made once in ten minutes.
 
         Raises:
@@ -81,7 +81,7 @@ class Experience:
                 _keep(self._problems, key, (now, known))
         return known
 
-    def past(self, row: ApplicationRow, spec: Spec, seen_by: str | None) -> tuple[PastStudy, ...]:
+    def past(self, row: ApplicationRow, spec: JobSpec, seen_by: str | None) -> tuple[PastStudy, ...]:
         """The runs of an application as studies that searchers learn from, one for each set of parameters.
 
         Args:
@@ -104,7 +104,7 @@ class Experience:
             for (given, key), trials in grouped.items()
         )
 
-    def _grouped(self, row: ApplicationRow, seen_by: str | None) -> Mapping[tuple[Given, str], tuple[Trial, ...]]:
+    def _grouped(self, row: ApplicationRow, seen_by: str | None) -> Mapping[tuple[FormValues, str], tuple[Trial, ...]]:
         key = (row.tenant, row.name, row.version, seen_by)
         mark = self._store.watermark(row.tenant, row.name, seen_by)
         with self._lock:
@@ -114,7 +114,7 @@ class Experience:
             if mark[0] < history.mark[0]:  # requests were deleted: what they taught goes with them
                 history = _History()
             since = history.mark[1]
-        found = self._store.past(row.tenant, row.name, seen_by=seen_by, since=since, limit=MOST)
+        found = self._store.past(row.tenant, row.name, seen_by=seen_by, since=since, limit=MAX_PAST_RUNS)
         read = _reader(row)
         with self._lock:
             for past in found:
@@ -122,9 +122,9 @@ class Experience:
                     place = (past.study_id, past.trial.number)
                     history.runs.pop(place, None)
                     history.runs[place] = (given, past.problem_key, past.trial)
-            while len(history.runs) > MOST:
+            while len(history.runs) > MAX_PAST_RUNS:
                 history.runs.popitem(last=False)
-            grouped: dict[tuple[Given, str], list[Trial]] = {}
+            grouped: dict[tuple[FormValues, str], list[Trial]] = {}
             for given, problem_key, trial in history.runs.values():
                 grouped.setdefault((given, problem_key), []).append(trial)
             history.mark, history.grouped = mark, {each: tuple(trials) for each, trials in grouped.items()}
@@ -134,9 +134,9 @@ class Experience:
 
 def _reader(row: ApplicationRow) -> Any:
     """Reads the parameters of past requests by the fields of a version; None for those that have others."""
-    known = checked(row)
+    known = stored_application(row)
 
-    def read(past: PastRow) -> Given | None:
+    def read(past: PastTrialRow) -> FormValues | None:
         try:
             values = read_values(known.model.fields, past.parameters)
         except FormError:

@@ -30,17 +30,17 @@ _STATUS: tuple[tuple[type[errors.TradewindError], int], ...] = (
 )
 
 
-def status_of(error: errors.TradewindError) -> int:
+def http_status(error: errors.TradewindError) -> int:
     """The HTTP status of an error; 500 for one that a caller can do nothing about."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def problem_of(error: errors.TradewindError) -> dict[str, Any]:
+def problem_document(error: errors.TradewindError) -> dict[str, Any]:
     """An error as a problem document."""
     document: dict[str, Any] = {
         "type": f"urn:tradewind:{error.code}",
         "title": error.message,
-        "status": status_of(error),
+        "status": http_status(error),
         "code": error.code,
     }
     if error.hint:
@@ -52,6 +52,6 @@ def problem_of(error: errors.TradewindError) -> dict[str, Any]:
     return document
 
 
-def fault_of(error: errors.TradewindError) -> tuple[int, str]:
+def xmlrpc_fault(error: errors.TradewindError) -> tuple[int, str]:
     """An error as number and text of an XML-RPC fault: the number is that of its HTTP status."""
-    return status_of(error), f"{error.code}: {error}"
+    return http_status(error), f"{error.code}: {error}"

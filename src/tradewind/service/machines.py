@@ -8,22 +8,22 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tradewind.engine.leftovers import Decision, Fate, decide
-from tradewind.engine.reaping import Yard
+from tradewind.engine.cleanup.orphan_policy import OrphanDecision, OrphanFate, decide_fate
+from tradewind.engine.cleanup.orphan_reaper import OrphanReaper
 from tradewind.errors import ConflictError, ForbiddenError
-from tradewind.service.accounts.audit import note
+from tradewind.service.accounts.audit_log import record_action
+from tradewind.service.document_limits import check_text
 from tradewind.service.people import Principal
-from tradewind.service.wire import check_text
 from tradewind.store.base import Store
-from tradewind.store.belongings import Belongings, OpenRun
-from tradewind.store.database import Database
+from tradewind.store.sql.database import Database
+from tradewind.store.studies.study_access import OpenRun, StudyAccess
 
 T = TypeVar("T")
 
 _NOTHING = "nothing of this id was found"
 
 
-class Machines:
+class MachineService:
     """Machines and jobs, as the store and the providers know them.
 
     Args:
@@ -33,7 +33,7 @@ class Machines:
     """
 
     def __init__(self, database: Database, store: Store, data_folder: Path) -> None:
-        self._belongings = Belongings(database)
+        self._study_access = StudyAccess(database)
         self._database = database
         self._store = store
         self._data_folder = data_folder
@@ -49,7 +49,7 @@ class Machines:
             ``reserved`` (USD), ``reason`` (what keeps it from going on, or from being gone), ``holder`` (the process
             that watches it; empty when nobody does) and ``held_until``.
         """
-        now, found = time.time(), self._belongings.open_runs(who.sees)
+        now, found = time.time(), self._study_access.open_runs(who.sees)
         reasons: dict[str, str] = {}
         for study in {run.study_id for run in found}:
             reasons |= {run.run_id: run.reason for run in self._store.runs(study, open_only=True)}
@@ -97,10 +97,10 @@ class Machines:
         for one in chosen:
             check_text(one)
 
-        def work(yard: Yard) -> list[dict[str, Any]]:
+        def work(yard: OrphanReaper) -> list[dict[str, Any]]:
             _, decisions = self._looked(yard)
             there = {_id(one): one for one in decisions}
-            gone = [there[i] for i in chosen if i in there and there[i].fate is not Fate.KEEP]
+            gone = [there[i] for i in chosen if i in there and there[i].fate is not OrphanFate.KEEP]
             done = {_id(outcome.decision): outcome.problem for outcome in yard.give_back(gone)}
             found = []
             for one in dict.fromkeys(chosen):
@@ -110,17 +110,17 @@ class Machines:
             for outcome in found:
                 if outcome["id"] in there:  # what never was is not said to have been touched
                     facts = {"gone": outcome["gone"], "problem": outcome["problem"]}
-                    note(self._database, who, "machines.reap", f"machines {outcome['id']}", **facts)
+                    record_action(self._database, who, "machines.reap", f"machines {outcome['id']}", **facts)
             return found
 
         return self._with_yard(who, work)
 
-    def _with_yard(self, who: Principal, work: Callable[[Yard], T]) -> T:
+    def _with_yard(self, who: Principal, work: Callable[[OrphanReaper], T]) -> T:
         _require_admin(who)
         if not self._asking.acquire(blocking=False):
             raise ConflictError("the providers are being asked at this moment", hint="wait until that is over")
         try:
-            yard = Yard(self._store, self._data_folder)
+            yard = OrphanReaper(self._store, self._data_folder)
             try:
                 return work(yard)
             finally:
@@ -128,14 +128,14 @@ class Machines:
         finally:
             self._asking.release()
 
-    def _looked(self, yard: Yard) -> tuple[dict[str, Any], list[Decision]]:
+    def _looked(self, yard: OrphanReaper) -> tuple[dict[str, Any], list[OrphanDecision]]:
         findings = yard.look()
         known, now = yard.known(findings), time.time()
-        decisions = [decide(one, known, now) for one in findings]
+        decisions = [decide_fate(one, known, now) for one in findings]
         self._last = {
             "asked": now,
-            "left_over": [_document(one) for one in decisions if one.fate is not Fate.KEEP],
-            "kept": [_document(one) for one in decisions if one.fate is Fate.KEEP],
+            "left_over": [_document(one) for one in decisions if one.fate is not OrphanFate.KEEP],
+            "kept": [_document(one) for one in decisions if one.fate is OrphanFate.KEEP],
             "problems": list(yard.problems),
             "notes": list(yard.notes),
         }
@@ -147,7 +147,7 @@ def _require_admin(who: Principal) -> None:
         raise ForbiddenError("only an administrator may do this")
 
 
-def _id(decision: Decision) -> str:
+def _id(decision: OrphanDecision) -> str:
     finding = decision.finding
     return f"{finding.kind.value}/{finding.part}/{finding.run_id}"
 
@@ -175,7 +175,7 @@ def _lease(run: OpenRun, reason: str, now: float) -> dict[str, Any]:
     }
 
 
-def _document(decision: Decision) -> dict[str, Any]:
+def _document(decision: OrphanDecision) -> dict[str, Any]:
     finding = decision.finding
     return {
         "id": _id(decision),

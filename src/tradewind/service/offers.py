@@ -17,7 +17,7 @@ _WORDS = ("provider", "region", "instance_type", "category", "family", "arch", "
 _NUMBERS = ("vcpu", "memory_gib", "gpus", "price_per_hour")
 
 
-class Offers:
+class OfferService:
     """Offers of all installed catalogues, with refreshed prices where there are some.
 
     Args:
@@ -63,7 +63,7 @@ class Offers:
             CatalogueError: The file of refreshed prices is damaged.
         """
         from tradewind.problem import OfferQuery
-        from tradewind.selector.market import find_offers
+        from tradewind.selector.offer_search import find_offers
 
         return find_offers(OfferQuery(**bounds), self._data_folder)
 
@@ -77,8 +77,8 @@ class Offers:
 
     def _document(self) -> dict[str, Any]:
         from tradewind.problem import OfferQuery
-        from tradewind.reporting.documents import coded
-        from tradewind.selector.market import find_offers
+        from tradewind.reporting.study.documents import coded
+        from tradewind.selector.offer_search import find_offers
 
         anything: tuple[float, None] = (0.0, None)
         found = find_offers(OfferQuery(spot=None, gpus=anything), self._data_folder)

@@ -17,10 +17,10 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_LOG = logging.getLogger("tradewind.service.guard")
+_LOG = logging.getLogger("tradewind.service.http.request_guard")
 
 
-class PatientProtocol(H11Protocol):
+class SlowClientProtocol(H11Protocol):
     """HTTP/1.1 that does not wait for ever; `uvicorn.Config` takes it as ``http``."""
 
     ASK_SECONDS = 15.0

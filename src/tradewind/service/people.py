@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tradewind.store.accounts import Role
+from tradewind.store.service.accounts import Role
 
 ROLES: tuple[Role, ...] = ("admin", "user")
 

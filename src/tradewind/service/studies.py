@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, NotFoundError
 from tradewind.reporting.export import summary_document
+from tradewind.service.document_limits import check_text
 from tradewind.service.people import Principal
-from tradewind.service.wire import check_text
 from tradewind.store.base import Store
-from tradewind.store.belongings import Belonging, Belongings
-from tradewind.store.database import Database
-from tradewind.store.flat import document as trial_document
+from tradewind.store.sql.database import Database
+from tradewind.store.studies.study_access import StudyAccess, StudyOwnership
+from tradewind.store.studies.tabular import trial_document as trial_document
 
 if TYPE_CHECKING:
-    from tradewind.reporting.data import StudyData
+    from tradewind.reporting.study.data import StudyData
 
 STATES = ("running", "stopped", "finished", "interrupted")
 """The states of a study, as people see them."""
 
-MOST = 200
+MAX_STUDIES = 200
 """Studies of a page of the list."""
 
 Documents = list[dict[str, Any]]
@@ -54,7 +54,7 @@ class _View:
     made: dict[str, bytes] = field(default_factory=dict)
 
 
-class Studies:
+class StudyService:
     """Studies, each shown to the tenant of its request or of its search on a cluster.
 
     Studies that were made on the command line belong to nobody's tenant: administrators see them. What was read of a
@@ -67,7 +67,7 @@ class Studies:
     """
 
     def __init__(self, database: Database, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._belongings = Belongings(database)
+        self._study_access = StudyAccess(database)
         self._store = store
         self._clock = clock
         self._views: OrderedDict[int, _View] = OrderedDict()
@@ -97,7 +97,7 @@ class Studies:
             text: Only those whose name has this in it.
             single_runs: Also those of requests for a single run.
             before: Only those with a smaller number: the next page.
-            limit: So many at most, up to `MOST`.
+            limit: So many at most, up to `MAX_STUDIES`.
 
         Returns:
             For each `tradewind.reporting.export.summary_document` with ``tenant``, ``request``, ``cluster_job`` and
@@ -113,8 +113,8 @@ class Studies:
         if tenant and not who.may_see(tenant):
             return []
         mine = tenant or who.sees
-        limit = max(1, min(limit, MOST))
-        found = self._belongings.page(
+        limit = max(1, min(limit, MAX_STUDIES))
+        found = self._study_access.page(
             tenant=mine, states=states, text=text, single_runs=single_runs, before=before, limit=limit
         )
         return self._documents(found)
@@ -138,7 +138,7 @@ class Studies:
     # ------------------------------------------------------------------ one
 
     def figures(self, who: Principal, study_id: int) -> dict[str, Any]:
-        """What its charts show beside its trials: see `tradewind.reporting.documents.figures_document`.
+        """What its charts show beside its trials: see `tradewind.reporting.study.documents.figures_document`.
 
         Raises:
             NotFoundError: There is none, or it is another tenant's.
@@ -152,7 +152,7 @@ class Studies:
         Raises:
             NotFoundError: There is none, or it is another tenant's.
         """
-        from tradewind.reporting.documents import axis_words, figures_document
+        from tradewind.reporting.study.documents import axis_words, figures_document
 
         seen = self._seen(who, study_id)
         view = self._view(seen.study_id)
@@ -166,7 +166,7 @@ class Studies:
         return view.stamp, self._made(view, "figures", make)
 
     def trials(self, who: Principal, study_id: int, *, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """Trials by column: see `tradewind.reporting.documents.trials_document`.
+        """Trials by column: see `tradewind.reporting.study.documents.trials_document`.
 
         Args:
             who: Who asks.
@@ -188,7 +188,7 @@ class Studies:
         Raises:
             NotFoundError: There is none, or it is another tenant's.
         """
-        from tradewind.reporting.documents import trials_document
+        from tradewind.reporting.study.documents import trials_document
 
         view = self._view(self._seen(who, study_id).study_id)
         since, limit = max(0, since), None if limit is None else max(1, limit)
@@ -246,18 +246,18 @@ class Studies:
 
     # ------------------------------------------------------------------ what is kept
 
-    def _seen(self, who: Principal, study_id: int) -> Belonging:
-        found = self._belongings.of(study_id)
+    def _seen(self, who: Principal, study_id: int) -> StudyOwnership:
+        found = self._study_access.of(study_id)
         if found is None or not who.may_see(found.tenant):
             raise NotFoundError(f"there is no study {study_id}", hint="the list of studies has all that you may see")
         return found
 
     def _stamp(self, study_id: int) -> str:
-        return _digest(self._belongings.stamps([study_id]).get(study_id, ""))
+        return _digest(self._study_access.stamps([study_id]).get(study_id, ""))
 
-    def _documents(self, found: Sequence[Belonging]) -> Documents:
+    def _documents(self, found: Sequence[StudyOwnership]) -> Documents:
         ids = [one.study_id for one in found]
-        stamps = {study_id: _digest(text) for study_id, text in self._belongings.stamps(ids).items()}
+        stamps = {study_id: _digest(text) for study_id, text in self._study_access.stamps(ids).items()}
         with self._lock:
             known = {i: self._summaries[i][1] for i in ids if self._summaries.get(i, ("",))[0] == stamps.get(i)}
         missing = [study_id for study_id in ids if study_id not in known]
@@ -282,7 +282,7 @@ class Studies:
 
     def _view(self, study_id: int) -> _View:
         """The study as it is now; read again only when it has changed, and by one thread at a time."""
-        from tradewind.reporting.data import StudyData
+        from tradewind.reporting.study.data import StudyData
 
         with self._lock:
             reading = self._reading.setdefault(study_id, threading.Lock())

@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, NotFoundError, WorkflowError
-from tradewind.reporting.workflow_layout import page_document
+from tradewind.reporting.workflow.layout import page_document
 from tradewind.service.people import Principal
 
 if TYPE_CHECKING:
-    from tradewind.service.requests.functions import Requests
+    from tradewind.service.requests.request_service import RequestService
 
 JOURNAL, RESULTS = "journal.jsonl", "results.json"
 
@@ -23,14 +23,14 @@ _MOST_TASKS = 200_000
 _WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
 
-class Workflows:
+class WorkflowChartService:
     """Plans and runs of workflows among the files of requests.
 
     Args:
         requests: The functions of requests, which say whose files are whose.
     """
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: RequestService) -> None:
         self._requests = requests
 
     def found(self, who: Principal, number: int) -> list[str]:
@@ -59,7 +59,7 @@ class Workflows:
             path: A plan, results or journal among its files, as `found` names it.
 
         Returns:
-            `tradewind.reporting.workflow_layout.page_document` with ``ending`` (how the run ended; ``running`` while
+            `tradewind.reporting.workflow.layout.page_document` with ``ending`` (how the run ended; ``running`` while
             it goes on, empty for a plan that was not run), ``running`` (tasks that run now) and ``path``.
 
         Raises:
@@ -74,7 +74,9 @@ class Workflows:
             found = _running(self._read(who, number, plan), plan, text, path, goes_on=goes_on)
         else:
             plan = str(_plan_beside(name.parent)) if name.name == RESULTS else ""
-            found = drawn(text, path, self._read(who, number, plan) if plan and self._has(who, number, plan) else b"")
+            found = draw_chart(
+                text, path, self._read(who, number, plan) if plan and self._has(who, number, plan) else b""
+            )
         return {**found, "path": path}
 
     def _read(self, who: Principal, number: int, path: str) -> bytes:
@@ -92,7 +94,7 @@ class Workflows:
         return True
 
     def _is_plan(self, who: Principal, number: int, path: PurePosixPath) -> bool:
-        from tradewind.workflow.plan import FORMAT
+        from tradewind.workflow.schedule import FORMAT
 
         try:
             with self._requests.open(who, number, str(path)) as file:
@@ -101,7 +103,7 @@ class Workflows:
             return False
 
 
-def drawn(text: bytes, file: str, plan: bytes = b"") -> dict[str, Any]:
+def draw_chart(text: bytes, file: str, plan: bytes = b"") -> dict[str, Any]:
     """The chart of a plan, or of the results of a run.
 
     Args:
@@ -113,7 +115,7 @@ def drawn(text: bytes, file: str, plan: bytes = b"") -> dict[str, Any]:
         WorkflowError: It is neither, or something in it is wrong.
     """
     from tradewind.workflow.execution import results
-    from tradewind.workflow.plan import FORMAT
+    from tradewind.workflow.schedule import FORMAT
 
     try:
         document = json.loads(text)
@@ -127,7 +129,7 @@ def drawn(text: bytes, file: str, plan: bytes = b"") -> dict[str, Any]:
         critical = _critical(plan, file) if plan else frozenset()
 
         def make() -> dict[str, Any]:
-            return _marked(results.chart(document), critical)
+            return _marked(results.results_gantt(document), critical)
 
         return {**_checked(make, file), "ending": ending, "running": []}
     hint = "tradewind workflow plan writes a plan, tradewind workflow run the results"
@@ -135,7 +137,7 @@ def drawn(text: bytes, file: str, plan: bytes = b"") -> dict[str, Any]:
 
 
 def _planned(text: bytes, file: str) -> dict[str, Any]:
-    from tradewind.workflow.drawing import gantt_document
+    from tradewind.workflow.diagrams import gantt_document
     from tradewind.workflow.files import parse_plan
 
     plan = parse_plan(text, file)
@@ -158,7 +160,9 @@ def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_o
 
     def make() -> dict[str, Any]:
         scale = float((history.header or {}).get("scale", 1.0))
-        document = results.chart(results.results_of(plan, history, engine="its machines", ending="running", now=now))
+        document = results.results_gantt(
+            results.results_of(plan, history, engine="its machines", ending="running", now=now)
+        )
         for row in document["tasks"]:
             if (each := open_.get(row["task"])) is not None and "actual_vm" not in row:
                 row["actual_vm"] = each.vm
@@ -171,7 +175,7 @@ def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_o
 
 def _critical(plan_text: bytes, file: str) -> frozenset[str]:
     """The tasks of a plan's critical path."""
-    from tradewind.workflow.drawing import critical_chain
+    from tradewind.workflow.diagrams import critical_chain
     from tradewind.workflow.files import parse_plan
 
     plan = parse_plan(plan_text, file)

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from tradewind import plugins
-from tradewind.stopper.curve import Curve
+from tradewind.stopper.curve import LearningCurve
 
 
 class StopperSettings(plugins.Settings):
@@ -69,7 +69,7 @@ class Stopper(plugins.Plugin, ABC):
         self.settings = settings
 
     @abstractmethod
-    def hopeless(self, curve: Curve, others: Sequence[Curve]) -> str:
+    def hopeless(self, curve: LearningCurve, others: Sequence[LearningCurve]) -> str:
         """Why a running trial is to be stopped where it is now.
 
         Args:

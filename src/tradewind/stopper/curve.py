@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 
-class Curve:
+class LearningCurve:
     """What one trial has reported so far. All values are losses: the smaller, the better.
 
     Programs report every step of millions, and the curves of all trials are kept: a point takes 32 bytes.

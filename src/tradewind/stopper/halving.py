@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from tradewind.stopper.base import Stopper, StopperSettings
-from tradewind.stopper.curve import Curve
+from tradewind.stopper.curve import LearningCurve
 
 _ROUND = 1e-9
 """What rounding may take from a product of steps or from a share of trials."""
@@ -34,7 +34,7 @@ class SuccessiveHalvingStopper(Stopper):
     Settings = HalvingSettings
     settings: HalvingSettings
 
-    def hopeless(self, curve: Curve, others: Sequence[Curve]) -> str:
+    def hopeless(self, curve: LearningCurve, others: Sequence[LearningCurve]) -> str:
         """Compare with those that came to the rung; see `Stopper.hopeless`."""
         rung = self._rung(curve.step)
         if rung is None or (curve.fresh and curve.steps[curve.fresh - 1] >= rung):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from tradewind.stopper.base import Stopper, StopperSettings
-from tradewind.stopper.curve import Curve
-from tradewind.units import count
+from tradewind.stopper.curve import LearningCurve
+from tradewind.utils.units import count
 
 
 class MedianSettings(StopperSettings):
@@ -30,7 +30,7 @@ class MedianStopper(Stopper):
     Settings = MedianSettings
     settings: MedianSettings
 
-    def hopeless(self, curve: Curve, others: Sequence[Curve]) -> str:
+    def hopeless(self, curve: LearningCurve, others: Sequence[LearningCurve]) -> str:
         """Compare with the median; see `Stopper.hopeless`."""
         step = curve.step
         ended = [other for other in others if other.over and (other.finished or other.step >= step)]

@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tradewind.store.bell import ring
-from tradewind.store.database import Database
-from tradewind.store.schema import service_values
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.notify import notify_workers
+from tradewind.store.sql.schema import service_values
 
 _QUESTION, _ANSWER = "ask.question.", "ask.answer."
 _name = service_values.c.name
@@ -21,7 +21,7 @@ _ADD = sa.insert(service_values)
 _REMOVE = sa.delete(service_values).where(_name.in_([sa.bindparam("question"), sa.bindparam("answer")]))
 
 
-class AskStore:
+class WorkerQuestionStore:
     """Questions with their answers; both are gone when who asked has read them.
 
     Args:
@@ -40,7 +40,7 @@ class AskStore:
         token = secrets.token_hex(16)
         with self._database.write(lasting=False) as connection:
             connection.execute(_ADD, {"name": _QUESTION + token, "value": json.dumps(dict(question))})
-            ring(connection)
+            notify_workers(connection)
         return token
 
     def questions(self) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tradewind import plugins
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Run, Trial
-from tradewind.processes import start_of, where
+from tradewind.utils.processes import process_namespace, process_start_time
 
 StudyState = Literal["open", "finished", "interrupted"]
 
@@ -22,7 +22,7 @@ def this_process() -> str:
     """
     import os
 
-    return process_of_this_host(os.getpid(), start_of(os.getpid()) or 0.0)
+    return process_of_this_host(os.getpid(), process_start_time(os.getpid()) or 0.0)
 
 
 def process_of_this_host(pid: int, start: float) -> str:
@@ -34,7 +34,7 @@ def process_of_this_host(pid: int, start: float) -> str:
     """
     import socket
 
-    return f"{socket.gethostname()}:{pid}:{start:.2f}@{where()}"
+    return f"{socket.gethostname()}:{pid}:{start:.2f}@{process_namespace()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ def store_at(url: str) -> Store:
     """The store at an address: the part that is called like its scheme, or the SQL store.
 
     Args:
-        url: ``sqlite:///FILE``, ``postgresql://…``, or ``NAME://…`` for a store that a package announces as ``NAME``.
+        url: ``sqlite:///FILE``, ``postgresql://…``, or ``NAME://…`` for a store that a package announces as ``FIRST_ADMINISTRATOR``.
 
     Raises:
         StoreError: It cannot be opened.

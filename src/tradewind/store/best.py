@@ -9,15 +9,15 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tradewind.problem import Objective, Trial, TrialState
-from tradewind.problem.standing import Measured, Standing
-from tradewind.store import rows
+from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.store.base import StudyRow
-from tradewind.store.schema import trials
+from tradewind.store.sql.schema import trials
+from tradewind.store.studies import rows
 
 _INFORM = tuple(state.value for state in TrialState if state.informs)
 
 
-def repeated_in(connection: Connection, study_ids: Sequence[int]) -> set[int]:
+def studies_with_repeats(connection: Connection, study_ids: Sequence[int]) -> set[int]:
     """Those of some studies that ran a configuration several times."""
     again = (
         sa.select(trials.c.study_id)
@@ -31,12 +31,12 @@ def repeated_in(connection: Connection, study_ids: Sequence[int]) -> set[int]:
 def best_trial(connection: Connection, study: StudyRow, repeated: Collection[int]) -> Trial | None:
     """The best feasible trial on the whole input, or None; of equals the one with the shortest run time.
 
-    Where a configuration was run several times, all its runs count together: see `Standing`.
+    Where a configuration was run several times, all its runs count together: see `ConfigurationRanking`.
 
     Args:
         connection: The database.
         study: The study.
-        repeated: The studies in which that is so, by `repeated_in`.
+        repeated: The studies in which that is so, by `studies_with_repeats`.
     """
     objective = trials.c.objective
     better = objective.desc() if _maximises(study.spec) else objective.asc()
@@ -54,20 +54,20 @@ def best_trial(connection: Connection, study: StudyRow, repeated: Collection[int
     informing = (own, trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)
     if study.id not in repeated:
         return least
-    best = Standing(_measured(connection, study, informing), _deadline(study.spec)).best_run
+    best = ConfigurationRanking(_measured(connection, study, informing), _deadline(study.spec)).best_run
     if best is None or best.number == least.number:
         return least
     chosen = sa.select(*rows.TRIAL_COLUMNS).where(own, trials.c.number == best.number)
     return rows.trial_of(connection.execute(chosen).one())
 
 
-def _measured(connection: Connection, study: StudyRow, informing: tuple[Any, ...]) -> list[Measured]:
+def _measured(connection: Connection, study: StudyRow, informing: tuple[Any, ...]) -> list[MeasuredRun]:
     goal = Objective(goal="maximise" if _maximises(study.spec) else "minimise")
     columns = [trials.c[name] for name in ("number", "key", "objective", "runtime", "feasible", "censored")]
     found = []
     for number, key, value, runtime, feasible, censored in connection.execute(sa.select(*columns).where(*informing)):
         loss = float("nan") if value is None else goal.loss(value)
-        found.append(Measured(number, key, loss, runtime or 0.0, bool(feasible), bool(censored)))
+        found.append(MeasuredRun(number, key, loss, runtime or 0.0, bool(feasible), bool(censored)))
     return found
 
 

@@ -1,7 +1,7 @@
 """Trials and runs as JSON documents, and back.
 
 The documents hold the dataclasses' fields by their names. The functions copy and check nothing that JSON would
-not: they are on the path of every write. Records that a user hands in are checked by `tradewind.store.records`.
+not: they are on the path of every write. Records that a user hands in are checked by `tradewind.store.studies.records`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _plain(value: Any) -> Any:
 _encode = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
 
 
-def strict(document: Any) -> Any:
+def encode_nonfinite(document: Any) -> Any:
     """The document with each NaN or infinity written as ``{"float": "nan"}``, so that any JSON reader takes it."""
     try:
         json.dumps(document, allow_nan=False, default=_plain)
@@ -77,16 +77,16 @@ def _strict(document: Any) -> Any:
     return document
 
 
-def loose(document: Any) -> Any:
-    """The document that `strict` was given."""
+def decode_nonfinite(document: Any) -> Any:
+    """The document that `encode_nonfinite` was given."""
     if type(document) in _SCALARS:
         return document
     if isinstance(document, Mapping):
         if len(document) == 1 and document.get("float") in ("nan", "inf", "-inf"):
             return float(document["float"])
-        return {key: loose(value) for key, value in document.items()}
+        return {key: decode_nonfinite(value) for key, value in document.items()}
     if isinstance(document, list | tuple):
-        return [loose(value) for value in document]
+        return [decode_nonfinite(value) for value in document]
     return document
 
 

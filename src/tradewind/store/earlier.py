@@ -8,19 +8,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tradewind.store import holds, rows
+from tradewind.store import holders
 from tradewind.store.base import EarlierStudy, StudyRow
-from tradewind.store.schema import studies
+from tradewind.store.sql.schema import studies
+from tradewind.store.studies import rows
 
-_HOLD = (studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
+_HOLD_COLUMNS = (studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
 
 
-def earlier_query(tenant: str, names: Collection[str] | None, before: StudyRow | None) -> sa.Select[Any]:
-    """The rows for `earlier_of`, the newest first; the arguments are those of `Store.earlier_studies`."""
-    query = sa.select(*rows.STUDY_COLUMNS, *_HOLD).order_by(studies.c.id.desc())
-    prefix = f"{rows.text(tenant)}/" if tenant else ""
+def earlier_studies_query(tenant: str, names: Collection[str] | None, before: StudyRow | None) -> sa.Select[Any]:
+    """The rows for `earlier_study_of`, the newest first; the arguments are those of `Store.earlier_studies`."""
+    query = sa.select(*rows.STUDY_COLUMNS, *_HOLD_COLUMNS).order_by(studies.c.id.desc())
+    prefix = f"{rows.storable_text(tenant)}/" if tenant else ""
     if names is not None:
-        query = query.where(studies.c.name.in_([prefix + rows.text(name) for name in names]))
+        query = query.where(studies.c.name.in_([prefix + rows.storable_text(name) for name in names]))
     else:
         # Not LIKE 'tenant/%': SQLite compares that without regard to case.
         rest = sa.func.substr(studies.c.name, len(prefix) + 1)
@@ -30,8 +31,8 @@ def earlier_query(tenant: str, names: Collection[str] | None, before: StudyRow |
     return query
 
 
-def earlier_of(row: Any) -> EarlierStudy:
-    """The study of a row of `earlier_query`."""
-    token, holder, until = row[-len(_HOLD) :]
-    held = token is not None and until > time.time() and not holds.is_dead(holder)
-    return EarlierStudy(rows.study_of(row[: -len(_HOLD)]), None if held else until)
+def earlier_study_of(row: Any) -> EarlierStudy:
+    """The study of a row of `earlier_studies_query`."""
+    token, holder, until = row[-len(_HOLD_COLUMNS) :]
+    held = token is not None and until > time.time() and not holders.is_dead(holder)
+    return EarlierStudy(rows.study_of(row[: -len(_HOLD_COLUMNS)]), None if held else until)

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Engine
 from tradewind.errors import StoreError
 
 
-def refuse_other_encodings(engine: Engine, place: str) -> None:
+def require_utf8(engine: Engine, place: str) -> None:
     """Let an engine connect to databases in UTF-8 only, and speak UTF-8 with them.
 
     SQLAlchemy asks for the server's version before anybody else can ask for anything, and takes bytes for a mistake.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import MissingProgramError
-from tradewind.programs import how_to_install
+from tradewind.utils.dependencies import install_command
 
 if TYPE_CHECKING:
     import pandas
@@ -76,7 +76,7 @@ def to_polars(columns: Mapping[str, Sequence[Any]], *, datetimes: bool = False) 
 
 
 def _missing(package: str) -> MissingProgramError:
-    return MissingProgramError(f"{package} is not installed", hint=how_to_install(package))
+    return MissingProgramError(f"{package} is not installed", hint=install_command(package))
 
 
 def _typed(columns: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, list[Any]]]:

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.store.cluster_values import JobRow
-from tradewind.store.schema import cluster_jobs, trials
+from tradewind.store.clusters.rows import JobRow
+from tradewind.store.sql.schema import cluster_jobs, trials
 
 _AIM = (
     "space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop",
@@ -23,7 +23,7 @@ _LOOKED_AT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class SearchDuration:
     """How long a search took that is over.
 
     Attributes:
@@ -35,10 +35,10 @@ class Length:
     seconds: float
 
 
-def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
+def similar_search_durations(connection: Connection, job: JobRow, most: int) -> list[SearchDuration]:
     """How long the searches took that came to their end by themselves and are like this one, the newest first.
 
-    They have its tenant and its name, and are equal in `likeness`.
+    They have its tenant and its name, and are equal in `similarity_key`.
 
     Args:
         connection: To the database.
@@ -49,8 +49,10 @@ def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
     same = (row.tenant == job.tenant, row.name == job.name, row.state == "done", row.id != job.id)
     query = sa.select(row.study_id, row.spec, row.options).where(*same, row.study_id.is_not(None))
     found = connection.execute(query.order_by(row.id.desc()).limit(_LOOKED_AT)).all()
-    wanted = likeness(job.spec, job.options)
-    like = [each.study_id for each in found if likeness(json.loads(each.spec), json.loads(each.options)) == wanted]
+    wanted = similarity_key(job.spec, job.options)
+    like = [
+        each.study_id for each in found if similarity_key(json.loads(each.spec), json.loads(each.options)) == wanted
+    ]
     if not like:
         return []
     told = (
@@ -59,10 +61,10 @@ def lengths_of(connection: Connection, job: JobRow, most: int) -> list[Length]:
         .group_by(trials.c.study_id)
         .order_by(trials.c.study_id.desc())
     )
-    return [Length(each.results, float(each.seconds)) for each in connection.execute(told)]
+    return [SearchDuration(each.results, float(each.seconds)) for each in connection.execute(told)]
 
 
-def likeness(spec: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+def similarity_key(spec: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """What runs, what is searched for, where, by whom, and when the search ends: equal for searches that take as long.
 
     How many runs go at a time, on which engine, and the seed make no difference.

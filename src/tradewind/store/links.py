@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tradewind.store.database import Database
-from tradewind.store.schema import links
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.schema import links
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,25 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tradewind.problem import round_money
-from tradewind.store import holds, rows
+from tradewind.store import holders
 from tradewind.store.base import StudyLine, StudyTotals
-from tradewind.store.schema import runs, studies, trials
+from tradewind.store.sql.schema import runs, studies, trials
+from tradewind.store.studies import rows
 
 _COLUMNS = tuple(
     studies.c[name] for name in ("id", "name", "state", "owner", "hold_token", "hold_holder", "hold_expires")
 )
 
 
-def lines(connection: Connection, name: str | None, limit: int | None) -> list[StudyLine]:
+def study_lines(connection: Connection, name: str | None, limit: int | None) -> list[StudyLine]:
     """Studies, the newest first; the arguments are those of `Store.list_studies`."""
     query = sa.select(*_COLUMNS).order_by(studies.c.id.desc()).limit(limit)
     if name is not None:
-        query = query.where(studies.c.name == rows.text(name))
-    return [_line(*row) for row in connection.execute(query)]
+        query = query.where(studies.c.name == rows.storable_text(name))
+    return [_study_line(*row) for row in connection.execute(query)]
 
 
-def _line(
+def _study_line(
     number: int, name: str, state: Any, owner: str, token: str | None, holder: str | None, until: float | None
 ) -> StudyLine:
     return StudyLine(number, name, state, owner, live_holder(token, holder, until))
@@ -35,12 +36,12 @@ def _line(
 
 def live_holder(token: str | None, holder: str | None, until: float | None) -> str:
     """Who holds a study, for people; empty where nobody does, or where who did is dead."""
-    if token is None or holder is None or (until or 0.0) <= time.time() or holds.is_dead(holder):
+    if token is None or holder is None or (until or 0.0) <= time.time() or holders.is_dead(holder):
         return ""
-    return holds.shown(holder)
+    return holders.display_name(holder)
 
 
-def totals(connection: Connection) -> StudyTotals:
+def study_totals(connection: Connection) -> StudyTotals:
     """All studies by state, and what they have cost."""
     begun = sa.exists().where(trials.c.study_id == studies.c.id)
     held = studies.c.hold_token.is_not(None)
@@ -62,7 +63,7 @@ def _shown(state: str, *, has_trials: bool) -> str:
     return "stopped" if state == "open" and has_trials else state
 
 
-def counts_of(connection: Connection, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+def trial_counts_of(connection: Connection, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
     """Trials by state, of each of some studies."""
     query = sa.select(trials.c.study_id, trials.c.state, sa.func.count()).group_by(trials.c.study_id, trials.c.state)
     found: dict[int, dict[str, int]] = {}
@@ -71,7 +72,7 @@ def counts_of(connection: Connection, study_ids: Sequence[int]) -> dict[int, dic
     return found
 
 
-def money_of(connection: Connection, study_ids: Sequence[int]) -> dict[int | None, tuple[float, float]]:
+def study_costs_of(connection: Connection, study_ids: Sequence[int]) -> dict[int | None, tuple[float, float]]:
     """USD spent and reserved, of each of some studies that have runs."""
     return _money(connection, study_ids)
 
@@ -85,5 +86,5 @@ def _money(connection: Connection, study_ids: Sequence[int] | None) -> dict[int 
     found: dict[int | None, tuple[float, float]] = {}
     for study_id, state, cost, aside in connection.execute(query):
         spent, reserved = found.get(study_id, (0.0, 0.0))
-        found[study_id] = (spent + cost, reserved + (0.0 if state in rows.ENDED else aside))
+        found[study_id] = (spent + cost, reserved + (0.0 if state in rows.ENDED_RUN_STATES else aside))
     return found

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 
 
-class Log:
+class WriteAheadLog:
     """The log that a connection in WAL mode writes to.
 
     With ``synchronous = FULL`` SQLite syncs it while it keeps all others from writing. With ``NORMAL`` a commit is in
@@ -36,7 +36,7 @@ class Log:
             # A second descriptor of the log, unlike one of the file, has no part in SQLite's locks.
             self._descriptor = os.open(f"{file}-wal", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise _of(error, sqlite3.SQLITE_CANTOPEN) from error
+            raise _sqlite_error(error, sqlite3.SQLITE_CANTOPEN) from error
 
     def sync(self) -> None:
         """Return when all that was committed before is on the disk.
@@ -48,7 +48,7 @@ class Log:
             if self._open and self.sound:
                 self._sync()
             if not self.sound:
-                raise _of(OSError(errno.EIO, os.strerror(errno.EIO)), sqlite3.SQLITE_IOERR_FSYNC)
+                raise _sqlite_error(OSError(errno.EIO, os.strerror(errno.EIO)), sqlite3.SQLITE_IOERR_FSYNC)
 
     def close(self) -> None:
         """Sync it for those who are about to, and let go of it; they are told where that fails."""
@@ -67,18 +67,18 @@ class Log:
         except OSError as error:
             # The system tells of a failure once: the next sync would succeed, whatever is missing on the disk.
             self.sound = False
-            raise _of(error, sqlite3.SQLITE_IOERR_FSYNC) from error
+            raise _sqlite_error(error, sqlite3.SQLITE_IOERR_FSYNC) from error
 
 
-class Syncs:
+class SharedSync:
     """Waits for the disk that the threads of a process share: one is for all that was committed before it began."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._committed = self._synced = 0
-        self._log: Log | None = None
+        self._log: WriteAheadLog | None = None
 
-    def committed(self, log: Log) -> None:
+    def committed(self, log: WriteAheadLog) -> None:
         """Something was committed to the log; who calls it is the only one that does so at that moment."""
         self._log = log
         self._committed += 1
@@ -99,7 +99,7 @@ class Syncs:
             self._synced = reached
 
 
-def _of(error: OSError, code: int) -> sqlite3.OperationalError:
+def _sqlite_error(error: OSError, code: int) -> sqlite3.OperationalError:
     """SQLite's error for one of the system, as SQLite itself would have raised it."""
     made = sqlite3.OperationalError(f"disk I/O error: {error.strerror}")
     made.sqlite_errorcode = code

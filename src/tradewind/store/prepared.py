@@ -9,13 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
 
-from tradewind.store.schema import studies
+from tradewind.store.sql.schema import studies
 
-Connected = Connection | sqlite3.Connection
+AnyConnection = Connection | sqlite3.Connection
 """Within a transaction; SQLite's own where nothing is to stand between."""
 
 
-class Prepared:
+class PreparedStatement:
     """A statement without its way through SQLAlchemy's compiler and caches, which costs more than SQLite's own work.
 
     It takes values as the driver does: numbers, texts, bytes, booleans and None.
@@ -31,7 +31,7 @@ class Prepared:
         self._text = str(compiled)
         self._order: Sequence[str] | None = compiled.positiontup
 
-    def run(self, connection: Connected, rows: Sequence[Mapping[str, Any]]) -> int:
+    def run(self, connection: AnyConnection, rows: Sequence[Mapping[str, Any]]) -> int:
         """Run it for each row; the parameters are the row's values by name.
 
         Returns:
@@ -48,7 +48,7 @@ class Prepared:
         return connection.executemany(self._text, values).rowcount
 
 
-class StudyChanges:
+class HeldStudyUpdate:
     """Changes of a study by who holds it: whether it is still held and the change are one statement.
 
     Args:
@@ -57,13 +57,13 @@ class StudyChanges:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._known: dict[tuple[str, ...], Prepared] = {}
+        self._known: dict[tuple[str, ...], PreparedStatement] = {}
 
-    def run(self, connection: Connected, study_id: int, token: str, fields: Mapping[str, Any]) -> bool:
+    def run(self, connection: AnyConnection, study_id: int, token: str, fields: Mapping[str, Any]) -> bool:
         """Change the fields of a study; False, and nothing is changed, where the token does not hold it."""
         names = tuple(fields)
         prepared = self._known.get(names)
         if prepared is None:
             mine = (studies.c.id == sa.bindparam("id_")) & (studies.c.hold_token == sa.bindparam("token_"))
-            prepared = self._known[names] = Prepared(sa.update(studies).where(mine), self._dialect, names)
+            prepared = self._known[names] = PreparedStatement(sa.update(studies).where(mine), self._dialect, names)
         return prepared.run(connection, [{**fields, "id_": study_id, "token_": token}]) > 0

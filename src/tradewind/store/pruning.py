@@ -7,9 +7,9 @@ import time
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.store.database import Database
-from tradewind.store.requests import ENDED
-from tradewind.store.schema import attempts, audit, links, notices, requests, sessions, tokens
+from tradewind.store.service.requests import ENDED
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.schema import attempts, audit, links, notices, requests, sessions, tokens
 
 _AT_ONCE = 100
 
@@ -45,7 +45,7 @@ class PruningStore:
         with self._database.read() as connection:
             return {
                 name: int(connection.scalar(sa.select(sa.func.count()).select_from(table).where(where)) or 0)
-                for name, table, where in _rest(before)
+                for name, table, where in _other_rows(before)
             }
 
     def remove_rest(self, before: float) -> dict[str, int]:
@@ -55,11 +55,11 @@ class PruningStore:
             How much, by kind.
         """
         found = {}
-        for name, table, where in _rest(before):
+        for name, table, where in _other_rows(before):
             with self._database.write() as connection:
-                found[name] = _delete(connection, table, where)
+                found[name] = _delete_rows(connection, table, where)
         with self._database.write() as connection:
-            _delete(connection, attempts, attempts.c.at < time.time() - 86400.0)
+            _delete_rows(connection, attempts, attempts.c.at < time.time() - 86400.0)
         return found
 
 
@@ -67,7 +67,7 @@ def _over(before: float) -> sa.ColumnElement[bool]:
     return requests.c.state.in_(ENDED) & (requests.c.ended < before)
 
 
-def _rest(before: float) -> list[tuple[str, sa.Table, sa.ColumnElement[bool]]]:
+def _other_rows(before: float) -> list[tuple[str, sa.Table, sa.ColumnElement[bool]]]:
     now = time.time()
     told = notices.c.request_id.is_(None) & notices.c.state.in_(("sent", "failed")) & (notices.c.ended < before)
     return [
@@ -79,5 +79,5 @@ def _rest(before: float) -> list[tuple[str, sa.Table, sa.ColumnElement[bool]]]:
     ]
 
 
-def _delete(connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
+def _delete_rows(connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
     return int(connection.execute(sa.delete(table).where(where)).rowcount)

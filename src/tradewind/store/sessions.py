@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tradewind.store.accounts import USER_COLUMNS, UserRow, user_from
-from tradewind.store.database import Database
-from tradewind.store.schema import attempts, sessions, users
+from tradewind.store.service.accounts import USER_COLUMNS, UserRow, user_from
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.schema import attempts, sessions, users
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import time
 
 import sqlalchemy as sa
 
-from tradewind.store.schema import tenants
+from tradewind.store.sql.schema import tenants
 
 
 def make_tenant(connection: sa.engine.Connection, name: str, created: float = 0.0) -> None:

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection
 
-from tradewind.store import faults
-from tradewind.store.log import Syncs
+from tradewind.store.log import SharedSync
+from tradewind.store.sql import error_translation
 
 if TYPE_CHECKING:
-    from tradewind.store.database import Database
+    from tradewind.store.sql.database import Database
 
-Work = Callable[[Connection], None]
-Direct = Callable[[sqlite3.Connection], None]
+TransactionWork = Callable[[Connection], None]
+SqliteWork = Callable[[sqlite3.Connection], None]
 
 
 @dataclass(slots=True, eq=False)
-class _Write:
+class _PendingWrite:
     work: Callable[[Any], None]
     lasting: bool
     done: bool = False
     error: Exception | None = None
 
 
-class Together:
+class GroupCommit:
     """The writes of this process to one SQLite file.
 
     A file has one writer at a time. What comes while one is at it waits, and the next one takes all of that into its
@@ -43,8 +43,8 @@ class Together:
         self._direct = direct
         self._turn = threading.Lock()
         self._lock = threading.Lock()
-        self._waiting: list[_Write] = []
-        self._syncs = Syncs()
+        self._waiting: list[_PendingWrite] = []
+        self._syncs = SharedSync()
 
     def write(self, database: Database, work: Callable[[Any], None], *, lasting: bool) -> None:
         """Do some work in a transaction; it is committed when this returns.
@@ -58,7 +58,7 @@ class Together:
             StoreError: The work or its commit failed, and nothing of it is written; or the disk failed after it, and
                 nobody knows what it has.
         """
-        mine = _Write(work, lasting)
+        mine = _PendingWrite(work, lasting)
         try:
             with self._lock:
                 self._waiting.append(mine)
@@ -78,7 +78,7 @@ class Together:
             if lasting:
                 self._syncs.wait()
         except sqlite3.Error as error:
-            raise faults.of_database(error, database.place, database.path) from error
+            raise error_translation.from_database_error(error, database.place, database.path) from error
         database.tidy()
 
     def _commit_all(self, database: Database) -> None:
@@ -91,7 +91,7 @@ class Together:
             with self._lock:
                 self._waiting = [each for each in batch if not each.done] + self._waiting
 
-    def _commit(self, database: Database, batch: Sequence[_Write]) -> None:
+    def _commit(self, database: Database, batch: Sequence[_PendingWrite]) -> None:
         try:
             lasting = any(each.lasting for each in batch)
             begun: Any = database.direct(lasting=lasting) if self._direct else database.write(lasting=lasting)
@@ -110,14 +110,14 @@ class Together:
             each.done = True
 
 
-_ALL: weakref.WeakValueDictionary[tuple[str, bool], Together] = weakref.WeakValueDictionary()
-_MAKING = threading.Lock()
+_GROUP_COMMITS: weakref.WeakValueDictionary[tuple[str, bool], GroupCommit] = weakref.WeakValueDictionary()
+_GROUP_COMMITS_LOCK = threading.Lock()
 
 
-def writes_to(place: str, *, direct: bool = False) -> Together:
+def group_commit_of(place: str, *, direct: bool = False) -> GroupCommit:
     """The writes of this process to a file: one object of each kind for all stores that have it open."""
-    with _MAKING:
-        found = _ALL.get((place, direct))
+    with _GROUP_COMMITS_LOCK:
+        found = _GROUP_COMMITS.get((place, direct))
         if found is None:
-            found = _ALL[place, direct] = Together(direct=direct)
+            found = _GROUP_COMMITS[place, direct] = GroupCommit(direct=direct)
         return found

@@ -11,15 +11,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from tradewind.store import codec
-from tradewind.store.database import Database
-from tradewind.store.request_rows import last_event
-from tradewind.store.schema import request_events, requests
+from tradewind.store.service.request_queries import last_event_number
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.schema import request_events, requests
 
-_MOST = 1000
+_MOST_EVENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class SeenEvent:
+class TenantRequestEvent:
     """An event of a request, with what says who may see it.
 
     Attributes:
@@ -41,7 +41,7 @@ class SeenEvent:
     details: Mapping[str, Any]
 
 
-class EventWatch:
+class RequestEventFeed:
     """Reads what has happened since it was last asked; for one thread.
 
     On SQLite most looks cost one PRAGMA: it tells whether any process has written anything since the look before.
@@ -54,28 +54,28 @@ class EventWatch:
         self._database = database
         self._file = None if database.path is None else sqlite3.connect(database.path, check_same_thread=False)
         self._version: int | None = None
-        self.last = last_event(database)
+        self.last = last_event_number(database)
 
-    def look(self) -> list[SeenEvent]:
+    def look(self) -> list[TenantRequestEvent]:
         """The events since the last look, the oldest first; at most 1,000, the rest at the next look."""
         version = self._changed()
         if version is not None and version == self._version:
             return []
-        columns = [request_events.c[name] for name in SeenEvent.__dataclass_fields__ if name != "tenant"]
+        columns = [request_events.c[name] for name in TenantRequestEvent.__dataclass_fields__ if name != "tenant"]
         query = (
             sa.select(*columns, requests.c.tenant)
             .join(requests, requests.c.id == request_events.c.request_id)
             .where(request_events.c.id > self.last)
             .order_by(request_events.c.id)
-            .limit(_MOST)
+            .limit(_MOST_EVENTS)
         )
         with self._database.read() as connection:
             rows = connection.execute(query).mappings().all()
-        found = [SeenEvent(**{**row, "details": codec.loads(row["details"])}) for row in rows]
+        found = [TenantRequestEvent(**{**row, "details": codec.loads(row["details"])}) for row in rows]
         if found:
             self.last = found[-1].id
         # Only now: a look that failed, or that did not read all, is done again.
-        self._version = version if len(found) < _MOST else None
+        self._version = version if len(found) < _MOST_EVENTS else None
         return found
 
     def close(self) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tradewind.tenancy.pool import Pool
-from tradewind.tenancy.queue import Job
-from tradewind.tenancy.resources import SLACK, Amounts, plus, within, words
+from tradewind.tenancy.node_pool import NodePool
+from tradewind.tenancy.request_queue import QueuedSearch
+from tradewind.tenancy.resources import SLACK, Amounts, add_amounts, fits_within, format_amounts
 from tradewind.tenancy.views import TenantView
 
 
-class Admission:
+class CoreAdmission:
     """Cores that wait, and the reserve that they share.
 
     Cores hold their place as long as their search lives, and runs come and go: on paper 4's cluster 27 Cores of one CPU
@@ -23,22 +23,24 @@ class Admission:
         reserve: The largest share of any resource that Cores may take together.
     """
 
-    def __init__(self, pool: Pool, reserve: float) -> None:
+    def __init__(self, pool: NodePool, reserve: float) -> None:
         self._pool, self._reserve = pool, reserve
-        self._waiting: dict[str, Job] = {}
-        self._placed: dict[str, Job] = {}
+        self._waiting: dict[str, QueuedSearch] = {}
+        self._placed: dict[str, QueuedSearch] = {}
 
-    def wait(self, job: Job) -> None:
+    def wait(self, job: QueuedSearch) -> None:
         """A Core needs a place."""
         self._placed.pop(job.view.job, None)
         self._waiting[job.view.job] = job
 
-    def forget(self, job: Job) -> None:
+    def forget(self, job: QueuedSearch) -> None:
         """A search is over."""
         self._waiting.pop(job.view.job, None)
         self._placed.pop(job.view.job, None)
 
-    def next(self, key: Callable[[TenantView], tuple[float, ...]], jobs: Iterable[Job]) -> tuple[Job, str] | None:
+    def next(
+        self, key: Callable[[TenantView], tuple[float, ...]], jobs: Iterable[QueuedSearch]
+    ) -> tuple[QueuedSearch, str] | None:
         """The Core that is due next and has a place now, and its node; it counts as placed from now on.
 
         Args:
@@ -52,7 +54,7 @@ class Admission:
         for job in order:
             if self._placed and not self._within_reserve(job.core):
                 continue
-            if not within(plus(job.tenant.used, job.core), job.tenant.quota):
+            if not fits_within(add_amounts(job.tenant.used, job.core), job.tenant.quota):
                 continue
             node = self._pool.fit_core(job.core, list(others | self._demands(job)))
             if node is not None:
@@ -60,7 +62,7 @@ class Admission:
                 return job, node
         return None
 
-    def _demands(self, job: Job) -> set[Amounts]:
+    def _demands(self, job: QueuedSearch) -> set[Amounts]:
         """What the runs of a search take, as far as it is known, and could ever be given beside its own Core."""
         asked = {request.demand for request in (*job.waiting, *job.running.values())}
         known = {demand for demand in (job.run, *asked) if any(demand)}
@@ -71,7 +73,7 @@ class Admission:
         return all(used <= whole * self._reserve + SLACK for used, whole in zip(taken, self._pool.total, strict=True))
 
 
-def why_never(job: Job, demand: Amounts, pool: Pool) -> str:
+def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool) -> str:
     """Why a run can never be started, in words; empty where it can, or could with more or larger nodes.
 
     Args:
@@ -80,12 +82,12 @@ def why_never(job: Job, demand: Amounts, pool: Pool) -> str:
         pool: The nodes.
     """
     name = pool.kinds.mapping
-    wanted = f"it takes {words(name(demand))}"
+    wanted = f"it takes {format_amounts(name(demand))}"
     if any(job.core):
-        wanted += f" beside the {words(name(job.core))} of its Core"
-    if not within(plus(demand, job.core), job.tenant.quota):
+        wanted += f" beside the {format_amounts(name(job.core))} of its Core"
+    if not fits_within(add_amounts(demand, job.core), job.tenant.quota):
         quota = name([most if most < float("inf") else 0.0 for most in job.tenant.quota])
-        return f"{wanted}, and tenant {job.tenant.view.name} has a quota of {words(quota)}"
+        return f"{wanted}, and tenant {job.tenant.view.name} has a quota of {format_amounts(quota)}"
     begun = job.running or job.view.values  # it found room before: a node is gone that may come back
     nothing = (0.0,) * len(demand)
     if not begun and pool.could_ever_hold(demand, nothing) and not pool.could_ever_hold(demand, job.core):

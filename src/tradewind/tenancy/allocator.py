@@ -12,19 +12,19 @@ from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.admission import Admission, why_never
-from tradewind.tenancy.events import Event, Instruction
+from tradewind.tenancy.admission import CoreAdmission, impossible_reason
+from tradewind.tenancy.events import AllocatorEvent, AllocatorInstruction
 from tradewind.tenancy.fairness.base import Fairness
-from tradewind.tenancy.pool import Pool
+from tradewind.tenancy.node_pool import NodePool
 from tradewind.tenancy.priority.base import Priority
-from tradewind.tenancy.queue import Job, Queue, Request, Tenant, known
-from tradewind.tenancy.resources import Amounts, Kinds, dominant_share, plus, within
-from tradewind.tenancy.views import JobView, TenantView, chance_of, seconds_of
-from tradewind.tenancy.waiting import Reservations
+from tradewind.tenancy.request_queue import Queue, QueuedSearch, ResourceRequest, Tenant, require_known
+from tradewind.tenancy.resources import Amounts, ResourceKinds, add_amounts, dominant_share, fits_within
+from tradewind.tenancy.views import JobView, TenantView, valid_chance, valid_seconds
+from tradewind.tenancy.waiting import NodeReservations
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AllocationPolicy:
     """How an allocator decides.
 
     Attributes:
@@ -40,7 +40,7 @@ class Policy:
 
     fairness: Fairness
     priority: Priority
-    kinds: Kinds = field(default_factory=Kinds)
+    kinds: ResourceKinds = field(default_factory=ResourceKinds)
     core_reserve: float = 0.25
     patience: float = 30.0
     offer_seconds: float = 1.0
@@ -61,21 +61,21 @@ class Allocator:
         decisions: How many runs it has started.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: AllocationPolicy) -> None:
         self.policy = policy
-        self.pool = Pool(policy.kinds)
+        self.pool = NodePool(policy.kinds)
         self.tenants: dict[str, Tenant] = {}
-        self.jobs: dict[str, Job] = {}
-        self.requests: dict[str, Request] = {}
+        self.jobs: dict[str, QueuedSearch] = {}
+        self.requests: dict[str, ResourceRequest] = {}
         self.decisions = 0
         self._queue = Queue(policy.fairness.key, policy.priority.key)
-        self._admission = Admission(self.pool, policy.core_reserve)
-        self._reservations = Reservations(self.pool, policy.patience)
+        self._admission = CoreAdmission(self.pool, policy.core_reserve)
+        self._reservations = NodeReservations(self.pool, policy.patience)
         self._now = 0.0
         self._numbers = 0
         self._dirty = False  # something may be started that could not before
 
-    def handle(self, event: Event, now: float) -> list[Instruction]:
+    def handle(self, event: AllocatorEvent, now: float) -> list[AllocatorInstruction]:
         """Take an event and say what is to be done.
 
         Args:
@@ -87,10 +87,10 @@ class Allocator:
         """
         return self.handle_all((event,), now)
 
-    def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
+    def handle_all(self, events: Sequence[AllocatorEvent], now: float) -> list[AllocatorInstruction]:
         """Take what happened at one moment before anything is decided; see `handle`."""
         self._now = max(self._now, now)
-        out = [instruction for event in events for instruction in _TAKES[type(event)](self, event)]
+        out = [instruction for event in events for instruction in _HANDLERS[type(event)](self, event)]
         if self._dirty:
             self._dirty = False
             out += self._admit()
@@ -99,32 +99,32 @@ class Allocator:
 
     # ------------------------------------------------------------------ events
 
-    def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
+    def _node_joined(self, event: ev.NodeJoined) -> list[AllocatorInstruction]:
         self.pool.join(event.node, self.policy.kinds.amounts(event.capacity))
         self._rescale()
         return []
 
-    def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
+    def _node_drained(self, event: ev.NodeDrained) -> list[AllocatorInstruction]:
         self.pool.close(event.node)
         return []
 
-    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
-        out: list[Instruction] = []
+    def _node_lost(self, event: ev.NodeLost) -> list[AllocatorInstruction]:
+        out: list[AllocatorInstruction] = []
         for request in [each for each in self.requests.values() if each.node == event.node]:
             self._release(request)
             self._drop_if_over(request.job)
-            out.append(ev.Lost(request.id, request.job.view.job, event.node))
+            out.append(ev.RunLost(request.id, request.job.view.job, event.node))
         for job in [each for each in self.jobs.values() if each.core_node == event.node]:
             self._use(job.tenant, job.core, -1)
             job.core_node, job.admitted = None, False
             self._admission.wait(job)
-            out.append(ev.LostCore(job.view.job, event.node))
+            out.append(ev.CoreLost(job.view.job, event.node))
         self._reservations.lose(event.node)
         self.pool.lose(event.node)
         self._rescale()
         return out
 
-    def _tenant_set(self, event: ev.TenantSet) -> list[Instruction]:
+    def _tenant_set(self, event: ev.TenantSet) -> list[AllocatorInstruction]:
         if not (event.weight > 0 and event.weight < float("inf")):
             raise InputError(f"tenant {event.tenant}: a weight of {event.weight!r} is none", hint="it is above 0")
         kinds = self.policy.kinds
@@ -141,12 +141,14 @@ class Allocator:
         self._dirty = True
         return []
 
-    def _job_submitted(self, event: ev.JobSubmitted) -> list[Instruction]:
+    def _job_submitted(self, event: ev.JobSubmitted) -> list[AllocatorInstruction]:
         if event.job in self.jobs:
             raise InputError(f"there is a search {event.job} already")
         tenant, kinds = self._tenant(event.tenant), self.policy.kinds
         self._numbers += 1
-        job = Job(JobView(event.job, self._numbers), tenant, kinds.amounts(event.core), kinds.amounts(event.run))
+        job = QueuedSearch(
+            JobView(event.job, self._numbers), tenant, kinds.amounts(event.core), kinds.amounts(event.run)
+        )
         job.nice = event.nice
         self.jobs[event.job] = tenant.jobs[event.job] = job
         if any(job.core):
@@ -155,37 +157,37 @@ class Allocator:
             self._dirty = True
         return []
 
-    def _preceded(self, event: ev.Preceded) -> list[Instruction]:
+    def _preceded(self, event: ev.SimilarSearchesEnded) -> list[AllocatorInstruction]:
         if (job := self.jobs.get(event.job)) is not None:
             job.view.precede(event.results, event.seconds)
             self._changed(job)
         return []
 
-    def _asked(self, event: ev.Asked) -> list[Instruction]:
+    def _asked(self, event: ev.RequestMade) -> list[AllocatorInstruction]:
         job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
         if event.request in self.requests:
             return []
-        if why := why_never(job, demand, self.pool):
-            return [ev.Refused(event.request, event.job, why)]
+        if why := impossible_reason(job, demand, self.pool):
+            return [ev.RequestRefused(event.request, event.job, why)]
         if not any(job.run):
             job.run = demand  # known from now on, also while none of it waits
-        request = self.requests[event.request] = Request(event.request, job, demand)
-        request.chance, request.seconds = chance_of(event.chance), seconds_of(event.seconds)
+        request = self.requests[event.request] = ResourceRequest(event.request, job, demand)
+        request.chance, request.seconds = valid_chance(event.chance), valid_seconds(event.seconds)
         job.waiting.append(request)
         if len(job.waiting) == 1:
             self._changed(job)
         return []
 
-    def _adopted(self, event: ev.Adopted) -> list[Instruction]:
+    def _adopted(self, event: ev.RequestAdopted) -> list[AllocatorInstruction]:
         job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
         node = event.node or self.pool.fit(demand) or self.pool.roomiest(demand) or next(iter(self.pool), None)
         if event.request in self.requests or node is None or node not in self.pool:
             return []
-        request = self.requests[event.request] = Request(event.request, job, demand)
+        request = self.requests[event.request] = ResourceRequest(event.request, job, demand)
         self._place(request, node)
         return []
 
-    def _withdrawn(self, event: ev.Withdrawn) -> list[Instruction]:
+    def _withdrawn(self, event: ev.RequestWithdrawn) -> list[AllocatorInstruction]:
         request = self.requests.get(event.request)
         if request is None or request.stopping:
             return []
@@ -195,25 +197,25 @@ class Allocator:
             self._changed(request.job)
             return []
         request.stopping = True
-        return [ev.Stop(request.id, request.job.view.job, request.node)]
+        return [ev.StopRun(request.id, request.job.view.job, request.node)]
 
-    def _ended(self, event: ev.Ended) -> list[Instruction]:
+    def _ended(self, event: ev.RequestEnded) -> list[AllocatorInstruction]:
         request = self.requests.get(event.request)
         if request is not None:
             self._release(request)
             self._drop_if_over(request.job)
         return []
 
-    def _told(self, event: ev.Told) -> list[Instruction]:
+    def _told(self, event: ev.ResultReported) -> list[AllocatorInstruction]:
         job = self._job(event.job)
-        job.view.tell(event.value, event.seconds, chance_of(event.chance))
+        job.view.tell(event.value, event.seconds, valid_chance(event.chance))
         demand = self.policy.kinds.amounts(event.demand)
         job.view.attained += dominant_share(demand, self.pool.total) * event.seconds
         self.policy.priority.told(job.view)
         self._changed(job)
         return []
 
-    def _told_again(self, event: ev.ToldAgain) -> list[Instruction]:
+    def _told_again(self, event: ev.ResultsReset) -> list[AllocatorInstruction]:
         job = self._job(event.job)
         job.view.forget()
         for request in job.running.values():
@@ -222,7 +224,7 @@ class Allocator:
         self._changed(job)
         return []
 
-    def _job_wanted(self, event: ev.JobPaused | ev.JobResumed | ev.JobReniced) -> list[Instruction]:
+    def _job_wanted(self, event: ev.JobPaused | ev.JobResumed | ev.JobReniced) -> list[AllocatorInstruction]:
         job = self._job(event.job)
         if isinstance(event, ev.JobReniced):
             job.nice = event.nice
@@ -231,7 +233,7 @@ class Allocator:
         self._changed(job)
         return []
 
-    def _job_ended(self, event: ev.JobEnded) -> list[Instruction]:
+    def _job_ended(self, event: ev.JobEnded) -> list[AllocatorInstruction]:
         job = self.jobs.pop(event.job, None)
         if job is None:
             return []
@@ -247,23 +249,23 @@ class Allocator:
             job.core_node = None
         self._queue.enter_tenant(job.tenant)
         self._dirty = True
-        out: list[Instruction] = []
+        out: list[AllocatorInstruction] = []
         for request in job.running.values():
             if not request.stopping and request.node is not None:
                 request.stopping = True
-                out.append(ev.Stop(request.id, event.job, request.node))
+                out.append(ev.StopRun(request.id, event.job, request.node))
         self._drop_if_over(job)
         return out
 
-    def _tick(self, event: ev.Tick) -> list[Instruction]:
+    def _tick(self, event: ev.AllocatorTick) -> list[AllocatorInstruction]:
         self._dirty = True
         return []
 
     # ------------------------------------------------------------------ deciding
 
-    def _admit(self) -> list[Instruction]:
+    def _admit(self) -> list[AllocatorInstruction]:
         """Give Cores a place as far as the reserve goes."""
-        out: list[Instruction] = []
+        out: list[AllocatorInstruction] = []
         while (found := self._admission.next(self.policy.fairness.key, self.jobs.values())) is not None:
             job, node = found
             self.pool.take(node, job.core, core=True)
@@ -273,11 +275,11 @@ class Allocator:
             out.append(ev.StartCore(job.view.job, node))
         return out
 
-    def _fill(self) -> list[Instruction]:
+    def _fill(self) -> list[AllocatorInstruction]:
         """Start what is due as long as something fits."""
-        out: list[Instruction] = []
+        out: list[AllocatorInstruction] = []
         full: set[Amounts] = set()
-        declined: list[tuple[Job, int]] = []  # with the number of runs that had been started
+        declined: list[tuple[QueuedSearch, int]] = []  # with the number of runs that had been started
         while True:
             best = None
             for demand in self._queue.demands():
@@ -287,7 +289,7 @@ class Allocator:
                 break
             job = best[1]
             request = job.waiting[0]
-            if not within(plus(job.tenant.used, request.demand), job.tenant.quota):
+            if not fits_within(add_amounts(job.tenant.used, request.demand), job.tenant.quota):
                 self._queue.hide_tenant(job.tenant, request.demand)
                 continue
             node = self._reservations.find(request.demand) or self.pool.ahead(request.demand, self.policy.ahead)
@@ -303,7 +305,7 @@ class Allocator:
             job.waiting.popleft()
             job.skipped = 0
             self._place(request, node)
-            out.append(ev.Start(request.id, job.view.job, node))
+            out.append(ev.StartRun(request.id, job.view.job, node))
             self.decisions += 1
         wakes = [self._reservations.blocked(full, self._now)]
         for job, before in declined:
@@ -311,12 +313,12 @@ class Allocator:
             self._queue.enter(job)
             wakes.append(self._now + self.policy.offer_seconds)
         if at := min((wake for wake in wakes if wake is not None), default=None):
-            out.append(ev.Wake(at))
+            out.append(ev.WakeAt(at))
         return out
 
     # ------------------------------------------------------------------ bookkeeping
 
-    def _place(self, request: Request, node: str) -> None:
+    def _place(self, request: ResourceRequest, node: str) -> None:
         job = request.job
         request.node, request.since = node, self._now
         job.running[request.id] = request
@@ -326,7 +328,7 @@ class Allocator:
         self._use(job.tenant, request.demand, 1)
         self._enter(job)
 
-    def _release(self, request: Request) -> None:
+    def _release(self, request: ResourceRequest) -> None:
         """What a run has used is free; a request that still waited is dropped."""
         job = request.job
         del self.requests[request.id]
@@ -344,11 +346,11 @@ class Allocator:
             self._use(tenant, request.demand, -1)
         self._changed(job)
 
-    def _changed(self, job: Job) -> None:
+    def _changed(self, job: QueuedSearch) -> None:
         self._dirty = True
         self._enter(job)
 
-    def _enter(self, job: Job) -> None:
+    def _enter(self, job: QueuedSearch) -> None:
         if job.waiting:
             following = job.waiting[0]
             job.view.share = dominant_share(following.demand, self.pool.total)
@@ -367,33 +369,33 @@ class Allocator:
             self._enter(job)
         self._dirty = True
 
-    def _drop_if_over(self, job: Job) -> None:
+    def _drop_if_over(self, job: QueuedSearch) -> None:
         if job.view.job not in self.jobs and not job.running:
             job.tenant.jobs.pop(job.view.job, None)
 
     def _tenant(self, name: str) -> Tenant:
-        return known(self.tenants, name, "tenant")
+        return require_known(self.tenants, name, "tenant")
 
-    def _job(self, name: str) -> Job:
-        return known(self.jobs, name, "search")
+    def _job(self, name: str) -> QueuedSearch:
+        return require_known(self.jobs, name, "search")
 
 
-_TAKES: dict[type[Event], Callable[[Allocator, Any], list[Instruction]]] = {
+_HANDLERS: dict[type[AllocatorEvent], Callable[[Allocator, Any], list[AllocatorInstruction]]] = {
     ev.NodeJoined: Allocator._node_joined,
     ev.NodeDrained: Allocator._node_drained,
     ev.NodeLost: Allocator._node_lost,
     ev.TenantSet: Allocator._tenant_set,
     ev.JobSubmitted: Allocator._job_submitted,
-    ev.Preceded: Allocator._preceded,
-    ev.Asked: Allocator._asked,
-    ev.Adopted: Allocator._adopted,
-    ev.Withdrawn: Allocator._withdrawn,
-    ev.Ended: Allocator._ended,
-    ev.Told: Allocator._told,
-    ev.ToldAgain: Allocator._told_again,
+    ev.SimilarSearchesEnded: Allocator._preceded,
+    ev.RequestMade: Allocator._asked,
+    ev.RequestAdopted: Allocator._adopted,
+    ev.RequestWithdrawn: Allocator._withdrawn,
+    ev.RequestEnded: Allocator._ended,
+    ev.ResultReported: Allocator._told,
+    ev.ResultsReset: Allocator._told_again,
     ev.JobPaused: Allocator._job_wanted,
     ev.JobResumed: Allocator._job_wanted,
     ev.JobReniced: Allocator._job_wanted,
     ev.JobEnded: Allocator._job_ended,
-    ev.Tick: Allocator._tick,
+    ev.AllocatorTick: Allocator._tick,
 }

@@ -18,17 +18,30 @@ from typing import TYPE_CHECKING, Any
 from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, RunRequest, Trial
 from tradewind.store.base import Change
-from tradewind.store.cluster import JobRow
-from tradewind.tenancy.messages import Began, Drops, End, Gone, Grant, Learned, Order, Outbox, Over, Runs, Shows, Wants
+from tradewind.store.clusters.cluster_store import JobRow
+from tradewind.tenancy.messages import (
+    CoreEndedMessage,
+    CoreOrder,
+    CoreOutbox,
+    EndOrder,
+    GrantOrder,
+    ProgressMessage,
+    ResultMessage,
+    RunEndedMessage,
+    RunFoundMessage,
+    RunRequestMessage,
+    RunWithdrawalMessage,
+    StudyMessage,
+)
 from tradewind.tenancy.resources import demand_of_run
-from tradewind.tenancy.together import Together
+from tradewind.tenancy.together import MessageBatcher
 
 if TYPE_CHECKING:
-    from tradewind.engine.loop import Search
-    from tradewind.engine.parts import RequestMaker
-    from tradewind.engine.snapshot import Snapshot
-    from tradewind.problem.spec import Spec, StopSpec
-    from tradewind.searcher.base import Foresees
+    from tradewind.engine.parts import RunRequestFactory
+    from tradewind.engine.search import Search
+    from tradewind.engine.state_machine.snapshot import SearchSnapshot
+    from tradewind.problem.job_spec.spec import JobSpec, StopSpec
+    from tradewind.searcher.base import PredictsRuns
     from tradewind.store.base import Store, StudyRow
 
 _log = logging.getLogger("tradewind.tenancy")
@@ -46,20 +59,20 @@ _REASONS = {
 """Why a study was interrupted, by what its search is then."""
 
 
-class Inbox:
+class CoreInbox:
     """Where a Core finds the orders of its cluster."""
 
     def __init__(self) -> None:
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[CoreOrder] = queue.SimpleQueue()
         self._alarm: Callable[[], None] | None = None
 
-    def put(self, order: Order) -> None:
+    def put(self, order: CoreOrder) -> None:
         """Leave an order here; any thread may."""
         self._orders.put(order)
         if self._alarm is not None:
             self._alarm()
 
-    def get(self, seconds: float = 0.0) -> Order | None:
+    def get(self, seconds: float = 0.0) -> CoreOrder | None:
         """The next order, or None when there is none within so many seconds."""
         try:
             return self._orders.get(timeout=seconds) if seconds > 0 else self._orders.get_nowait()
@@ -88,23 +101,23 @@ class CoreSettings:
     runner: Mapping[str, Any] | None = None
 
 
-def spec_of(settings: CoreSettings) -> Spec:
+def job_spec(settings: CoreSettings) -> JobSpec:
     """The specification of a submitted search, with the cluster's runner.
 
     Raises:
         SpecError: It cannot be read (any more).
     """
-    from tradewind.problem.spec import Spec
+    from tradewind.problem.job_spec.spec import JobSpec
 
     document = dict(settings.job.spec)
     if settings.runner is not None:
         inner = dict(document["job"])
         inner["deploy"] = {**inner.get("deploy", {}), "runner": dict(settings.runner), "provisioner": {"use": "none"}}
         document["job"] = inner
-    return Spec.from_json(document)
+    return JobSpec.from_json(document)
 
 
-def limited(make: RequestMaker, job: JobRow) -> RequestMaker:
+def with_demand_limits(make: RunRequestFactory, job: JobRow) -> RunRequestFactory:
     """Makes requests of runs that get the CPUs and the memory that their owner says, and not those of their offer."""
     demand: Mapping[str, float] = job.options.get("demand", {})
 
@@ -120,18 +133,18 @@ def limited(make: RequestMaker, job: JobRow) -> RequestMaker:
     return made
 
 
-def run_core(settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
-    """Run a search to its end, in a thread or a process of its own; every end is told by `Over`."""
+def run_core(settings: CoreSettings, inbox: CoreInbox, outbox: CoreOutbox) -> None:
+    """Run a search to its end, in a thread or a process of its own; every end is told by `CoreEndedMessage`."""
     job = settings.job.id
     try:
         over = Core(settings, inbox, outbox).run()
     except StudyBusyError as error:  # somebody took it, which says nothing against the search
-        over = Over(job, "left", str(error))
+        over = CoreEndedMessage(job, "left", str(error))
     except TradewindError as error:
-        over = Over(job, "failed", str(error))
+        over = CoreEndedMessage(job, "failed", str(error))
     except Exception as error:
         traceback.print_exc()
-        over = Over(job, "failed", f"unexpected {type(error).__name__}: {error}")
+        over = CoreEndedMessage(job, "failed", f"unexpected {type(error).__name__}: {error}")
     outbox.put(over)
 
 
@@ -144,30 +157,30 @@ class Core:
         outbox: Where its messages go.
     """
 
-    def __init__(self, settings: CoreSettings, inbox: Inbox, outbox: Outbox) -> None:
-        self._settings, self._inbox, self._outbox = settings, inbox, Together(outbox)
+    def __init__(self, settings: CoreSettings, inbox: CoreInbox, outbox: CoreOutbox) -> None:
+        self._settings, self._inbox, self._outbox = settings, inbox, MessageBatcher(outbox)
         self._job = settings.job.id
-        self._spec = spec_of(settings)
+        self._spec = job_spec(settings)
         self._waiting: dict[int, str] = {}  # trial -> request
         self._numbers: dict[str, int] = {}  # request -> trial
         self._running: dict[str, str] = {}  # run -> request
         self._asked: Counter[int] = Counter()
         self._chances: dict[int, float | None] = {}  # trial -> what its searcher said of it
-        self._model: Foresees | None = None
+        self._model: PredictsRuns | None = None
         self._opening = True
-        self._end: End | None = None
+        self._end: EndOrder | None = None
         self._shown = 0.0
 
-    def run(self) -> Over:
+    def run(self) -> CoreEndedMessage:
         """Search until it is over, or the cluster ends it."""
         from tradewind import plugins
-        from tradewind.searcher.base import Foresees
+        from tradewind.searcher.base import PredictsRuns
 
         with self._outbox, closing(plugins.create("store", "sql", {}, url=self._settings.url)) as store:
             search = self._build(self._study(store), store)
             searcher = search.parts.searcher
-            self._model = searcher if isinstance(searcher, Foresees) else None
-            self._outbox.put(Began(self._job, search.study.id))
+            self._model = searcher if isinstance(searcher, PredictsRuns) else None
+            self._outbox.put(StudyMessage(self._job, search.study.id))
             self._outbox.flush()
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
             search.begin(force=True)
@@ -184,49 +197,51 @@ class Core:
                 if self._end is not None and stop.interrupted:
                     reason = _REASONS[self._end.state]
                     store.write(search.study.id, Change(study={"reason": reason}))
-                    return Over(self._job, self._end.state, reason)
+                    return CoreEndedMessage(self._job, self._end.state, reason)
             finally:
                 search.end()
-        return Over(self._job, "done", stop.reason)
+        return CoreEndedMessage(self._job, "done", stop.reason)
 
     # ------------------------------------------------------------------ the gate of the search
 
     def want(self, trial: Trial) -> None:
-        """See `tradewind.engine.parts.Gate`."""
+        """See `tradewind.engine.parts.LaunchGate`."""
         self._asked[trial.number] += 1
         request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
         self._waiting[trial.number] = request
         self._numbers[request] = trial.number
         demand = demand_of_run(trial.offer, self._settings.job.options)
-        chance, seconds = self._foresee(trial)
+        chance, seconds = self._predict_run(trial)
         self._chances[trial.number] = chance
-        self._outbox.put(Wants(self._job, request, demand, chance, seconds))
+        self._outbox.put(RunRequestMessage(self._job, request, demand, chance, seconds))
 
     def unwant(self, number: int) -> None:
-        """See `tradewind.engine.parts.Gate`."""
+        """See `tradewind.engine.parts.LaunchGate`."""
         request = self._waiting.pop(number, None)
         if request is not None:
             self._numbers.pop(request, None)
-            self._outbox.put(Drops(self._job, request))
+            self._outbox.put(RunWithdrawalMessage(self._job, request))
 
     def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
-        """See `tradewind.engine.parts.Gate`."""
+        """See `tradewind.engine.parts.LaunchGate`."""
         if again:
             request = f"{self._job}/{trial.number}/{run.run_id}"
-            self._outbox.put(Runs(self._job, request, demand_of_run(trial.offer, self._settings.job.options)))
+            self._outbox.put(
+                RunFoundMessage(self._job, request, demand_of_run(trial.offer, self._settings.job.options))
+            )
         else:
             request = self._waiting.pop(trial.number)
             self._numbers.pop(request, None)
         self._running[run.run_id] = request
 
     def ended(self, run_id: str) -> None:
-        """See `tradewind.engine.parts.Gate`."""
+        """See `tradewind.engine.parts.LaunchGate`."""
         request = self._running.pop(run_id, None)
         if request is not None:
-            self._outbox.put(Gone(self._job, request))
+            self._outbox.put(RunEndedMessage(self._job, request))
 
     def told(self, trial: Trial) -> None:
-        """See `tradewind.engine.parts.Gate`."""
+        """See `tradewind.engine.parts.LaunchGate`."""
         seen = trial.observation
         if seen is None:
             return
@@ -234,11 +249,11 @@ class Core:
         value = self._spec.objective.loss(seen.objective) if good and seen.objective is not None else math.inf
         # What ran under an earlier Core is service, too, of which the cluster knows nothing any more.
         demand = demand_of_run(trial.offer, self._settings.job.options) if self._opening else {}
-        self._outbox.put(Learned(self._job, value, seen.runtime, demand, self._chances.pop(trial.number, None)))
+        self._outbox.put(ResultMessage(self._job, value, seen.runtime, demand, self._chances.pop(trial.number, None)))
 
     # ------------------------------------------------------------------ its own
 
-    def _foresee(self, trial: Trial) -> tuple[float | None, float | None]:
+    def _predict_run(self, trial: Trial) -> tuple[float | None, float | None]:
         """The chance and the seconds that the searcher's model expects of a whole run.
 
         None where it has no model. A searcher that fails here is no reason to end its search.
@@ -246,7 +261,7 @@ class Core:
         if self._model is None or trial.proposal.fidelity < 1.0:
             return None, None
         try:
-            said = self._model.foresee(trial.configuration, self._target)
+            said = self._model.predict_run(trial.configuration, self._target)
             if said is None:
                 return None, None
             return float(said.chance), None if said.seconds is None else float(said.seconds)
@@ -257,7 +272,7 @@ class Core:
     @cached_property
     def _stops(self) -> tuple[StopSpec, ...]:
         """The rules of the job that end the search, and the target that it was submitted with."""
-        from tradewind.problem.spec import StopSpec
+        from tradewind.problem.job_spec.spec import StopSpec
 
         target = self._settings.job.options.get("target")
         return self._spec.stop if target is None else (*self._spec.stop, StopSpec("target", {"value": float(target)}))
@@ -270,7 +285,7 @@ class Core:
 
     def _study(self, store: Store) -> StudyRow:
         """Its study; a new one is stored once nothing of the search can be refused any more."""
-        from tradewind.engine.assemble import new_study
+        from tradewind.engine.search_builder import new_study
 
         job = self._settings.job
         if job.study_id is not None:
@@ -278,10 +293,10 @@ class Core:
         return new_study(self._spec, name=f"{job.tenant}/{job.name}")
 
     def _build(self, study: StudyRow, store: Store) -> Search:
-        from tradewind.engine.assemble import build_search
+        from tradewind.engine.search_builder import build_search
 
         spec = replace(self._spec, stop=self._stops)
-        limits = partial(limited, job=self._settings.job)
+        limits = partial(with_demand_limits, job=self._settings.job)
         folder = self._settings.data_folder
         return build_search(spec, study, store, folder, observer=self._show, gate=self, limits=limits)
 
@@ -291,13 +306,13 @@ class Core:
         while (order := self._inbox.get(seconds)) is not None:
             seconds = 0.0
             match order:
-                case Grant(request):
+                case GrantOrder(request):
                     if (number := self._numbers.get(request)) is not None:
                         search.grant(number)
-                case End():
+                case EndOrder():
                     self._end = order
 
-    def _show(self, snapshot: Snapshot) -> None:
+    def _show(self, snapshot: SearchSnapshot) -> None:
         now = time.monotonic()
         if now - self._shown < _SHOW and not snapshot.finished:
             return
@@ -316,4 +331,4 @@ class Core:
             "elapsed": snapshot.elapsed,
             "message": snapshot.message,
         }
-        self._outbox.put(Shows(self._job, document))
+        self._outbox.put(ProgressMessage(self._job, document))

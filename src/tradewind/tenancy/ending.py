@@ -7,17 +7,17 @@ import traceback
 from contextlib import closing
 
 from tradewind.errors import DeployError, StoreError, StudyNotFoundError, TradewindError
-from tradewind.tenancy.core import CoreSettings, Inbox
-from tradewind.tenancy.messages import End, Outbox, Over, Runs
+from tradewind.tenancy.core import CoreInbox, CoreSettings
+from tradewind.tenancy.messages import CoreEndedMessage, CoreOutbox, EndOrder, RunFoundMessage
 from tradewind.tenancy.resources import demand_of_run
 
 _log = logging.getLogger("tradewind.tenancy")
 
-_AGAIN = 5.0
+_RETRY_SECONDS = 5.0
 """Seconds until the next attempt where an engine or the store did not answer."""
 
 
-def end_runs(settings: CoreSettings, inbox: Inbox, outbox: Outbox, *, over: Over) -> None:
+def end_runs(settings: CoreSettings, inbox: CoreInbox, outbox: CoreOutbox, *, over: CoreEndedMessage) -> None:
     """End the runs of a search, and pay for them; then it is over, and not before.
 
     What cannot be ended now is tried again, until the cluster ends: the next one goes on with it.
@@ -32,24 +32,24 @@ def end_runs(settings: CoreSettings, inbox: Inbox, outbox: Outbox, *, over: Over
         while problem := _attempt(settings, outbox, over.reason):
             _log.warning("search %d: its runs cannot be ended now: %s", over.job, problem)
             if _is_left(inbox):
-                over = Over(over.job, "left", problem)
+                over = CoreEndedMessage(over.job, "left", problem)
                 break
     except TradewindError as error:
-        over = Over(over.job, "failed", f"{over.reason}; what it has left running cannot be ended: {error}")
+        over = CoreEndedMessage(over.job, "failed", f"{over.reason}; what it has left running cannot be ended: {error}")
     except Exception as error:
         traceback.print_exc()
-        over = Over(over.job, "failed", f"{over.reason}; unexpected {type(error).__name__}: {error}")
+        over = CoreEndedMessage(over.job, "failed", f"{over.reason}; unexpected {type(error).__name__}: {error}")
     outbox.put(over)
 
 
-def _attempt(settings: CoreSettings, outbox: Outbox, reason: str) -> str:
+def _attempt(settings: CoreSettings, outbox: CoreOutbox, reason: str) -> str:
     """End what runs; what could not be ended for now, in words.
 
     Raises:
         TradewindError: It will not be possible later either.
     """
     from tradewind import plugins
-    from tradewind.engine.ending import end_study
+    from tradewind.engine.cleanup.study_teardown import tear_down_study
 
     job = settings.job
     assert job.study_id is not None
@@ -59,9 +59,9 @@ def _attempt(settings: CoreSettings, outbox: Outbox, reason: str) -> str:
             trials = {trial.number: trial for trial in store.trials(study.id)}
             for run in store.runs(study.id, open_only=True):  # until they have ended, their place is taken
                 demand = demand_of_run(trials[run.trial].offer, job.options)
-                outbox.put(Runs(job.id, f"{job.id}/{run.trial}/{run.run_id}", demand))
+                outbox.put(RunFoundMessage(job.id, f"{job.id}/{run.trial}/{run.run_id}", demand))
             # Who runs the cluster has its searches: whoever else still holds this study finds out.
-            ended = end_study(store, study, settings.data_folder, reason=reason, force=True)
+            ended = tear_down_study(store, study, settings.data_folder, reason=reason, force=True)
     except StudyNotFoundError:
         raise
     except (DeployError, StoreError) as error:
@@ -69,6 +69,6 @@ def _attempt(settings: CoreSettings, outbox: Outbox, reason: str) -> str:
     return "; ".join(ended.problems)
 
 
-def _is_left(inbox: Inbox) -> bool:
+def _is_left(inbox: CoreInbox) -> bool:
     """Wait until the next attempt; True when the cluster ends meanwhile."""
-    return inbox.get(_AGAIN) == End("left")
+    return inbox.get(_RETRY_SECONDS) == EndOrder("left")

@@ -72,7 +72,7 @@ class JobSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Preceded:
+class SimilarSearchesEnded:
     """Searches like one are over: of the same job, by the same searcher, with the same aim.
 
     Attributes:
@@ -87,7 +87,7 @@ class Preceded:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestMade:
     """A search has a run to start.
 
     Attributes:
@@ -107,7 +107,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class RequestAdopted:
     """A run was found that runs already: the allocator was started again.
 
     Attributes:
@@ -124,21 +124,21 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class RequestWithdrawn:
     """A search does not want a run any more that may have been started or not."""
 
     request: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RequestEnded:
     """A run is gone, however it ended: what it took is free."""
 
     request: str
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ResultReported:
     """A search got a result.
 
     Attributes:
@@ -158,7 +158,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldAgain:
+class ResultsReset:
     """All results of a search will be told again from the first: its Core was started again."""
 
     job: str
@@ -194,13 +194,13 @@ class JobEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class AllocatorTick:
     """Time has passed."""
 
 
-Event = (
-    NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | Preceded | Asked | Adopted | Withdrawn | Ended
-    | Told | ToldAgain | JobPaused | JobResumed | JobReniced | JobEnded | Tick
+AllocatorEvent = (
+    NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | SimilarSearchesEnded | RequestMade | RequestAdopted | RequestWithdrawn | RequestEnded
+    | ResultReported | ResultsReset | JobPaused | JobResumed | JobReniced | JobEnded | AllocatorTick
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- instructions
@@ -215,7 +215,7 @@ class StartCore:
 
 
 @dataclass(frozen=True, slots=True)
-class LostCore:
+class CoreLost:
     """The node of a Core is gone; it is started again elsewhere when there is room."""
 
     job: str
@@ -223,7 +223,7 @@ class LostCore:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartRun:
     """Start a run on a node."""
 
     request: str
@@ -232,8 +232,8 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop a run; its place is free only when `Ended` says that it is gone."""
+class StopRun:
+    """Stop a run; its place is free only when `RequestEnded` says that it is gone."""
 
     request: str
     job: str
@@ -241,7 +241,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class RunLost:
     """The node of a run is gone: the infrastructure's fault, not the program's."""
 
     request: str
@@ -250,7 +250,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RequestRefused:
     """A run can never be started: no node is large enough, or its tenant's quota too small; why, in words."""
 
     request: str
@@ -259,10 +259,10 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
-    """Send a `Tick` at this time, if nothing happens before."""
+class WakeAt:
+    """Send a `AllocatorTick` at this time, if nothing happens before."""
 
     at: float
 
 
-Instruction = StartCore | LostCore | Start | Stop | Lost | Refused | Wake
+AllocatorInstruction = StartCore | CoreLost | StartRun | StopRun | RunLost | RequestRefused | WakeAt

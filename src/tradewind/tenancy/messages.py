@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class StudyMessage:
     """The Core has its study.
 
     Attributes:
@@ -23,7 +23,7 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class RunRequestMessage:
     """A run would start.
 
     Attributes:
@@ -43,7 +43,7 @@ class Wants:
 
 
 @dataclass(frozen=True, slots=True)
-class Drops:
+class RunWithdrawalMessage:
     """A run is not wanted any more that waits or has leave to start."""
 
     job: int
@@ -51,7 +51,7 @@ class Drops:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunFoundMessage:
     """A run of an earlier Core was found again.
 
     Attributes:
@@ -66,7 +66,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RunEndedMessage:
     """A run is gone, and its end is stored."""
 
     job: int
@@ -74,7 +74,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class ResultMessage:
     """The searcher was told of a trial.
 
     Attributes:
@@ -93,7 +93,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class Shows:
+class ProgressMessage:
     """How far a search is, for those who watch."""
 
     job: int
@@ -101,7 +101,7 @@ class Shows:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class CoreEndedMessage:
     """The Core has ended.
 
     Attributes:
@@ -116,7 +116,7 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class MessageBatch:
     """What a Core says in one go, to be decided on at once.
 
     Attributes:
@@ -125,16 +125,26 @@ class Several:
     """
 
     job: int
-    messages: tuple[Message, ...]
+    messages: tuple[CoreMessage, ...]
 
 
-Message = Began | Wants | Drops | Runs | Gone | Learned | Shows | Over | Several
+CoreMessage = (
+    StudyMessage
+    | RunRequestMessage
+    | RunWithdrawalMessage
+    | RunFoundMessage
+    | RunEndedMessage
+    | ResultMessage
+    | ProgressMessage
+    | CoreEndedMessage
+    | MessageBatch
+)
 
 
-class Outbox(Protocol):
+class CoreOutbox(Protocol):
     """Where messages go."""
 
-    def put(self, item: Message) -> None:
+    def put(self, item: CoreMessage) -> None:
         """Send a message."""
         ...
 
@@ -143,14 +153,14 @@ class Outbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class GrantOrder:
     """A run may start."""
 
     request: str
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndOrder:
     """End the search: runs are cancelled and paid.
 
     Attributes:
@@ -160,4 +170,4 @@ class End:
     state: Literal["cancelled", "left"]
 
 
-Order = Grant | End
+CoreOrder = GrantOrder | EndOrder

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 
 from tradewind.errors import QuotaError
-from tradewind.store.cluster import JobRow, TenantRow
-from tradewind.units import format_money
+from tradewind.store.clusters.cluster_store import JobRow, TenantRow
+from tradewind.utils.units import format_money
 
 
-def check_money(tenant: TenantRow, searches: Mapping[int, float], requests: float, wanted: JobRow) -> None:
+def check_dollar_quota(tenant: TenantRow, searches: Mapping[int, float], requests: float, wanted: JobRow) -> None:
     """Refuse a search that could take its tenant beyond the dollars of the tenant's quota.
 
     The budget of a search is a cap, so budgets that fit together keep the quota.

@@ -10,23 +10,23 @@ from tradewind.errors import InputError
 from tradewind.problem import Configuration, Offer, Problem
 
 Amounts = tuple[float, ...]
-"""One number for each kind of resource, in the order of `Kinds.names`."""
+"""One number for each kind of resource, in the order of `ResourceKinds.names`."""
 
-USUAL = ("cpu", "memory", "gpu")
+DEFAULT_RESOURCES = ("cpu", "memory", "gpu")
 
 SLACK = 1e-9
 """Sums of fractions of a CPU may miss a whole one by so much."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class ResourceKinds:
     """The kinds of resource of a cluster.
 
     Attributes:
         names: ``cpu`` in CPUs, ``memory`` in GiB, ``gpu`` in devices, and further ones in units of their own.
     """
 
-    names: tuple[str, ...] = USUAL
+    names: tuple[str, ...] = DEFAULT_RESOURCES
 
     def amounts(self, given: Mapping[str, float]) -> Amounts:
         """Amounts by name as a tuple; what is not named is 0.
@@ -80,22 +80,22 @@ def dominant_share(used: Sequence[float], total: Sequence[float]) -> float:
     return max((u / t for u, t in zip(used, total, strict=True) if t > 0), default=0.0)
 
 
-def within(demand: Sequence[float], limit: Sequence[float]) -> bool:
+def fits_within(demand: Sequence[float], limit: Sequence[float]) -> bool:
     """True when no amount is above its limit."""
     return all(d <= most + SLACK for d, most in zip(demand, limit, strict=True))
 
 
-def plus(used: Sequence[float], demand: Sequence[float]) -> list[float]:
+def add_amounts(used: Sequence[float], demand: Sequence[float]) -> list[float]:
     """What is used with a demand more."""
     return [u + d for u, d in zip(used, demand, strict=True)]
 
 
-def words(amounts: Mapping[str, float]) -> str:
+def format_amounts(amounts: Mapping[str, float]) -> str:
     """Amounts by name, in words."""
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"
 
 
-OVERALL = ("dollars", "requests")
+TENANT_WIDE_LIMITS = ("dollars", "requests")
 """Limits of a tenant that are no resources of a cluster: USD in all, and requests carried out at a time.
 
 The service keeps them; where a search is submitted, the dollars are looked at too (`tradewind.tenancy.money`).
@@ -108,12 +108,12 @@ def check_quota(quota: Mapping[str, float]) -> None:
     Raises:
         InputError: It limits something that neither clusters nor the service know, or an amount is no number.
     """
-    known = (*USUAL, *OVERALL)
+    known = (*DEFAULT_RESOURCES, *TENANT_WIDE_LIMITS)
     if (unknown := next((name for name in quota if name not in known), None)) is not None:
         raise InputError(f"a quota cannot limit {unknown[:40]!r}", hint=f"it may limit {', '.join(known)}")
-    Kinds(known).amounts(quota)
+    ResourceKinds(known).amounts(quota)
 
 
-def of_cluster(quota: Mapping[str, float]) -> dict[str, float]:
+def cluster_quota(quota: Mapping[str, float]) -> dict[str, float]:
     """The part of a quota that a cluster keeps."""
-    return {name: amount for name, amount in quota.items() if name not in OVERALL}
+    return {name: amount for name, amount in quota.items() if name not in TENANT_WIDE_LIMITS}

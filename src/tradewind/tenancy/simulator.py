@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import Allocator, Policy
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator
 from tradewind.tenancy.resources import dominant_share
 
 
-class Trials(Protocol):
+class SimulatedTrials(Protocol):
     """Where the trials of a simulated search come from."""
 
     def start(self) -> tuple[float, float] | None:
         """The value and the seconds of the next trial, or None when there is no further one now."""
         ...
 
-    def foresee(self) -> tuple[float | None, float | None]:
+    def predict_run(self) -> tuple[float | None, float | None]:
         """The chance and the seconds that the searcher's model expects of the next trial; None where it has not said.
 
         It is asked before `start`.
@@ -34,7 +34,7 @@ class Trials(Protocol):
 
 
 @dataclass
-class Recorded:
+class RecordedTrials:
     """Trials in a fixed order.
 
     Attributes:
@@ -52,19 +52,19 @@ class Recorded:
     started: int = 0
     ended: int = 0
 
-    def foresee(self) -> tuple[float | None, float | None]:
-        """See `Trials.foresee`."""
+    def predict_run(self) -> tuple[float | None, float | None]:
+        """See `SimulatedTrials.foresee`."""
         return self.foreseen[self.started] if self.started < len(self.foreseen) else (None, None)
 
     def start(self) -> tuple[float, float] | None:
-        """See `Trials.start`."""
+        """See `SimulatedTrials.start`."""
         if self.started >= len(self.values):
             return None
         self.started += 1
         return self.values[self.started - 1], self.seconds[self.started - 1]
 
     def end(self, value: float) -> None:
-        """See `Trials.end`."""
+        """See `SimulatedTrials.end`."""
         self.ended += 1
 
 
@@ -89,7 +89,7 @@ class SimulatedJob:
 
     job: str
     tenant: str
-    trials: Trials
+    trials: SimulatedTrials
     demand: Mapping[str, float]
     parallel: int = 1
     target: float | None = None
@@ -101,7 +101,7 @@ class SimulatedJob:
 
 
 @dataclass
-class Outcome:
+class SimulatedSearchOutcome:
     """What became of a simulated search.
 
     Attributes:
@@ -118,7 +118,7 @@ class Outcome:
 
 
 @dataclass
-class Simulation:
+class ClusterSimulation:
     """What a simulation gives.
 
     Attributes:
@@ -130,7 +130,7 @@ class Simulation:
         thinking: Seconds of all calls.
     """
 
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, SimulatedSearchOutcome]
     shares: dict[str, float]
     end: float = 0.0
     starts: int = 0
@@ -142,11 +142,11 @@ def simulate(
     nodes: Mapping[str, Mapping[str, float]],
     tenants: Sequence[ev.TenantSet],
     jobs: Sequence[SimulatedJob],
-    policy: Policy,
+    policy: AllocationPolicy,
     until: float = float("inf"),
     *,
     watch: bool = False,
-) -> Simulation:
+) -> ClusterSimulation:
     """Run searches on a simulated cluster.
 
     Args:
@@ -166,14 +166,16 @@ class _Simulator:
         nodes: Mapping[str, Mapping[str, float]],
         tenants: Sequence[ev.TenantSet],
         jobs: Sequence[SimulatedJob],
-        policy: Policy,
+        policy: AllocationPolicy,
         *,
         watch: bool,
     ) -> None:
         self._watching = watch
         self.allocator = Allocator(policy)
         self.jobs = {job.job: job for job in jobs}
-        self.result = Simulation({job.job: Outcome() for job in jobs}, {each.tenant: 0.0 for each in tenants})
+        self.result = ClusterSimulation(
+            {job.job: SimulatedSearchOutcome() for job in jobs}, {each.tenant: 0.0 for each in tenants}
+        )
         self.now = 0.0
         self._order = 0
         self._heap: list[tuple[float, int, str, str]] = []
@@ -189,7 +191,7 @@ class _Simulator:
         for job in jobs:
             self._at(job.submitted, "submit", job.job)
 
-    def run(self, until: float) -> Simulation:
+    def run(self, until: float) -> ClusterSimulation:
         """Until all searches are over, or the time is."""
         while self._heap and self._heap[0][0] <= until and len(self._over) < len(self.jobs):
             moment = self._heap[0][0]
@@ -203,13 +205,13 @@ class _Simulator:
                     coming.append(self.jobs[heapq.heappop(self._heap)[3]])
                 self._feed(*(event for job in coming for event in self._submitted(job)))
             elif what == "gone":
-                self._feed(ev.Ended(name))
+                self._feed(ev.RequestEnded(name))
             elif what == "end":
                 if name in self._planned:
                     self._end(name)
             elif moment >= self._wake:
                 self._wake = float("inf")
-                self._feed(ev.Tick())
+                self._feed(ev.AllocatorTick())
         self.result.end = self.now
         if self._watched > 0:
             self.result.shares = {name: each / self._watched for name, each in self.result.shares.items()}
@@ -220,15 +222,15 @@ class _Simulator:
         self._order += 1
         heapq.heappush(self._heap, (when, self._order, what, name))
 
-    def _submitted(self, job: SimulatedJob) -> list[ev.Event]:
-        known: list[ev.Event] = [ev.JobSubmitted(job.job, job.tenant, job.core, job.demand)]
+    def _submitted(self, job: SimulatedJob) -> list[ev.AllocatorEvent]:
+        known: list[ev.AllocatorEvent] = [ev.JobSubmitted(job.job, job.tenant, job.core, job.demand)]
         if job.earlier:
-            known.append(ev.Preceded(job.job, job.earlier, job.usual_seconds))
+            known.append(ev.SimilarSearchesEnded(job.job, job.earlier, job.usual_seconds))
         return [*known, *(asked for _ in range(job.parallel) for asked in self._asked(job))]
 
-    def _asked(self, job: SimulatedJob) -> list[ev.Event]:
+    def _asked(self, job: SimulatedJob) -> list[ev.AllocatorEvent]:
         """The next run of a search, if there is one."""
-        said = job.trials.foresee()
+        said = job.trials.predict_run()
         trial = job.trials.start()
         if trial is None:
             return []
@@ -236,12 +238,12 @@ class _Simulator:
         request = f"{job.job}/{self._order}"
         self._planned[request] = (job.job, *trial, said[0])
         self._open[job.job] += 1
-        return [ev.Asked(job.job, request, job.demand, *said)]
+        return [ev.RequestMade(job.job, request, job.demand, *said)]
 
     def _end(self, request: str) -> None:
         name, value, seconds, chance = self._planned.pop(request)
         if name in self._over:
-            self._feed(ev.Ended(request), *self._left(name, request))
+            self._feed(ev.RequestEnded(request), *self._left(name, request))
             return
         job, outcome = self.jobs[name], self.result.outcomes[name]
         outcome.runs += 1
@@ -249,9 +251,9 @@ class _Simulator:
         outcome.service += dominant_share(demand, self.allocator.pool.total) * seconds
         job.trials.end(value)
         reached = job.target is not None and value <= job.target
-        events: list[ev.Event] = [ev.Ended(request)]
+        events: list[ev.AllocatorEvent] = [ev.RequestEnded(request)]
         if not reached:
-            events += [ev.Told(name, value, seconds, chance=chance), *self._asked(job)]
+            events += [ev.ResultReported(name, value, seconds, chance=chance), *self._asked(job)]
         self._open[name] -= 1
         if reached or not self._open[name]:
             outcome.done, outcome.reached = self.now, reached
@@ -259,7 +261,7 @@ class _Simulator:
             events += self._left(name, request)
         self._feed(*events)
 
-    def _left(self, name: str, ended: str) -> list[ev.Event]:
+    def _left(self, name: str, ended: str) -> list[ev.AllocatorEvent]:
         """What is left of a search that is over when a run of it has ended."""
         held = self.allocator.jobs.get(name)
         if held is None:
@@ -269,9 +271,9 @@ class _Simulator:
         waiting = [request.id for request in held.waiting]
         for each in waiting:
             del self._planned[each]
-        return [ev.Withdrawn(each) for each in waiting]
+        return [ev.RequestWithdrawn(each) for each in waiting]
 
-    def _feed(self, *events: ev.Event) -> None:
+    def _feed(self, *events: ev.AllocatorEvent) -> None:
         began = time.perf_counter()
         instructions = self.allocator.handle_all(events, self.now)
         took = time.perf_counter() - began
@@ -279,13 +281,13 @@ class _Simulator:
         self.result.busiest = max(self.result.busiest, took)
         for instruction in instructions:
             match instruction:
-                case ev.Start(request, _, _):
+                case ev.StartRun(request, _, _):
                     self._at(self.now + self._planned[request][2], "end", request)
-                case ev.Stop(request, _, _):
+                case ev.StopRun(request, _, _):
                     # What is stopped is gone at once; its end that was foreseen finds nothing.
                     self._planned.pop(request)
                     self._at(self.now, "gone", request)
-                case ev.Wake(at) if at < self._wake:
+                case ev.WakeAt(at) if at < self._wake:
                     self._wake = at
                     self._at(at, "wake", "")
 

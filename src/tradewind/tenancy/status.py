@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tradewind.tenancy.allocator import Allocator
-from tradewind.tenancy.queue import known
-from tradewind.tenancy.resources import plus, within, words
+from tradewind.tenancy.request_queue import require_known
+from tradewind.tenancy.resources import add_amounts, fits_within, format_amounts
 
 
 def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
@@ -13,7 +13,7 @@ def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
     Raises:
         InputError: There is no such tenant.
     """
-    it = known(allocator.tenants, tenant, "tenant")
+    it = require_known(allocator.tenants, tenant, "tenant")
     total = list(it.spent)
     for job in it.jobs.values():
         for request in job.running.values():
@@ -21,7 +21,7 @@ def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
     return allocator.policy.kinds.mapping(total)
 
 
-def shares(allocator: Allocator) -> dict[str, float]:
+def dominant_shares(allocator: Allocator) -> dict[str, float]:
     """The dominant share of each tenant now."""
     return {name: tenant.view.share for name, tenant in allocator.tenants.items()}
 
@@ -32,7 +32,7 @@ def why_waiting(allocator: Allocator, job: str) -> str:
     Raises:
         InputError: There is no such search.
     """
-    it = known(allocator.jobs, job, "search")
+    it = require_known(allocator.jobs, job, "search")
     if it.paused:
         return "it is paused"
     if not it.admitted:
@@ -40,12 +40,12 @@ def why_waiting(allocator: Allocator, job: str) -> str:
     if not it.waiting:
         return ""
     demand = it.waiting[0].demand
-    wanted = words(allocator.policy.kinds.mapping(demand))
+    wanted = format_amounts(allocator.policy.kinds.mapping(demand))
     if not allocator.pool.could_hold(demand):
         if allocator.pool.could_ever_hold(demand, (0.0,) * len(demand)):
             return f"Cores leave no node that is large enough for {wanted}"
         return f"no node is large enough for {wanted}"
-    if not within(plus(it.tenant.used, demand), it.tenant.quota):
+    if not fits_within(add_amounts(it.tenant.used, demand), it.tenant.quota):
         return f"tenant {it.tenant.view.name} uses its quota"
     if allocator.policy.priority.declines(it.view):
         return "it has stopped improving and gives way"

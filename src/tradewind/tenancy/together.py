@@ -6,13 +6,13 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from tradewind.tenancy.messages import Message, Outbox, Several
+from tradewind.tenancy.messages import CoreMessage, CoreOutbox, MessageBatch
 
-_LONGEST = 1.0
+_LONGEST_DELAY = 1.0
 """Seconds that a message is kept back at most: who computes for longer keeps no place empty for itself."""
 
 
-class Together:
+class MessageBatcher:
     """Keeps messages back until they are flushed, so that the cluster decides on all of them at once.
 
     That a run is gone and what its search wants next belong together: between the two, its place would go to whoever
@@ -23,9 +23,9 @@ class Together:
         longest: Seconds after which they go by themselves.
     """
 
-    def __init__(self, outbox: Outbox, longest: float = _LONGEST) -> None:
+    def __init__(self, outbox: CoreOutbox, longest: float = _LONGEST_DELAY) -> None:
         self._outbox, self._longest = outbox, longest
-        self._kept: list[Message] = []
+        self._kept: list[CoreMessage] = []
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
@@ -37,8 +37,8 @@ class Together:
     ) -> None:
         self.flush()
 
-    def put(self, item: Message) -> None:
-        """See `Outbox.put`."""
+    def put(self, item: CoreMessage) -> None:
+        """See `CoreOutbox.put`."""
         with self._lock:
             self._kept.append(item)
             if self._timer is None:
@@ -56,4 +56,4 @@ class Together:
             if len(kept) == 1:
                 self._outbox.put(kept[0])
             elif kept:
-                self._outbox.put(Several(kept[0].job, kept))
+                self._outbox.put(MessageBatch(kept[0].job, kept))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
-def chance_of(said: float | None) -> float | None:
+def valid_chance(said: float | None) -> float | None:
     """A probability as a searcher said it; None where it is none."""
     return said if said is not None and 0.0 <= said <= 1.0 else None
 
 
-def seconds_of(said: float | None) -> float | None:
+def valid_seconds(said: float | None) -> float | None:
     """A run time as a searcher said it; None where it is none."""
     return said if said is not None and 0.0 < said < math.inf else None
 
@@ -79,7 +79,7 @@ class JobView:
     def precede(self, results: Sequence[int], seconds: float) -> None:
         """How many results searches took that were like it, and how long their runs; what is none counts as unknown."""
         self.earlier = tuple(each for each in results if each > 0)
-        self.usual_seconds = seconds_of(seconds) if self.earlier else None
+        self.usual_seconds = valid_seconds(seconds) if self.earlier else None
 
     def promise(self, chance: float | None, sign: int = 1) -> None:
         """Count what was said of a run, or, with -1, count it no more."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from tradewind.tenancy.pool import Pool
+from tradewind.tenancy.node_pool import NodePool
 from tradewind.tenancy.resources import Amounts
 
 
-class Reservations:
+class NodeReservations:
     """Nodes that are kept free for demands that found no room for a while.
 
     Without them a run of a whole node would wait for ever beside a stream of small ones that take each gap at once. One
@@ -19,7 +19,7 @@ class Reservations:
         patience: Seconds without room after which a node is kept.
     """
 
-    def __init__(self, pool: Pool, patience: float) -> None:
+    def __init__(self, pool: NodePool, patience: float) -> None:
         self._pool, self._patience = pool, patience
         self._until: dict[Amounts, float] = {}
         self._kept: dict[Amounts, str] = {}

@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.store.cluster import JobRow
+from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.tenancy.allocator import Allocator
 from tradewind.tenancy.status import usage, why_waiting
 
 
-def snapshot_of(
+def cluster_snapshot(
     allocator: Allocator, jobs: Mapping[int, JobRow], shown: Mapping[int, Mapping[str, Any]], now: float
 ) -> dict[str, Any]:
     """A JSON-able document of nodes, tenants and searches.
@@ -40,11 +40,11 @@ def snapshot_of(
         "nodes": nodes,
         "tenants": tenants,
         "decisions": allocator.decisions,
-        "jobs": [_job(allocator, job, shown.get(job.id, {})) for job in jobs.values()],
+        "jobs": [_job_document(allocator, job, shown.get(job.id, {})) for job in jobs.values()],
     }
 
 
-def _job(allocator: Allocator, job: JobRow, shown: Mapping[str, Any]) -> dict[str, Any]:
+def _job_document(allocator: Allocator, job: JobRow, shown: Mapping[str, Any]) -> dict[str, Any]:
     it = allocator.jobs.get(str(job.id))
     found: dict[str, Any] = {
         "id": job.id,

@@ -29,7 +29,7 @@ from tradewind.searcher.base import NothingLeft, PricesAborts, Searcher, SearchS
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class KnownOutcome:
     """What a full run of a configuration would do.
 
     Attributes:
@@ -43,10 +43,10 @@ class Outcome:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-Truth = Callable[[Configuration, Offer], Outcome]
+Truth = Callable[[Configuration, Offer], KnownOutcome]
 """What really happens: a pure function."""
 
-PartTruth = Callable[[Configuration, Offer, float], Outcome]
+PartTruth = Callable[[Configuration, Offer, float], KnownOutcome]
 """What really happens on a share of the input."""
 
 Scaling = Callable[[Configuration, Offer, float], float]
@@ -104,7 +104,7 @@ class KnownProblem(Problem):
             ``scaling``.
     """
 
-    truth: Truth = lambda _configuration, _offer: Outcome(60.0)
+    truth: Truth = lambda _configuration, _offer: KnownOutcome(60.0)
     noise: float = 0.0
     scaling: Scaling | None = None
     of_part: PartTruth | None = None

@@ -21,10 +21,10 @@ import pytest
 from tradewind.errors import WorkflowError
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, check
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.platform import Platform, Storage, Vm
-from tradewind.workflow.simulator.reference import Following, simulate
+from tradewind.workflow.schedule import Schedule, check
+from tradewind.workflow.simulator.reference import ScheduleDirector, simulate
 from tradewind.workflow.simulator.world import World
 
 _CLOSE = 1e-6
@@ -187,7 +187,7 @@ class PlannerConformance:
             assert (spans <= least + _CLOSE).all(), "a task takes more time than it needs"
         assert found.makespan >= lower_bound(flow, platform) * (1.0 - _CLOSE)
         # Whoever follows the plan is not later than it says.
-        real = simulate(flow, platform, Following(found))
+        real = simulate(flow, platform, ScheduleDirector(found))
         assert (real.finish <= found.finish + _CLOSE).all(), "who follows the plan is later than it says"
         return found
 

@@ -31,14 +31,14 @@ from tradewind.problem import (
     Ordinal,
     Parameter,
     Space,
-    Terms,
+    StudyTerms,
     Threshold,
 )
 from tradewind.testing.known import (
     ONE_OFFER,
+    KnownOutcome,
     KnownProblem,
     KnownResolver,
-    Outcome,
     Scaling,
     Truth,
     drive,
@@ -48,9 +48,9 @@ from tradewind.testing.known import (
 
 __all__ = [
     "ONE_OFFER",
+    "KnownOutcome",
     "KnownProblem",
     "KnownResolver",
-    "Outcome",
     "Scaling",
     "Truth",
     "conditional_problem",
@@ -113,7 +113,7 @@ def make_problem(
         constraints=Constraints(deadline, tuple(thresholds)),
         budget=Budget(dollars=dollars, trials=trials),
         resolver=KnownResolver(space, sold=sold, extra_nodes=extra_nodes),
-        terms=Terms(billing=billing or Billing(granularity_seconds=0.001), future_runs=future_runs),
+        terms=StudyTerms(billing=billing or Billing(granularity_seconds=0.001), future_runs=future_runs),
         truth=truth,
         noise=noise,
         scaling=scaling,
@@ -150,7 +150,7 @@ def machine_parameters(types: int = 9, nodes: Sequence[int] = (1, 2, 4, 8, 16)) 
 def _data_parallel(cliff: str) -> Truth:
     """The truth of `table_problem`."""
 
-    def truth(configuration: Configuration, offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, offer: Offer) -> KnownOutcome:
         cores = offer.vcpu * offer.nodes
         codec = str(configuration["codec"])
         work = 20_000.0 * {"none": 1.0, "lz4": 1.06, "zstd": 1.2}[codec]
@@ -161,9 +161,9 @@ def _data_parallel(cliff: str) -> Truth:
         needed = {"none": 28.0, "lz4": 20.0, "zstd": 14.0}[codec] / offer.nodes
         if needed > 0.9 * offer.memory_gib and cliff != "none":
             if cliff == "fail":
-                return Outcome(0.3 * seconds, failed="out of memory")
+                return KnownOutcome(0.3 * seconds, failed="out of memory")
             seconds *= 4.0
-        return Outcome(seconds, metrics={"throughput": 1e5 / seconds})
+        return KnownOutcome(seconds, metrics={"throughput": 1e5 / seconds})
 
     return truth
 
@@ -220,10 +220,10 @@ def table_problem(
 def continuous_problem(*, deadline: float | None = None, dollars: float | None = None) -> KnownProblem:
     """Two real settings, one of them on a log scale, and a number of workers; the best is at 0.01, 0.3, 6."""
 
-    def truth(configuration: Configuration, _offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
         step, share = float(configuration["step"]), float(configuration["share"])
         bowl = (math.log10(step) + 2.0) ** 2 + 4.0 * (share - 0.3) ** 2 + (float(configuration["workers"]) / 6 - 1) ** 2
-        return Outcome(100.0 * (1.0 + bowl), metrics={"loss": bowl - 1.0})
+        return KnownOutcome(100.0 * (1.0 + bowl), metrics={"loss": bowl - 1.0})
 
     parameters: list[Parameter] = [
         Float(name="step", low=1e-4, high=1.0, log=True),
@@ -242,10 +242,10 @@ def conditional_problem(*, types: int = 4, cores: int = 8, dollars: float | None
         dollars: Budget in USD.
     """
 
-    def truth(configuration: Configuration, offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, offer: Offer) -> KnownOutcome:
         level = float(configuration["level"]) if "level" in configuration else 0.0
         work = {"none": 900.0, "gzip": 700.0 + 25.0 * (level - 4.0) ** 2, "lz4": 760.0}[str(configuration["codec"])]
-        return Outcome(30.0 + work / (offer.vcpu * offer.nodes) ** 0.8)
+        return KnownOutcome(30.0 + work / (offer.vcpu * offer.nodes) ** 0.8)
 
     parameters: list[Parameter] = [
         *machine_parameters(types, (1, 2, 4)),
@@ -258,7 +258,7 @@ def conditional_problem(*, types: int = 4, cores: int = 8, dollars: float | None
 
 def tiny_problem() -> KnownProblem:
     """One configuration."""
-    return make_problem(machine_parameters(1, (1,)), lambda _c, _o: Outcome(60.0))
+    return make_problem(machine_parameters(1, (1,)), lambda _c, _o: KnownOutcome(60.0))
 
 
 def flat_problem(levels: int = 4) -> KnownProblem:
@@ -268,15 +268,15 @@ def flat_problem(levels: int = 4) -> KnownProblem:
         Categorical(name="b", values=("x", "y", "z")),
         Categorical(name="c", values=(False, True)),
     ]
-    return make_problem(parameters, lambda _c, _o: Outcome(60.0))
+    return make_problem(parameters, lambda _c, _o: KnownOutcome(60.0))
 
 
 def infeasible_problem(types: int = 3) -> KnownProblem:
     """Nothing meets the deadline, and a third of the configurations fail: nine for each instance type."""
 
-    def truth(configuration: Configuration, offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, offer: Offer) -> KnownOutcome:
         failed = "exit code 1" if configuration["mode"] == "broken" else ""
-        return Outcome(500.0 / offer.nodes**0.5, failed=failed)
+        return KnownOutcome(500.0 / offer.nodes**0.5, failed=failed)
 
     parameters: list[Parameter] = [
         *machine_parameters(types, (1, 2, 4)),
@@ -289,9 +289,9 @@ def huge_problem(*, dollars: float | None = None) -> KnownProblem:
     """A million combinations: ten levels of six settings."""
     best = (3, 7, 1, 5, 8, 2)
 
-    def truth(configuration: Configuration, _offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
         away = sum((float(configuration[f"p{i}"]) - b) ** 2 for i, b in enumerate(best))
-        return Outcome(50.0 + 5.0 * away)
+        return KnownOutcome(50.0 + 5.0 * away)
 
     parameters: list[Parameter] = [Integer(name=f"p{i}", low=0, high=9) for i in range(len(best))]
     return make_problem(parameters, truth, dollars=dollars)
@@ -316,13 +316,13 @@ def training_problem(
         billing: How time becomes money.
     """
 
-    def part(configuration: Configuration, offer: Offer, share: float) -> Outcome:
+    def part(configuration: Configuration, offer: Offer, share: float) -> KnownOutcome:
         rate, batch = float(configuration["rate"]), float(configuration["batch"])
         loose = configuration["mode"] == "async"
         away = 0.10 * abs(math.log10(rate) + 2.5) + 0.02 * abs(math.log2(batch / 64))
         accuracy = 0.97 - away - (0.01 * offer.nodes if loose else 0.0) - 0.12 * (1.0 - share) ** 2 * (1.0 + away)
         work = 40_000.0 * (0.02 + 0.98 / (offer.vcpu * offer.nodes) ** (1.0 if loose else 0.8)) * (1.0 + 8.0 / batch)
-        return Outcome(5.0 + share * work / 8.0, metrics={"accuracy": accuracy})
+        return KnownOutcome(5.0 + share * work / 8.0, metrics={"accuracy": accuracy})
 
     aim, bound = Objective("accuracy", "maximise"), Threshold("cost", at_most=limit)
     thresholds = [] if limit is None else [bound]

@@ -131,7 +131,7 @@ class RunnerBench(ABC):
             runner.close()
 
 
-def until(runner: Runner, handle: Handle, wanted: Callable[[RunStatus], bool]) -> RunStatus:
+def poll_until(runner: Runner, handle: Handle, wanted: Callable[[RunStatus], bool]) -> RunStatus:
     """Wait until a run's status is as wanted.
 
     Raises:
@@ -147,9 +147,9 @@ def until(runner: Runner, handle: Handle, wanted: Callable[[RunStatus], bool]) -
         runner.wait([handle], 0.5)
 
 
-def ended(runner: Runner, handle: Handle) -> RunStatus:
+def wait_for_end(runner: Runner, handle: Handle) -> RunStatus:
     """Wait for the end of a run."""
-    return until(runner, handle, lambda status: status.state.ended)
+    return poll_until(runner, handle, lambda status: status.state.ended)
 
 
 def processes_of(run_id: str) -> list[psutil.Process]:

@@ -24,9 +24,9 @@ from tradewind.testing.runner_bench import (
     OWNER_B,
     PATIENCE_SECONDS,
     RunnerBench,
-    ended,
+    poll_until,
     processes_of,
-    until,
+    wait_for_end,
 )
 
 __all__ = [
@@ -38,9 +38,9 @@ __all__ = [
     "PATIENCE_SECONDS",
     "RunnerBench",
     "RunnerConformance",
-    "ended",
+    "poll_until",
     "processes_of",
-    "until",
+    "wait_for_end",
 ]
 
 _LONG_SECONDS = 600.0
@@ -59,7 +59,7 @@ class RunnerConformance:
     def test_success(self, bench: RunnerBench) -> None:
         """A program that exits with 0 is done, and nobody is at fault."""
         runner = bench.runner()
-        status = ended(runner, bench.submit(runner, bench.request("good")))
+        status = wait_for_end(runner, bench.submit(runner, bench.request("good")))
         assert (status.state, status.fault, status.reason) == (RunState.DONE, None, "")
         assert status.exit_code == 0
         assert 0 <= status.runtime < PATIENCE_SECONDS
@@ -67,7 +67,7 @@ class RunnerConformance:
     def test_failure_is_the_jobs_fault_and_says_why(self, bench: RunnerBench) -> None:
         """Another exit code is the job's fault, and the reason says so."""
         runner = bench.runner()
-        status = ended(runner, bench.submit(runner, bench.request("bad")))
+        status = wait_for_end(runner, bench.submit(runner, bench.request("bad")))
         assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
         assert status.exit_code
         assert status.reason
@@ -82,7 +82,7 @@ class RunnerConformance:
         request = bench.request("missing")
         for _ in range(2):
             try:
-                status = ended(runner, bench.submit(runner, request))
+                status = wait_for_end(runner, bench.submit(runner, request))
             except MissingProgramError as error:
                 assert "no-such-program-anywhere" in str(error)
                 continue
@@ -96,8 +96,8 @@ class RunnerConformance:
         first = bench.submit(runner, request)
         again = bench.submit(bench.runner(), request)
         assert first.run_id == again.run_id == request.run_id
-        before = ended(runner, first)
-        assert ended(runner, bench.submit(runner, request)).runtime == before.runtime
+        before = wait_for_end(runner, first)
+        assert wait_for_end(runner, bench.submit(runner, request)).runtime == before.runtime
         if not isinstance(runner, Simulates):
             assert bench.count(request) == 1
 
@@ -106,7 +106,7 @@ class RunnerConformance:
         runner = bench.runner()
         handles = [bench.submit(runner, bench.request("good", f"run-{i}")) for i in range(5)]
         for handle in handles:
-            ended(runner, handle)
+            wait_for_end(runner, handle)
         statuses = runner.poll(handles)
         assert set(statuses) == {f"run-{i}" for i in range(5)}
         assert {status.state for status in statuses.values()} == {RunState.DONE}
@@ -117,7 +117,7 @@ class RunnerConformance:
         handle = bench.submit(runner, bench.request("long"))
         assert runner.poll([handle])["run-1"].state in ALIVE
         runner.cancel(handle, "nobody needs it")
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert (status.state, status.fault) == (RunState.CANCELLED, None)
         assert status.reason in ("nobody needs it", ""), "another reason than that of the cancellation"
         assert not bench.left("run-1")
@@ -128,7 +128,7 @@ class RunnerConformance:
         """A run that has ended keeps its end."""
         runner = bench.runner()
         handle = bench.submit(runner, bench.request("good"))
-        ended(runner, handle)
+        wait_for_end(runner, handle)
         runner.cancel(handle)
         assert runner.poll([handle])["run-1"].state is RunState.DONE
 
@@ -137,7 +137,7 @@ class RunnerConformance:
         runner = bench.runner()
         handle = Handle("nobody", runner.name, {})
         runner.cancel(handle)
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert status.fault in (Fault.INFRASTRUCTURE, None)
         assert status.state in (RunState.PREEMPTED, RunState.CANCELLED)
         runner.forget(handle)
@@ -150,7 +150,7 @@ class RunnerConformance:
         second = bench.runner()
         assert second.poll([handle])["run-1"].state in ALIVE
         second.cancel(handle)
-        assert ended(second, handle).state is RunState.CANCELLED
+        assert wait_for_end(second, handle).state is RunState.CANCELLED
         assert not bench.left("run-1")
 
     def test_another_process_finds_it_by_its_owner(self, bench: RunnerBench) -> None:
@@ -170,7 +170,7 @@ class RunnerConformance:
                 created = HandleData.of(handle).created
                 assert created is not None and -1 <= time.time() - created < _LONG_SECONDS
             second.cancel(handle)
-            ended(second, handle)
+            wait_for_end(second, handle)
             second.forget(handle)
         assert second.find(OWNER_A) == second.find(OWNER_B) == []
 
@@ -178,7 +178,7 @@ class RunnerConformance:
         """``tradewind reap --dry-run`` of another store, or of another user, looks at everybody's runs."""
         runner = bench.runner()
         handle = bench.submit(runner, bench.request("long"))
-        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+        poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
         other = bench.elsewhere()
         for _ in range(3):
             theirs = [each for each in other.find(None) if HandleData.of(each).owner == OWNER_A]
@@ -187,7 +187,7 @@ class RunnerConformance:
             runner.wait([handle], 0.1)
         assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
         runner.cancel(handle)
-        assert ended(runner, handle).state is RunState.CANCELLED
+        assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
     def test_what_is_kept_comes_from_where_the_job_worked(self, bench: RunnerBench) -> None:
         """Outputs are in the run's folder; a runner whose runs work on copies brings them itself, and says so."""
@@ -196,7 +196,7 @@ class RunnerConformance:
             return
         request = replace(bench.request("good"), outputs=("count",))
         handle = bench.submit(runner, request)
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, request)
         kept = request.folder / "outputs" / "count"
         if not isinstance(runner, HasOwnFiles):
@@ -212,7 +212,7 @@ class RunnerConformance:
             return
         plain = replace(bench.request("good"), argv=(bench.python, "-c", _SAID, *AWKWARD), env={"SAID": AWKWARD[0]})
         handle = bench.submit(runner, plain)
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, plain)
         assert json.loads((plain.folder / "stdout").read_text()) == [*AWKWARD, AWKWARD[0]]
 
@@ -222,7 +222,7 @@ class RunnerConformance:
         if not isinstance(runner, LimitsTime):
             return
         request = replace(bench.request("long"), limits=Limits(wall_seconds=bench.wall_seconds))
-        status = ended(runner, bench.submit(runner, request))
+        status = wait_for_end(runner, bench.submit(runner, request))
         assert (status.state, status.fault) == (RunState.TIMED_OUT, Fault.JOB)
         assert (
             bench.wall_seconds
@@ -238,7 +238,7 @@ class RunnerConformance:
         if not isinstance(runner, LimitsMemory):
             return
         request = replace(bench.request("hog"), limits=Limits(memory_bytes=HOG_BYTES // 2))
-        status = ended(runner, bench.submit(runner, request))
+        status = wait_for_end(runner, bench.submit(runner, request))
         assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
         assert "memory" in status.reason, status
         assert not bench.left("run-1")
@@ -249,7 +249,7 @@ class RunnerConformance:
         if not isinstance(runner, LimitsCpu):
             return
         handle = bench.submit(runner, request)
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, request)
         assert (request.folder / "stdout").read_text() == "1\n"
 
@@ -260,13 +260,13 @@ class RunnerConformance:
         began = runner.clock.now()
         runner.wait([handle], PATIENCE_SECONDS / 2)
         assert runner.clock.now() - began < PATIENCE_SECONDS / 2
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
 
     def test_a_wait_can_be_woken(self, bench: RunnerBench) -> None:
         """Another thread ends a wait, or the next one."""
         runner = bench.runner()
         handle = bench.submit(runner, bench.request("long"))
-        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+        poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
         if isinstance(runner, Simulates):
             return
         runner.wait([handle], 0.5)  # what the start has left to be told
@@ -279,13 +279,13 @@ class RunnerConformance:
             runner.wait([handle], PATIENCE_SECONDS / 2)
             assert time.monotonic() - began < PATIENCE_SECONDS / 4
         runner.cancel(handle)
-        assert ended(runner, handle).state is RunState.CANCELLED
+        assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
     def test_waiting_for_no_run_lets_time_pass(self, bench: RunnerBench) -> None:
         """Nobody polls while runs are still handed over, or all are settled; waiting is no busy loop then."""
         runner, request = bench.runner(), bench.request("good")
         handle = bench.submit(runner, request)
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, request)
         runner.forget(handle)
         if isinstance(runner, Simulates):

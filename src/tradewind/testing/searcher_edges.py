@@ -60,7 +60,7 @@ class SearcherEdgeCases:
         """An objective that is NaN or infinite is no reason to stop, and to no cap that is NaN."""
         for metric in ("cost", "score"):
             problem = table_problem(objective=Objective(metric))
-            if refused(metric == "score" and "metrics" in refuses, make, problem):
+            if expect_refusal(metric == "score" and "metrics" in refuses, make, problem):
                 continue
             searcher = make(problem, 1)
             for trial in drive(make(problem, 1), problem, 2):
@@ -70,7 +70,7 @@ class SearcherEdgeCases:
                 assert not isinstance(answer, NothingLeft)
                 cap = answer[0].abort_cost
                 assert cap is None or cap > 0
-                trial = ended(problem, answer[0], number, TrialState.SUCCEEDED)
+                trial = ended_trial(problem, answer[0], number, TrialState.SUCCEEDED)
                 assert trial.observation is not None
                 seen = replace(trial.observation, objective=value, metrics={metric: value}, feasible=True)
                 searcher.tell(replace(trial, observation=seen))
@@ -78,14 +78,14 @@ class SearcherEdgeCases:
     def test_parts_of_the_input_are_no_whole_runs(self, make: MakeSearcher, refuses: frozenset[str]) -> None:
         """Trials on a part of the input, told by whomever, leave their configurations open for a whole run."""
         problem = flat_problem()
-        if refused("flat" in refuses, make, problem):
+        if expect_refusal("flat" in refuses, make, problem):
             return
         searcher = make(problem, 1)
         count = len(problem.candidates)
         for number in range(count):
             part = Proposal(problem.candidates.configuration(number), fidelity=0.125)
             searcher.tell(evaluate(problem, part, 1000 + number))
-        tried = whole(fresh(searcher, drive(searcher, problem, ENOUGH)))
+        tried = full_fidelity_trials(first_runs(searcher, drive(searcher, problem, ENOUGH)))
         assert len(tried) == count or (tried and isinstance(searcher, Concludes))
 
     def test_trials_of_another_space(self, make: MakeSearcher) -> None:
@@ -108,7 +108,7 @@ class SearcherEdgeCases:
         """
         problem = table_problem()
         trials = drive(make(problem, 9), problem, 8)
-        odd = [ended(problem, t.proposal, t.number + 50, TrialState.FAILED) for t in trials[:2]]
+        odd = [ended_trial(problem, t.proposal, t.number + 50, TrialState.FAILED) for t in trials[:2]]
         odd += [replace(t, number=t.number + 70, proposal=replace(t.proposal, fidelity=0.5)) for t in trials[2:4]]
         past = (
             PastStudy("another job", JobParameters(), (*foreign(trials), *odd)),
@@ -117,7 +117,7 @@ class SearcherEdgeCases:
         )
         informed = replace(problem, past=past)
         with_past = drive(make(informed, 4), informed, 8)
-        assert fresh(make(problem, 4), with_past)
+        assert first_runs(make(problem, 4), with_past)
         if not isinstance(make(problem, 4), LearnsFromPast):
             assert keys(with_past) == keys(drive(make(problem, 4), problem, 8))
 
@@ -172,7 +172,7 @@ def driven(part: type[Searcher], settings: Settings, number: int, seed: int) -> 
     return keys(drive(part(settings=settings, problem=problem, seed=seed), problem, number))
 
 
-def refused(expected: bool, make: MakeSearcher, problem: Problem) -> bool:
+def expect_refusal(expected: bool, make: MakeSearcher, problem: Problem) -> bool:
     """Whether a problem is expected to be refused; if so, that it is, in one line that says what to do."""
     if expected:
         with pytest.raises(InputError) as refusal:
@@ -195,12 +195,12 @@ def foreign(trials: Sequence[Trial]) -> list[Trial]:
     return found
 
 
-def whole(trials: Sequence[Trial]) -> list[Trial]:
+def full_fidelity_trials(trials: Sequence[Trial]) -> list[Trial]:
     """Those on the whole input."""
     return [trial for trial in trials if trial.proposal.fidelity == 1.0]
 
 
-def fresh(searcher: Searcher, trials: Sequence[Trial]) -> list[Trial]:
+def first_runs(searcher: Searcher, trials: Sequence[Trial]) -> list[Trial]:
     """The trials that repeat no other one; those that do are marked so, and only by a searcher that `Repeats`."""
     seen: set[str] = set()
     found = []
@@ -220,12 +220,12 @@ def keys(trials: Sequence[Trial]) -> list[str]:
     return [trial.key for trial in trials]
 
 
-def chosen(answer: list[Proposal] | NothingLeft) -> list[str] | NothingLeft:
+def proposed_keys(answer: list[Proposal] | NothingLeft) -> list[str] | NothingLeft:
     """What was proposed, without what was said about it."""
     return answer if isinstance(answer, NothingLeft) else [proposal.configuration.key for proposal in answer]
 
 
-def ended(problem: KnownProblem, proposal: Proposal, number: int, state: TrialState) -> Trial:
+def ended_trial(problem: KnownProblem, proposal: Proposal, number: int, state: TrialState) -> Trial:
     """A trial that ended in the given state, whatever the truth is."""
     trial = pending(problem, proposal, number)
     runtime = 1e5 if state == TrialState.SUCCEEDED else 30.0

@@ -23,21 +23,13 @@ import numpy as np
 import pytest
 
 from tradewind.errors import TradewindError
-from tradewind.problem import (
-    COST,
-    Instance,
-    Nodes,
-    Objective,
-    Threshold,
-    Trial,
-    TrialState,
-)
+from tradewind.problem import COST, Instance, Nodes, Objective, Threshold, Trial, TrialState
 from tradewind.searcher.base import (
     Concludes,
     ContinuousSpaces,
     Explains,
-    Foresees,
     NothingLeft,
+    PredictsRuns,
     Repeats,
     SearchState,
 )
@@ -47,19 +39,28 @@ from tradewind.testing.searcher_edges import (
     ENOUGH,
     MakeSearcher,
     SearcherEdgeCases,
-    chosen,
     conditional_problem,
     driven,
-    ended,
+    ended_trial,
+    expect_refusal,
+    first_runs,
     flat_problem,
-    fresh,
+    full_fidelity_trials,
     keys,
-    refused,
+    proposed_keys,
     table_problem,
-    whole,
 )
 
-__all__ = ["MakeSearcher", "SearcherConformance", "chosen", "ended", "fresh", "keys", "refused", "whole"]
+__all__ = [
+    "MakeSearcher",
+    "SearcherConformance",
+    "ended_trial",
+    "expect_refusal",
+    "first_runs",
+    "full_fidelity_trials",
+    "keys",
+    "proposed_keys",
+]
 
 _SMALL: dict[str, Callable[[], KnownProblem]] = {
     "conditional": conditional_problem,
@@ -149,7 +150,7 @@ class SearcherConformance(SearcherEdgeCases):
         for trial in reversed(trials):
             backward.tell(trial)
         state = SearchState(proposed=len(trials))
-        assert chosen(forward.ask(state, 2)) == chosen(backward.ask(state, 2))
+        assert proposed_keys(forward.ask(state, 2)) == proposed_keys(backward.ask(state, 2))
 
     def test_telling_twice_changes_nothing(self, make: MakeSearcher) -> None:
         """After a restart the engine may tell a trial again."""
@@ -159,7 +160,7 @@ class SearcherConformance(SearcherEdgeCases):
             once.tell(trial)
             twice.tell(trial)
             twice.tell(trial)
-        assert chosen(once.ask(SearchState(proposed=6))) == chosen(twice.ask(SearchState(proposed=6)))
+        assert proposed_keys(once.ask(SearchState(proposed=6))) == proposed_keys(twice.ask(SearchState(proposed=6)))
 
     def test_asking_twice_gives_the_same(self, make: MakeSearcher) -> None:
         """Asking is no event: the engine may ask, crash, and ask again."""
@@ -180,7 +181,7 @@ class SearcherConformance(SearcherEdgeCases):
         for trial in trials:
             second.tell(trial)
         state = SearchState(proposed=8)
-        assert chosen(first.ask(state, 2)) == chosen(second.ask(state, 2))
+        assert proposed_keys(first.ask(state, 2)) == proposed_keys(second.ask(state, 2))
 
     def test_proposals_are_plain(self, make: MakeSearcher) -> None:
         """What it says of a proposal can be written as JSON, and its caps are positive."""
@@ -192,7 +193,7 @@ class SearcherConformance(SearcherEdgeCases):
             assert all(cap is None or cap > 0 for cap in (trial.proposal.abort_cost, trial.proposal.abort_time))
             if isinstance(searcher, Explains):
                 assert trial.proposal.why
-            said = searcher.foresee(trial.configuration) if isinstance(searcher, Foresees) else None
+            said = searcher.predict_run(trial.configuration) if isinstance(searcher, PredictsRuns) else None
             assert said is None or 0.0 <= said.chance <= 1.0
 
     # ------------------------------------------------------------------ what may be proposed
@@ -207,17 +208,17 @@ class SearcherConformance(SearcherEdgeCases):
         tries one on the whole input. For one that runs parts of the input, only trials on the whole of it count.
         """
         problem = _SMALL[name]()
-        if refused(name in refuses, make, problem):
+        if expect_refusal(name in refuses, make, problem):
             return
         searcher = make(problem, 1)
         trials = drive(searcher, problem, ENOUGH)
-        own = fresh(searcher, trials)
+        own = first_runs(searcher, trials)
         assert len(trials) < ENOUGH
         if isinstance(searcher, Concludes):
-            assert whole(own)
+            assert full_fidelity_trials(own)
         else:
             every = sorted(problem.candidates.key(i) for i in range(len(problem.candidates)))
-            assert sorted(keys(whole(own))) == every
+            assert sorted(keys(full_fidelity_trials(own))) == every
         answer = searcher.ask(SearchState(proposed=len(trials)))
         assert isinstance(answer, NothingLeft)
         assert answer.final
@@ -263,8 +264,8 @@ class SearcherConformance(SearcherEdgeCases):
         problem = conditional_problem()
         searcher = make(problem, 2)
         trials = drive(searcher, problem, ENOUGH, parallel=4)
-        own = fresh(searcher, trials)
-        assert isinstance(searcher, Concludes) or len(whole(own)) == len(problem.candidates)
+        own = first_runs(searcher, trials)
+        assert isinstance(searcher, Concludes) or len(full_fidelity_trials(own)) == len(problem.candidates)
 
     def test_conditions_and_constraints_are_kept(self, make: MakeSearcher) -> None:
         """Every proposal is complete and allowed, with no inactive parameter."""
@@ -276,7 +277,7 @@ class SearcherConformance(SearcherEdgeCases):
         """What the selector has no offer for is never proposed."""
         sold = {("c9.large", 1), ("c9.large", 2), ("r9.large", 4)}
         problem = problems.make_problem(
-            problems.machine_parameters(3, (1, 2, 4)), lambda _c, _o: problems.Outcome(60.0), sold=sold
+            problems.machine_parameters(3, (1, 2, 4)), lambda _c, _o: problems.KnownOutcome(60.0), sold=sold
         )
         trials = drive(make(problem, 1), problem, 20)
         assert {(t.configuration["instance"], t.configuration["nodes"]) for t in trials} == sold
@@ -284,7 +285,7 @@ class SearcherConformance(SearcherEdgeCases):
     def test_a_million_combinations(self, make: MakeSearcher, refuses: frozenset[str]) -> None:
         """A large finite space is answered within seconds of processor time, however busy the machine is."""
         problem = problems.huge_problem()
-        if refused("million" in refuses, make, problem):
+        if expect_refusal("million" in refuses, make, problem):
             return
         searcher = make(problem, 1)
         number, started = 0, time.process_time()
@@ -306,7 +307,7 @@ class SearcherConformance(SearcherEdgeCases):
             return
         assert isinstance(searcher, ContinuousSpaces), "it takes a continuous space but does not say so"
         trials = drive(searcher, problem, self.trials)
-        assert fresh(searcher, trials)
+        assert first_runs(searcher, trials)
         assert len(trials) == self.trials
         for trial in trials:
             assert problem.space.check(trial.configuration) == trial.configuration
@@ -327,7 +328,7 @@ class SearcherConformance(SearcherEdgeCases):
         for number in range(self.trials):
             answer = searcher.ask(SearchState(proposed=number))
             assert not isinstance(answer, NothingLeft)
-            trial = ended(problem, answer[0], number, state)
+            trial = ended_trial(problem, answer[0], number, state)
             assert trial.key not in seen
             seen.add(trial.key)
             searcher.tell(trial)
@@ -343,7 +344,7 @@ class SearcherConformance(SearcherEdgeCases):
         answer = told.ask(SearchState(proposed=5))
         assert not isinstance(answer, NothingLeft)
         told.tell(replace(pending(problem, answer[0], 5), state=TrialState.LOST))
-        assert chosen(told.ask(SearchState(proposed=6))) == chosen(untold.ask(SearchState(proposed=6)))
+        assert proposed_keys(told.ask(SearchState(proposed=6))) == proposed_keys(untold.ask(SearchState(proposed=6)))
 
     @pytest.mark.parametrize("goal", ["minimise", "maximise"])
     def test_strange_metrics(self, make: MakeSearcher, goal: str, refuses: frozenset[str]) -> None:
@@ -351,7 +352,7 @@ class SearcherConformance(SearcherEdgeCases):
         values = [0.0, -3.0, 1e12, None, -1e-9, 5.0, -1e12, 0.5, None, 2.0]
         objective = Objective("score", "minimise" if goal == "minimise" else "maximise")
         problem = table_problem(objective=objective, thresholds=[Threshold("other", at_most=1.0)])
-        if refused("metrics" in refuses, make, problem):
+        if expect_refusal("metrics" in refuses, make, problem):
             return
         searcher = make(problem, 1)
         for number in range(self.trials):
@@ -371,18 +372,18 @@ class SearcherConformance(SearcherEdgeCases):
         """The least runtime and the greatest throughput are searched for as the least cost is."""
         objective = Objective("runtime") if metric == "runtime" else Objective("throughput", "maximise")
         problem = table_problem(objective=objective, cliff="slow")
-        if refused(metric != "runtime" and "metrics" in refuses, make, problem):
+        if expect_refusal(metric != "runtime" and "metrics" in refuses, make, problem):
             return
         searcher = make(problem, 1)
         trials = drive(searcher, problem, self.trials, parallel=2)
-        assert fresh(searcher, trials)
+        assert first_runs(searcher, trials)
         assert len(trials) == self.trials
 
     def test_prices_of_zero(self, make: MakeSearcher) -> None:
         """Machines that cost nothing are searched over like others."""
         free = {name: replace(offer, price_per_hour=0.0) for name, offer in problems.offers(3).items()}
         parameters = [Instance(name="instance", values=tuple(free), offers=free), Nodes(name="nodes", values=(1, 2))]
-        problem = problems.make_problem(parameters, lambda _c, o: problems.Outcome(90.0 / o.vcpu))
+        problem = problems.make_problem(parameters, lambda _c, o: problems.KnownOutcome(90.0 / o.vcpu))
         searcher = make(problem, 1)
         tried = {trial.configuration for trial in drive(searcher, problem, 40) if trial.proposal.fidelity == 1.0}
         assert len(tried) == 6 or (tried and isinstance(searcher, Concludes))

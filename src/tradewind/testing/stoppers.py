@@ -16,21 +16,21 @@ import random
 from abc import abstractmethod
 
 from tradewind.stopper.base import Stopper, StopperSettings
-from tradewind.stopper.curve import Curve
+from tradewind.stopper.curve import LearningCurve
 
 _SEEDS = range(40)
 
 
-def example_curves(seed: int, count: int = 12) -> list[Curve]:
+def example_curves(seed: int, count: int = 12) -> list[LearningCurve]:
     """Curves of different lengths, some over, some not, a few with values that are no numbers.
 
     Args:
         seed: Of their values.
         count: How many.
     """
-    rng, made = random.Random(seed), list[Curve]()  # noqa: S311
+    rng, made = random.Random(seed), list[LearningCurve]()  # noqa: S311
     for _ in range(count):
-        curve, least, pace = Curve(maximise=seed % 2 == 1), rng.random(), rng.uniform(0.5, 6)
+        curve, least, pace = LearningCurve(maximise=seed % 2 == 1), rng.random(), rng.uniform(0.5, 6)
         values = [least + math.exp(-step / pace) + rng.gauss(0, 0.02) for step in range(1, rng.randint(2, 30))]
         if rng.random() < 0.2:
             values[-1] = rng.choice([math.nan, math.inf, -math.inf])
@@ -93,7 +93,7 @@ class StopperConformance:
         for seed in _SEEDS:
             others = [curve for curve in example_curves(seed, 30) if curve.over]
             for offset in (-9.0, 9.0):
-                curve = Curve()
+                curve = LearningCurve()
                 curve.extend((float(step), offset) for step in range(1, 10))
                 why = self.make().hopeless(curve, others)
                 assert offset > 0 or not why

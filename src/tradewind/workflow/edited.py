@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.files import Plan
-from tradewind.workflow.plan import check
+from tradewind.workflow.schedule import check
 
 
-def timed(plan: Plan) -> tuple[Plan, str]:
+def with_feasible_times(plan: Plan) -> tuple[Plan, str]:
     """A plan whose times keep every rule.
 
     Args:
@@ -25,9 +25,9 @@ def timed(plan: Plan) -> tuple[Plan, str]:
     try:
         check(plan.flow, plan.platform, plan.schedule)
     except WorkflowError as error:
-        from tradewind.workflow.simulator.compiled import Compiled
+        from tradewind.workflow.simulator.compiled import CompiledSimulator
 
-        schedule = Compiled(plan.flow, plan.platform).follow(plan.schedule)
+        schedule = CompiledSimulator(plan.flow, plan.platform).follow(plan.schedule)
         return replace(plan, schedule=schedule), f"computed anew from its order: in the file {error.message}"
     return plan, ""
 

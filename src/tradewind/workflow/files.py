@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import WorkflowError
-from tradewind.whole import set_at
+from tradewind.utils.atomic_files import atomic_user_path
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import FORMAT, Schedule, dump, from_json, to_json
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.readers import own, vms
-from tradewind.workflow.readers.lined import Fields, plain, read_lined
+from tradewind.workflow.readers import platform_yaml, tradewind_yaml
+from tradewind.workflow.readers.yaml_lines import YamlMapping, plain, read_yaml_lines
+from tradewind.workflow.schedule import FORMAT, Schedule, dump, from_json, to_json
 
 _MOST = 1 << 30
 """Bytes of a file, unpacked."""
@@ -91,7 +91,7 @@ def _read(path: Path, lenient: bool) -> Workflow:
         return read_dax(text, file, lenient=lenient)
     if start.startswith(b"{"):
         return _from_json(text, file, name, lenient)
-    return _from_fields(read_lined(_decoded(text, file), file), file, name, lenient)
+    return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, lenient)
 
 
 def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
@@ -102,7 +102,7 @@ def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
     except (ValueError, RecursionError) as error:
         # A YAML document may begin with a brace, too.
         if isinstance(error, json.JSONDecodeError) and error.pos < 3:
-            return _from_fields(read_lined(_decoded(text, file), file), file, name, lenient)
+            return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, lenient)
         raise WorkflowError(f"it is no JSON: {error}", file=file, line=getattr(error, "lineno", None)) from None
     if document.get("format") == FORMAT:
         return _plan(document, file).flow
@@ -111,13 +111,13 @@ def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
     return _from_fields(plain(document), file, name, lenient)
 
 
-def _from_fields(document: Fields, file: str, name: str, lenient: bool) -> Workflow:
+def _from_fields(document: YamlMapping, file: str, name: str, lenient: bool) -> Workflow:
     if "pegasus" in document or "jobs" in document:
         from tradewind.workflow.readers.pegasus import read_pegasus
 
         return read_pegasus(document, file, name, lenient=lenient)
     if "tasks" in document:
-        return own.read_own(document, file, name, lenient=lenient)
+        return tradewind_yaml.read_tradewind_yaml(document, file, name, lenient=lenient)
     if "vms" in document:
         raise WorkflowError("these are machines, not a workflow", file=file, hint="give it with --vms")
     raise WorkflowError("it is no workflow: it has neither 'tasks' nor 'jobs'", file=file, hint=f"known are {KNOWN}")
@@ -157,7 +157,7 @@ def read_platform(path: Path) -> Platform:
             document = None
         if isinstance(document, dict) and document.get("format") == FORMAT:
             return _plan(document, file).platform
-    return vms.read_vms(read_lined(_decoded(text, file), file), file)
+    return platform_yaml.read_platform_yaml(read_yaml_lines(_decoded(text, file), file), file)
 
 
 def open_platform(text: str) -> Platform:
@@ -170,7 +170,7 @@ def open_platform(text: str) -> Platform:
     if name == "paper3" and colon:
         if not size.isdecimal():
             raise WorkflowError(f"paper3 has no set {size!r}", hint="write paper3:16, or 8, 32, 64 or 128")
-        return vms.paper3(int(size))
+        return platform_yaml.paper3(int(size))
     return read_platform(Path(text))
 
 
@@ -184,12 +184,17 @@ def write_plan(path: Path, plan: Plan) -> None:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as a document: `tradewind.workflow.plan.to_json`, the machines and the graph."""
+    """A plan as a document: `tradewind.workflow.schedule.to_json`, the machines and the graph."""
     document = to_json(plan.flow, plan.platform, plan.schedule, plan.planner)
     tasks = document.pop("tasks")
     if plan.folder is not None:
         document["folder"] = str(plan.folder)
-    return {**document, **vms.to_document(plan.platform), "graph": own.to_document(plan.flow), "tasks": tasks}
+    return {
+        **document,
+        **platform_yaml.to_document(plan.platform),
+        "graph": tradewind_yaml.to_document(plan.flow),
+        "tasks": tasks,
+    }
 
 
 def read_plan(path: Path) -> Plan:
@@ -229,10 +234,10 @@ def _plan(document: Any, file: str) -> Plan:
         hint = "tradewind workflow plan writes one"
         raise WorkflowError(f"it is no plan: its 'format' is not {FORMAT}", file=file, hint=hint)
     graph = plain(document.get("graph"))
-    if not isinstance(graph, Fields):
+    if not isinstance(graph, YamlMapping):
         raise WorkflowError("it has no 'graph' with the workflow's tasks", file=file)
-    flow = own.read_own(graph, file, str(document.get("workflow")))
-    platform = vms.from_document(document, file)
+    flow = tradewind_yaml.read_tradewind_yaml(graph, file, str(document.get("workflow")))
+    platform = platform_yaml.from_document(document, file)
     schedule = from_json(document, flow, platform, file=file)
     folder = document.get("folder")
     if folder is not None and (not isinstance(folder, str) or not folder):
@@ -294,7 +299,7 @@ def write_text(path: Path, text: str) -> None:
         WorkflowError: It cannot be written.
     """
     try:
-        with set_at(path) as part:
+        with atomic_user_path(path) as part:
             part.write_bytes(text.encode())
     except OSError as error:
         raise WorkflowError(f"cannot write {path}: {error.strerror or error}") from None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.compiling import fast
+from tradewind.utils.jit import njit
 from tradewind.workflow.graph import Numbers
 
 Ints = NDArray[np.integer[Any]]
@@ -22,7 +22,7 @@ _STEPS = 10
 """Thresholds of heads and of tails that are looked at in a room, each."""
 
 
-@fast
+@njit
 def ancestors(order: Ints, parent_starts: Ints, parents: Ints) -> Bits:
     """For each task a row of bits: the tasks before it."""
     tasks = len(order)
@@ -37,13 +37,13 @@ def ancestors(order: Ints, parent_starts: Ints, parents: Ints) -> Bits:
     return rows
 
 
-@fast
+@njit
 def _has(rows: Bits, task: int, other: int) -> bool:
     bit: bool = (rows[task, other // 64] >> np.uint64(other % 64)) & np.uint64(1) != 0
     return bit
 
 
-@fast
+@njit
 def _gathers(task: int, parent_starts: Ints, parents: Ints, rows: Bits) -> bool:
     """True when a task waits for two parents of which none comes before the other."""
     for one in range(parent_starts[task], parent_starts[task + 1]):
@@ -57,7 +57,7 @@ def _gathers(task: int, parent_starts: Ints, parents: Ints, rows: Bits) -> bool:
     return bool(parent_starts[task + 1] > parent_starts[task])
 
 
-@fast
+@njit
 def gatherings(order: Ints, parent_starts: Ints, parents: Ints, rows: Bits) -> Ints:
     """For each task that waits for several branches the number of tasks before it; 0 for the others."""
     found = np.zeros(len(order), np.int64)
@@ -68,7 +68,7 @@ def gatherings(order: Ints, parent_starts: Ints, parents: Ints, rows: Bits) -> I
     return found
 
 
-@fast
+@njit
 def heads(
     order: Ints, parent_starts: Ints, parents: Ints, child_starts: Ints, children: Ints, rows: Bits, chosen: Marks,
     least: Numbers, values: Numbers, known: Numbers,
@@ -120,7 +120,7 @@ def heads(
     return head
 
 
-@fast
+@njit
 def _room(chosen: Ints, head: Numbers, way: Numbers, values: Numbers) -> float:
     """When some tasks, each with a head and a way after it, can have ended with their ways, at the earliest."""
     if len(chosen) < 2:
@@ -149,7 +149,7 @@ def _room(chosen: Ints, head: Numbers, way: Numbers, values: Numbers) -> float:
     return found * (1.0 - 1e-12)
 
 
-@fast
+@njit
 def _steps(values: Numbers) -> Numbers:
     """Some of the values, the smallest included, spread over their ranks."""
     ordered = np.unique(values)
@@ -161,7 +161,7 @@ def _steps(values: Numbers) -> Numbers:
     return chosen
 
 
-@fast
+@njit
 def crowded(
     makespan: float, head: Numbers, tail: Numbers, seconds: Numbers, cores: Numbers, prices: Numbers, begins: Numbers,
     ends: Numbers,
@@ -213,7 +213,7 @@ def crowded(
     return False
 
 
-@fast
+@njit
 def cost_table(order: Ints, child_starts: Ints, children: Ints, sending: Numbers, seconds: Numbers) -> Numbers:
     """PEFT's optimistic cost table: the shortest possible way from a task on a machine to the end, itself left out.
 

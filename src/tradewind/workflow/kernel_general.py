@@ -1,6 +1,6 @@
 """The inner loops of planning where a task may use several cores, and files may lie on machines.
 
-Slower than those of `tradewind.workflow.kernel`, and more general. They stay in one file because numba renews a cached
+Slower than those of `tradewind.workflow.kernel_plain`, and more general. They stay in one file because numba renews a cached
 function when its own file changes, and not when a file that it calls changes. Import this module inside functions.
 
 A task that starts on a machine before a file that it reads is there has to fetch it, which is part of the task's time.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.compiling import fast
+from tradewind.utils.jit import njit
 from tradewind.workflow.graph import Numbers
 
 Ints = NDArray[np.integer[Any]]
@@ -36,7 +36,7 @@ MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
 """Rules of `batch_all` and `batch_now`; the last takes tasks in the order of arrival."""
 
 
-@fast
+@njit
 def _took(task: int, vm: int, begin: float, seconds: Numbers, files: Files) -> float:
     """Seconds of a task that begins at a moment on a machine, with what it has to fetch."""
     in_starts, ins, _, _, fetch, here = files
@@ -47,7 +47,7 @@ def _took(task: int, vm: int, begin: float, seconds: Numbers, files: Files) -> f
     return float(took)
 
 
-@fast
+@njit
 def _leave(
     task: int,
     vm: int,
@@ -65,7 +65,7 @@ def _leave(
         here[outs[at], vm] = min(here[outs[at], vm], end)
 
 
-@fast
+@njit
 def insert_general(
     sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, bonus: Numbers, needs: Sizes, sizes: Sizes,
     ready_at: Numbers, files: Files,
@@ -128,7 +128,7 @@ def insert_general(
     return vm, start, finish
 
 
-@fast
+@njit
 def _occupy(
     vm: int, begin: float, end: float, cores: int, memory: int, since: Numbers, free: Ints, spare: Ints,
     following: Ints, used: int,
@@ -159,7 +159,7 @@ def _occupy(
     return used
 
 
-@fast
+@njit
 def _nothing_kept(sizes: Sizes, ready_at: Numbers, most: int) -> Kept:
     """Machines that run nothing; ``most`` tasks are going to be placed there."""
     slots, rooms = sizes
@@ -172,7 +172,7 @@ def _nothing_kept(sizes: Sizes, ready_at: Numbers, most: int) -> Kept:
     return lanes, until, size, np.ones(vms, np.int64)
 
 
-@fast
+@njit
 def _free_from(kept: Kept, vm: int, task: int, needs: Sizes) -> float:
     """From when a machine has room for a task, behind all that is placed there."""
     lanes, until, size, count = kept
@@ -185,7 +185,7 @@ def _free_from(kept: Kept, vm: int, task: int, needs: Sizes) -> float:
     return float(begin)
 
 
-@fast
+@njit
 def _keep(kept: Kept, slots: int, vm: int, task: int, needs: Sizes, end: float) -> None:
     """The cores and the memory that become free first are kept until a moment; the order is held."""
     lanes, cores = kept[0][vm], needs[0][task]
@@ -215,7 +215,7 @@ def _keep(kept: Kept, slots: int, vm: int, task: int, needs: Sizes, end: float) 
     count[vm] += 1 - gone
 
 
-@fast
+@njit
 def append_all(
     sequence: Ints, parent_starts: Ints, parents: Ints, seconds: Numbers, given: Ints, in_turn: bool, needs: Sizes,
     sizes: Sizes, ready_at: Numbers, files: Files,
@@ -251,7 +251,7 @@ def append_all(
     return vm, start, finish
 
 
-@fast
+@njit
 def batch_all(
     rule: int, place: Ints, child_starts: Ints, children: Ints, waiting: Ints, seconds: Numbers, needs: Sizes,
     sizes: Sizes, ready_at: Numbers, files: Files,
@@ -307,7 +307,7 @@ def batch_all(
     return vm, start, finish
 
 
-@fast
+@njit
 def batch_now(rule: int, seconds: Numbers, needs: Sizes, slots: Ints, now: float, kept: Kept) -> tuple[Ints, Numbers]:
     """Place a batch of tasks that are all ready behind what runs.
 
@@ -350,7 +350,7 @@ def batch_now(rule: int, seconds: Numbers, needs: Sizes, slots: Ints, now: float
     return vm, start
 
 
-@fast
+@njit
 def _rate(
     task: int, earliest: float, kept: Kept, needs: Sizes, seconds: Numbers, files: Files, best: Ints, first: Numbers,
     second: Numbers,
@@ -369,7 +369,7 @@ def _rate(
             second[task] = end
 
 
-@fast
+@njit
 def _prefers(rule: int, one: int, other: int, first: Numbers, second: Numbers, place: Ints) -> bool:
     """True when a rule places one task before the other."""
     if rule == MINMIN:

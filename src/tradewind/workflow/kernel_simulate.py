@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.compiling import fast, inlined
+from tradewind.utils.jit import njit, njit_inline
 from tradewind.workflow.graph import Numbers
 
 Ints = NDArray[np.integer[Any]]
@@ -31,7 +31,7 @@ Delays = tuple[Numbers, Numbers, Numbers]
 """Seconds for each task before it is ready, between its placement and its start, and until its children are told."""
 
 
-@fast
+@njit
 def follow_plan(
     graph: Graph, seconds: Numbers, vm: Ints, before: Ints, after: Ints, needs: Sizes, sizes: Sizes, ready_at: Numbers,
     files: Files, delays: Delays,
@@ -104,7 +104,7 @@ def follow_plan(
     return start, finish, done
 
 
-@fast
+@njit
 def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
     """Where the slots of each machine begin, and from when each of them is free."""
     starts = np.zeros(len(slots) + 1, np.int64)
@@ -116,7 +116,7 @@ def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
     return starts, lanes
 
 
-@inlined
+@njit_inline
 def _with_memory(
     task: int, where: int, at: float, memory: Ints, rooms: Ints, finish: Numbers, running: Ints, under: Ints
 ) -> float:
@@ -140,7 +140,7 @@ def _with_memory(
         at = soonest
 
 
-@inlined
+@njit_inline
 def _tell(
     task: int, end: float, graph: Graph, delays: Delays, before: Ints, known: Numbers, left: Ints, ready: Numbers,
     waiting: Ints, count: int,
@@ -160,7 +160,7 @@ def _tell(
     return count
 
 
-@inlined
+@njit_inline
 def _fetched(task: int, where: int, now: float, files: Files, here: Numbers) -> float:
     """Seconds to bring the files that a task reads and that are not on its machine; after this moment they are."""
     in_starts, ins, _, _, fetch, _ = files
@@ -172,7 +172,7 @@ def _fetched(task: int, where: int, now: float, files: Files, here: Numbers) -> 
     return total
 
 
-@inlined
+@njit_inline
 def _leave(task: int, where: int, end: float, files: Files, here: Numbers) -> None:
     """Note from when on the files that a task writes are on its machine."""
     _, _, out_starts, outs, _, _ = files
@@ -180,7 +180,7 @@ def _leave(task: int, where: int, end: float, files: Files, here: Numbers) -> No
         here[outs[each], where] = min(here[outs[each], where], end)
 
 
-@inlined
+@njit_inline
 def _keep(lanes: Numbers, first: int, beyond: int, need: int, end: float) -> None:
     """Occupy the lanes of a machine that are free first until a task's end, and keep them sorted."""
     at = first
@@ -191,7 +191,7 @@ def _keep(lanes: Numbers, first: int, beyond: int, need: int, end: float) -> Non
         lanes[each] = end
 
 
-@fast
+@njit
 def run_queue(
     graph: Graph, seconds: Numbers, ranks: Ints, preference: Ints, needs: Sizes, sizes: Sizes, plain: bool,
     ready_at: Numbers, files: Files, delays: Delays,
@@ -274,7 +274,7 @@ def run_queue(
     return vm, start, finish, done
 
 
-@inlined
+@njit_inline
 def _room(free: Ints, preference: Ints, place: int) -> int:
     """The first machine with a free slot, from a place in the list on."""
     while place < len(preference) and free[preference[place]] < 1:
@@ -282,7 +282,7 @@ def _room(free: Ints, preference: Ints, place: int) -> int:
     return place
 
 
-@inlined
+@njit_inline
 def _room_of(task: int, free: Ints, spare: Ints, preference: Ints, needs: Sizes, seconds: Numbers) -> int:
     """The first machine of the list that a task fits on and that has room for it."""
     for place, vm in enumerate(preference):
@@ -291,7 +291,7 @@ def _room_of(task: int, free: Ints, spare: Ints, preference: Ints, needs: Sizes,
     return len(preference)
 
 
-@inlined
+@njit_inline
 def _take(
     now: float, when: Numbers, what: Ints, events: int, graph: Graph, delays: Delays, delayed: bool, files: Files,
     here: Numbers, vm: Ints, needs: Sizes, slots: Ints, free: Ints, spare: Ints, left: Ints, known: Numbers,
@@ -336,7 +336,7 @@ def _take(
     return events, news, place, room, done
 
 
-@inlined
+@njit_inline
 def _sort(values: Ints, count: int) -> None:
     """Sort the first values; they are nearly in order."""
     for at in range(1, count):
@@ -348,7 +348,7 @@ def _sort(values: Ints, count: int) -> None:
         values[place] = value
 
 
-@inlined
+@njit_inline
 def _push(heap: Ints, count: int, code: int) -> int:
     at = count
     while at > 0:
@@ -361,7 +361,7 @@ def _push(heap: Ints, count: int, code: int) -> int:
     return count + 1
 
 
-@inlined
+@njit_inline
 def _drop(heap: Ints, count: int) -> int:
     """Take the first entry away."""
     count -= 1
@@ -381,7 +381,7 @@ def _drop(heap: Ints, count: int) -> int:
     return count
 
 
-@inlined
+@njit_inline
 def _push_time(when: Numbers, what: Ints, count: int, time: float, item: int) -> int:
     at = count
     while at > 0:
@@ -394,7 +394,7 @@ def _push_time(when: Numbers, what: Ints, count: int, time: float, item: int) ->
     return count + 1
 
 
-@inlined
+@njit_inline
 def _drop_time(when: Numbers, what: Ints, count: int) -> int:
     """Take the first entry away."""
     count -= 1

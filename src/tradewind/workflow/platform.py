@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, round_money
-from tradewind.units import count, format_memory
+from tradewind.utils.units import count, format_memory
 from tradewind.workflow.graph import MOST, Indices, Numbers, Task, Workflow
 
 Storage = Literal["none", "shared", "local"]

@@ -13,18 +13,18 @@ from pydantic import ValidationError
 from tests.deployer.helpers import deployer_over, process_runner, request_for, row
 from tests.waiting import eventually
 
-from tradewind.clock import SimulatedClock
-from tradewind.deployer.combine import why_not
+from tradewind.deployer.compatibility import incompatibility
 from tradewind.deployer.hosts import Host
-from tradewind.deployer.link import SshSettings, SshTarget
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.deployer.runner.ssh.runner import SshRunner
+from tradewind.deployer.ssh_connection import SshSettings, SshTarget
 from tradewind.errors import DeployError
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState
 from tradewind.testing.provisioners import Bench, ProvisionerConformance
+from tradewind.utils.clock import SimulatedClock
 
 _ONE, _TWO = Offer("local", "x", 1, 1, 0.1), Offer("local", "x", 1, 1, 0.1, nodes=2)
 _HOSTS = ("a", "ubuntu@b:2222", {"host": "c", "user": "root", "identity": "/key", "shared": True})
@@ -191,4 +191,4 @@ def test_a_host_is_known_by_name_and_port() -> None:
 
 def test_it_goes_with_all_runners_that_use_machines() -> None:
     for runner in (SshRunner, DockerRunner, ProcessRunner):
-        assert why_not(NoneProvisioner, runner) == ""
+        assert incompatibility(NoneProvisioner, runner) == ""

@@ -9,11 +9,11 @@ import pytest
 from tests.deployer.helpers import OFFER, OWNER
 
 from tradewind import plugins
-from tradewind.clock import SimulatedClock
 from tradewind.deployer.provisioner.base import ClusterState, Provisioner
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.errors import DeployError, SpecError, TeardownError
+from tradewind.utils.clock import SimulatedClock
 
 
 def cloud(folder: Path, **settings: Any) -> SimulatedProvisioner:

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from tradewind.deployer.link_target import SshTarget
-from tradewind.deployer.runner.clockwork import Plan
-from tradewind.deployer.runner.docker.engine import Address
+from tradewind.deployer.runner.docker.engine import EngineAddress
 from tradewind.deployer.runner.docker.handle import DockerData
 from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.htcondor.handle import HtCondorData
 from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.process import ProcessData
 from tradewind.deployer.runner.ray.handle import RayData
+from tradewind.deployer.runner.simulated import SimulatedRunPlan
 from tradewind.deployer.runner.slurm.handle import SlurmData, SlurmRun
 from tradewind.deployer.runner.ssh.handle import SshData
+from tradewind.deployer.ssh_target import SshTarget
 from tradewind.problem import Handle
 
 TARGET = {"host": "node-1", "port": 22}
@@ -77,7 +77,7 @@ STORED: dict[str, tuple[type[HandleData], dict[str, Any]]] = {
     ),
     "ray": (RayData, {**LEASE, **LIMITS, "folder": "/runs/1", "lasts": 3600.0, "secrets": {"KEY": "env:KEY"}}),
     "replay": (
-        Plan,
+        SimulatedRunPlan,
         {
             "owner": "tw-1",
             "started": 10.0,
@@ -110,7 +110,7 @@ def test_what_is_not_there_has_its_default(name: str) -> None:
 
 def test_places_are_read_from_what_is_stored() -> None:
     assert SshData.from_json(STORED["ssh"][1]).targets == [SshTarget(**TARGET)]  # type: ignore[arg-type]
-    assert DockerData.from_json(STORED["docker"][1]).address == Address("unix:///var/run/docker.sock")
+    assert DockerData.from_json(STORED["docker"][1]).address == EngineAddress("unix:///var/run/docker.sock")
     assert DockerData().address is None
     assert ProcessData().place is None
     run = SlurmRun.of(Handle("run 2", "slurm", STORED["slurm"][1]))

@@ -19,7 +19,7 @@ from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, RunState
-from tradewind.testing.runners import ended, processes_of, until
+from tradewind.testing.runners import poll_until, processes_of, wait_for_end
 
 Make = Callable[..., ProcessRunner]
 
@@ -51,7 +51,7 @@ def test_output_and_environment_reach_the_run_folder(make: Make, tmp_path: Path)
         env={"COLOUR": "blue"},
     )
     runner = make()
-    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     assert (request.folder / "stdout").read_text() == "1 1 blue\n"
     assert (request.folder / "stderr").read_text() == "oops\n"
     assert (request.folder / "outputs" / "here").read_text().strip() == str(request.workdir.resolve())
@@ -59,7 +59,7 @@ def test_output_and_environment_reach_the_run_folder(make: Make, tmp_path: Path)
 
 def test_a_signal_is_a_negative_exit_code(make: Make, tmp_path: Path) -> None:
     runner = make()
-    status = ended(runner, runner.submit(request_for(tmp_path, ("sh", "-c", "kill -SEGV $$")), []))
+    status = wait_for_end(runner, runner.submit(request_for(tmp_path, ("sh", "-c", "kill -SEGV $$")), []))
     assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, -11, Fault.JOB)
     assert "SIGSEGV" in status.reason
 
@@ -67,7 +67,7 @@ def test_a_signal_is_a_negative_exit_code(make: Make, tmp_path: Path) -> None:
 def test_a_run_ignores_no_signal_that_its_warden_does_not_heed(make: Make, tmp_path: Path) -> None:
     request = request_for(tmp_path, ("sed", "-n", r"s/^SigIgn:\t//p", "/proc/self/status"))
     runner = make()
-    ended(runner, runner.submit(request, []))
+    wait_for_end(runner, runner.submit(request, []))
     ignored = int((request.folder / "stdout").read_text(), 16)
     names = ("SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ", "SIGTERM", "SIGCHLD", "SIGUSR1")
     assert [name for name in names if ignored >> (getattr(signal, name) - 1) & 1] == []
@@ -82,7 +82,7 @@ def test_logs_and_reports_are_read_while_the_run_goes_on(make: Make, tmp_path: P
     assert (runner.read_report(handle, 1), runner.read_log(handle, "stdout", 1)) == (b"}\n", b"ne\n")
     assert runner.read_log(handle, "../secret", 0) == b""
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
 
 def test_a_pipe_in_place_of_the_reports_holds_up_nobody(make: Make, tmp_path: Path) -> None:
@@ -91,14 +91,14 @@ def test_a_pipe_in_place_of_the_reports_holds_up_nobody(make: Make, tmp_path: Pa
     eventually(lambda: runner.read_log(handle, "stdout", 0) == b"made\n")
     assert runner.read_report(handle, 0) == b""
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
 
 def test_usage_counts_children_and_daemons(make: Make, tmp_path: Path) -> None:
     burn = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {burn!r}], check=True)"
     runner = make()
-    status = ended(runner, runner.submit(request_for(tmp_path, python(code)), []))
+    status = wait_for_end(runner, runner.submit(request_for(tmp_path, python(code)), []))
     assert status.usage.cpu_seconds is not None
     assert status.usage.cpu_seconds >= 0.2
     assert status.usage.peak_memory_bytes is not None
@@ -112,7 +112,7 @@ def test_low_level_metrics_are_those_of_the_kernel(make: Make, tmp_path: Path) -
         "b.bind(('127.0.0.1', 0)); [a.sendto(bytes(1000), b.getsockname()) for _ in range(20)]"
     )
     runner = make()
-    profile = ended(runner, runner.submit(request_for(tmp_path, python(code)), [])).usage.profile
+    profile = wait_for_end(runner, runner.submit(request_for(tmp_path, python(code)), [])).usage.profile
     names = {"user_seconds", "system_seconds", "read_bytes", "written_bytes", "network_bytes", "loopback_bytes"}
     assert names | {"major_faults", "minor_faults", "waits", "preemptions"} == set(profile)
     assert all(value >= 0 for value in profile.values())
@@ -132,7 +132,7 @@ def test_a_tree_that_takes_too_much_memory_together_is_killed(make: Make, tmp_pa
     )
     runner = make()
     request = request_for(tmp_path, python(code), memory=100 * 2**20)
-    status = ended(runner, runner.submit(request, []))
+    status = wait_for_end(runner, runner.submit(request, []))
     assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
     assert status.reason == "out of memory: it used more than 100 MiB"
     assert not processes_of("run-1")
@@ -149,14 +149,14 @@ def test_memory_that_forked_workers_share_counts_once(make: Make, tmp_path: Path
         "for _ in range(4): os.wait()\n"
     )
     runner = make()
-    status = ended(runner, runner.submit(request_for(tmp_path, python(code), memory=150 * 2**20), []))
+    status = wait_for_end(runner, runner.submit(request_for(tmp_path, python(code), memory=150 * 2**20), []))
     assert status.state is RunState.DONE, status
 
 
 def test_the_address_space_can_be_limited(make: Make, tmp_path: Path) -> None:
     runner = make(address_space=True)
     code = "x = bytearray(900 * 2**20)"
-    status = ended(runner, runner.submit(request_for(tmp_path, python(code), memory=300 * 2**20), []))
+    status = wait_for_end(runner, runner.submit(request_for(tmp_path, python(code), memory=300 * 2**20), []))
     assert (status.state, status.exit_code) == (RunState.FAILED, 1)
     assert b"MemoryError" in (tmp_path / "runs" / "run-1" / "stderr").read_bytes()
 
@@ -177,7 +177,7 @@ def test_a_daemon_that_hides_is_killed_when_the_job_ends(make: Make, tmp_path: P
     )
     runner = make()
     request = request_for(tmp_path, python(code))
-    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     assert not psutil.pid_exists(int((request.workdir / "daemon").read_text()))
 
 
@@ -187,14 +187,14 @@ def test_a_swarm_of_children_is_killed(make: Make, tmp_path: Path) -> None:
     handle = runner.submit(request_for(tmp_path, python(code)), [])
     eventually(lambda: len(processes_of("run-1")) == 64)
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     assert not processes_of("run-1")
 
 
 def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(make: Make, tmp_path: Path) -> None:
     runner = make(grace=0.2)
     request = request_for(tmp_path, ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"), wall=0.4)
-    status = ended(runner, runner.submit(request, []))
+    status = wait_for_end(runner, runner.submit(request, []))
     assert (status.state, status.exit_code) == (RunState.TIMED_OUT, -9)
     assert status.runtime >= 0.6
 
@@ -206,14 +206,14 @@ def test_a_job_may_use_the_grace_to_say_goodbye(make: Make, tmp_path: Path) -> N
     handle = runner.submit(request, [])
     eventually((request.workdir / "ready").exists)
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     assert (request.folder / "stdout").read_text() == "bye\n"
 
 
 def test_a_flood_of_output_is_cut_and_does_not_fill_memory(make: Make, tmp_path: Path) -> None:
     runner = make()
     request = request_for(tmp_path, ("sh", "-c", "head -c 1000000000 /dev/zero; echo end >&2"), log=100_000)
-    status = ended(runner, runner.submit(request, []))
+    status = wait_for_end(runner, runner.submit(request, []))
     assert status.state is RunState.DONE
     assert (request.folder / "stdout").stat().st_size == 100_000
     assert (request.folder / "stderr").read_text() == "end\n"
@@ -225,7 +225,7 @@ def test_a_flood_of_output_is_cut_and_does_not_fill_memory(make: Make, tmp_path:
 def test_output_below_the_limit_is_whole(make: Make, tmp_path: Path) -> None:
     runner = make()
     request = request_for(tmp_path, ("sh", "-c", "head -c 1000 /dev/zero"), log=1000)
-    ended(runner, runner.submit(request, []))
+    wait_for_end(runner, runner.submit(request, []))
     assert (request.folder / "stdout").stat().st_size == 1000
     assert json.loads((request.folder / "result.json").read_text())["truncated"] is False
 
@@ -264,7 +264,7 @@ def test_secrets_reach_the_job_and_no_file(make: Make, tmp_path: Path, monkeypat
     code = "import os; print(len(os.environ['TOKEN']), len(os.environ['KEY']))"
     request = request_for(tmp_path, python(code), secrets=secrets)
     handle = runner.submit(request, [])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     assert (request.folder / "stdout").read_text() == "12 9\n"
     written = [path for path in tmp_path.rglob("*") if path.is_file() and path != tmp_path / "key"]
     assert not [path for path in written if b"-value" in path.read_bytes()]
@@ -337,7 +337,7 @@ def test_a_full_disk_is_one_clear_error(make: Make, tmp_path: Path) -> None:
         request = request_for(
             tmp_path, ("sh", "-c", "cat /dev/zero > $TRADEWIND_OUTPUTS/x"), folder=disk / "r" / "run-2"
         )
-        status = ended(runner, runner.submit(request, []))
+        status = wait_for_end(runner, runner.submit(request, []))
         assert status.state is RunState.FAILED
         assert json.loads((request.folder / "result.json").read_text())["state"] == "failed"
     finally:
@@ -365,11 +365,11 @@ def test_a_killed_warden_means_preempted_and_nothing_is_left(make: Make, tmp_pat
     handle = runner.submit(request, [])
     eventually(lambda: len(processes_of("run-1")) == 3)
     os.kill(warden_of(request.folder), signal.SIGKILL)
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     assert not processes_of("run-1")
     # The runner itself goes on with another warden.
-    assert ended(runner, runner.submit(request_for(tmp_path, ("true",), "run-2"), [])).state is RunState.DONE
+    assert wait_for_end(runner, runner.submit(request_for(tmp_path, ("true",), "run-2"), [])).state is RunState.DONE
 
 
 def test_a_warden_that_is_told_to_end_takes_its_jobs_along(make: Make, tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_a_warden_that_is_told_to_end_takes_its_jobs_along(make: Make, tmp_path:
     request = request_for(tmp_path, ("sleep", "60"))
     handle = runner.submit(request, [])
     os.kill(warden_of(request.folder), signal.SIGTERM)
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
 
 
@@ -460,7 +460,7 @@ def test_a_run_without_a_note_is_found_by_its_tag(make: Make, tmp_path: Path) ->
         handle = found["stray"]
         runner.cancel(handle)
         eventually(lambda: stray.poll() is not None)
-        assert ended(runner, handle).state is RunState.PREEMPTED
+        assert wait_for_end(runner, handle).state is RunState.PREEMPTED
     finally:
         if stray.poll() is None:
             stray.kill()
@@ -498,6 +498,6 @@ def test_a_helper_that_cannot_start_is_one_clear_error(
 def test_runtime_grows_while_it_runs(make: Make, tmp_path: Path) -> None:
     runner = make()
     handle = runner.submit(request_for(tmp_path, ("sleep", "60")), [])
-    status = until(runner, handle, lambda status: status.runtime > 0.1)
+    status = poll_until(runner, handle, lambda status: status.runtime > 0.1)
     assert status.state is RunState.EXECUTING
     assert stat.S_ISREG((tmp_path / "runs" / "run-1" / "started.json").stat().st_mode)

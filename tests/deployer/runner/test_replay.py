@@ -15,7 +15,7 @@ import pytest
 from tests.deployer.helpers import OFFER, OWNER, deployer_over, drive, request_for, row
 
 from tradewind import plugins
-from tradewind.deployer.runner.records import plain
+from tradewind.deployer.runner.recorded_runs import canonical_text
 from tradewind.deployer.runner.replay import ReplayRunner, ReplaySettings
 from tradewind.errors import RecordError, SpecError
 from tradewind.problem import (
@@ -367,11 +367,11 @@ def test_a_whole_search_of_runs_takes_no_time(tmp_path: Path) -> None:
 
 
 def test_values_have_one_spelling() -> None:
-    assert plain(1) == plain("1.0") == plain(1.0) == plain(" 1e0 ")
-    assert plain(True) == plain("True") == plain("yes") != plain(1)
-    assert plain(False) == plain("no")
-    assert plain(None) == ""
-    assert plain("t2.small") == "t2.small"
+    assert canonical_text(1) == canonical_text("1.0") == canonical_text(1.0) == canonical_text(" 1e0 ")
+    assert canonical_text(True) == canonical_text("True") == canonical_text("yes") != canonical_text(1)
+    assert canonical_text(False) == canonical_text("no")
+    assert canonical_text(None) == ""
+    assert canonical_text("t2.small") == "t2.small"
 
 
 SIZED = """\

@@ -60,17 +60,17 @@ def test_wrong_settings(wrong: dict[str, float]) -> None:
 
 def test_the_machine_at_hand() -> None:
     offers = sells()
-    assert max(offer.vcpu for offer in offers.values()) <= local.cpus_here()
-    assert max(offer.memory_gib for offer in offers.values()) <= max(1.0, local.memory_here() / 2**30)
+    assert max(offer.vcpu for offer in offers.values()) <= local.available_cpus()
+    assert max(offer.memory_gib for offer in offers.values()) <= max(1.0, local.available_memory() / 2**30)
 
 
 def test_a_container_has_less_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(local, "_CGROUP_LIMITS", (tmp_path / "missing", limit))
     limit.write_text("max\n")
-    whole = local.memory_here()
+    whole = local.available_memory()
     limit.write_text("1073741824\n")
-    assert local.memory_here() == 1 << 30 < whole
+    assert local.available_memory() == 1 << 30 < whole
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_a_container_has_a_share_of_the_cpus(
             path.write_text(text)
     monkeypatch.setattr(local, "_CGROUP_QUOTAS", (files[:1], files[1:]))
     monkeypatch.setattr("os.sched_getaffinity", lambda _process: set(range(8)))
-    assert local.cpus_here() == cpus
+    assert local.available_cpus() == cpus
     assert max(offer.vcpu for offer in sells(memory_gib=100.0).values()) == cpus

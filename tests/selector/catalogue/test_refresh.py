@@ -132,7 +132,7 @@ def test_aws_keeps_linux_on_demand_only(endpoint: Any, answer: Any, tmp_path: Pa
     ]
     offers = catalogue.offers()
     assert one(offers, "m5.large", "us-east-1").price_per_hour == 0.099
-    assert one(offers, "m5.large", "us-east-1").price_date == price_list.today()
+    assert one(offers, "m5.large", "us-east-1").price_date == price_list.todays_date()
     assert one(offers, "m5.xlarge", "us-east-1").price_per_hour == 0.192  # shipped: a price of 0 is unknown
     new = one(offers, "x99g.2xlarge", "us-east-1")
     assert (new.vcpu, new.memory_gib, new.category, new.arch, new.family) == (8, 1024, "memory", "arm64", "x99g")

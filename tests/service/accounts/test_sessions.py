@@ -10,8 +10,8 @@ from argon2 import PasswordHasher
 from fastapi.testclient import TestClient
 
 from tradewind.errors import InputError, NotFoundError, SignInError, TooManyError
-from tradewind.service.accounts import passwords, sessions
-from tradewind.service.accounts.sessions import Session
+from tradewind.service.accounts import credentials, sessions
+from tradewind.service.accounts.sessions import BrowserSession
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
@@ -30,22 +30,22 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digests that do not keep the tests waiting; test_passwords.py has the real ones."""
     hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     nobodys = hasher.hash("the password of nobody")
-    monkeypatch.setattr(passwords, "_tools", lambda: (hasher, nobodys))
+    monkeypatch.setattr(credentials, "_tools", lambda: (hasher, nobodys))
 
 
 @pytest.fixture
-def ann_signs_in(context: Context) -> Callable[..., Session]:
+def ann_signs_in(context: Context) -> Callable[..., BrowserSession]:
     """Signs the user ``ann``, of the tenant ``physics``, in."""
     context.accounts.add_user("ann", tenant="physics", password=WORDS)
 
-    def sign_in(password: str = WORDS, address: str = PLACE, agent: str = "a browser") -> Session:
+    def sign_in(password: str = WORDS, address: str = PLACE, agent: str = "a browser") -> BrowserSession:
         return context.accounts.sign_in("ann", password, address, agent)
 
     return sign_in
 
 
 @pytest.fixture
-def session(ann_signs_in: Callable[..., Session]) -> Session:
+def session(ann_signs_in: Callable[..., BrowserSession]) -> BrowserSession:
     return ann_signs_in()
 
 
@@ -61,11 +61,11 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return pass_by
 
 
-def principal(context: Context, session: Session) -> Principal:
+def principal(context: Context, session: BrowserSession) -> Principal:
     return context.accounts.by_session(session.secret, PLACE)[0]
 
 
-def test_a_session_finds_its_user_until_it_is_over(context: Context, session: Session) -> None:
+def test_a_session_finds_its_user_until_it_is_over(context: Context, session: BrowserSession) -> None:
     who, csrf = context.accounts.by_session(session.secret, "192.0.2.2")
     assert (who.name, who.role, who.tenant, who.address, csrf) == (
         "ann",
@@ -80,11 +80,11 @@ def test_a_session_finds_its_user_until_it_is_over(context: Context, session: Se
     context.accounts.sign_out(session.secret)
 
 
-def test_names_are_the_same_in_capitals(context: Context, session: Session) -> None:
+def test_names_are_the_same_in_capitals(context: Context, session: BrowserSession) -> None:
     assert principal(context, context.accounts.sign_in(" ANN ", WORDS, PLACE)) == principal(context, session)
 
 
-def test_a_cookie_that_was_made_up_is_nobodys(context: Context, session: Session) -> None:
+def test_a_cookie_that_was_made_up_is_nobodys(context: Context, session: BrowserSession) -> None:
     for secret in (
         "",
         "tw_session_",
@@ -99,7 +99,7 @@ def test_a_cookie_that_was_made_up_is_nobodys(context: Context, session: Session
     assert principal(context, session).name == "ann"
 
 
-def test_a_token_is_no_session_and_a_session_no_token(context: Context, session: Session) -> None:
+def test_a_token_is_no_session_and_a_session_no_token(context: Context, session: BrowserSession) -> None:
     token = context.accounts.make_token(principal(context, session).user_id, "laptop")
     with pytest.raises(SignInError):
         context.accounts.by_session(token)
@@ -108,7 +108,7 @@ def test_a_token_is_no_session_and_a_session_no_token(context: Context, session:
 
 
 def test_an_unused_session_ends_and_a_used_one_lasts(
-    context: Context, session: Session, later: Callable[[float], None]
+    context: Context, session: BrowserSession, later: Callable[[float], None]
 ) -> None:
     later(1.5 * 3600)
     assert principal(context, session).name == "ann"
@@ -119,7 +119,7 @@ def test_an_unused_session_ends_and_a_used_one_lasts(
         principal(context, session)
 
 
-def test_every_session_ends_one_day(context: Context, session: Session, later: Callable[[float], None]) -> None:
+def test_every_session_ends_one_day(context: Context, session: BrowserSession, later: Callable[[float], None]) -> None:
     for _ in range(23):
         later(3600)
         assert principal(context, session).name == "ann"
@@ -128,7 +128,7 @@ def test_every_session_ends_one_day(context: Context, session: Session, later: C
         principal(context, session)
 
 
-def test_only_the_digest_of_a_cookie_is_stored(context: Context, session: Session) -> None:
+def test_only_the_digest_of_a_cookie_is_stored(context: Context, session: BrowserSession) -> None:
     (row,) = context.accounts.sessions(principal(context, session))
     assert row.agent == "a browser"
     assert session.secret not in repr(row)
@@ -139,14 +139,14 @@ def test_only_the_digest_of_a_cookie_is_stored(context: Context, session: Sessio
         assert secret not in dump
 
 
-def test_each_sign_in_is_another_session(context: Context, ann_signs_in: Callable[..., Session]) -> None:
+def test_each_sign_in_is_another_session(context: Context, ann_signs_in: Callable[..., BrowserSession]) -> None:
     """A session that somebody planted in the browser is not the one that the user gets (fixation)."""
     first, second = ann_signs_in(), ann_signs_in()
     assert len({first.secret, second.secret, first.csrf, second.csrf}) == 4
     assert principal(context, first) == principal(context, second)
 
 
-def test_a_user_sees_and_ends_own_sessions_only(context: Context, ann_signs_in: Callable[..., Session]) -> None:
+def test_a_user_sees_and_ends_own_sessions_only(context: Context, ann_signs_in: Callable[..., BrowserSession]) -> None:
     here, there = ann_signs_in(), ann_signs_in()
     bob = context.accounts.add_user("bob", password=WORDS)
     mine = context.accounts.sessions(principal(context, here))
@@ -160,7 +160,7 @@ def test_a_user_sees_and_ends_own_sessions_only(context: Context, ann_signs_in: 
         principal(context, there)
 
 
-def test_another_password_ends_other_sessions(context: Context, ann_signs_in: Callable[..., Session]) -> None:
+def test_another_password_ends_other_sessions(context: Context, ann_signs_in: Callable[..., BrowserSession]) -> None:
     here, there = ann_signs_in(), ann_signs_in()
     who = principal(context, here)
     with pytest.raises(InputError, match="old password is wrong"):
@@ -177,7 +177,7 @@ def test_another_password_ends_other_sessions(context: Context, ann_signs_in: Ca
     assert principal(context, ann_signs_in("seven ships at sea")) == who
 
 
-def test_a_digest_of_weaker_days_is_renewed(context: Context, ann_signs_in: Callable[..., Session]) -> None:
+def test_a_digest_of_weaker_days_is_renewed(context: Context, ann_signs_in: Callable[..., BrowserSession]) -> None:
     user = context.accounts.store.user_named("ann")
     weak = PasswordHasher(time_cost=2, memory_cost=8, parallelism=1).hash(WORDS)
     context.accounts.store.change(user.id, password=weak)
@@ -195,25 +195,25 @@ def refused(context: Context, name: str, password: str, address: str = PLACE) ->
     return str(caught.value)
 
 
-def test_nothing_tells_which_names_there_are(context: Context, session: Session) -> None:
+def test_nothing_tells_which_names_there_are(context: Context, session: BrowserSession) -> None:
     context.accounts.add_user("robot")  # it has tokens only
     assert len({refused(context, name, "a wrong guess") for name in ("ann", "robot", "nobody", "' OR 1=1 --", "")}) == 1
 
 
-def test_a_locked_user_is_told_so_only_with_the_password(context: Context, session: Session) -> None:
+def test_a_locked_user_is_told_so_only_with_the_password(context: Context, session: BrowserSession) -> None:
     context.accounts.store.change(context.accounts.store.user_named("ann").id, state="locked")
     assert refused(context, "ann", "a wrong guess") == refused(context, "nobody", "a wrong guess")
     assert "locked" in refused(context, "ann", WORDS)
 
 
 def test_guessing_ends_after_ten_attempts(
-    context: Context, ann_signs_in: Callable[..., Session], later: Callable[[float], None]
+    context: Context, ann_signs_in: Callable[..., BrowserSession], later: Callable[[float], None]
 ) -> None:
     for _ in range(10):
         assert "is wrong" in refused(context, "ann", "a wrong guess")
     assert "too many attempts" in refused(context, "Ann", WORDS)
     assert principal(context, ann_signs_in(address="198.51.100.9")).name == "ann"
-    later(sessions.WINDOW + 1)
+    later(sessions.ATTEMPT_WINDOW + 1)
     assert principal(context, ann_signs_in()).name == "ann"
 
 
@@ -223,7 +223,7 @@ def test_names_that_nobody_has_are_counted_alike(context: Context) -> None:
     assert "too many attempts" in refused(context, "nobody", "a wrong guess")
 
 
-def test_the_right_password_forgives_wrong_ones(context: Context, ann_signs_in: Callable[..., Session]) -> None:
+def test_the_right_password_forgives_wrong_ones(context: Context, ann_signs_in: Callable[..., BrowserSession]) -> None:
     for _ in range(3):
         for _ in range(9):
             refused(context, "ann", "a wrong guess")
@@ -238,7 +238,7 @@ def test_one_address_cannot_try_all_names(context: Context) -> None:
 
 
 def test_many_addresses_cannot_try_one_name_and_do_not_lock_the_user_out(
-    context: Context, ann_signs_in: Callable[..., Session]
+    context: Context, ann_signs_in: Callable[..., BrowserSession]
 ) -> None:
     ann_signs_in()
     for number in range(100):
@@ -247,7 +247,7 @@ def test_many_addresses_cannot_try_one_name_and_do_not_lock_the_user_out(
     assert principal(context, ann_signs_in()).name == "ann"  # from where there is a session already
 
 
-def test_servers_of_one_database_count_together(context: Context, ann_signs_in: Callable[..., Session]) -> None:
+def test_servers_of_one_database_count_together(context: Context, ann_signs_in: Callable[..., BrowserSession]) -> None:
     from tradewind.service.context import open_context
 
     other = open_context(context.settings, context.url, context.data_folder)
@@ -263,7 +263,7 @@ def test_servers_of_one_database_count_together(context: Context, ann_signs_in: 
 # ---------------------------------------------------------------------- REST with the cookie
 
 
-def test_rest_takes_the_cookie_and_for_changes_the_proof(client: TestClient, session: Session) -> None:
+def test_rest_takes_the_cookie_and_for_changes_the_proof(client: TestClient, session: BrowserSession) -> None:
     client.cookies.set("tradewind_session", session.secret)
     assert client.get("/api/v1/me").json()["name"] == "ann"
     change = {"email": "ann@example.org"}
@@ -275,18 +275,20 @@ def test_rest_takes_the_cookie_and_for_changes_the_proof(client: TestClient, ses
     assert answer.json()["email"] == "ann@example.org"
 
 
-def test_a_proof_is_of_one_session(client: TestClient, session: Session, ann_signs_in: Callable[..., Session]) -> None:
+def test_a_proof_is_of_one_session(
+    client: TestClient, session: BrowserSession, ann_signs_in: Callable[..., BrowserSession]
+) -> None:
     client.cookies.set("tradewind_session", session.secret)
     headers = {"X-CSRF-Token": ann_signs_in().csrf}
     assert client.delete("/api/v1/tokens/1", headers=headers).status_code == 403
 
 
-def test_a_wrong_token_is_not_made_good_by_a_cookie(client: TestClient, session: Session) -> None:
+def test_a_wrong_token_is_not_made_good_by_a_cookie(client: TestClient, session: BrowserSession) -> None:
     client.cookies.set("tradewind_session", session.secret)
     assert client.get("/api/v1/me", headers={"Authorization": "Bearer tw_x"}).status_code == 401
 
 
-def test_passwords_and_sessions_over_rest(client: TestClient, context: Context, session: Session) -> None:
+def test_passwords_and_sessions_over_rest(client: TestClient, context: Context, session: BrowserSession) -> None:
     client.cookies.set("tradewind_session", session.secret)
     headers = {"X-CSRF-Token": session.csrf}
     there = context.accounts.sign_in("ann", WORDS, "192.0.2.77", "<another>\r\nbrowser" + "x" * 5000)

@@ -12,11 +12,11 @@ from fastapi import FastAPI
 from fastapi.routing import RouteContext, iter_route_contexts
 from fastapi.testclient import TestClient
 from httpx2 import Response
-from tests.service.live import HELLO, principal
-from tests.service.shared import House, house
+from tests.service.live_server import HELLO, principal
+from tests.service.module_server import House, house
 
-from tradewind.service.security import CSRF_FIELD, CSRF_HEADER, csrf_of
-from tradewind.store.cluster import JobRow
+from tradewind.service.http.session_cookies import CSRF_FIELD, CSRF_HEADER, csrf_token_of
+from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.testing.stores import study_row, trial
 
 SECRET = "physics-only"
@@ -32,7 +32,7 @@ OPEN = {
     "/r/{secret}",
     "/r/{secret}/{path:path}",
 }
-"""Routes that answer somebody whom nobody knows; `/r/` asks for a secret of its own (tests/service/test_links.py)."""
+"""Routes that answer somebody whom nobody knows; `/r/` asks for a secret of its own (tests/service/results/test_share_links.py)."""
 
 BY_ADDRESS = {"/metrics"}
 """Routes that ask where a call comes from."""
@@ -120,9 +120,9 @@ def furnish(here: House) -> Scene:
 
 
 def _remark() -> Any:
-    from tradewind.store.requests import Remark
+    from tradewind.store.service.requests import NewRequestEvent
 
-    return Remark("pending", SECRET)
+    return NewRequestEvent("pending", SECRET)
 
 
 def routes(client: TestClient) -> list[tuple[str, str, RouteContext]]:
@@ -200,11 +200,15 @@ def test_what_is_anothers_is_not_there(scene: Scene) -> None:
 
 def test_the_pages_hide_what_is_anothers_too(scene: Scene) -> None:
     client, tried = scene.house.client, 0
-    headers = {"Cookie": f"tradewind_session={scene.cookie}", "Accept": "text/html", CSRF_HEADER: csrf_of(scene.cookie)}
+    headers = {
+        "Cookie": f"tradewind_session={scene.cookie}",
+        "Accept": "text/html",
+        CSRF_HEADER: csrf_token_of(scene.cookie),
+    }
     for method, path, _ in routes(client):
         if is_rest(path) or path in OPEN | BY_ADDRESS or path == "/RPC2" or path == "/sign-out":
             continue
-        data: dict[str, Any] = {"data": {CSRF_FIELD: csrf_of(scene.cookie)}} if method == "POST" else {}
+        data: dict[str, Any] = {"data": {CSRF_FIELD: csrf_token_of(scene.cookie)}} if method == "POST" else {}
         answer = client.request(method, filled(path, scene.things), headers=headers, follow_redirects=False, **data)
         assert SECRET not in answer.text, f"{method} {path}"
         if "{number" in path:

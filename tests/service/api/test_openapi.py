@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from tests.service.api.test_every_route import Scene, furnish
-from tests.service.shared import House, house
+from tests.service.module_server import House, house
 
 CHECKS = (
     not_a_server_error,

@@ -6,7 +6,7 @@ import pytest
 
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
-from tradewind.store.accounts import Role
+from tradewind.store.service.accounts import Role
 
 
 def person(context: Context, name: str, tenant: str, role: Role = "user") -> Principal:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.service.live import move
-from tests.service.shared import House, house
+from tests.service.live_server import move
+from tests.service.module_server import House, house
 
 from tradewind.errors import StoreFullError
 from tradewind.service.operations import health
-from tradewind.service.operations.health import Health
+from tradewind.service.operations.health import HealthChecks
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.schema import REVISIONS
+from tradewind.store.sql.schema import REVISIONS
 
 CHECKS = {"serving": "ok", "database": "ok", "schema": "ok", "disk": "ok", "worker": "ok", "notices": "ok"}
 
@@ -37,9 +37,9 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_FRESH", -1.0)
 
 
-def state(there: House) -> Health:
+def state(there: House) -> HealthChecks:
     found: Any = there.client.app
-    assert isinstance(found.state.health, Health)
+    assert isinstance(found.state.health, HealthChecks)
     return found.state.health
 
 
@@ -76,14 +76,14 @@ def test_a_database_that_cannot_be_written(there: House, here: TestClient, monke
     def probe(*_args: object) -> None:
         raise StoreFullError("no room to write to the store /secret/place.db")
 
-    monkeypatch.setattr("tradewind.store.operations.OperationsStore.probe", probe)
+    monkeypatch.setattr("tradewind.store.service.operations.OperationsStore.probe", probe)
     answer = here.get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "store.full")
     assert "secret" not in answer.text
 
 
 def test_another_schema(there: House, here: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.store.operations.OperationsStore.newest", "9999")
+    monkeypatch.setattr("tradewind.store.service.operations.OperationsStore.newest", "9999")
     answer = here.get("/readyz")
     assert answer.status_code == 503
     words = f"the database has schema {REVISIONS[-1]}, this program works with 9999"
@@ -95,7 +95,7 @@ def test_a_database_that_says_nothing(there: House, here: TestClient, monkeypatc
 
     release = threading.Event()
     monkeypatch.setattr(health, "_PATIENCE", 0.1)
-    monkeypatch.setattr("tradewind.store.operations.OperationsStore.probe", lambda *_args: release.wait(20.0))
+    monkeypatch.setattr("tradewind.store.service.operations.OperationsStore.probe", lambda *_args: release.wait(20.0))
     answer = here.get("/readyz")
     release.set()
     assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "no answer within 0 s")

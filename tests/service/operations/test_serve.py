@@ -23,15 +23,15 @@ import httpx2
 import psutil
 import pytest
 from tests.engines.ssh import free_port
-from tests.service.told import certificate
+from tests.service.notification_receivers import certificate
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
 from tradewind.service.context import Context, open_context
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.request_rows import note
-from tradewind.store.requests import Remark
+from tradewind.store.service.request_queries import add_events
+from tradewind.store.service.requests import NewRequestEvent
 
 SLOW_APPLICATION = """
 name: nap
@@ -231,7 +231,7 @@ def test_who_does_not_read_does_not_hold_the_end_up(tmp_path: Path) -> None:
     secret = context.accounts.make_token(root.user_id, "test")
     number = context.requests.submit(root, {"application": "nap"}).id
     with context.database.write() as connection:
-        note(connection, number, [Remark("pending", "x" * 1000)] * 20_000)
+        add_events(connection, number, [NewRequestEvent("pending", "x" * 1000)] * 20_000)
     with serving(tmp_path, "--runs", "0") as served, socket.socket() as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         reader.connect(("127.0.0.1", httpx2.URL(served.url).port or 0))
@@ -280,7 +280,7 @@ def test_a_database_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
 )
 def test_a_certificate_that_is_wrong(tmp_path: Path, which: str, words: str) -> None:
     from tradewind.errors import InputError
-    from tradewind.service.operations.sockets import tls_of
+    from tradewind.service.operations.sockets import tls_context
 
     chain, key = certificate(tmp_path / "one")
     (tmp_path / "garbage.pem").write_text("no certificate")
@@ -291,7 +291,7 @@ def test_a_certificate_that_is_wrong(tmp_path: Path, which: str, words: str) -> 
         "none": ServiceSettings(tls_key=key),
     }
     with pytest.raises(InputError, match=words):
-        tls_of(settings[which])
+        tls_context(settings[which])
 
 
 @pytest.fixture
@@ -329,16 +329,16 @@ def test_https_a_renewed_certificate_and_a_service_manager(tmp_path: Path, manag
 
 
 def test_on_a_terminal_the_first_administrator_gets_a_password(tmp_path: Path) -> None:
-    from tradewind.service.operations.first import welcome
+    from tradewind.service.operations.first import start_messages
 
     context = open_context(ServiceSettings(), f"sqlite:///{tmp_path}/service.db", tmp_path / "home")
     try:
-        lines = list(welcome(context, "http://127.0.0.1:1", terminal=True))
+        lines = list(start_messages(context, "http://127.0.0.1:1", terminal=True))
         password = lines[-1].split()[-1]
         session = context.accounts.sign_in("admin", password, "127.0.0.1")
         assert context.accounts.by_session(session.secret)[0].is_admin
         assert len(password.replace("-", "")) == 16
-        again = list(welcome(context, "http://127.0.0.1:1", terminal=True))
+        again = list(start_messages(context, "http://127.0.0.1:1", terminal=True))
         assert again == ["Tradewind is at http://127.0.0.1:1 (Ctrl-C ends it)"]
     finally:
         context.close()

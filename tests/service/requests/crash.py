@@ -10,28 +10,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.run_lifecycle import RunLifecycle
-from tradewind.engine.loop import Search
-from tradewind.service.operations import worker_process
-from tradewind.service.requests.planning import Planner
-from tradewind.service.requests.telling import Telling
-from tradewind.service.requests.worker import Worker
+from tradewind.deployer.lifecycle.run_lifecycle import RunLifecycle
+from tradewind.engine.search import Search
+from tradewind.service.operations.supervision import worker_process
+from tradewind.service.requests.progress_writer import RequestProgressWriter
+from tradewind.service.requests.request_planner import RequestPlanner
+from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.claims import ClaimStore
-from tradewind.store.sql import SqlStore
+from tradewind.store.service.claims import ClaimStore
+from tradewind.store.studies.sql_store import SqlStore
 
 POINTS: dict[str, tuple[type, str, str]] = {
-    "claimed": (Worker, "_begin", "before"),
-    "prepared": (Planner, "prepare", "after"),
+    "claimed": (RequestWorker, "_begin", "before"),
+    "prepared": (RequestPlanner, "prepare", "after"),
     "named": (ClaimStore, "name_study", "after"),
     "held": (SqlStore, "hold", "after"),
     "begun": (Search, "begin", "after"),
     "handed over": (RunLifecycle, "_hand_over", "after"),
     "submitted": (RunLifecycle, "_submitted", "after"),
-    "ended": (Telling, "finish", "before"),
-    "finished": (Telling, "finish", "after"),
+    "ended": (RequestProgressWriter, "finish", "before"),
+    "finished": (RequestProgressWriter, "finish", "after"),
 }
-"""Where it can die: class, method, and whether before or after it. A stage is entered after `Telling.passed`."""
+"""Where it can die: class, method, and whether before or after it. A stage is entered after `RequestProgressWriter.passed`."""
 
 STAGES = ("booting", "bootstrapping", "submitting", "executing", "collecting")
 
@@ -44,15 +44,15 @@ def die(*_: Any) -> None:
 def arm(place: str) -> None:
     """Have the process die at a place."""
     if place in STAGES:
-        original = Telling.passed
+        original = RequestProgressWriter.passed
 
-        def passed(self: Telling, entered: Any) -> None:
+        def passed(self: RequestProgressWriter, entered: Any) -> None:
             original(self, entered)
             if entered.stage == place:
                 self.flush()
                 die()
 
-        Telling.passed = passed  # type: ignore[method-assign,assignment]
+        RequestProgressWriter.passed = passed  # type: ignore[method-assign,assignment]
         return
     owner, name, when = POINTS[place]
     setattr(owner, name, _deadly(getattr(owner, name), when))

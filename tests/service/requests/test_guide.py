@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.blocks import blocks
-from tests.service.requests.world import working, world
+from tests.service.requests.request_world import working, world
 
-from tradewind.service.requests.document import read_document
+from tradewind.service.requests.request_document import read_document
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "requests.md"
 

@@ -12,8 +12,8 @@ from tests.engines import oned
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
+from tests.service.requests.request_world import WorkerProcess, World, working, world
 from tests.service.requests.test_guide import documents
-from tests.service.requests.world import WorkerProcess, World, working, world
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.service.requests.world import working, world
+from tests.service.requests.request_world import working, world
 
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
 

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from tradewind.errors import QuotaError
 from tradewind.problem import Configuration, Fault, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
 from tradewind.service.requests.state import (
-    Course,
-    Passed,
-    Turns,
-    allowance,
+    StageEntry,
+    StageTracker,
+    TenantFairQueue,
+    budget_share,
     check_money,
-    end_of_run,
-    end_of_search,
-    facts_of_trial,
-    share,
-    words_of_trial,
+    describe_trial,
+    outcome_of_run,
+    outcome_of_search,
+    request_allowance,
+    trial_facts,
 )
-from tradewind.store.request_values import Line
+from tradewind.store.service.request_values import TenantQueueState
 
 OFFER = Offer("local", "local.c1", 1.0, 1.0, 0.045)
 
@@ -41,30 +41,30 @@ def run(state: RunState, fault: Fault | None = None, code: int | None = None) ->
 
 
 def test_without_a_quota_a_request_may_cost_what_it_asks_for() -> None:
-    assert allowance(Line("a", 1)) == (0.0, "")
-    assert allowance(Line("a", 1, {"dollars": 2.0})) == (2.0, "")
+    assert request_allowance(TenantQueueState("a", 1)) == (0.0, "")
+    assert request_allowance(TenantQueueState("a", 1, {"dollars": 2.0})) == (2.0, "")
 
 
 def test_a_quota_of_money_is_shared_by_those_that_name_no_limit() -> None:
-    assert allowance(Line("a", 1, quota={"dollars": 8.0})) == (4.0, "")
-    assert allowance(Line("a", 1, quota={"dollars": 8.0}, spent=6.0)) == (1.0, "")
+    assert request_allowance(TenantQueueState("a", 1, quota={"dollars": 8.0})) == (4.0, "")
+    assert request_allowance(TenantQueueState("a", 1, quota={"dollars": 8.0}, spent=6.0)) == (1.0, "")
     # What an earlier attempt has cost is among what was spent, and in what it may cost in all.
-    assert allowance(Line("a", 1, cost=2.0, quota={"dollars": 8.0}, spent=6.0)) == (3.0, "")
+    assert request_allowance(TenantQueueState("a", 1, cost=2.0, quota={"dollars": 8.0}, spent=6.0)) == (3.0, "")
 
 
 def test_a_request_waits_for_money_with_a_reason() -> None:
-    assert allowance(Line("a", 1, quota={"dollars": 5.0}, spent=5.0))[1] == (
+    assert request_allowance(TenantQueueState("a", 1, quota={"dollars": 5.0}, spent=5.0))[1] == (
         "the quota of $5.00 of a is used up or set aside"
     )
-    assert allowance(Line("a", 1, {"dollars": 3.0}, quota={"dollars": 5.0}, spent=2.5))[1] == (
+    assert request_allowance(TenantQueueState("a", 1, {"dollars": 3.0}, quota={"dollars": 5.0}, spent=2.5))[1] == (
         "it may cost $3.00, and $2.50 are left of the quota of a"
     )
-    assert allowance(Line("a", 1, {"dollars": 2.5}, quota={"dollars": 5.0}, spent=2.5)) == (2.5, "")
+    assert request_allowance(TenantQueueState("a", 1, {"dollars": 2.5}, quota={"dollars": 5.0}, spent=2.5)) == (2.5, "")
 
 
 def test_a_search_without_a_budget_is_named_as_what_stops_requests() -> None:
-    line = Line("a", 1, quota={"dollars": 5.0}, spent=math.inf)
-    dollars, why = allowance(line)
+    line = TenantQueueState("a", 1, quota={"dollars": 5.0}, spent=math.inf)
+    dollars, why = request_allowance(line)
     assert (dollars, why) == (
         0.0,
         "nothing can be set aside of the quota of $5.00 of a: one of its searches on clusters, which is not over, has "
@@ -74,14 +74,16 @@ def test_a_search_without_a_budget_is_named_as_what_stops_requests() -> None:
         with pytest.raises(QuotaError, match="which is not over, has no budget") as caught:
             check_money(line, asked)
         assert "tradewind cancel" in str(caught.value.hint)
-    assert allowance(Line("a", 1, {"dollars": 1.0}, spent=math.inf)) == (1.0, ""), "without a quota it does not matter"
+    assert request_allowance(TenantQueueState("a", 1, {"dollars": 1.0}, spent=math.inf)) == (1.0, ""), (
+        "without a quota it does not matter"
+    )
 
 
 def test_a_request_waits_for_others_of_its_tenant_with_a_reason() -> None:
-    dollars, why = allowance(Line("a", 1, quota={"requests": 2}, running=2))
+    dollars, why = request_allowance(TenantQueueState("a", 1, quota={"requests": 2}, running=2))
     assert dollars == 0.0
     assert why == "a has 2 requests carried out at present, as many as its quota allows"
-    assert allowance(Line("a", 1, quota={"requests": 2}, running=1)) == (0.0, "")
+    assert request_allowance(TenantQueueState("a", 1, quota={"requests": 2}, running=1)) == (0.0, "")
 
 
 @given(
@@ -92,8 +94,8 @@ def test_a_request_waits_for_others_of_its_tenant_with_a_reason() -> None:
 )
 def test_nobody_may_cost_more_than_is_left(quota: float, spent: float, cost: float, asked: float) -> None:
     spent = max(spent, cost)
-    most, why = allowance(
-        Line("a", 1, {"dollars": asked} if asked else {}, cost, quota={"dollars": quota}, spent=spent)
+    most, why = request_allowance(
+        TenantQueueState("a", 1, {"dollars": asked} if asked else {}, cost, quota={"dollars": quota}, spent=spent)
     )
     if why:
         assert most == 0.0
@@ -107,13 +109,13 @@ def test_nobody_may_cost_more_than_is_left(quota: float, spent: float, cost: flo
 
 def served(weights: dict[str, float], turns: int, slots: int = 1) -> Counter[str]:
     """Who is served, where everybody always waits, and the oldest of those that run ends when there is no place."""
-    order, found = Turns(), Counter[str]()
+    order, found = TenantFairQueue(), Counter[str]()
     running: list[str] = []
     for turn in range(turns):
         if len(running) == slots:
             running.pop(0)
         lines = [
-            Line(name, turn * 100 + index, weight=weight, running=running.count(name))
+            TenantQueueState(name, turn * 100 + index, weight=weight, running=running.count(name))
             for index, (name, weight) in enumerate(weights.items())
         ]
         chosen = order.choose(lines)
@@ -141,17 +143,17 @@ def test_nobody_starves(weights: dict[str, float]) -> None:
 
 
 def test_who_was_away_has_nothing_saved_up() -> None:
-    order = Turns()
+    order = TenantFairQueue()
     for number in range(10):
-        assert order.choose([Line("a", number)]) == (number, 0.0)
-    picked = [order.choose([Line("a", 100 + n), Line("b", 200 + n)]) for n in range(6)]
+        assert order.choose([TenantQueueState("a", number)]) == (number, 0.0)
+    picked = [order.choose([TenantQueueState("a", 100 + n), TenantQueueState("b", 200 + n)]) for n in range(6)]
     assert sum(1 for chosen in picked if chosen is not None and chosen[0] >= 200) == 3
 
 
 def test_who_has_to_wait_holds_up_nobody() -> None:
-    full = Line("a", 1, quota={"requests": 1}, running=1)
-    assert Turns().choose([full, Line("b", 2)]) == (2, 0.0)
-    assert Turns().choose([full]) is None
+    full = TenantQueueState("a", 1, quota={"requests": 1}, running=1)
+    assert TenantFairQueue().choose([full, TenantQueueState("b", 2)]) == (2, 0.0)
+    assert TenantFairQueue().choose([full]) is None
 
 
 # ---------------------------------------------------------------------- stages
@@ -160,24 +162,24 @@ STAGES = ["booting", "bootstrapping", "submitting", "executing", "collecting"]
 
 
 def test_each_stage_is_told_once_with_its_time() -> None:
-    course = Course("pending")
-    remarks = [remark for n, stage in enumerate(STAGES) for remark in course.take(Passed("r-1", stage, float(n)))]
+    course = StageTracker("pending")
+    remarks = [remark for n, stage in enumerate(STAGES) for remark in course.take(StageEntry("r-1", stage, float(n)))]
     assert [(remark.stage, remark.at, remark.details) for remark in remarks] == [
         (stage, float(n), {"run": "r-1"}) for n, stage in enumerate(STAGES)
     ]
     assert course.state == "collecting"
-    assert course.take(Passed("r-1", "executing", 9.0)) == []
+    assert course.take(StageEntry("r-1", "executing", 9.0)) == []
 
 
 def test_what_an_earlier_process_told_is_not_told_again() -> None:
-    course = Course("executing", ["r-1"])
-    assert course.take(Passed("r-1", "executing", 1.0)) == []
-    assert [remark.stage for remark in course.take(Passed("r-1", "collecting", 2.0))] == ["collecting"]
+    course = StageTracker("executing", ["r-1"])
+    assert course.take(StageEntry("r-1", "executing", 1.0)) == []
+    assert [remark.stage for remark in course.take(StageEntry("r-1", "collecting", 2.0))] == ["collecting"]
 
 
 def test_another_attempt_goes_through_the_stages_once_more() -> None:
-    course = Course("executing", ["r-1"])
-    again = [remark for stage in STAGES for remark in course.take(Passed("r-2", stage, 1.0))]
+    course = StageTracker("executing", ["r-1"])
+    again = [remark for stage in STAGES for remark in course.take(StageEntry("r-2", stage, 1.0))]
     assert [remark.stage for remark in again] == STAGES
     assert again[0].text.endswith("once more")
     assert not again[1].text.endswith("once more")
@@ -210,22 +212,22 @@ def test_another_attempt_goes_through_the_stages_once_more() -> None:
 def test_a_run_s_end_is_the_request_s(
     state: TrialState, run_state: RunState, fault: Fault | None, code: int | None, reason: str, ended: str, hint: str
 ) -> None:
-    found = end_of_run(trial(state, reason), run(run_state, fault, code))
+    found = outcome_of_run(trial(state, reason), run(run_state, fault, code))
     assert (found.state, found.problem) == (ended, reason)
     assert hint in found.hint
 
 
 def test_a_run_that_broke_a_bound_has_ended_all_the_same() -> None:
-    found = end_of_run(trial(TrialState.SUCCEEDED, "runtime 12 > 10", feasible=False), run(RunState.DONE))
+    found = outcome_of_run(trial(TrialState.SUCCEEDED, "runtime 12 > 10", feasible=False), run(RunState.DONE))
     assert found.state == "done"
     assert found.problem == "it ran, but broke a bound: runtime 12 > 10"
 
 
 def test_a_search_ends_with_what_it_found() -> None:
-    assert end_of_search("the budget is used up", 5, found=True).state == "done"
-    nothing = end_of_search("the budget of $0.01 does not pay a single run", 0, found=False)
+    assert outcome_of_search("the budget is used up", 5, found=True).state == "done"
+    nothing = outcome_of_search("the budget of $0.01 does not pay a single run", 0, found=False)
     assert (nothing.state, "larger budget" in nothing.hint) == ("failed", True)
-    assert end_of_search("the budget is used up", 5, found=False).problem.startswith(
+    assert outcome_of_search("the budget is used up", 5, found=False).problem.startswith(
         "none of 5 trials kept every bound"
     )
 
@@ -234,17 +236,17 @@ def test_a_search_ends_with_what_it_found() -> None:
 
 
 def test_trials_are_told_in_one_line_and_as_facts() -> None:
-    assert words_of_trial(trial(TrialState.SUCCEEDED)) == "trial 3 succeeded: nodes=2 (12.0 s, $0.500)"
-    assert words_of_trial(trial(TrialState.SUCCEEDED), "cost") == words_of_trial(trial(TrialState.SUCCEEDED))
-    assert "nodes=2 (rate " in words_of_trial(trial(TrialState.SUCCEEDED), "rate")
-    facts = facts_of_trial(trial(TrialState.FAILED, "why"))
+    assert describe_trial(trial(TrialState.SUCCEEDED)) == "trial 3 succeeded: nodes=2 (12.0 s, $0.500)"
+    assert describe_trial(trial(TrialState.SUCCEEDED), "cost") == describe_trial(trial(TrialState.SUCCEEDED))
+    assert "nodes=2 (rate " in describe_trial(trial(TrialState.SUCCEEDED), "rate")
+    facts = trial_facts(trial(TrialState.FAILED, "why"))
     assert facts is not None
     assert (facts["trial"], facts["runtime"], facts["configuration"]) == (3, 12.0, {"nodes": 2})
-    assert facts_of_trial(None) is None
+    assert trial_facts(None) is None
 
 
 def test_the_share_of_a_budget_is_the_largest_one() -> None:
-    assert share(1.0, {"dollars": 4.0, "hours": None, "trials": None}, 3, 60.0) == 0.25
-    assert share(1.0, {"dollars": 4.0, "hours": 1.0, "trials": 4}, 3, 60.0) == 0.75
-    assert share(9.0, {"dollars": 4.0}, 3, 60.0) == 1.0
-    assert share(1.0, {}, 3, 60.0) is None
+    assert budget_share(1.0, {"dollars": 4.0, "hours": None, "trials": None}, 3, 60.0) == 0.25
+    assert budget_share(1.0, {"dollars": 4.0, "hours": 1.0, "trials": 4}, 3, 60.0) == 0.75
+    assert budget_share(9.0, {"dollars": 4.0}, 3, 60.0) == 1.0
+    assert budget_share(1.0, {}, 3, 60.0) is None

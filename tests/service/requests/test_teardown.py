@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.requests.world import World, working, world
+from tests.service.requests.request_world import World, working, world
 from tests.waiting import eventually
 
-from tradewind.deployer import lifecycle
+from tradewind.deployer.lifecycle import deployer
 from tradewind.deployer.provisioner.base import Cluster
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
 from tradewind.errors import NotFoundError, TeardownError
-from tradewind.service.requests import carrying, telling
-from tradewind.service.requests.telling import Telling
-from tradewind.service.web.shown import show
-from tradewind.store.requests import RequestRow
+from tradewind.service.requests import progress_writer, request_executor
+from tradewind.service.requests.progress_writer import RequestProgressWriter
+from tradewind.service.web.request_view import view_request
+from tradewind.store.service.requests import RequestRow
 
 
 class Provider:
@@ -41,8 +41,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Provider:
 
     monkeypatch.setattr(SimulatedProvisioner, "destroy", refuse)
     monkeypatch.setattr(SimulatedProvisioner, "patience_seconds", 0.2)
-    monkeypatch.setattr(lifecycle, "_PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr(carrying, "_BACKOFF", (0.05, 0.1))
+    monkeypatch.setattr(deployer, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(request_executor, "_BACKOFF", (0.05, 0.1))
     return found
 
 
@@ -110,9 +110,9 @@ def test_one_that_is_cancelled_is_over_when_its_machines_are_gone(there: World, 
 def test_what_keeps_a_run_open_is_said_while_it_is_open(
     there: World, provider: Provider, monkeypatch: pytest.MonkeyPatch, search: bool
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(deployer, "_PATIENCE_SECONDS", 60.0)
     monkeypatch.setattr(SimulatedProvisioner, "patience_seconds", 60.0)
-    monkeypatch.setattr(telling, "_EVERY", 0.05)
+    monkeypatch.setattr(progress_writer, "_EVERY", 0.05)
     provider.away = True
     more: dict[str, Any] = {"search": {"budget": {"trials": 1}}} if search else {}
     with working(there.context):
@@ -122,12 +122,12 @@ def test_what_keeps_a_run_open_is_said_while_it_is_open(
         assert said == (f"trial 0: {words}" if search else words)
         (lease,) = there.context.machines.leases(there.root)
         assert lease["reason"] == words
-        shown = show(there.get(row))
+        shown = view_request(there.get(row))
         assert shown.trouble == said
         provider.away = False
         ended = there.ended(row)
     assert ended.state == "done"
-    assert show(ended).trouble == ""
+    assert view_request(ended).trouble == ""
     assert fleet(there) == {}
 
 
@@ -161,14 +161,14 @@ def test_one_that_is_deleted_keeps_its_row_and_folders_until_then(there: World, 
 def test_one_that_fails_with_its_machines_running_is_over_when_they_are_gone(
     there: World, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, broken = Telling.snapshot, [False]
+    original, broken = RequestProgressWriter.snapshot, [False]
 
-    def snapshot(self: Telling, *given: Any) -> None:
+    def snapshot(self: RequestProgressWriter, *given: Any) -> None:
         if broken[0]:
             raise RuntimeError("a mistake of ours")
         original(self, *given)
 
-    monkeypatch.setattr(Telling, "snapshot", snapshot)
+    monkeypatch.setattr(RequestProgressWriter, "snapshot", snapshot)
     with working(there.context):
         row = begun(there)
         provider.away = broken[0] = True

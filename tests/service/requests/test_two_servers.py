@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.service.requests.test_kill import check_once
-from tests.service.requests.world import WorkerProcess, World, world
+from tests.service.requests.request_world import WorkerProcess, World, world
+from tests.service.requests.test_worker_kill import check_once
 from tests.store.conftest import _server as _server
 from tests.store.conftest import postgresql_url as postgresql_url
 from tests.waiting import eventually
 
-from tradewind.store.requests import ENDED
+from tradewind.store.service.requests import ENDED
 
 REQUESTS = 100
 

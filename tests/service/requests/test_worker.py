@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.requests.world import World, working, world
+from tests.service.requests.request_world import World, working, world
 from tests.waiting import eventually
 
 from tradewind.errors import NotFoundError
 from tradewind.problem import TrialState
-from tradewind.processes import Moment
-from tradewind.service.requests.worker import Worker
+from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.cluster import TenantRow
+from tradewind.store.clusters.cluster_store import TenantRow
+from tradewind.utils.processes import Moment
 
 ALL = ["pending", "booting", "bootstrapping", "submitting", "executing", "collecting", "done"]
 
@@ -290,11 +290,11 @@ def test_a_worker_may_be_told_to_stop_at_any_moment(
 ) -> None:
     """Between two looks at it, too: what goes on by itself is never cancelled for it."""
     from tradewind.service.requests import worker
-    from tradewind.service.requests.carrying import Carrier
+    from tradewind.service.requests.request_executor import RequestExecutor
 
     looks: list[int] = []
 
-    class Late(Carrier):
+    class Late(RequestExecutor):
         @property
         def leaving(self) -> bool:
             looks.append(1)
@@ -319,10 +319,10 @@ def test_a_worker_may_be_told_to_stop_at_any_moment(
 
 
 def test_what_does_not_go_on_by_itself_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tradewind.service.requests import carrying
+    from tradewind.service.requests import request_executor
 
     # As with a runner whose jobs end with their process.
-    monkeypatch.setattr(carrying, "SurvivesController", type("Never", (), {}))
+    monkeypatch.setattr(request_executor, "SurvivesController", type("Never", (), {}))
     with world(tmp_path) as there:
         row = there.submit(parameters={"seconds": 1})
         with working(there.context):
@@ -341,19 +341,19 @@ def test_what_does_not_go_on_by_itself_begins_anew(tmp_path: Path, monkeypatch: 
 def test_a_worker_that_lost_its_lease_leaves_everything_alone(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         row = there.submit(parameters={"seconds": 1})
-        first, second = Worker(there.context), Worker(there.context)
+        first, second = RequestWorker(there.context), RequestWorker(there.context)
         second._holder = "elsewhere:1:1.0"
         stop = threading.Event()
         threads = [threading.Thread(target=worker.run, args=(stop,), daemon=True) for worker in (first, second)]
         threads[0].start()
         eventually(lambda: there.get(row).state == "executing")
         # As after a minute in which the first one did not come to write anything.
-        claim = first._carriers[row.id].claim
+        claim = first._executors[row.id].claim
         there.context.requests.claims.change(row.id, claim.token, {}, hold="leave")
         first._renewed = Moment(*(each + 60 for each in Moment.now()))
         threads[1].start()
         assert there.ended(row).state == "done"
-        eventually(lambda: not first._carriers)
+        eventually(lambda: not first._executors)
         stop.set()
         for thread in threads:
             thread.join(20)
@@ -363,7 +363,7 @@ def test_a_worker_that_lost_its_lease_leaves_everything_alone(tmp_path: Path) ->
 
 def test_the_database_may_be_away_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tradewind.errors import StoreError
-    from tradewind.store.claims import ClaimStore
+    from tradewind.store.service.claims import ClaimStore
 
     original, calls = ClaimStore.waits, iter([True, True, False])
 
@@ -379,7 +379,7 @@ def test_the_database_may_be_away_for_a_while(tmp_path: Path, monkeypatch: pytes
 
 def test_a_database_that_is_away_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tradewind.errors import StoreError
-    from tradewind.store.sql import SqlStore
+    from tradewind.store.studies.sql_store import SqlStore
 
     original, away = SqlStore.write, [False]
 
@@ -394,7 +394,7 @@ def test_a_database_that_is_away_costs_no_run(tmp_path: Path, monkeypatch: pytes
         with working(there.context) as worker:
             eventually(lambda: there.get(row).state == "executing")
             away[0] = True
-            eventually(lambda: not worker._carriers)  # it can write nothing, and leaves its runs alone
+            eventually(lambda: not worker._executors)  # it can write nothing, and leaves its runs alone
             away[0] = False
             ended = there.ended(row)
         assert (ended.state, ended.problem) == ("done", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.service.web.stage import PASSWORD, Stage, people, stage
+from tests.service.web.sample_server import PASSWORD, Stage, people, stage
 
 from tradewind.service.context import Context, open_context
 from tradewind.service.settings import ServiceSettings

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.service.web.looks import cut_off, find_wrong, keep_pictures
-from tests.service.web.stage import Stage
+from tests.service.web.accessibility import cut_off, find_wrong, keep_pictures
+from tests.service.web.sample_server import Stage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

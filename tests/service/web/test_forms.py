@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.service.live import principal
-from tests.service.web.visitor import Visitor, words
+from tests.service.live_server import principal
+from tests.service.web.page_client import Visitor, words
 
-from tradewind.service.accounts.passwords import SHORTEST
+from tradewind.service.accounts.credentials import MIN_PASSWORD_LENGTH
 from tradewind.service.context import Context
-from tradewind.service.web.words import exact, rounded, setting
+from tradewind.service.web.template_filters import exact, rounded, setting
 
 
 @pytest.mark.parametrize(("name", "page"), [("ann", "/account"), ("root", "/admin/users")])
 def test_pages_say_how_long_a_password_must_be(shared: Context, name: str, page: str) -> None:
-    assert f"At least {SHORTEST} characters" in words(Visitor(shared, name).get(page).text)
+    assert f"At least {MIN_PASSWORD_LENGTH} characters" in words(Visitor(shared, name).get(page).text)
 
 
 def test_what_an_administrator_does_on_a_page_is_noted_once(shared: Context) -> None:

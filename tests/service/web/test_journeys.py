@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.service.web.stage import PASSWORD, Stage
+from tests.service.web.sample_server import PASSWORD, Stage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

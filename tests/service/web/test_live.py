@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.service.web.stage import Stage
-from tests.service.web.visitor import Visitor, words
+from tests.service.web.page_client import Visitor, words
+from tests.service.web.sample_server import Stage
 
 pytestmark = pytest.mark.xdist_group("browser")  # it shares their server
 

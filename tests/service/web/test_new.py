@@ -8,9 +8,9 @@ from html import unescape
 from typing import Any
 
 import pytest
-from tests.service.live import principal
-from tests.service.web.stage import GREET
-from tests.service.web.visitor import Visitor, words
+from tests.service.live_server import principal
+from tests.service.web.page_client import Visitor, words
+from tests.service.web.sample_server import GREET
 
 from tradewind.errors import ConflictError
 from tradewind.service.context import Context

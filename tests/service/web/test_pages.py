@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.service.live import not_uploaded, principal
-from tests.service.web.stage import GREET, STATES, put
-from tests.service.web.visitor import Visitor, words
+from tests.service.live_server import not_uploaded, principal
+from tests.service.web.page_client import Visitor, words
+from tests.service.web.sample_server import GREET, STATES, put
 
 from tradewind.service.context import Context
-from tradewind.store.schema import request_events
+from tradewind.store.sql.schema import request_events
 
 EVIL = '<script>alert("1")</script>'
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.service.web.looks import cut_off, find_wrong, keep_pictures
-from tests.service.web.shelf import Shelf, fill, more, study, trial
-from tests.service.web.stage import Stage
+from tests.service.web.accessibility import cut_off, find_wrong, keep_pictures
+from tests.service.web.sample_data import Shelf, fill, more, study, trial
+from tests.service.web.sample_server import Stage
 
 from tradewind.store.base import Change, this_process
 

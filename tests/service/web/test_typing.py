@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.service.live import principal
+from tests.service.live_server import principal
 from tests.service.web.conftest import Opener
-from tests.service.web.stage import PASSWORD, Stage
+from tests.service.web.sample_server import PASSWORD, Stage
 from tests.service.web.test_journeys import badge, expect
 from tests.service.web.test_new import CHOICES
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.service.live import not_uploaded
+from tests.service.live_server import not_uploaded
+from tests.service.web.accessibility import find_wrong
 from tests.service.web.conftest import Opener
-from tests.service.web.looks import find_wrong
-from tests.service.web.stage import STATES, Stage, put
+from tests.service.web.sample_server import STATES, Stage, put
 
 PROBLEM = (
     "webdavs://cloud.example.org/remote.php/dav/files/ann/results/plate-2026-11-22/run-0-1/outputs/heat.csv: "

@@ -11,9 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.service.live import move, principal
-from tests.service.shared import House, house
-from tests.service.xmlrpc.test_reading import BOMBS, param
+from tests.service.live_server import move, principal
+from tests.service.module_server import House, house
+from tests.service.xmlrpc.test_codec_calls import BOMBS, param
 
 from tradewind.service.people import Principal
 from tradewind.service.xmlrpc.procedures import NAMES

@@ -13,8 +13,8 @@ from typing import Any
 from tradewind import plugins
 from tradewind.problem import Billing, Offer
 from tradewind.store.base import Store
-from tradewind.workflow.advice.machines import Terms
-from tradewind.workflow.advice.study import Wanted
+from tradewind.workflow.advice.offers import MachineAssumptions
+from tradewind.workflow.advice.set_search import AdviceRequest
 from tradewind.workflow.files import read_workflow
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.planner.heft import HeftPlanner
@@ -29,7 +29,9 @@ OFFERS = (
 )
 """`slow-1b` is as `slow-1`, and dearer."""
 
-TERMS = Terms(speeds={"fast": 2.5}, boot_seconds=20.0, billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0))
+TERMS = MachineAssumptions(
+    speeds={"fast": 2.5}, boot_seconds=20.0, billing=Billing(minimum_seconds=60.0, granularity_seconds=1.0)
+)
 
 
 def store(folder: Path) -> Store:
@@ -55,10 +57,10 @@ def drawn(folder: Path, seed: int, count: int = 24) -> tuple[Path, Workflow]:
     return path, read_workflow(path)
 
 
-def wanted(path: Path, flow: Workflow, **changes: Any) -> Wanted:
+def wanted(path: Path, flow: Workflow, **changes: Any) -> AdviceRequest:
     """A question over the small catalogue that chance has no part in."""
     given = {"terms": TERMS, "max_vms": 6, "mix": 1, "refine": 0.0, "front": 4, "seconds": 100.0, **changes}
-    return Wanted(file=path, flow=flow, **given)
+    return AdviceRequest(file=path, flow=flow, **given)
 
 
 def by_hand(flow: Workflow, offer: Offer, count: int, speed: float) -> tuple[float, float]:

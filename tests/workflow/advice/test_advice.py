@@ -13,13 +13,13 @@ from tradewind.errors import NoOfferError, NothingFeasibleError
 from tradewind.problem import Billing, Offer, TrialState
 from tradewind.workflow.advice.advice import Advice, advise
 from tradewind.workflow.advice.documents import choice_to_json, to_json, vms_yaml
-from tradewind.workflow.advice.machines import kept_cost
-from tradewind.workflow.advice.study import Wanted
+from tradewind.workflow.advice.offers import kept_cost
+from tradewind.workflow.advice.set_search import AdviceRequest
 from tradewind.workflow.files import open_platform
-from tradewind.workflow.plan import check
+from tradewind.workflow.schedule import check
 
 
-def ask(question: Wanted, folder: Path, offers: Sequence[Offer] = OFFERS) -> Advice:
+def ask(question: AdviceRequest, folder: Path, offers: Sequence[Offer] = OFFERS) -> Advice:
     return advise(question, offers, store(folder), folder / "data")
 
 

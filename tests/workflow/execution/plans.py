@@ -17,18 +17,18 @@ from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
 from tradewind.problem import Handle
-from tradewind.workflow.execution.events import Ending
-from tradewind.workflow.execution.journal import History, Journal
-from tradewind.workflow.execution.options import Options
-from tradewind.workflow.execution.pilots import Terms
-from tradewind.workflow.execution.run import Carried, carry_out
+from tradewind.workflow.execution.events import ExecutionEnding
+from tradewind.workflow.execution.journal import Journal, RunHistory
+from tradewind.workflow.execution.options import ExecutionOptions
+from tradewind.workflow.execution.pilots import PilotSettings
+from tradewind.workflow.execution.run import ExecutionResult, execute_plan
 from tradewind.workflow.files import Plan, write_plan
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, held_cost
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import Schedule, held_cost
 
-QUICK = Terms(linger=5.0, poll_seconds=0.2, silence=5.0)
+QUICK = PilotSettings(linger=5.0, poll_seconds=0.2, silence=5.0)
 
 
 def sh(task: str, script: str, *, after: str = "", writes: str = "", runtime: float = 0.1, **more: Any) -> Task:
@@ -81,17 +81,19 @@ def elsewhere(folder: Path, **settings: Any) -> Elsewhere:
     return Elsewhere(settings=ProcessSettings(**settings), data_folder=folder / "machines" / ".elsewhere")
 
 
-def carry(plan: Plan, folder: Path, *, runner: Runner | None = None, terms: Terms = QUICK, **more: Any) -> Carried:
+def carry(
+    plan: Plan, folder: Path, *, runner: Runner | None = None, terms: PilotSettings = QUICK, **more: Any
+) -> ExecutionResult:
     """Carry out a plan on this machine."""
     outside = {name: more.pop(name) for name in ("watch", "wanted", "fresh", "dismiss") if name in more}
-    options = Options(inputs=more.pop("inputs", folder.parent), **more)
-    return carry_out(plan, folder, runner or local(folder), options=options, planner=heft(), terms=terms, **outside)
+    options = ExecutionOptions(inputs=more.pop("inputs", folder.parent), **more)
+    return execute_plan(plan, folder, runner or local(folder), options=options, planner=heft(), terms=terms, **outside)
 
 
-def history(folder: Path) -> History:
+def history(folder: Path) -> RunHistory:
     """What the journal of a run tells."""
     journal = Journal(folder / "journal.jsonl")
-    found = History()
+    found = RunHistory()
     for record in journal.records:
         found.take(record)
     journal.close()
@@ -164,7 +166,7 @@ def two_after_another(seconds: float) -> Plan:
     return Plan(flow, Platform(machines), schedule, "heft")
 
 
-def asked_just_in_time(run: Path, carried: Carried, plan: Plan, scale: float) -> None:
+def asked_just_in_time(run: Path, carried: ExecutionResult, plan: Plan, scale: float) -> None:
     """See that the second machine of `two_after_another` was asked for when its plan says, and is billed so.
 
     Args:
@@ -173,7 +175,7 @@ def asked_just_in_time(run: Path, carried: Carried, plan: Plan, scale: float) ->
         plan: The plan.
         scale: In which it was played.
     """
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     told = history(run)
     assert told.began is not None and not told.lost
     [asked] = [(at - told.began) / scale for at in told.asked["vm-2"]]

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 from tests.workflow.execution.plans import sh
 
 from tradewind.workflow.execution.agent import GUEST_SECONDS, GUESTS, proof
-from tradewind.workflow.execution.folder import RunFolder, order_of
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order
 from tradewind.workflow.graph import Task
 
 
@@ -31,7 +31,7 @@ class Machine:
     """An agent in a process, and a connection to it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = RunFolder(folder / "run")
+        self.folder = WorkflowRunFolder(folder / "run")
         self.folder.path.mkdir()
         self.secret = self.folder.prepare()
         self.folder.install()
@@ -72,7 +72,7 @@ class Machine:
         return dict(said["result"])
 
     def order(self, task: Task, *after: str, attempt: int = 1, isolated: bool = False, seconds: float = 0.1) -> None:
-        order = order_of(task, attempt, self.folder, isolated=isolated, seconds=seconds)
+        order = start_order(task, attempt, self.folder, isolated=isolated, seconds=seconds)
         self.connection.sendall(json.dumps({**order, "after": list(after)}).encode() + b"\n")
 
     def children(self) -> list[psutil.Process]:
@@ -134,7 +134,7 @@ def test_a_program_has_its_own_files_signals_and_search_path(machine: Machine) -
     own.mkdir()
     (own / "tool").write_text("#!/bin/sh\nls /proc/self/fd; grep SigIgn /proc/self/status; pwd\n")
     (own / "tool").chmod(0o755)
-    order = order_of(Task("one", "a", 0.1, command=("tool",)), 1, machine.folder, isolated=False, seconds=0.1)
+    order = start_order(Task("one", "a", 0.1, command=("tool",)), 1, machine.folder, isolated=False, seconds=0.1)
     path = f"/nowhere:{machine.folder.path / 'secret'}:{own}:{os.environ['PATH']}"
     order |= {"env": {**order["env"], "PATH": path}, "after": []}
     machine.connection.sendall(json.dumps(order).encode() + b"\n")

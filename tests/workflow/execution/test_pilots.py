@@ -11,7 +11,7 @@ from tests.workflow.execution.plans import carry, plan_of
 from tradewind.deployer.runner.base import HasOwnMachines, Runner
 from tradewind.errors import DeployError
 from tradewind.problem import Handle, Machine, RunRequest, RunStatus
-from tradewind.workflow.execution.pilots import Terms
+from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import needs_of_slot
 
@@ -46,7 +46,7 @@ def memory(folder: Path, *tasks: Task, slots: int = 8, has: int | None = None) -
     plan = plan_of(Workflow("w", tasks, tuple(() for _ in tasks)), vms=1, slots=slots, memory_bytes=has)
     runner = Refuses(settings=Refuses.Settings(), data_folder=folder / "machines")
     with pytest.raises(DeployError, match="no"):
-        carry(plan, folder, runner=runner, terms=Terms(slot_bytes=needs_of_slot(plan.flow)), synthetic=True)
+        carry(plan, folder, runner=runner, terms=PilotSettings(slot_bytes=needs_of_slot(plan.flow)), synthetic=True)
     return asked
 
 

@@ -20,14 +20,14 @@ from tests.workflow.execution.plans import (
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
-from tradewind.workflow.execution.events import Ending
-from tradewind.workflow.execution.options import Progress
-from tradewind.workflow.execution.pilots import Terms
+from tradewind.workflow.execution.events import ExecutionEnding
+from tradewind.workflow.execution.options import ExecutionProgress
+from tradewind.workflow.execution.pilots import PilotSettings
 
 __all__ = ["ray_cluster"]
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
 
-TERMS = Terms(linger=10.0, poll_seconds=1.0, silence=10.0)
+TERMS = PilotSettings(linger=10.0, poll_seconds=1.0, silence=10.0)
 
 
 def on(cluster: RayCluster, folder: Path) -> Runner:
@@ -40,7 +40,7 @@ def test_each_machine_of_the_plan_is_an_actor_on_a_node(ray_cluster: RayCluster,
     folder = tmp_path / "run"
     flow = flow_of(*(sh(f"t{n}", f"echo $TRADEWIND_MACHINE > out{n}; sleep 0.3", writes=f"out{n}") for n in range(4)))
     carried = carry(plan_of(flow), folder, runner=on(ray_cluster, folder), terms=TERMS)
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     assert {(folder / f"files/out{n}").read_text().strip() for n in range(4)} == {"vm-1", "vm-2"}
     assert not agents(folder)
 
@@ -58,7 +58,7 @@ def test_a_node_that_dies_loses_nothing(ray_cluster: RayCluster, tmp_path: Path)
     folder = tmp_path / "run"
     killed: list[str] = []
 
-    def watch(seen: Progress) -> None:
+    def watch(seen: ExecutionProgress) -> None:
         if not killed and seen.done >= 2:
             killed.append("two")
             ray_cluster.kill("two")
@@ -71,7 +71,7 @@ def test_a_node_that_dies_loses_nothing(ray_cluster: RayCluster, tmp_path: Path)
         if killed:
             ray_cluster.start_worker("two")
     assert killed
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     assert len(carried.results["machines_lost"]) == 1
     assert (folder / "files/total").read_text().split() == [str(n) for n in range(8)]
     finished = [each.task for each in history(folder).attempts.values() if each.end and each.end["outcome"] == "done"]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tradewind.workflow.execution.agent import write_document
-from tradewind.workflow.execution.arming import Armed
-from tradewind.workflow.execution.events import Opened
-from tradewind.workflow.execution.folder import RunFolder
-from tradewind.workflow.execution.journal import History, end_record, start_record
+from tradewind.workflow.execution.arming import ArmedTask
+from tradewind.workflow.execution.events import ExecutionOpened
+from tradewind.workflow.execution.journal import RunHistory, end_record, start_record
 from tradewind.workflow.execution.recovery import departures, recover
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.graph import Task, Workflow
 
 FLOW = Workflow("w", tuple(Task(name, "a", 1.0) for name in ("one", "two", "three")), ((), (0,), (0, 1)))
@@ -23,7 +23,7 @@ class Run:
     """The journal and the folder of a run whose controller was killed."""
 
     def __init__(self, folder: Path, *records: dict[str, Any]) -> None:
-        self.folder, self.history = RunFolder(folder), History()
+        self.folder, self.history = WorkflowRunFolder(folder), RunHistory()
         self.written: list[dict[str, Any]] = []
         for record in records:
             self.history.take({"at": 0.0, **record})
@@ -39,7 +39,7 @@ class Run:
         if outcome:
             write_document(place / "end.json", {"outcome": outcome, "reason": "", "began": 5.0, "seconds": 2.0})
 
-    def opened(self, *, there: bool) -> Opened:
+    def opened(self, *, there: bool) -> ExecutionOpened:
         machines = {"vm": (0, 1)} if there else {}
         return recover(FLOW, self.folder, self.history, machines, self.record)
 
@@ -75,14 +75,14 @@ def test_while_what_it_waits_for_runs_it_is_armed_again(tmp_path: Path) -> None:
     run = Run(tmp_path, start("one"), arm("two", "one#1"))
     opened = run.opened(there=True)
     assert opened.running == {0: (0, 1)}
-    assert opened.armed == {0: Armed(1, 1, frozenset({0}))}
+    assert opened.armed == {0: ArmedTask(1, 1, frozenset({0}))}
     assert opened.attempts == {0: 1, 1: 1}
     assert run.written == []
 
 
 def test_of_several_only_those_that_have_not_ended_are_waited_for(tmp_path: Path) -> None:
     run = Run(tmp_path, start("one"), start("two"), arm("three", "one#1", "two#1"), end("one", "done"))
-    assert run.opened(there=True).armed == {0: Armed(2, 1, frozenset({1}))}
+    assert run.opened(there=True).armed == {0: ArmedTask(2, 1, frozenset({1}))}
 
 
 def test_when_what_it_waited_for_has_ended_well_it_runs(tmp_path: Path) -> None:

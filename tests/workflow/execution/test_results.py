@@ -15,14 +15,20 @@ from hypothesis import strategies as st
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.problem import Billing
-from tradewind.workflow.execution.journal import History, without
-from tradewind.workflow.execution.options import stays
-from tradewind.workflow.execution.results import actual_schedule, chart, measured_runtimes, read_results, results_of
+from tradewind.workflow.execution.journal import RunHistory, subtract_spans
+from tradewind.workflow.execution.options import vm_stays
+from tradewind.workflow.execution.results import (
+    actual_schedule,
+    measured_runtimes,
+    read_results,
+    results_gantt,
+    results_of,
+)
 from tradewind.workflow.files import Plan
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Repeated
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Storage, Vm
+from tradewind.workflow.schedule import RepeatedAttempt
 
 FLOW = Workflow("w", (Task("a", "x", 10.0), Task("b", "x", 20.0), Task("c", "y", 5.0)), ((), (0,), (0,)))
 PLATFORM = Platform((Vm("slow", 1.0, kind="s", price_per_hour=3.6), Vm("fast", 2.0, kind="f", price_per_hour=7.2)))
@@ -32,8 +38,8 @@ def heft() -> HeftPlanner:
     return HeftPlanner(settings=Settings())
 
 
-def told(*records: dict[str, Any]) -> History:
-    found = History()
+def told(*records: dict[str, Any]) -> RunHistory:
+    found = RunHistory()
     for record in records:
         found.take(record)
     return found
@@ -74,7 +80,7 @@ def test_planned_and_actual_times() -> None:
     assert (rows["c"]["vm"], rows["c"]["actual_start"], rows["c"]["actual_finish"]) == ("slow", 6.0, 26.0)
     assert (rows["b"]["expected"], rows["c"]["expected"]) == (10.0, 5.0)
     assert found["kept_cost"] == pytest.approx(37 * 7.2 / 3600, rel=0.7)  # billed by the minute
-    drawn = chart(found)
+    drawn = results_gantt(found)
     assert drawn["tasks"][2] == {
         "task": "c", "activity": "y", "cores": 1, "vm": "fast" if rows["c"]["planned_vm"] == "fast" else "slow",
         "start": rows["c"]["planned_start"], "finish": rows["c"]["planned_finish"],
@@ -89,10 +95,10 @@ def test_a_start_that_was_only_played_is_paid_once() -> None:
         *RUN[1:],
         {"e": "down", "at": 140.0, "vm": "fast", "lost": False},
     ]
-    assert stays(told(*played), boots, 150.0) == [(1, 2 * (41.0 - 20.0 * 0.5))]
-    assert stays(told(*RUN), boots, 150.0) == [(1, 51.0)]  # who came after its start was not there meanwhile
+    assert vm_stays(told(*played), boots, 150.0) == [(1, 2 * (41.0 - 20.0 * 0.5))]
+    assert vm_stays(told(*RUN), boots, 150.0) == [(1, 51.0)]  # who came after its start was not there meanwhile
     early = [*played[:4], {"e": "down", "at": 104.0, "vm": "fast", "lost": False}]
-    assert stays(told(*early), boots, 150.0) == [(1, 2 * 1.0)]
+    assert vm_stays(told(*early), boots, 150.0) == [(1, 2 * 1.0)]
 
 
 def test_a_machine_that_is_asked_for_again_is_billed_for_each_start() -> None:
@@ -103,14 +109,14 @@ def test_a_machine_that_is_asked_for_again_is_billed_for_each_start() -> None:
     records = [*RUN[:2], asked, *RUN[2:6], back, *again, start("b", 170.0), start("c", 170.0), end("c", 170.0, 20.0),
                end("b", 170.0, 100.0)]  # fmt: skip
     history = told(*records)
-    assert stays(history, boots, 280.0) == [(1, 21.0), (1, 110.0)]
+    assert vm_stays(history, boots, 280.0) == [(1, 21.0), (1, 110.0)]
     made = Plan(FLOW, boots, heft().plan(FLOW, boots), "heft")
     found = results_of(made, history, engine="process", ending="done", now=280.0)
     # 41 s of the first are a minute at least, and the second is there for 110 s after its start of 20 s.
     assert found["kept_cost"] == pytest.approx((60.0 + 130.0) * 7.2 / 3600)
     # The same machine for the next controller is still the same stay.
     killed = [*records[:7], {"e": "session", "at": 125.0}, {"e": "up", "at": 130.0, "vm": "fast"}]
-    assert stays(told(*killed), boots, 140.0) == [(1, 41.0)]
+    assert vm_stays(told(*killed), boots, 140.0) == [(1, 41.0)]
 
 
 def test_pauses_are_left_out() -> None:
@@ -141,7 +147,7 @@ def test_spans_without_others(own: list[tuple[int, int]], others: list[tuple[int
 
     mine = [(5.0 * at, 5.0 * at + min(size, 5)) for at, size in dict(own).items()]  # apart from each other
     theirs = [(float(at), float(at + size)) for at, size in others]
-    left = without(mine, theirs)
+    left = subtract_spans(mine, theirs)
     assert ticks(left) == [tick for tick in ticks(mine) if tick not in ticks(theirs)]
     assert left == sorted(left) and all(begin < end for begin, end in left)
 
@@ -165,7 +171,7 @@ def test_an_output_that_went_later_does_not_change_when_its_task_ran() -> None:
     told_ = told(*RUN, *later)
     assert told_.pauses == [(136.0, 5002.0)]
     found = actual_schedule(plan(), told_, 1.0)
-    assert found.repeated == (Repeated(0, 1, 0.0, 6.0),)
+    assert found.repeated == (RepeatedAttempt(0, 1, 0.0, 6.0),)
     assert found.attempts[0] == 2
 
 
@@ -175,7 +181,7 @@ def test_an_unfinished_run_has_rows_of_what_was_done() -> None:
     assert found["actual"] is None
     rows = {row["task"]: row for row in found["tasks"]}
     assert (rows["b"]["vm"], rows["b"]["reason"], rows["c"]["attempts"]) == (None, "r", 0)
-    assert "actual_start" not in chart(found)["tasks"][1]
+    assert "actual_start" not in results_gantt(found)["tasks"][1]
 
 
 def test_the_next_plan_has_the_median_of_measured_over_expected() -> None:

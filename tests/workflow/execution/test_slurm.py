@@ -26,15 +26,15 @@ from tests.workflow.execution.plans import (
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import DeployError, WorkflowError
-from tradewind.workflow.execution.events import Ending
-from tradewind.workflow.execution.options import Progress
-from tradewind.workflow.execution.pilots import Terms
+from tradewind.workflow.execution.events import ExecutionEnding
+from tradewind.workflow.execution.options import ExecutionProgress
+from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.graph import Task, Workflow
 
 __all__ = ["slurm"]
 pytestmark = pytest.mark.xdist_group("slurm")
 
-TERMS = Terms(linger=10.0, poll_seconds=1.0, silence=10.0)
+TERMS = PilotSettings(linger=10.0, poll_seconds=1.0, silence=10.0)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path
         slots=2,
     )
     carried = carry(plan, folder, runner=on(folder), terms=TERMS)
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     nodes = {(folder / f"files/out{n}").read_text().strip() for n in range(6)}
     assert nodes == set(slurm.nodes)
     eventually(lambda: slurm.jobs() == [])
@@ -79,12 +79,12 @@ def test_a_machine_whose_first_task_is_late_is_asked_for_shortly_before(slurm: S
 def test_a_job_ends_when_its_machine_has_nothing_left_to_do(slurm: SlurmCluster, tmp_path: Path) -> None:
     folder, seen = tmp_path / "run", [0]
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: ExecutionProgress) -> None:
         if progress.back == 2 and progress.running:
             seen.append(len(slurm.jobs()))
 
     carried = carry(lopsided(6.0), folder, runner=on(folder), terms=TERMS, synthetic=True, watch=watch)
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     assert seen[-1] == 1
     eventually(lambda: slurm.jobs() == [])
 
@@ -94,14 +94,14 @@ def test_a_cancelled_job_in_the_middle_loses_nothing(slurm: SlurmCluster, tmp_pa
     folder = tmp_path / "run"
     cancelled: list[str] = []
 
-    def watch(seen: Progress) -> None:
+    def watch(seen: ExecutionProgress) -> None:
         if not cancelled and seen.done >= 2:
             cancelled.append(slurm.jobs()[0])
             slurm.call("scancel", cancelled[0])
 
     carried = carry(plan_of(flow_of(*chunks(9, 0.6)), vms=3), folder, runner=on(folder), terms=TERMS, watch=watch)
     assert cancelled
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     assert len(carried.results["machines_lost"]) == 1
     assert (folder / "files/total").read_text().split() == [str(n) for n in range(9)]
     finished = [each.task for each in history(folder).attempts.values() if each.end and each.end["outcome"] == "done"]
@@ -113,7 +113,7 @@ def test_a_node_that_dies_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> 
     folder = tmp_path / "run"
     dead: list[int] = []
 
-    def watch(seen: Progress) -> None:
+    def watch(seen: ExecutionProgress) -> None:
         if not dead and seen.done >= 2:
             slurm.kill_node(slurm.nodes[1])
             for each in agents(folder):
@@ -125,7 +125,7 @@ def test_a_node_that_dies_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> 
         plan_of(flow_of(*chunks(9, 0.6)), vms=3, slots=2), folder, runner=on(folder), terms=TERMS, watch=watch
     )
     assert dead
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     assert (folder / "files/total").read_text().split() == [str(n) for n in range(9)]
 
 
@@ -142,10 +142,10 @@ def test_an_interruption_leaves_no_job_and_the_next_call_goes_on(slurm: SlurmClu
         watch=lambda seen: done.append(seen.done),
         wanted=lambda: done[-1] < 2,
     )
-    assert carried.ending is Ending.INTERRUPTED
+    assert carried.ending is ExecutionEnding.INTERRUPTED
     eventually(lambda: slurm.jobs() == [])
     finished = [row["task"] for row in carried.results["tasks"] if row["vm"]]
-    assert carry(plan, folder, runner=on(folder), terms=TERMS).ending is Ending.DONE
+    assert carry(plan, folder, runner=on(folder), terms=TERMS).ending is ExecutionEnding.DONE
     assert all(counted(folder)[task] == 1 for task in finished)
 
 
@@ -163,7 +163,10 @@ def test_jobs_of_a_killed_command_end_before_another_engine_does_their_work(
     with pytest.raises(WorkflowError, match=r"2 machines of this run are still on slurm: vm-1, vm-2 \(--on slurm goes"):
         carry(plan, command.run, runner=elsewhere(command.run), terms=TERMS)
     assert len(slurm.jobs()) == 2
-    assert carry(plan, command.run, runner=elsewhere(command.run), terms=TERMS, dismiss=True).ending is Ending.DONE
+    assert (
+        carry(plan, command.run, runner=elsewhere(command.run), terms=TERMS, dismiss=True).ending
+        is ExecutionEnding.DONE
+    )
     eventually(lambda: slurm.jobs() == [])
     assert (command.run / "files/total").read_text().split() == ["0", "1", "2"]
     assert max(counted(command.run).values()) == 2  # begun there, and begun again here
@@ -178,7 +181,7 @@ def test_machines_that_wait_in_the_queue_are_given_up(slurm: SlurmCluster, tmp_p
     carried = carry(
         plan, folder, runner=on(folder), terms=TERMS, synthetic=True, gather=1.0, give_up=2.0, give_back=False
     )
-    assert carried.ending is Ending.DONE
+    assert carried.ending is ExecutionEnding.DONE
     assert "has not come" in carried.results["machines_lost"][0]["reason"]
     eventually(lambda: slurm.jobs() == [])
 

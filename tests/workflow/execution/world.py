@@ -11,32 +11,32 @@ from hypothesis import strategies as st
 
 from tradewind.workflow.execution.events import (
     Arm,
-    Begun,
-    Due,
-    Ended,
-    Ending,
-    Event,
+    ArmedTaskBegun,
+    AttemptEnded,
+    AttemptOutcome,
+    ExecutionEnding,
+    ExecutionEvent,
+    ExecutionInstruction,
     Finish,
     GiveBack,
-    Instruction,
-    Launch,
     MachineLost,
     MachineSilent,
     MachineUp,
-    Outcome,
+    OrderPlanned,
     PlanFailed,
-    Planned,
     Recall,
     Replan,
+    TaskLaunch,
+    VmDue,
 )
-from tradewind.workflow.execution.folder import RunFolder
-from tradewind.workflow.execution.journal import History, end_record, key_of, start_record
+from tradewind.workflow.execution.journal import RunHistory, attempt_key, end_record, start_record
 from tradewind.workflow.execution.recovery import recover
-from tradewind.workflow.execution.state import ExecutionMachine
-from tradewind.workflow.execution.steps import Graph, Patience, Presence
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder
+from tradewind.workflow.execution.state_machine import ExecutionMachine
+from tradewind.workflow.execution.task_states import ExecutionGraph, RetryLimits, VmState
 from tradewind.workflow.graph import Task, Workflow
 
-DONE, FAILED, LOST = Outcome.DONE, Outcome.FAILED, Outcome.LOST
+DONE, FAILED, LOST = AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.LOST
 
 Try = tuple[int, int]
 """A task, and which attempt at it."""
@@ -55,8 +55,8 @@ class Node:
     world: World
     running: set[Try] = field(default_factory=set)
     armed: dict[Try, set[Try]] = field(default_factory=dict)
-    ended: dict[Try, Outcome] = field(default_factory=dict)
-    said: deque[tuple[Try, Outcome]] = field(default_factory=deque)
+    ended: dict[Try, AttemptOutcome] = field(default_factory=dict)
+    said: deque[tuple[Try, AttemptOutcome]] = field(default_factory=deque)
 
     def order(self, one: Try, after: set[Try]) -> None:
         if one in self.ended:
@@ -73,7 +73,7 @@ class Node:
         self.running.add(one)
         self.world.see(self, one)
 
-    def end(self, one: Try, outcome: Outcome) -> None:
+    def end(self, one: Try, outcome: AttemptOutcome) -> None:
         self.running.remove(one)
         self.ended[one] = outcome
         for other, after in list(self.armed.items()):
@@ -90,7 +90,7 @@ class Node:
 class Notes:
     """What machines have left in the folder of the run."""
 
-    ends: dict[Try, Outcome] = field(default_factory=dict)
+    ends: dict[Try, AttemptOutcome] = field(default_factory=dict)
     begun: set[Try] = field(default_factory=set)
 
     @property
@@ -115,9 +115,9 @@ class Notes:
 class World:
     """Carries out the instructions of a state machine as the controller does, badly; and keeps account."""
 
-    graph: Graph
+    graph: ExecutionGraph
     order: dict[int, list[int]]
-    patience: Patience
+    patience: RetryLimits
     chance: random.Random
     troubles: int
     finished: Counter[int] = field(default_factory=Counter)
@@ -131,9 +131,9 @@ class World:
     later: frozenset[int] = frozenset()
     given_back: int = 0
     recalled: int = 0
-    ending: Ending | None = None
-    late: list[Ended] = field(default_factory=list)
-    history: History = field(default_factory=History)
+    ending: ExecutionEnding | None = None
+    late: list[AttemptEnded] = field(default_factory=list)
+    history: RunHistory = field(default_factory=RunHistory)
     notes: Notes = field(default_factory=Notes)
 
     def __post_init__(self) -> None:
@@ -183,12 +183,12 @@ class World:
             if self.chance.random() < 0.5:
                 self.die(vm)
         kept = {f"m{vm}": (vm, node.pilot) for vm, node in self.nodes.items()}
-        opened = recover(self.flow, cast("RunFolder", self.notes), self.history, kept, self.record)
+        opened = recover(self.flow, cast(WorkflowRunFolder, self.notes), self.history, kept, self.record)
         self.carry_out(self.machine.handle(replace(opened, later=self.later - self.nodes.keys())))
         for vm in range(len(self.graph.slots)):
             if vm in self.nodes:
                 self.link(vm)
-            elif self.machine.presence[vm] is Presence.COMING:
+            elif self.machine.presence[vm] is VmState.COMING:
                 self.fetch(vm)
 
     def fetch(self, vm: int) -> None:
@@ -207,14 +207,16 @@ class World:
             after = {(other, self.machine.places[other][1]) for other in armed.after}
             self.nodes[vm].order((armed.task, armed.attempt), after)
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ExecutionEvent) -> None:
         self.carry_out(self.machine.handle(event))
 
-    def carry_out(self, instructions: list[Instruction]) -> None:
-        self.record(*(self.written(each) for each in instructions if isinstance(each, Launch | Arm | Begun)))
+    def carry_out(self, instructions: list[ExecutionInstruction]) -> None:
+        self.record(
+            *(self.written(each) for each in instructions if isinstance(each, TaskLaunch | Arm | ArmedTaskBegun))
+        )
         for each in instructions:
             match each:
-                case Launch(task, vm, attempt):
+                case TaskLaunch(task, vm, attempt):
                     self.tell(vm, (task, attempt), set())
                 case Arm(task, vm, attempt, after):
                     self.arms += 1
@@ -241,13 +243,13 @@ class World:
 
     def tell(self, vm: int, one: Try, after: set[Try]) -> None:
         self.perhaps_killed(0.02)
-        assert self.machine.presence[vm] is Presence.UP, "the machine is not there"
+        assert self.machine.presence[vm] is VmState.UP, "the machine is not there"
         self.nodes[vm].order(one, after)
 
-    def written(self, each: Launch | Arm | Begun) -> dict[str, Any]:
+    def written(self, each: TaskLaunch | Arm | ArmedTaskBegun) -> dict[str, Any]:
         record = start_record(f"t{each.task}", each.attempt, f"m{each.vm}", self.history.pilots[f"m{each.vm}"])
         if isinstance(each, Arm):
-            keys = [key_of(f"t{task}", self.machine.places[task][1]) for task in each.after]
+            keys = [attempt_key(f"t{task}", self.machine.places[task][1]) for task in each.after]
             return {**record, "e": "arm", "after": keys}
         return record
 
@@ -256,13 +258,13 @@ class World:
         if self.machine.places.get(task) == (vm, attempt):
             self.ended(task, attempt, outcome)
 
-    def ended(self, task: int, attempt: int, outcome: Outcome) -> None:
+    def ended(self, task: int, attempt: int, outcome: AttemptOutcome) -> None:
         self.record(end_record(f"t{task}", attempt, {"outcome": str(outcome)}, 0.0))
-        self.handle(Ended(task, attempt, outcome))
+        self.handle(AttemptEnded(task, attempt, outcome))
 
     def lose(self, vm: int) -> None:
         """As the controller does it."""
-        self.late += [Ended(task, attempt, DONE) for task, attempt in self.nodes[vm].running]
+        self.late += [AttemptEnded(task, attempt, DONE) for task, attempt in self.nodes[vm].running]
         self.die(vm)
         self.lost.add(vm)
         self.record({"e": "down", "vm": f"m{vm}", "lost": True, "reason": "it is lost"})
@@ -307,10 +309,10 @@ class World:
         choices: list[tuple[Any, ...]] = [
             (self.handle, MachineUp(vm))
             for vm, there in enumerate(self.machine.presence)
-            if there is Presence.COMING and vm in self.nodes
+            if there is VmState.COMING and vm in self.nodes
         ]
         there = self.machine.presence
-        choices += [(self.handle, Due(vm)) for vm in self.later if there[vm] is Presence.LATER and self.running]
+        choices += [(self.handle, VmDue(vm)) for vm in self.later if there[vm] is VmState.LATER and self.running]
         choices += [(self.finish, vm, one, DONE) for vm, node in self.nodes.items() for one in sorted(node.running)]
         choices += [(self.hear, vm) for vm, node in self.nodes.items() if node.said]
         choices += [(self.plan,)] if self.plans else []
@@ -329,7 +331,7 @@ class World:
         what, *words = self.chance.choice(choices)
         what(*words)
 
-    def finish(self, vm: int, one: Try, outcome: Outcome) -> None:
+    def finish(self, vm: int, one: Try, outcome: AttemptOutcome) -> None:
         if outcome is DONE:
             self.done.add(one[0])
         self.nodes[vm].end(one, outcome)
@@ -348,7 +350,7 @@ class World:
         for task in asked.tasks:
             order.setdefault(self.chance.choice(fits[task]), []).append(task)
         self.record({"e": "plan"})
-        self.handle(Planned({vm: tuple(tasks) for vm, tasks in order.items()}))
+        self.handle(OrderPlanned({vm: tuple(tasks) for vm, tasks in order.items()}))
 
 
 @st.composite
@@ -364,9 +366,9 @@ def worlds(draw: st.DrawFn, troubles: int) -> World:
     for task in range(count):
         order.setdefault(draw(st.sampled_from([vm for vm, n in enumerate(slots) if n >= cores[task]])), []).append(task)
     return World(
-        Graph(parents, cores, slots),
+        ExecutionGraph(parents, cores, slots),
         order,
-        Patience(retries=draw(st.integers(0, 2)), losses=draw(st.integers(0, 2))),
+        RetryLimits(retries=draw(st.integers(0, 2)), losses=draw(st.integers(0, 2))),
         random.Random(draw(st.integers(0, 2**32))),
         troubles=draw(st.integers(0, troubles)),
         gives_back=draw(st.booleans()),

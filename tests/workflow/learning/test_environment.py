@@ -12,8 +12,8 @@ import pytest
 
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import check
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import check
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra 'learning' is not installed")
 

@@ -13,14 +13,14 @@ from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning import kernel
-from tradewind.workflow.learning.adaptive import AdaptivePolicy, Weights, readable
-from tradewind.workflow.learning.arrays import Arrays, schedule
-from tradewind.workflow.learning.compare import followed
+from tradewind.workflow.learning.adaptive import AdaptivePolicy, AdaptiveWeights, readable
+from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
+from tradewind.workflow.learning.compare import simulate_schedule
 from tradewind.workflow.learning.q_learning import KeyedBy, QLearningSettings, QPolicy
-from tradewind.workflow.plan import Schedule, check
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.simulator.reference import ByKey, Following, simulate
+from tradewind.workflow.schedule import Schedule, check
+from tradewind.workflow.simulator.reference import PriorityDirector, ScheduleDirector, simulate
 from tradewind.workflow.simulator.world import World
 
 
@@ -75,8 +75,11 @@ def expect_same(quick: Schedule, plain: Schedule) -> None:
 @settings(max_examples=150, deadline=None)
 @given(workflows(), platforms(), worlds())
 def test_a_followed_plan(flow: Workflow, platform: Platform, world: World) -> None:
-    plan = simulate(flow, platform, ByKey([0.0] * len(flow), range(len(platform.vms))))
-    expect_same(followed(Arrays(flow, platform), plan, world), simulate(flow, platform, Following(plan), world))
+    plan = simulate(flow, platform, PriorityDirector([0.0] * len(flow), range(len(platform.vms))))
+    expect_same(
+        simulate_schedule(EpisodeArrays(flow, platform), plan, world),
+        simulate(flow, platform, ScheduleDirector(plan), world),
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -84,14 +87,16 @@ def test_a_followed_plan(flow: Workflow, platform: Platform, world: World) -> No
 def test_a_list_of_priorities(flow: Workflow, platform: Platform, world: World) -> None:
     keys = np.array([float(task * 5 % 3) for task in range(len(flow))])
     preference = np.argsort(-platform.speeds, kind="stable")
-    quick = schedule(Arrays(flow, platform).run(world, lambda given: kernel.by_key(given, keys, preference)))
-    expect_same(quick, simulate(flow, platform, ByKey(keys.tolist(), preference.tolist()), world))
+    quick = schedule(EpisodeArrays(flow, platform).run(world, lambda given: kernel.by_key(given, keys, preference)))
+    expect_same(quick, simulate(flow, platform, PriorityDirector(keys.tolist(), preference.tolist()), world))
 
 
 @settings(max_examples=200, deadline=None)
 @given(workflows(), platforms(), worlds(), st.sampled_from([-0.5, 0.0, 1.0]))
 def test_the_adaptive_policy(flow: Workflow, platform: Platform, world: World, caution: float) -> None:
-    policy = AdaptivePolicy(flow, platform, Weights(caution=caution, patience=max(caution, 0.0), fastest=0.5, own=0.1))
+    policy = AdaptivePolicy(
+        flow, platform, AdaptiveWeights(caution=caution, patience=max(caution, 0.0), fastest=0.5, own=0.1)
+    )
     quick, plain = policy.run(world), readable(policy, world)
     expect_same(quick, plain)
     if not world.delays:
@@ -117,7 +122,7 @@ def test_q_learning(flow: Workflow, platform: Platform, world: World, keyed_by: 
 def test_a_run_that_lasts_longer_than_speeds_were_drawn_for() -> None:
     flow = Workflow("long", (Task("a", "a", 1000.0),), ((),))
     platform = Platform((Vm("one"),))
-    policy, world = AdaptivePolicy(flow, platform, Weights()), World(drift=0.1, period=1.0, seed=5)
+    policy, world = AdaptivePolicy(flow, platform, AdaptiveWeights()), World(drift=0.1, period=1.0, seed=5)
     assert policy.run(world).makespan == readable(policy, world).makespan
 
 
@@ -125,12 +130,14 @@ def test_a_plan_against_the_graph_is_told_in_one_line() -> None:
     flow = Workflow("w", (Task("a", "a", 1.0), Task("b", "b", 1.0)), ((), (0,)))
     wrong = Schedule(np.array([0, 0]), np.array([5.0, 0.0]), np.array([6.0, 1.0]))
     with pytest.raises(WorkflowError, match="stands still: a is ready"):
-        followed(Arrays(flow, Platform((Vm("one"),))), wrong, World())
+        simulate_schedule(EpisodeArrays(flow, Platform((Vm("one"),))), wrong, World())
 
 
 def test_tasks_that_take_no_time_on_machines_that_start_late_are_placed() -> None:
     flow = Workflow("none", tuple(Task(str(n), "a", 0.0) for n in range(3)), ((),) * 3)
-    policy = AdaptivePolicy(flow, Platform((Vm("soon", boot_seconds=5.0), Vm("late", boot_seconds=30.0))), Weights())
+    policy = AdaptivePolicy(
+        flow, Platform((Vm("soon", boot_seconds=5.0), Vm("late", boot_seconds=30.0))), AdaptiveWeights()
+    )
     found = policy.run(World())
     assert (found.vm.tolist(), found.finish.tolist()) == ([0, 0, 0], [5.0, 5.0, 5.0])
     expect_same(found, readable(policy, World()))
@@ -140,10 +147,10 @@ def test_adaptive_learns_which_machine_is_slow() -> None:
     flow = Workflow("w", tuple(Task(str(i), "a", 10.0) for i in range(40)), ((),) * 40)
     platform = Platform((Vm("a"), Vm("b"), Vm("c"), Vm("d")))
     world = World(unknown=0.8, seed=2)
-    policy = AdaptivePolicy(flow, platform, Weights(deviation=0.8, noise=0.05))
+    policy = AdaptivePolicy(flow, platform, AdaptiveWeights(deviation=0.8, noise=0.05))
     director = policy.director()
     real = simulate(flow, platform, director, world)
     truth = [np.log(world.speed(vm, 0)[0]) for vm in range(4)]
-    assert director.belief[0].tolist() == pytest.approx(truth, abs=0.02)
-    fixed = followed(policy.arrays, HeftPlanner(settings=Settings()).plan(flow, platform), world)
+    assert director.posterior[0].tolist() == pytest.approx(truth, abs=0.02)
+    fixed = simulate_schedule(policy.arrays, HeftPlanner(settings=Settings()).plan(flow, platform), world)
     assert real.makespan < 0.75 * fixed.makespan

@@ -20,16 +20,16 @@ from tests.workflow.datasets import dax, needs_datasets
 from tradewind.errors import WorkflowError
 from tradewind.testing.planners import PLATFORMS, example_flow
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.learning.adaptive import Weights
+from tradewind.workflow.learning.adaptive import AdaptiveWeights
 from tradewind.workflow.learning.cem import CrossEntropy
-from tradewind.workflow.learning.compare import paired
-from tradewind.workflow.learning.folder import TrainingFolder, open_learner
-from tradewind.workflow.learning.judging import judge
+from tradewind.workflow.learning.compare import compare_pairs
+from tradewind.workflow.learning.evaluation import evaluate_policy
 from tradewind.workflow.learning.learners import AdaptiveLearner, Learner
 from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
+from tradewind.workflow.learning.training_folder import TrainingFolder, open_learner
 from tradewind.workflow.planner.q_learning import QLearningPlanner
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.readers.vms import paper3
+from tradewind.workflow.readers.platform_yaml import paper3
 from tradewind.workflow.simulator.world import World
 
 UNSURE = {"noise": 0.3, "unknown": 0.4, "period": 5.0}
@@ -186,7 +186,7 @@ def test_the_adaptive_policy_beats_a_followed_plan_on_unseen_seeds() -> None:
     found = AdaptiveLearner(example_flow(80), PLATFORMS["unlike"], AdaptiveLearner.Settings(**UNSURE))
     for _ in range(30):
         found.step()
-    judged = judge(found, None, worlds=20, seconds=0.1)
+    judged = evaluate_policy(found, None, worlds=20, seconds=0.1)
     rows = {row.name: row for row in judged.rows}
     against = rows["adaptive, learned"].against
     assert against is not None
@@ -198,7 +198,7 @@ def test_the_adaptive_policy_beats_a_followed_plan_on_unseen_seeds() -> None:
 def test_where_all_is_known_the_search_is_said_to_win() -> None:
     found = learner("q_learning", {})
     best = min((found.step() for _ in range(10)), key=lambda each: each.makespan).schedule
-    judged = judge(found, best, worlds=20, seconds=0.2)
+    judged = evaluate_policy(found, best, worlds=20, seconds=0.2)
     assert judged.worlds == 0
     assert judged.best.name != "q_learning, learned"
     assert judged.figures.makespan <= best.makespan
@@ -212,7 +212,7 @@ def test_what_was_learned_fetches_files_too(method: str, settings: dict[str, Any
     local = Platform((Vm("only"),), "local", bandwidth=15.0)
     found = open_learner(method, flow, local, settings, 0)
     best = min((found.step() for _ in range(5)), key=lambda each: each.makespan).schedule
-    judged = judge(found, best if found.certain else None, worlds=3, seconds=0.01)
+    judged = evaluate_policy(found, best if found.certain else None, worlds=3, seconds=0.01)
     assert judged.figures.makespan == pytest.approx(102.0)
     assert all(row.makespan > 100.0 for row in judged.rows)
     assert len({round(row.makespan, 6) for row in judged.rows}) == 1  # of one machine nobody makes more
@@ -247,13 +247,13 @@ def test_cross_entropy_finds_a_minimum_in_noise() -> None:
 
 
 def test_weights_are_numbers_without_limits_and_back() -> None:
-    weights = Weights(0.5, 0.1, 0.2, 0.3, -0.4, 0.2, 0.1, 0.6)
-    assert Weights.of_free(weights.free).array.tolist() == pytest.approx(weights.array.tolist())
-    assert Weights.of_free([99.0] * 8).fastest == 1.0
+    weights = AdaptiveWeights(0.5, 0.1, 0.2, 0.3, -0.4, 0.2, 0.1, 0.6)
+    assert AdaptiveWeights.of_free(weights.free).array.tolist() == pytest.approx(weights.array.tolist())
+    assert AdaptiveWeights.of_free([99.0] * 8).fastest == 1.0
 
 
 def test_pairs() -> None:
-    same = paired([2.0, 4.0, 8.0], [1.0, 2.0, 4.0])
+    same = compare_pairs([2.0, 4.0, 8.0], [1.0, 2.0, 4.0])
     assert (same.ratio, same.low, same.high) == pytest.approx((2.0, 2.0, 2.0))
-    wide = paired([1.0, 2.0, 3.0, 1.5], [1.5, 1.5, 1.5, 1.5])
+    wide = compare_pairs([1.0, 2.0, 3.0, 1.5], [1.5, 1.5, 1.5, 1.5])
     assert wide.low < wide.ratio < wide.high

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from tests.workflow.test_simulator import platforms, workflows
+from tests.workflow.simulator.test_reference import platforms, workflows
 
 from tradewind import plugins
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import check
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.simulator.reference import State, simulate
+from tradewind.workflow.schedule import check
+from tradewind.workflow.simulator.reference import SimulationState, simulate
 
 RULES = ("minmin", "maxmin", "sufferage", "mct")
 
@@ -95,7 +95,7 @@ def test_tasks_without_run_times_take_every_free_slot_once(rule: str) -> None:
     flow = Workflow("bare", tuple(Task(str(n), "t", 0.0) for n in range(5)), ((),) * 5)
     platform = Platform((Vm("two", slots=2), Vm("one")))
     director, ready = planner.director(flow, platform), list(range(5))
-    state = State(flow, platform, 0.0, [2, 1], [set(), set()], [-1] * 5)
+    state = SimulationState(flow, platform, 0.0, [2, 1], [set(), set()], [-1] * 5)
     placed = []
     while (picked := director.pick(ready, state)) is not None:
         task, vm = picked

@@ -11,10 +11,10 @@ import pytest
 from tradewind.errors import NothingFeasibleError
 from tradewind.problem import Billing
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, figures
 from tradewind.workflow.planner.cost_search import CostSearchPlanner, CostSearchSettings
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import Schedule, figures
 
 HOURLY = Billing(granularity_seconds=60.0)
 
@@ -36,7 +36,7 @@ def cost(flow: Workflow, plan: Schedule) -> float:
 
 def all_plans(flow: Workflow) -> list[tuple[float, float]]:
     """Makespan and cost of every order on every choice of machines."""
-    machines = Machines(flow, PLATFORM)
+    machines = MachineArrays(flow, PLATFORM)
     orders = [
         np.array(order, dtype=np.int32)
         for order in itertools.permutations(range(len(flow)))

@@ -10,10 +10,10 @@ from tradewind.errors import NothingFeasibleError, WorkflowError
 from tradewind.problem import Billing
 from tradewind.testing.planners import PLATFORMS, example_flow, idle_flow
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import Schedule, check, figures
 from tradewind.workflow.planner.cost_search import CostSearchPlanner, CostSearchSettings
 from tradewind.workflow.planner.ic_pcp import IcPcpPlanner, IcPcpSettings
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import Schedule, check, figures
 
 
 def plan(flow: Workflow, platform: Platform = PLATFORM, deadline: float | None = None) -> Schedule:

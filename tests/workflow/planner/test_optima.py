@@ -7,8 +7,8 @@ import sys
 import pytest
 from hypothesis import given, settings
 from tests.workflow.datasets import dax, needs_datasets
-from tests.workflow.test_planners import paper_vms
-from tests.workflow.test_simulator import platforms, workflows
+from tests.workflow.planner.test_planners import paper_vms
+from tests.workflow.simulator.test_reference import platforms, workflows
 
 from tradewind.errors import MissingProgramError
 from tradewind.workflow.bounds import lower_bound

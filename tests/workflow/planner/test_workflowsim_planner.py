@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 from tests.workflow.datasets import dax, needs_datasets
-from tests.workflow.test_planners import paper_vms
+from tests.workflow.planner.test_planners import paper_vms
 
 from tradewind import plugins
 from tradewind.testing.planners import example_flow
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.plan import check
 from tradewind.workflow.planner.workflowsim import WorkflowsimSettings
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import check
 from tradewind.workflow.simulator.workflowsim import POLICIES
-from tradewind.workflow.simulator.workflowsim import Vm as SimVm
+from tradewind.workflow.simulator.workflowsim import WorkflowSimVm as SimVm
 from tradewind.workflow.simulator.workflowsim_heft import heft
 
 SCHEDULERS = (*POLICIES, "HEFT", "DHEFT")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from tradewind.cli.common import pairs as pairs
 
 if TYPE_CHECKING:
-    from tradewind.store.cluster import ClusterRow, ClusterStore
+    from tradewind.store.clusters.cluster_store import ClusterRow, ClusterStore
 
 
 def open_cluster_store(url: str | None) -> ClusterStore:
     """The tables of clusters in the store at ``url``, or in the user's own."""
-    from tradewind.paths import store_url
-    from tradewind.store.cluster import ClusterStore
+    from tradewind.store.clusters.cluster_store import ClusterStore
+    from tradewind.utils.paths import store_url
 
     return ClusterStore(url or store_url())
 
@@ -63,8 +63,8 @@ def amounts(
         InputError: A word is none, or the cluster has no such resource.
     """
     from tradewind.errors import InputError
-    from tradewind.tenancy.resources import USUAL, Kinds, check_quota
-    from tradewind.units import parse_memory
+    from tradewind.tenancy.resources import DEFAULT_RESOURCES, ResourceKinds, check_quota
+    from tradewind.utils.units import parse_memory
 
     found: dict[str, float] = {}
     for key, value in pairs([part for word in words or () for part in word.split(",")], option, "cpu=4").items():
@@ -77,12 +77,12 @@ def amounts(
     if quota:
         check_quota(found)
         return found
-    named = [name for name in found if name not in USUAL] if further else []
+    named = [name for name in found if name not in DEFAULT_RESOURCES] if further else []
     for name in named:
         if not _NAME.fullmatch(name):
             hint = f"write small letters, digits and _, as in {option} licence=1"
             raise InputError(f"{option}: {name!r} is no name of a resource", hint=hint)
-    Kinds((*USUAL, *named)).amounts(found)
+    ResourceKinds((*DEFAULT_RESOURCES, *named)).amounts(found)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tradewind.store.cluster import JobRow, Wanted
+    from tradewind.store.clusters.cluster_store import JobIntent, JobRow
 
 _NUMBER = typer.Argument(help="The search's number; tradewind queue shows it.", show_default=False)
 _TENANT = typer.Option(help="Only of this tenant.", show_default=False)
@@ -95,7 +95,7 @@ def nice(
     typer.echo(f"Search {row.id} ({row.name}): nice {row.nice}")
 
 
-def _want(number: int, wanted: Wanted, tenant: str | None, store: str | None) -> None:
+def _want(number: int, wanted: JobIntent, tenant: str | None, store: str | None) -> None:
     from contextlib import closing
 
     from tradewind.cli.cluster.common import open_cluster_store

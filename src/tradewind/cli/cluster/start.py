@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tradewind.tenancy.allocator import Policy
-    from tradewind.tenancy.lookout import Nodes
+    from tradewind.tenancy.allocator import AllocationPolicy
+    from tradewind.tenancy.node_monitor import NodeSource
 
 _OWN_CODE = typer.Option(
     "--own-code", help="Also run programs that ordinary users of the service bring; local ones may do all you may."
@@ -59,9 +59,9 @@ def start(
     """Share a cluster between searches until Ctrl-C; what runs is then ended, and goes on at the next start."""
     from tradewind.cli.cluster.common import amounts
     from tradewind.cli.common import pairs
-    from tradewind.cli.signals import StopWanted
-    from tradewind.paths import data_folder, store_url
-    from tradewind.tenancy.framework import Cluster, ClusterSettings
+    from tradewind.cli.signals import GracefulInterrupt
+    from tradewind.tenancy.shared_cluster import SharedCluster, SharedClusterSettings
+    from tradewind.utils.paths import data_folder, store_url
 
     chosen = {"process": local, "docker": docker, "ray": ray, "slurm": slurm is not None, "kubernetes": kubernetes}
     part = _part(chosen, pairs(runner, "--set"), slurm)
@@ -70,10 +70,10 @@ def start(
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
     words = {"engine": part["use"], "fairness": fairness, "priority": priority, "own_code": own_code}
     url = store or store_url()
-    settings = ClusterSettings(name, url, data_folder(), how, words, part, processes)
-    cluster = Cluster(settings, nodes)
+    settings = SharedClusterSettings(name, url, data_folder(), how, words, part, processes)
+    cluster = SharedCluster(settings, nodes)
     typer.echo(f"Cluster {name} on {part['use']} ({fairness}, {priority}). Ctrl-C ends it.")
-    with StopWanted("ending: running trials are cancelled and paid; the next start goes on") as stop:
+    with GracefulInterrupt("ending: running trials are cancelled and paid; the next start goes on") as stop:
         cluster.run(lambda: not stop.wanted and not (until_empty and cluster.empty()))
 
 
@@ -113,14 +113,16 @@ def _ahead(count: int, engine: str) -> int:
     return count
 
 
-def _policy(fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float], ahead: int) -> Policy:
+def _policy(
+    fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float], ahead: int
+) -> AllocationPolicy:
     from tradewind import plugins
-    from tradewind.tenancy.allocator import Policy
-    from tradewind.tenancy.resources import USUAL, Kinds
+    from tradewind.tenancy.allocator import AllocationPolicy
+    from tradewind.tenancy.resources import DEFAULT_RESOURCES, ResourceKinds
 
-    kinds = Kinds((*USUAL, *(name for name in more if name not in USUAL)))
+    kinds = ResourceKinds((*DEFAULT_RESOURCES, *(name for name in more if name not in DEFAULT_RESOURCES)))
     between, within = plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings)
-    return Policy(between, within, kinds, ahead=ahead)
+    return AllocationPolicy(between, within, kinds, ahead=ahead)
 
 
 def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str | None) -> dict[str, Any]:
@@ -136,15 +138,15 @@ def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str |
     return {"use": engines[0] if engines else "process", **given, **named}
 
 
-def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str, float]) -> Nodes:
+def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str, float]) -> NodeSource:
     from pathlib import Path
 
     from tradewind import plugins
     from tradewind.deployer.runner.base import ListsNodes
-    from tradewind.engine.deploying import make_part
+    from tradewind.engine.deployment import make_plugin
     from tradewind.errors import InputError
-    from tradewind.paths import data_folder
-    from tradewind.tenancy.lookout import Limited
+    from tradewind.tenancy.node_monitor import LimitedNodes
+    from tradewind.utils.paths import data_folder
 
     settings = {key: value for key, value in part.items() if key != "use"}
     if part["use"] == "docker":
@@ -155,10 +157,10 @@ def _nodes(part: Mapping[str, Any], most: Mapping[str, float], more: Mapping[str
                 look()
         # Containers of this machine's engine have what its processes have.
         part, settings = {"use": "process"}, {}
-    made = make_part("runner", part["use"], settings, Path.cwd(), data_folder())
+    made = make_plugin("runner", part["use"], settings, Path.cwd(), data_folder())
     if not isinstance(made, ListsNodes):
         raise InputError(f"the {part['use']} runner does not say which nodes it has")
-    return Limited(made, most, more)
+    return LimitedNodes(made, most, more)
 
 
 def _check_host(host: str) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli import completing
+from tradewind.cli import completion
 
 if TYPE_CHECKING:
-    from tradewind.store.cluster import ClusterStore, JobRow
+    from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
 
 _Demand = Annotated[
     list[str] | None,
@@ -25,7 +25,7 @@ _Cluster = Annotated[
 ]
 
 
-_SEARCHER = typer.Option(help="Who proposes.", show_default=False, autocompletion=completing.parts("searcher"))
+_SEARCHER = typer.Option(help="Who proposes.", show_default=False, autocompletion=completion.parts("searcher"))
 
 
 def submit(
@@ -57,10 +57,10 @@ def submit(
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json, load_job
-    from tradewind.engine.assemble import build_problem, study_document
-    from tradewind.paths import data_folder
-    from tradewind.store.cluster import JobRow, TenantRow
+    from tradewind.engine.search_builder import build_problem, study_document
+    from tradewind.store.clusters.cluster_store import JobRow, TenantRow
     from tradewind.tenancy.resources import largest_demand
+    from tradewind.utils.paths import data_folder
 
     check_tenant(tenant, weight, option="--tenant")
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
@@ -97,15 +97,15 @@ def _submit(clusters: ClusterStore, wanted: JobRow) -> JobRow:
         QuotaError: They do not.
     """
     from tradewind.errors import QuotaError
-    from tradewind.tenancy.money import check_money
+    from tradewind.tenancy.money import check_dollar_quota
 
     tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)
     if tenant is None or "dollars" not in tenant.quota:
         return clusters.submit(wanted)
-    check_money(tenant, *clusters.spending(tenant.name), wanted)
+    check_dollar_quota(tenant, *clusters.spending(tenant.name), wanted)
     row = clusters.submit(wanted)
     try:  # of two that were submitted at the same moment, the first one counts for the second
-        check_money(tenant, *clusters.spending(tenant.name, before=row.id), wanted)
+        check_dollar_quota(tenant, *clusters.spending(tenant.name, before=row.id), wanted)
     except QuotaError:
         clusters.want(row.id, "cancel")
         raise

@@ -24,7 +24,7 @@ def set_tenant(
     from contextlib import closing
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
-    from tradewind.store.cluster import TenantRow
+    from tradewind.store.clusters.cluster_store import TenantRow
 
     check_tenant(name, weight)
     most = amounts(quota, "--quota", quota=True)
@@ -50,10 +50,10 @@ def list_tenants(
 
     from tradewind.cli.cluster.common import open_cluster_store
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.tenancy.accounting import bills
+    from tradewind.tenancy.billing import tenant_bills
 
     with closing(open_cluster_store(store)) as opened, closing(open_store(store)) as studies:
-        found = bills(opened, studies)
+        found = tenant_bills(opened, studies)
     if as_json:
         emit_json(found)
         return
@@ -69,7 +69,7 @@ def list_tenants(
 
 
 def _words(name: str, weight: float, priority: int, quota: object) -> str:
-    from tradewind.tenancy.resources import words
+    from tradewind.tenancy.resources import format_amounts
 
-    most = f", at most {words(quota)}" if isinstance(quota, dict) and quota else ""
+    most = f", at most {format_amounts(quota)}" if isinstance(quota, dict) and quota else ""
     return f"{name}: weight {weight:g}, priority {priority}{most}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tradewind.store.cluster import ClusterRow
+    from tradewind.store.clusters.cluster_store import ClusterRow
 
 
 def top(
@@ -28,31 +28,31 @@ def top(
     with closing(open_cluster_store(store)) as opened:
         row = find_cluster(opened, name)
         if as_json:
-            emit_json(_document(row))
+            emit_json(_cluster_document(row))
             return
         if prometheus:
             from tradewind.reporting.prometheus import metrics_text
 
-            typer.echo(metrics_text(_document(row)), nl=False)
+            typer.echo(metrics_text(_cluster_document(row)), nl=False)
             return
         from rich.console import Console
         from rich.live import Live
 
-        from tradewind.cli.signals import StopWanted
+        from tradewind.cli.signals import GracefulInterrupt
         from tradewind.reporting.cluster import screen
 
         console = Console(highlight=False)
         if once or not sys.stdout.isatty():
-            console.print(screen(_document(row), console.width))
+            console.print(screen(_cluster_document(row), console.width))
             return
-        with StopWanted("") as stop, Live(console=console, screen=True, auto_refresh=False) as live:
+        with GracefulInterrupt("") as stop, Live(console=console, screen=True, auto_refresh=False) as live:
             while not stop.wanted:
                 row = find_cluster(opened, name)
-                live.update(screen(_document(row), console.width, console.height), refresh=True)
+                live.update(screen(_cluster_document(row), console.width, console.height), refresh=True)
                 time.sleep(0.5)
 
 
-def _document(row: ClusterRow) -> dict[str, Any]:
+def _cluster_document(row: ClusterRow) -> dict[str, Any]:
     import time
 
     return {

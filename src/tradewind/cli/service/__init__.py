@@ -7,7 +7,7 @@ import typer
 from tradewind.cli.service import login, serve
 from tradewind.cli.service.application import application_app
 from tradewind.cli.service.backend import backend_app
-from tradewind.cli.service.manage import service_app
+from tradewind.cli.service.maintenance import service_app
 from tradewind.cli.service.request import request_app
 from tradewind.cli.service.user import user_app
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.common import command_group
-from tradewind.cli.service.places import Database, Server
+from tradewind.cli.service.connection import Database, Server
 
 if TYPE_CHECKING:
-    from tradewind.client import Application
-    from tradewind.client import Form as TheirForm
-    from tradewind.client import Proposal as TheirProposal
-    from tradewind.service.applications.form import Form
-    from tradewind.service.applications.functions import Applications
-    from tradewind.service.backends import Backends
+    from tradewind.client import ApplicationInfo
+    from tradewind.client import FormInfo as TheirForm
+    from tradewind.client import ProposalInfo as TheirProposal
+    from tradewind.service.applications.application_service import ApplicationService
+    from tradewind.service.applications.backends import BackendService
+    from tradewind.service.applications.form import ApplicationForm
+    from tradewind.service.applications.proposals import ConfigurationProposal
     from tradewind.service.people import Principal
-    from tradewind.service.proposals import Proposal
     from tradewind.service.settings import ServiceSettings
-    from tradewind.store.applications import ApplicationRow
+    from tradewind.store.service.applications import ApplicationRow
 
 application_app = command_group("application", "Register the programs that people run by their forms.")
 
@@ -43,7 +43,7 @@ def check(
     """Say whether a document can be registered, and register nothing."""
     from dataclasses import replace
 
-    with opened(database, "") as here:
+    with open_local_service(database, "") as here:
         user = replace(here.who, role="user", tenant="nobody") if as_user else here.who
         known = here.applications.check(user, _text(file), file=str(file))
     typer.echo(f"{file}: {known.name} can be registered; fields: {', '.join(known.model.fields) or 'none'}")
@@ -61,16 +61,16 @@ def register(
     database: Database = None,
 ) -> None:
     """Register an application, or the next version of one."""
-    row: ApplicationRow | Application
+    row: ApplicationRow | ApplicationInfo
     if server and database is None:
-        from tradewind.cli.service.places import open_client
+        from tradewind.cli.service.connection import open_client
 
         _refuse_tenant(tenant)
         text = _text(file)
         with open_client(server) as client:
             row = client.register(text, shared=shared)
     else:
-        with opened(database, tenant) as here:
+        with open_local_service(database, tenant) as here:
             row = here.applications.register(here.who, _text(file), shared=not tenant, file=str(file))
     _emit(_document(row)) if as_json else typer.echo(f"{row.reference} is registered for {_whose(row)}")
 
@@ -83,14 +83,14 @@ def list_applications(
     database: Database = None,
 ) -> None:
     """List the applications, with the newest version of each."""
-    rows: Sequence[ApplicationRow | Application]
+    rows: Sequence[ApplicationRow | ApplicationInfo]
     if server and database is None:
-        from tradewind.cli.service.places import open_client
+        from tradewind.cli.service.connection import open_client
 
         with open_client(server) as client:
             rows = client.applications()
     else:
-        with opened(database, "") as here:
+        with open_local_service(database, "") as here:
             rows = here.applications.list(here.who, retired=retired)
     if as_json:
         _emit([_document(row) for row in rows])
@@ -113,21 +113,21 @@ def show(
     database: Database = None,
 ) -> None:
     """Show an application's form."""
-    row: ApplicationRow | Application
-    form: Form | TheirForm
+    row: ApplicationRow | ApplicationInfo
+    form: ApplicationForm | TheirForm
     if server and database is None:
-        from tradewind.cli.service.places import open_client
+        from tradewind.cli.service.connection import open_client
 
         _refuse_tenant(tenant)
         with open_client(server) as client:
             row, form = client.application(name), client.form(name)
     else:
-        from tradewind.service.applications.checked import checked
         from tradewind.service.applications.form import form_of
+        from tradewind.service.applications.validation import stored_application
 
-        with opened(database, tenant) as here:
+        with open_local_service(database, tenant) as here:
             row = here.applications.get(here.who, f"{tenant}/{name}" if tenant else name, retired=True)
-        form = form_of(row, checked(row))
+        form = form_of(row, stored_application(row))
     if source:
         typer.echo(row.document.rstrip("\n"))
     elif as_json:
@@ -155,21 +155,21 @@ def propose(
     """Say which configuration to use for what is typed into the form; nothing is run."""
     from tradewind.cli.common import pairs
 
-    found: Proposal | TheirProposal
+    found: ConfigurationProposal | TheirProposal
     given: dict[str, Any] = {"backend": backend, "deadline": deadline, "count": top}
     parameters = pairs(param, "--param")
     if server and database is None:
-        from tradewind.cli.service.places import open_client
+        from tradewind.cli.service.connection import open_client
 
         _refuse_tenant(tenant)
         with open_client(server) as client:
             found = client.propose(name, parameters, **given)
     else:
-        from tradewind.paths import data_folder
-        from tradewind.service.proposals import Proposals
+        from tradewind.service.applications.proposals import ProposalService
+        from tradewind.utils.paths import data_folder
 
-        with opened(database, tenant) as here:
-            made = Proposals(here.applications, here.backends, here.settings, data_folder())
+        with open_local_service(database, tenant) as here:
+            made = ProposalService(here.applications, here.backends, here.settings, data_folder())
             found = made.propose(here.who, name, parameters, **given)
     if as_json:
         from dataclasses import asdict
@@ -183,18 +183,18 @@ def propose(
 def retire(name: Name, tenant: Tenant = "", server: Server = None, database: Database = None) -> None:
     """Retire an application, or one version of it: no new request can use it."""
     if server and database is None:
-        from tradewind.cli.service.places import open_client
+        from tradewind.cli.service.connection import open_client
 
         _refuse_tenant(tenant)
         with open_client(server) as client:
             client.retire(name)
     else:
-        with opened(database, tenant) as here:
+        with open_local_service(database, tenant) as here:
             here.applications.retire(here.who, f"{tenant}/{name}" if tenant else name)
     typer.echo(f"{name} is retired; requests that have begun go on")
 
 
-class Here:
+class LocalService:
     """Applications and backends of this machine's store, and the one who sits before it.
 
     Attributes:
@@ -205,13 +205,13 @@ class Here:
     """
 
     def __init__(
-        self, settings: ServiceSettings, applications: Applications, backends: Backends, who: Principal
+        self, settings: ServiceSettings, applications: ApplicationService, backends: BackendService, who: Principal
     ) -> None:
         self.settings, self.applications, self.backends, self.who = settings, applications, backends, who
 
 
 @contextmanager
-def opened(database: str | None, tenant: str) -> Iterator[Here]:
+def open_local_service(database: str | None, tenant: str) -> Iterator[LocalService]:
     """This machine's store.
 
     Args:
@@ -227,30 +227,30 @@ def opened(database: str | None, tenant: str) -> Iterator[Here]:
     from tradewind.cli.service.common import open_settings, require_service
 
     require_service()
-    from tradewind.paths import data_folder
-    from tradewind.service.applications.functions import Applications
-    from tradewind.service.backends import Backends
+    from tradewind.service.applications.application_service import ApplicationService
+    from tradewind.service.applications.backends import BackendService
     from tradewind.service.people import Principal
-    from tradewind.store.cluster import ClusterStore
-    from tradewind.store.database import Database
+    from tradewind.store.clusters.cluster_store import ClusterStore
+    from tradewind.store.sql.database import Database
+    from tradewind.utils.paths import data_folder
 
     settings, url = open_settings({} if database is None else {"database": database})
     with closing(Database(url, busy_timeout=30.0)) as store, closing(ClusterStore(url)) as cluster:
         if tenant:
             _require_tenant(tenant, [row.name for row in cluster.tenants()])
-        backends = Backends(store, data_folder())
-        applications = Applications(store, settings, data_folder(), backends)
-        yield Here(
+        backends = BackendService(store, data_folder())
+        applications = ApplicationService(store, settings, data_folder(), backends)
+        yield LocalService(
             settings, applications, backends, Principal(0, f"{getpass.getuser()} (command line)", "admin", tenant)
         )
 
 
 def _require_tenant(name: str, known: list[str]) -> None:
     from tradewind.errors import NotFoundError
-    from tradewind.meant import meant
+    from tradewind.utils.suggestions import did_you_mean
 
     if name not in known:
-        raise NotFoundError(f"there is no tenant {name!r}", hint=meant(name, known, "there are:"))
+        raise NotFoundError(f"there is no tenant {name!r}", hint=did_you_mean(name, known, "there are:"))
 
 
 def _refuse_tenant(tenant: str) -> None:
@@ -274,16 +274,16 @@ def _emit(document: Any) -> None:
     emit_json(document)
 
 
-def _document(row: ApplicationRow | Application) -> dict[str, Any]:
+def _document(row: ApplicationRow | ApplicationInfo) -> dict[str, Any]:
     names = ("name", "version", "tenant", "author", "trusted", "state", "created")
     return {name: getattr(row, name) for name in names}
 
 
-def _whose(row: ApplicationRow | Application) -> str:
+def _whose(row: ApplicationRow | ApplicationInfo) -> str:
     return row.tenant or "everybody"
 
 
-def _show(row: ApplicationRow | Application, form: Form | TheirForm) -> None:
+def _show(row: ApplicationRow | ApplicationInfo, form: ApplicationForm | TheirForm) -> None:
     from tradewind.cli.service.common import print_table
 
     typer.echo(f"{row.reference}: {form.title}" + ("" if row.state == "active" else f" ({row.state})"))
@@ -311,10 +311,10 @@ def _default(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _show_proposal(found: Proposal | TheirProposal) -> None:
+def _show_proposal(found: ConfigurationProposal | TheirProposal) -> None:
     from tradewind.cli.service.common import print_table
     from tradewind.problem import COST, RUNTIME
-    from tradewind.units import format_duration, format_money
+    from tradewind.utils.units import format_duration, format_money
 
     rows = []
     judged = found.metric not in ("", COST, RUNTIME)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tradewind.errors import InputError
 
 if TYPE_CHECKING:
-    from tradewind.cli.service.here import Here
+    from tradewind.cli.service.local_client import LocalClient
     from tradewind.client import Client
 
 _FILES = (".yaml", ".yml", ".json")
 
 
-def document_of(
-    place: Client | Here, what: str, params: Sequence[str] | None, more: Mapping[str, Any]
+def request_document(
+    place: Client | LocalClient, what: str, params: Sequence[str] | None, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The document of a request.
 
@@ -58,7 +58,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
     return file.read_text(encoding="utf-8-sig"), dict(source.document)
 
 
-def _values(place: Client | Here, params: Sequence[str] | None) -> dict[str, Any]:
+def _values(place: Client | LocalClient, params: Sequence[str] | None) -> dict[str, Any]:
     from tradewind.cli.common import pair, value_of
 
     found: dict[str, Any] = {}

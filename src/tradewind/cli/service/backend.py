@@ -10,7 +10,7 @@ import typer
 from tradewind.cli.common import command_group
 
 if TYPE_CHECKING:
-    from tradewind.service.backends import Backend
+    from tradewind.service.applications.backends import Backend
 
 backend_app = command_group("backend", "Say where the service's jobs run.")
 
@@ -31,11 +31,11 @@ def set_backend(
     database: Database = None,
 ) -> None:
     """Add a place where jobs run, or replace the one of that name."""
-    from tradewind.cli.service.application import opened
+    from tradewind.cli.service.application import open_local_service
     from tradewind.problem.yaml_source import read_source
 
     read_source(file)
-    with opened(database, "") as here:
+    with open_local_service(database, "") as here:
         made = here.backends.set(here.who, name, file.read_text(encoding="utf-8-sig"), file=str(file))
     typer.echo(_words(made))
 
@@ -45,9 +45,9 @@ def list_backends(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False, database: Database = None
 ) -> None:
     """List the places where jobs run."""
-    from tradewind.cli.service.application import opened
+    from tradewind.cli.service.application import open_local_service
 
-    with opened(database, "") as here:
+    with open_local_service(database, "") as here:
         found = here.backends.list(here.who)
     if as_json:
         from dataclasses import asdict
@@ -65,9 +65,9 @@ def list_backends(
 @backend_app.command("remove")
 def remove_backend(name: Name, database: Database = None) -> None:
     """Remove a place where jobs run; requests that run there go on."""
-    from tradewind.cli.service.application import opened
+    from tradewind.cli.service.application import open_local_service
 
-    with opened(database, "") as here:
+    with open_local_service(database, "") as here:
         here.backends.remove(here.who, name)
     typer.echo(f"{name} is removed")
 

@@ -20,11 +20,11 @@ def require_service() -> None:
     import importlib.util
 
     from tradewind.errors import MissingProgramError
-    from tradewind.programs import how_to_install
+    from tradewind.utils.dependencies import install_command
 
     for package in ("fastapi", "uvicorn", "argon2", "cryptography", "defusedxml", "multipart", "httpx2"):
         if importlib.util.find_spec(package) is None:
-            raise MissingProgramError(f"the service needs the package {package}", hint=how_to_install("service"))
+            raise MissingProgramError(f"the service needs the package {package}", hint=install_command("service"))
 
 
 def open_settings(
@@ -44,11 +44,11 @@ def open_settings(
     from pathlib import Path
 
     from tradewind.cli.common import pairs
-    from tradewind.paths import store_url
-    from tradewind.service.operations.configuration import FILE, read_settings
+    from tradewind.service.operations.configuration import CONFIGURATION_VARIABLE, read_settings
+    from tradewind.utils.paths import store_url
 
-    if file is None and os.environ.get(FILE):
-        file = Path(os.environ[FILE])
+    if file is None and os.environ.get(CONFIGURATION_VARIABLE):
+        file = Path(os.environ[CONFIGURATION_VARIABLE])
     settings = read_settings({**pairs(words, "--set"), **flags}, os.environ, file)
     return settings, settings.database or store_url()
 

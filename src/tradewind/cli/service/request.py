@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.common import command_group
-from tradewind.cli.service.places import Database, Server
+from tradewind.cli.service.connection import Database, Server
 
 if TYPE_CHECKING:
-    from tradewind.cli.service.here import Here
+    from tradewind.cli.service.local_client import LocalClient
     from tradewind.client import Client
-    from tradewind.client.models import Request
+    from tradewind.client.models import RequestInfo
 
 request_app = command_group("request", "Ask for runs and searches, watch them, and take what they left.")
 
@@ -56,8 +56,8 @@ def submit(
     database: Database = None,
 ) -> None:
     """Ask for a run of an application or a job, or with --search, --budget or --trials for a search."""
-    from tradewind.cli.service.asking import document_of
-    from tradewind.cli.service.places import emit, opened
+    from tradewind.cli.service.asking import request_document
+    from tradewind.cli.service.connection import connect, emit_dataclasses
 
     more = {
         "configuration": configure,
@@ -70,12 +70,12 @@ def submit(
         "results": results,
         "name": name,
     }
-    with opened(server, database, user) as place:
-        request = place.submit(document_of(place, what, param, more), key=key)
+    with connect(server, database, user) as place:
+        request = place.submit(request_document(place, what, param, more), key=key)
         if wait:
             request = _waited(place, request, quiet=as_json)
     if as_json:
-        emit(request)
+        emit_dataclasses(request)
     elif not wait:
         where = f" --server {server}" if server and database is None else ""
         typer.echo(
@@ -97,34 +97,34 @@ def list_requests(
     database: Database = None,
 ) -> None:
     """List requests, the newest first."""
-    from tradewind.cli.service.places import emit, opened
-    from tradewind.cli.service.showing import show_list
+    from tradewind.cli.service.connection import connect, emit_dataclasses
+    from tradewind.cli.service.showing import print_request_list
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         found = list(place.requests(states=state or (), application=application, text=text, tenant=tenant, limit=limit))
     if as_json:
-        emit(found)
+        emit_dataclasses(found)
         return
     if not found:
         typer.echo(
             "There is no such request." if state or application or text or tenant else "There is no request yet."
         )
         return
-    show_list(found)
+    print_request_list(found)
 
 
 @request_app.command("show")
 def show(number: Number, as_json: Json = False, server: Server = None, database: Database = None) -> None:
     """Show a request: how far it is, what it costs, what happened, and why it failed."""
-    from tradewind.cli.service.places import emit, opened
-    from tradewind.cli.service.showing import show_one
+    from tradewind.cli.service.connection import connect, emit_dataclasses
+    from tradewind.cli.service.showing import print_request
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         request, events = place.get(number), place.history(number)
     if as_json:
-        emit(request)
+        emit_dataclasses(request)
         return
-    show_one(request, events)
+    print_request(request, events)
 
 
 @request_app.command("wait")
@@ -136,12 +136,12 @@ def wait(
     database: Database = None,
 ) -> None:
     """Wait until a request is over, and say what happens meanwhile; fail if it does."""
-    from tradewind.cli.service.places import emit, opened
+    from tradewind.cli.service.connection import connect, emit_dataclasses
     from tradewind.errors import ServiceError
-    from tradewind.units import parse_duration
+    from tradewind.utils.units import parse_duration
 
     seconds = None if timeout is None else parse_duration(timeout)
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         if seconds is None:
             request = _waited(place, place.get(number), quiet=as_json)
         else:
@@ -150,7 +150,7 @@ def wait(
             except TimeoutError as error:
                 raise ServiceError(str(error), hint="it goes on") from None
     if as_json:
-        emit(request)
+        emit_dataclasses(request)
     _fail(request)
 
 
@@ -167,9 +167,9 @@ def logs(
     """Print what a request's program has printed."""
     import sys
 
-    from tradewind.cli.service.places import opened
+    from tradewind.cli.service.connection import connect
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         for piece in place.logs(number, "stderr" if stderr else stream, follow=follow, trial=trial):
             sys.stdout.write(piece)
             sys.stdout.flush()
@@ -186,13 +186,13 @@ def files(
     """List the files that a request's last run has left."""
     from tradewind.cli.output import printable
     from tradewind.cli.service.common import print_table
-    from tradewind.cli.service.places import emit, opened
-    from tradewind.units import format_memory
+    from tradewind.cli.service.connection import connect, emit_dataclasses
+    from tradewind.utils.units import format_memory
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         found = place.files(number, trial=trial)
     if as_json:
-        emit(found)
+        emit_dataclasses(found)
         return
     if not found:
         typer.echo("There are no files.")
@@ -213,25 +213,25 @@ def download(
 ) -> None:
     """Save files that a request's last run has left; those below outputs keep their folders."""
     from tradewind.cli.output import printable
-    from tradewind.cli.service.places import opened
-    from tradewind.cli.service.showing import target_of
+    from tradewind.cli.service.connection import connect
+    from tradewind.cli.service.showing import download_target
     from tradewind.errors import NotFoundError
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         wanted = path or [one.path for one in place.files(number, trial=trial) if one.path.startswith("outputs/")]
         if not wanted:
             raise NotFoundError(f"request {number} has no outputs", hint=f"tradewind request files {number} lists all")
         for one in wanted:
-            saved = place.download(number, one, target_of(to, one), trial=trial)
+            saved = place.download(number, one, download_target(to, one), trial=trial)
             typer.echo(printable(str(saved)))
 
 
 @request_app.command("cancel")
 def cancel(number: Number, server: Server = None, database: Database = None) -> None:
     """End a request; what it has used is paid."""
-    from tradewind.cli.service.places import opened
+    from tradewind.cli.service.connection import connect
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         request = place.cancel(number)
     typer.echo(f"Request {number} is {'cancelled' if request.over else 'being cancelled'}")
 
@@ -239,9 +239,9 @@ def cancel(number: Number, server: Server = None, database: Database = None) -> 
 @request_app.command("retry")
 def retry(number: Number, server: Server = None, database: Database = None) -> None:
     """Carry a request that did not end well out once more."""
-    from tradewind.cli.service.places import opened
+    from tradewind.cli.service.connection import connect
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         request = place.retry(number)
     typer.echo(f"Request {number} is {request.state}")
 
@@ -250,12 +250,12 @@ def retry(number: Number, server: Server = None, database: Database = None) -> N
 def upload(number: Number, as_json: Json = False, server: Server = None, database: Database = None) -> None:
     """Have the upload of a request's results tried again at once, also one that was given up."""
     from tradewind.cli.output import printable
-    from tradewind.cli.service.places import emit, opened
+    from tradewind.cli.service.connection import connect, emit_dataclasses
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         found = place.upload_again(number)
     if as_json:
-        emit(found)
+        emit_dataclasses(found)
         return
     typer.echo(f"The results of request {number} are uploaded to {printable(found.address)} within moments")
 
@@ -263,10 +263,10 @@ def upload(number: Number, as_json: Json = False, server: Server = None, databas
 @request_app.command("delete")
 def delete(number: Number, server: Server = None, database: Database = None) -> None:
     """Remove a request with its files; one that is being carried out is cancelled first."""
-    from tradewind.cli.service.places import opened
+    from tradewind.cli.service.connection import connect
     from tradewind.errors import NotFoundError
 
-    with opened(server, database) as place:
+    with connect(server, database) as place:
         place.delete(number)
         try:
             place.get(number)
@@ -276,7 +276,7 @@ def delete(number: Number, server: Server = None, database: Database = None) -> 
             typer.echo(f"Request {number} is being cancelled, and is removed when it has ended")
 
 
-def _waited(place: Client | Here, request: Request, *, quiet: bool) -> Request:
+def _waited(place: Client | LocalClient, request: RequestInfo, *, quiet: bool) -> RequestInfo:
     """The request when it is over; what happens is said meanwhile."""
     from tradewind.cli.service.showing import event_words
 
@@ -287,7 +287,7 @@ def _waited(place: Client | Here, request: Request, *, quiet: bool) -> Request:
     return place.wait(request.id)
 
 
-def _fail(request: Request) -> None:
+def _fail(request: RequestInfo) -> None:
     """End with an error where a request did not end well.
 
     Raises:

@@ -44,10 +44,10 @@ def serve(
     from tradewind.cli.service.common import open_settings, require_service
 
     require_service()
-    from tradewind.paths import data_folder
     from tradewind.service.operations.configuration import check_secrets
-    from tradewind.service.operations.logs import start_logging
     from tradewind.service.operations.server import Server
+    from tradewind.service.operations.server_log import start_logging
+    from tradewind.utils.paths import data_folder
 
     flags: dict[str, Any] = {
         "host": host,

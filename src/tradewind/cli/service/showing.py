@@ -11,13 +11,13 @@ import typer
 
 from tradewind.cli.output import printable
 from tradewind.cli.service.common import print_table
-from tradewind.units import format_duration, format_money
+from tradewind.utils.units import format_duration, format_money
 
 if TYPE_CHECKING:
-    from tradewind.client.models import Event, Request
+    from tradewind.client.models import EventInfo, RequestInfo
 
 
-def show_list(found: Sequence[Request]) -> None:
+def print_request_list(found: Sequence[RequestInfo]) -> None:
     """Print a table of requests."""
     rows = [
         (
@@ -35,7 +35,7 @@ def show_list(found: Sequence[Request]) -> None:
     print_table(("id", "name", "kind", "state", "cost", "asked", "took", "by"), rows)
 
 
-def show_one(request: Request, events: Sequence[Event]) -> None:
+def print_request(request: RequestInfo, events: Sequence[EventInfo]) -> None:
     """Print all that is known of a request."""
     typer.echo(f"Request {request.id}: {printable(request.name)}")
     rows = [
@@ -63,12 +63,12 @@ def show_one(request: Request, events: Sequence[Event]) -> None:
         typer.echo(f"  {event_words(event, request.created)}")
 
 
-def event_words(event: Event, start: float) -> str:
+def event_words(event: EventInfo, start: float) -> str:
     """An event as a line: when after the request was made, in which state, and what."""
     return f"{format_duration(max(0.0, event.at - start)):>9}  {event.stage:<13} {printable(event.text)}"
 
 
-def target_of(folder: Path, path: str) -> Path:
+def download_target(folder: Path, path: str) -> Path:
     """Where a downloaded file goes: below a folder, with the folders that it has below outputs.
 
     Args:
@@ -82,11 +82,11 @@ def target_of(folder: Path, path: str) -> Path:
     return target
 
 
-def _state(request: Request) -> str:
+def _state(request: RequestInfo) -> str:
     return f"{request.state}, to be cancelled" if request.wanted == "cancel" and not request.over else request.state
 
 
-def _took(request: Request) -> str:
+def _took(request: RequestInfo) -> str:
     if request.started is None:
         return ""
     return format_duration((request.ended or time.time()) - request.started)
@@ -102,7 +102,7 @@ def _words(values: object) -> str:
     return printable(", ".join(f"{name}={value}" for name, value in values.items()))
 
 
-def _best(request: Request) -> str:
+def _best(request: RequestInfo) -> str:
     """The best trial of a search, in a line."""
     from tradewind.reporting.words import value_words
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tradewind.service.accounts.users import Users
+    from tradewind.service.accounts.user_administration import UserAdministration
     from tradewind.service.people import Principal
-    from tradewind.store.accounts import TokenRow, UserRow
+    from tradewind.store.service.accounts import TokenRow, UserRow
 
 user_app = typer.Typer(
     name="user",
@@ -57,11 +57,11 @@ def add(
     if days is not None and token is None:
         raise InputError("--days is for a token", hint="write --token NAME as well")
     with _users(database) as (users, who):
-        from tradewind.service.accounts.functions import check_token
+        from tradewind.service.accounts.account_service import check_token_request
 
         users.check_new(who, name, tenant or "")
         if token is not None:
-            check_token(token, days)
+            check_token_request(token, days)
         password = None if no_password else _password(password_stdin, needed=False)
         user = users.add(
             who, name, role="admin" if admin else role, tenant=tenant or "", email=email or "", password=password
@@ -231,7 +231,7 @@ def _change(name: str, as_json: bool, database: str | None, **fields: str) -> No
 
 
 @contextmanager
-def _users(database: str | None) -> Iterator[tuple[Users, Principal]]:
+def _users(database: str | None) -> Iterator[tuple[UserAdministration, Principal]]:
     """What administrators do with users, and the one who sits before this machine."""
     import getpass
     from contextlib import closing
@@ -239,17 +239,17 @@ def _users(database: str | None) -> Iterator[tuple[Users, Principal]]:
     from tradewind.cli.service.common import open_settings, require_service
 
     require_service()
-    from tradewind.service.accounts.audit import Audit
-    from tradewind.service.accounts.functions import Accounts
-    from tradewind.service.accounts.users import Users
+    from tradewind.service.accounts.account_service import AccountService
+    from tradewind.service.accounts.audit_log import AuditLog
+    from tradewind.service.accounts.user_administration import UserAdministration
     from tradewind.service.people import Principal
-    from tradewind.store.cluster import ClusterStore
-    from tradewind.store.database import Database
+    from tradewind.store.clusters.cluster_store import ClusterStore
+    from tradewind.store.sql.database import Database
 
     settings, url = open_settings({} if database is None else {"database": database})
     with closing(Database(url, busy_timeout=30.0)) as opened, closing(ClusterStore(url)) as cluster:
-        audit = Audit(opened, settings.audit_days)
-        users = Users(Accounts(opened, settings, audit), cluster, audit)
+        audit = AuditLog(opened, settings.audit_days)
+        users = UserAdministration(AccountService(opened, settings, audit), cluster, audit)
         yield users, Principal(0, f"{getpass.getuser()} (command line)", "admin", "")
 
 

@@ -6,42 +6,49 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.grouping import grouped
-from tradewind.cli.workflow.advise_options import Files, Goal, Looking, Machines, Market, Prices
+from tradewind.cli.grouping import group_options
+from tradewind.cli.workflow.advise_options import (
+    GoalOptions,
+    MachineOptions,
+    MarketOptions,
+    OutputOptions,
+    PriceOptions,
+    SearchOptions,
+)
 from tradewind.cli.workflow.common import File, Json, Lenient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tradewind.problem import Offer
-    from tradewind.workflow.advice.advice import Advice, Choice
-    from tradewind.workflow.advice.machines import Terms
-    from tradewind.workflow.advice.study import Wanted
+    from tradewind.workflow.advice.advice import Advice, MachineSetOption
+    from tradewind.workflow.advice.offers import MachineAssumptions
+    from tradewind.workflow.advice.set_search import AdviceRequest
 
 
-@grouped
+@group_options
 def advise(
     file: File,
-    goal: Goal,
-    market: Market,
-    machines: Machines,
-    looking: Looking,
-    prices: Prices,
+    goal: GoalOptions,
+    market: MarketOptions,
+    machines: MachineOptions,
+    looking: SearchOptions,
+    prices: PriceOptions,
     *,
     lenient: Lenient = False,
-    files: Files,
+    files: OutputOptions,
     as_json: Json = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
     """Choose VMs for a workflow, and a plan on them, for a deadline and a budget; nothing is spent on it."""
-    from tradewind.cli.offers import _names, _settings
-    from tradewind.units import parse_duration, parse_money
-    from tradewind.workflow.advice.study import Wanted
+    from tradewind.cli.offers import catalogue_names, catalogue_settings
+    from tradewind.utils.units import parse_duration, parse_money
+    from tradewind.workflow.advice.set_search import AdviceRequest
     from tradewind.workflow.files import read_workflow
 
     _check(files, looking)
     deadline, budget = goal.deadline, goal.budget
-    wanted = Wanted(
+    wanted = AdviceRequest(
         file=file,
         flow=read_workflow(file, lenient=lenient),
         terms=_terms(machines),
@@ -56,15 +63,17 @@ def advise(
         refine=parse_duration(looking.refine),
         seed=looking.seed,
         lenient=lenient,
-        catalogues=_settings(prices.set_, prices.csv),
+        catalogues=catalogue_settings(prices.set_, prices.csv),
     )
-    offers = _offers(wanted, market, _names(market.provider, prices.csv))
+    offers = _offers(wanted, market, catalogue_names(market.provider, prices.csv))
     _advise(wanted, offers, files, as_json=as_json, store=store)
 
 
-def _advise(wanted: Wanted, offers: list[Offer], files: Files, *, as_json: bool, store: str | None) -> None:
+def _advise(
+    wanted: AdviceRequest, offers: list[Offer], files: OutputOptions, *, as_json: bool, store: str | None
+) -> None:
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.paths import data_folder
+    from tradewind.utils.paths import data_folder
     from tradewind.workflow.advice.advice import advise as advise_on
     from tradewind.workflow.advice.documents import to_json
 
@@ -80,11 +89,11 @@ def _advise(wanted: Wanted, offers: list[Offer], files: Files, *, as_json: bool,
         _show(advice, wanted, len(offers), files)
 
 
-def _check(files: Files, looking: Looking) -> None:
+def _check(files: OutputOptions, looking: SearchOptions) -> None:
     """What would otherwise be wrong only at the end."""
     from tradewind import plugins
     from tradewind.cli.workflow.common import check_folder
-    from tradewind.workflow.advice.study import BOUNDS
+    from tradewind.workflow.advice.set_search import BOUNDS
 
     check_folder("--out", files.out)
     check_folder("--vms-out", files.vms_out)
@@ -101,16 +110,16 @@ def _positive(value: float, option: str, text: str) -> float:
     return value
 
 
-def _terms(given: Machines) -> Terms:
+def _terms(given: MachineOptions) -> MachineAssumptions:
     from tradewind.errors import InputError
     from tradewind.problem import Billing
-    from tradewind.units import parse_duration
-    from tradewind.workflow.advice.machines import Terms
+    from tradewind.utils.units import parse_duration
+    from tradewind.workflow.advice.offers import MachineAssumptions
 
     if not 0 < given.bandwidth < float("inf"):
         raise InputError(f"--bandwidth {given.bandwidth:g} is none", hint="it is a number of MB/s above 0")
     step = _positive(parse_duration(given.granularity), "--granularity", given.granularity)
-    return Terms(
+    return MachineAssumptions(
         speeds=_speeds(given.speed or ()),
         slots=given.slots,
         boot_seconds=parse_duration(given.boot),
@@ -137,12 +146,12 @@ def _speeds(words: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _offers(wanted: Wanted, market: Market, provider: tuple[str, ...]) -> list[Offer]:
+def _offers(wanted: AdviceRequest, market: MarketOptions, provider: tuple[str, ...]) -> list[Offer]:
     """The offers to choose from; burstable types are left out unless they are asked for by name or category."""
     from tradewind.errors import NoOfferError
-    from tradewind.paths import data_folder
     from tradewind.problem import OfferQuery
-    from tradewind.selector.market import require_offers
+    from tradewind.selector.offer_search import require_offers
+    from tradewind.utils.paths import data_folder
 
     query = OfferQuery(
         provider=provider,
@@ -163,7 +172,7 @@ def _offers(wanted: Wanted, market: Market, provider: tuple[str, ...]) -> list[O
     return steady
 
 
-def _write(advice: Advice, wanted: Wanted, files: Files) -> None:
+def _write(advice: Advice, wanted: AdviceRequest, files: OutputOptions) -> None:
     from tradewind.workflow.advice.documents import vms_yaml
     from tradewind.workflow.files import Plan, folder_of, write_plan, write_text
 
@@ -174,15 +183,15 @@ def _write(advice: Advice, wanted: Wanted, files: Files) -> None:
         write_text(files.vms_out, vms_yaml(best))
 
 
-def _show(advice: Advice, wanted: Wanted, offers: int, files: Files) -> None:
+def _show(advice: Advice, wanted: AdviceRequest, offers: int, files: OutputOptions) -> None:
     from tradewind.cli.workflow.common import say
-    from tradewind.units import count, format_duration, format_money
-    from tradewind.workflow.advice.runner import describe
+    from tradewind.utils.units import count, format_duration, format_money
+    from tradewind.workflow.advice.runner import offer_words
 
     best, searched = advice.best, advice.searched
     found = best.figures
     say(f"{wanted.flow.name}: {count(len(wanted.flow), 'task')}")
-    typer.echo(f"take {describe(best.offers)} ({_where(best.offers[0])}), planned by {best.planner}")
+    typer.echo(f"take {offer_words(best.offers)} ({_where(best.offers[0])}), planned by {best.planner}")
     rows = {
         "makespan": f"{format_duration(found.makespan)}, from the order of the VMs to the end",
         "lower bound": f"{format_duration(found.lower_bound)}; the plan is {found.gap:.1%} above it",
@@ -219,10 +228,10 @@ _DISPENSABLE = ("utilisation", "gap", "slots", "where")
 """Columns that a narrow terminal is spared, in this order; figures are never cut."""
 
 
-def _table(advice: Advice, wanted: Wanted) -> None:
+def _table(advice: Advice, wanted: AdviceRequest) -> None:
     """The choice of time against money."""
     from tradewind.cli.workflow.common import width
-    from tradewind.reporting.names import brief
+    from tradewind.reporting.names import shortened_names
 
     rows = [_HEADER, *(_cells(row, advice, wanted) for row in advice.front)]
     columns = [list(column) for column in zip(*rows, strict=True)]
@@ -236,7 +245,7 @@ def _table(advice: Advice, wanted: Wanted) -> None:
             break
         columns = [column for column in columns if column[0] != name]
     sets = columns[1]
-    short = brief(sets, max(12, max(map(len, sets)) - max(0, excess())))
+    short = shortened_names(sets, max(12, max(map(len, sets)) - max(0, excess())))
     columns[1] = [short[each] for each in sets]
     widths = [max(map(len, column)) for column in columns]
     words = {0, 1, len(columns) - 1} | {place for place, column in enumerate(columns) if column[0] == "where"}
@@ -248,9 +257,9 @@ def _table(advice: Advice, wanted: Wanted) -> None:
         typer.echo("  ".join(cells).rstrip())
 
 
-def _cells(row: Choice, advice: Advice, wanted: Wanted) -> tuple[str, ...]:
-    from tradewind.units import format_duration, format_money
-    from tradewind.workflow.advice.runner import describe
+def _cells(row: MachineSetOption, advice: Advice, wanted: AdviceRequest) -> tuple[str, ...]:
+    from tradewind.utils.units import format_duration, format_money
+    from tradewind.workflow.advice.runner import offer_words
 
     found = row.figures
     broken = []
@@ -260,7 +269,7 @@ def _cells(row: Choice, advice: Advice, wanted: Wanted) -> tuple[str, ...]:
         broken.append("too dear")
     return (
         "*" if row.key == advice.best.key else "",
-        describe(row.offers),
+        offer_words(row.offers),
         _where(row.offers[0]),
         str(sum(vm.slots for vm in row.platform.vms)),
         format_duration(found.makespan),

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tradewind.cli import completing
+from tradewind.cli import completion
 from tradewind.cli.workflow.common import Seed
 
 
-class Storage(StrEnum):
+class StorageOption(StrEnum):
     """Where the files of a workflow are."""
 
     NONE = "none"
@@ -43,9 +43,9 @@ _Slots = Annotated[int | None, typer.Option(min=1, help="Tasks that a VM runs at
 _Boot = Annotated[str, typer.Option(help="Time from the order of a VM until it can run a task; it is paid.")]
 _Minimum = Annotated[str, typer.Option("--billing-minimum", help="The least time that a VM is billed for.")]
 _Granularity = Annotated[str, typer.Option(help="Billed time is rounded up to a multiple of this.")]
-_Storage = Annotated[Storage, typer.Option(help="Where files are: none (they cost nothing), shared or local.")]
+_Storage = Annotated[StorageOption, typer.Option(help="Where files are: none (they cost nothing), shared or local.")]
 _Planner = Annotated[
-    str, typer.Option(help="The planner while sets are compared.", autocompletion=completing.parts("planner"))
+    str, typer.Option(help="The planner while sets are compared.", autocompletion=completion.parts("planner"))
 ]
 _Searcher = Annotated[
     str, typer.Option(help="Who proposes sets: bounds knows the workflow; tradewind plugins lists others.")
@@ -60,7 +60,7 @@ _VmsOut = Annotated[Path | None, typer.Option(help="Write the VMs there, for --v
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class GoalOptions:
     """What is wanted of a set of VMs."""
 
     deadline: _Deadline = None
@@ -70,7 +70,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class MarketOptions:
     """Which offers are looked at."""
 
     provider: Annotated[_Texts, _listed("Catalogue or provider")] = None
@@ -82,7 +82,7 @@ class Market:
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
+class MachineOptions:
     """What the VMs can do, and how they are billed."""
 
     speed: _Speed = None
@@ -90,13 +90,13 @@ class Machines:
     boot: _Boot = "60s"
     minimum: _Minimum = "60s"
     granularity: _Granularity = "1s"
-    storage: _Storage = Storage.NONE
+    storage: _Storage = StorageOption.NONE
     bandwidth: Annotated[float, typer.Option(help="MB/s at which a VM reads files.")] = 15.0
     latency: Annotated[str, typer.Option(help="Time for each file that is read.")] = "0s"
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class SearchOptions:
     """How sets are looked for."""
 
     planner: _Planner = "heft"
@@ -108,7 +108,7 @@ class Looking:
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class PriceOptions:
     """Where prices are from."""
 
     csv: _Csv = None
@@ -116,7 +116,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class OutputOptions:
     """What is written."""
 
     out: _Out = None

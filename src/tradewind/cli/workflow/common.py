@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tradewind.workflow.graph import Workflow
-    from tradewind.workflow.plan import Figures
     from tradewind.workflow.planner.base import Planner
+    from tradewind.workflow.schedule import ScheduleFigures
 
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
 
@@ -65,14 +65,14 @@ def check_pictures(option: str, paths: Sequence[Path] | None) -> None:
         MissingProgramError: One is a PNG, and matplotlib is not installed.
     """
     from tradewind.errors import InputError
-    from tradewind.programs import need_package
+    from tradewind.utils.dependencies import require_package
 
     for path in paths or ():
         if path.suffix not in (".html", ".png"):
             raise InputError(f"{option} {path}: it is neither .html nor .png")
         check_folder(option, path)
         if path.suffix == ".png":
-            need_package("matplotlib", "PNG pictures", "plots")
+            require_package("matplotlib", "PNG pictures", "plots")
 
 
 def check_folder(option: str, path: Path | None) -> None:
@@ -93,7 +93,7 @@ def check_folder(option: str, path: Path | None) -> None:
 
 def draw_gantt(paths: Sequence[Path] | None, document: Mapping[str, Any]) -> None:
     """Draw a schedule into each file."""
-    from tradewind.reporting.workflow_gantt import gantt_html, gantt_png
+    from tradewind.reporting.workflow.gantt import gantt_html, gantt_png
     from tradewind.workflow.files import write_text
 
     for path in paths or ():
@@ -112,7 +112,7 @@ def make_planner(name: str, settings: Sequence[str] | None, seed: int) -> Planne
     """
     from tradewind import plugins
     from tradewind.cli.common import pairs
-    from tradewind.paths import data_folder
+    from tradewind.utils.paths import data_folder
 
     plain = name if name in plugins.names("planner") else name.lower()
     given = pairs(settings, "--set", "seconds=5")
@@ -120,9 +120,9 @@ def make_planner(name: str, settings: Sequence[str] | None, seed: int) -> Planne
     return planner
 
 
-def figure_rows(found: Figures) -> list[tuple[str, str]]:
+def figure_rows(found: ScheduleFigures) -> list[tuple[str, str]]:
     """The figures of a schedule in words."""
-    from tradewind.units import format_money
+    from tradewind.utils.units import format_money
 
     return [
         ("makespan", f"{found.makespan:,.3f} s" + _also(found.makespan)),
@@ -136,14 +136,14 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
 
 
 def _also(seconds: float) -> str:
-    from tradewind.units import format_duration
+    from tradewind.utils.units import format_duration
 
     return f" ({format_duration(seconds)})" if seconds >= 180 else ""
 
 
-def tiles(found: Figures) -> list[tuple[str, str]]:
+def tiles(found: ScheduleFigures) -> list[tuple[str, str]]:
     """The figures of a schedule, short, for a picture."""
-    from tradewind.units import format_duration, format_money
+    from tradewind.utils.units import format_duration, format_money
 
     return [
         ("makespan", format_duration(found.makespan)),
@@ -178,7 +178,7 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: i
         words: How many columns at the left are words; the others are numbers.
     """
     from tradewind.cli.output import printable
-    from tradewind.reporting.names import brief
+    from tradewind.reporting.names import shortened_names
 
     rows = [[*map(printable, row)] for row in rows]
     columns = [[name, *(row[place] for row in rows)] for place, name in enumerate(header)]
@@ -189,7 +189,7 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: i
     widths[0] = max(8, min(widths[0], room - sum(widths[1:]) - 2 * (len(widths) - 1)))
     while sum(widths) + 2 * (len(widths) - 1) > room and len(widths) > 2:
         widths.pop()
-    short = [brief(column, size) for column, size in zip(columns[:words], widths, strict=False)]
+    short = [shortened_names(column, size) for column, size in zip(columns[:words], widths, strict=False)]
     for row in (header, *rows):
         cells = [
             short[place][cell].ljust(size) if place < words else cell.rjust(size)

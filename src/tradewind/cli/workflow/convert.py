@@ -23,9 +23,9 @@ def convert(
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import check_folder
     from tradewind.errors import InputError
-    from tradewind.units import count
+    from tradewind.utils.units import count
     from tradewind.workflow.files import read_workflow, write_text
-    from tradewind.workflow.readers.own import to_document, write_own
+    from tradewind.workflow.readers.tradewind_yaml import to_document, write_tradewind_yaml
     from tradewind.workflow.readers.wfformat import VERSION, VERSIONS, write_wfformat
 
     kind, _, version = to.partition("-")
@@ -34,7 +34,7 @@ def convert(
         raise InputError(f"--to {to!r} is no format that is written", hint=f"one of {known}")
     check_folder("--out", out)
     flow = read_workflow(file, lenient=lenient)
-    text = write_own(flow) if kind == "own" else write_wfformat(flow, version=version or VERSION)
+    text = write_tradewind_yaml(flow) if kind == "own" else write_wfformat(flow, version=version or VERSION)
     if out is not None:
         write_text(out, text)
     if as_json:

@@ -88,7 +88,7 @@ def _activities(flow: Workflow) -> list[dict[str, Any]]:
 
 def _show(flow: Workflow) -> None:
     from tradewind.cli.workflow.common import say, show_rows
-    from tradewind.units import count, format_duration
+    from tradewind.utils.units import count, format_duration
 
     facts = _document(flow)
     total, length = facts["seconds"], facts["critical_path"]["seconds"]
@@ -189,8 +189,8 @@ def _size(size: float) -> str:
 
 
 def _draw(flow: Workflow, paths: list[Path]) -> None:
-    from tradewind.reporting.workflow_dag import dag_html, dag_png
-    from tradewind.workflow.drawing import dag_document
+    from tradewind.reporting.workflow.dag import dag_html, dag_png
+    from tradewind.workflow.diagrams import dag_document
     from tradewind.workflow.files import write_text
 
     document = dag_document(flow)

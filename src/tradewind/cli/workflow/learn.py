@@ -11,10 +11,10 @@ from tradewind.cli.workflow.common import Measured, with_measured
 
 if TYPE_CHECKING:
     from tradewind.workflow.graph import Workflow
-    from tradewind.workflow.learning.folder import TrainingFolder
-    from tradewind.workflow.learning.judging import Judgement
+    from tradewind.workflow.learning.evaluation import PolicyEvaluation
     from tradewind.workflow.learning.learners import Learner
-    from tradewind.workflow.plan import Schedule
+    from tradewind.workflow.learning.training_folder import TrainingFolder
+    from tradewind.workflow.schedule import Schedule
 
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
 
@@ -74,9 +74,9 @@ def learn(
     then tested in worlds that it has not met, beside HEFT's plan followed in the same worlds.
     """
     from tradewind.errors import InputError, InterruptedSearch
-    from tradewind.units import count, parse_duration
+    from tradewind.utils.units import count, parse_duration
     from tradewind.workflow.files import folder_of, open_platform, read_workflow
-    from tradewind.workflow.learning.folder import TrainingFolder, open_learner
+    from tradewind.workflow.learning.training_folder import TrainingFolder, open_learner
 
     if resume and out is None:
         raise InputError("--resume goes on with a folder, and there is none", hint="name it with --out")
@@ -106,13 +106,13 @@ def learn(
 def _check_chart(png: Path | None) -> None:
     """See that the chart can be drawn before anything is learned."""
     from tradewind.errors import InputError
-    from tradewind.programs import need_package
+    from tradewind.utils.dependencies import require_package
 
     if png is None:
         return
     if not png.absolute().parent.is_dir():
         raise InputError(f"--png {png}: there is no folder {png.parent}", hint="make it, or name another file")
-    need_package("matplotlib", "PNG charts", "plots")
+    require_package("matplotlib", "PNG charts", "plots")
 
 
 def _check_times(flow: Workflow) -> None:
@@ -152,8 +152,8 @@ def _train(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tradewind.cli.signals import StopWanted
-    from tradewind.units import format_duration
+    from tradewind.cli.signals import GracefulInterrupt
+    from tradewind.utils.units import format_duration
 
     makespans: list[float] = []
     best: Schedule | None = None
@@ -163,7 +163,7 @@ def _train(
     )  # fmt: skip
     console = Console(stderr=True, quiet=quiet)
     with (
-        StopWanted("stopping after this episode") as stop,
+        GracefulInterrupt("stopping after this episode") as stop,
         Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress,
     ):
         bar = progress.add_task("episodes", total=episodes, said="")
@@ -186,22 +186,24 @@ def _finish(
     png: Path | None, worlds: int, search: float, stopped: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge what was learned, write it, and say it."""
-    from tradewind.units import count
+    from tradewind.utils.units import count
     from tradewind.workflow.files import Plan, write_plan
-    from tradewind.workflow.learning.judging import judge
+    from tradewind.workflow.learning.evaluation import evaluate_policy
 
     if not (learner.certain or as_json):
         typer.echo(f"Testing in {worlds} worlds that nothing was learned from (Ctrl-C leaves that out) ...", err=True)
-    judged = judge(learner, best, worlds=worlds, seconds=search)
+    judged = evaluate_policy(learner, best, worlds=worlds, seconds=search)
     written = []
     if out is not None:
         write_plan(out / "plan.json", Plan(learner.flow, learner.platform, judged.plan, learner.name, inputs))
         written = [out / "table.csv", out / "plan.json"]
     if png is not None:
-        from tradewind.reporting.workflow_learning import draw_curve
+        from tradewind.reporting.workflow_learning import draw_learning_curve
 
         title = f"{learner.flow.name}: {learner.name}, {count(len(makespans), 'episode')}"
-        draw_curve(title, makespans, {row.name: row.makespan for row in judged.rows[1:]}, png, best=learner.certain)
+        draw_learning_curve(
+            title, makespans, {row.name: row.makespan for row in judged.rows[1:]}, png, best=learner.certain
+        )
         written.append(png)
     if as_json:
         _print_json(learner, makespans, judged, stopped)
@@ -211,16 +213,16 @@ def _finish(
         typer.echo(f"Written: {path}")
 
 
-def _print(learner: Learner, makespans: list[float], judged: Judgement) -> None:
+def _print(learner: Learner, makespans: list[float], judged: PolicyEvaluation) -> None:
     import shutil
 
     from tradewind.cli.workflow.common import say
-    from tradewind.reporting.workflow_learning import curve_lines
-    from tradewind.units import format_duration
+    from tradewind.reporting.workflow_learning import learning_curve_lines
+    from tradewind.utils.units import format_duration
 
     apart = ", fetching of files left out" if learner.platform.storage == "local" else ""
     typer.echo(f"Makespan of each of {len(makespans)} episodes{apart}:")
-    for line in curve_lines(makespans, min(shutil.get_terminal_size().columns, 100)):
+    for line in learning_curve_lines(makespans, min(shutil.get_terminal_size().columns, 100)):
         typer.echo(line)
     said = judged.figures
     say(
@@ -243,7 +245,7 @@ def _print(learner: Learner, makespans: list[float], judged: Judgement) -> None:
         say(f"Where everything is known, {judged.best.name.partition(',')[0]} plans better than what was learned.")
 
 
-def _print_json(learner: Learner, makespans: list[float], judged: Judgement, stopped: bool) -> None:
+def _print_json(learner: Learner, makespans: list[float], judged: PolicyEvaluation, stopped: bool) -> None:
     from dataclasses import asdict
 
     from tradewind.cli.common import emit_json

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli import completing
+from tradewind.cli import completion
 from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Measured, Seed, Set, Vms
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def plan(
         str,
         typer.Option(
             help="The planner: heft, search, peft, ...; tradewind plugins lists all.",
-            autocompletion=completing.parts("planner"),
+            autocompletion=completion.parts("planner"),
         ),
     ] = ("heft"),
     set_: Set = None,
@@ -58,15 +58,15 @@ def _plan(
 
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import draw_gantt, figure_rows, say, show_rows, tiles
-    from tradewind.units import count
+    from tradewind.utils.units import count
     from tradewind.workflow.bounds import lower_bound
-    from tradewind.workflow.drawing import gantt_document
+    from tradewind.workflow.diagrams import gantt_document
     from tradewind.workflow.files import Plan, plan_document, write_plan
-    from tradewind.workflow.plan import check, figures
-    from tradewind.workflow.simulator.compiled import foreseen
+    from tradewind.workflow.schedule import check, figures
+    from tradewind.workflow.simulator.compiled import replay_plan
 
     begin = time.perf_counter()
-    schedule = foreseen(flow, platform, part.plan(flow, platform))
+    schedule = replay_plan(flow, platform, part.plan(flow, platform))
     took = time.perf_counter() - begin
     check(flow, platform, schedule)
     found = figures(flow, platform, schedule, lower_bound(flow, platform))

@@ -9,9 +9,9 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
-    from tradewind.workflow.execution.options import Options
-    from tradewind.workflow.execution.pilots import Terms
-    from tradewind.workflow.execution.run import Carried
+    from tradewind.workflow.execution.options import ExecutionOptions
+    from tradewind.workflow.execution.pilots import PilotSettings
+    from tradewind.workflow.execution.run import ExecutionResult
     from tradewind.workflow.files import Plan
 
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
@@ -98,20 +98,20 @@ def run(
     The actual times are in results.json of the run's folder; tradewind workflow plan --measured learns from them.
     """
     from tradewind import plugins
-    from tradewind.cli.signals import StopWanted
+    from tradewind.cli.signals import GracefulInterrupt
     from tradewind.cli.workflow.common import check_pictures
-    from tradewind.cli.workflow.screen import Screen
-    from tradewind.units import parse_duration
-    from tradewind.workflow.execution.options import Options
-    from tradewind.workflow.execution.run import carry_out
-    from tradewind.workflow.execution.steps import Patience
+    from tradewind.cli.workflow.screen import ProgressLine
+    from tradewind.utils.units import parse_duration
+    from tradewind.workflow.execution.options import ExecutionOptions
+    from tradewind.workflow.execution.run import execute_plan
+    from tradewind.workflow.execution.task_states import RetryLimits
 
     check_pictures("--gantt", gantt)
     synthetic |= no_commands
     read = _read(plan, scale, synthetic, no_commands)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
-    options = Options(
-        (inputs or read.folder or plan.parent).absolute(), Patience(retries=retries), isolate, synthetic,
+    options = ExecutionOptions(
+        (inputs or read.folder or plan.parent).absolute(), RetryLimits(retries=retries), isolate, synthetic,
         scale, parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
@@ -119,8 +119,8 @@ def run(
     runner = _runner(on, set_ or [], place)
     if not (quiet or as_json):
         _say_cost(read, options)
-    with Screen(quiet=quiet or as_json) as screen, StopWanted("stopping: running tasks are ended") as stop:
-        carried = carry_out(
+    with ProgressLine(quiet=quiet or as_json) as screen, GracefulInterrupt("stopping: running tasks are ended") as stop:
+        carried = execute_plan(
             read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
             watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
@@ -134,10 +134,10 @@ def _read(path: Path, scale: float, synthetic: bool, no_commands: bool) -> Plan:
         WorkflowError: It is no plan, or its order contradicts the graph.
         InputError: Its tasks do not take the share of their time that is wanted.
     """
-    from tradewind.workflow.edited import timed, without_commands
+    from tradewind.workflow.edited import with_feasible_times, without_commands
     from tradewind.workflow.files import read_plan
 
-    plan, said = timed(read_plan(path))
+    plan, said = with_feasible_times(read_plan(path))
     if said:
         typer.echo(f"{path}: its times are {said}", err=True)
     if no_commands:
@@ -146,10 +146,10 @@ def _read(path: Path, scale: float, synthetic: bool, no_commands: bool) -> Plan:
     return plan
 
 
-def _say_cost(plan: Plan, options: Options) -> None:
+def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
     """Say what machines cost that are there before their first task, where that is more than was planned."""
-    from tradewind.units import format_money
-    from tradewind.workflow.plan import figures, held_cost
+    from tradewind.utils.units import format_money
+    from tradewind.workflow.schedule import figures, held_cost
 
     planned = figures(plan.flow, plan.platform, plan.schedule, 0.0).cost
     ahead = None if options.online else options.ahead
@@ -164,15 +164,15 @@ def _say_cost(plan: Plan, options: Options) -> None:
         )
 
 
-def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: str) -> Terms:
+def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: str) -> PilotSettings:
     """What machines are asked for with."""
     import sys
 
-    from tradewind.units import parse_duration
-    from tradewind.workflow.execution.pilots import Terms
+    from tradewind.utils.units import parse_duration
+    from tradewind.workflow.execution.pilots import PilotSettings
     from tradewind.workflow.platform import needs_of_slot
 
-    return Terms(
+    return PilotSettings(
         python=python or sys.executable,
         wall_seconds=None if wall is None else parse_duration(wall),
         linger=parse_duration(linger),
@@ -212,34 +212,34 @@ def _runner(on: str, words: list[str], place: Path) -> Runner:
     return runner
 
 
-def _finish(carried: Carried, place: Path, gantt: list[Path], *, as_json: bool) -> None:
+def _finish(carried: ExecutionResult, place: Path, gantt: list[Path], *, as_json: bool) -> None:
     """Draw and say how it ended, with the exit code that fits."""
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import draw_gantt
-    from tradewind.cli.workflow.screen import comparison
+    from tradewind.cli.workflow.screen import plan_comparison
     from tradewind.errors import DeployError, InterruptedSearch, JobFailedError, WorkflowError
-    from tradewind.units import count
-    from tradewind.workflow.execution.events import Ending
-    from tradewind.workflow.execution.folder import RunFolder
-    from tradewind.workflow.execution.results import chart
+    from tradewind.utils.units import count
+    from tradewind.workflow.execution.events import ExecutionEnding
+    from tradewind.workflow.execution.results import results_gantt
+    from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 
     if gantt:
-        draw_gantt(gantt, chart(carried.results))
+        draw_gantt(gantt, results_gantt(carried.results))
     if as_json:
         emit_json(carried.results)
-    elif carried.ending is Ending.DONE:
-        typer.echo(comparison(carried.results))
+    elif carried.ending is ExecutionEnding.DONE:
+        typer.echo(plan_comparison(carried.results))
         typer.echo(f"Files: {place / 'files'}; times: {place / 'results.json'}")
     again = "the same command goes on"
     match carried.ending:
-        case Ending.INTERRUPTED:
+        case ExecutionEnding.INTERRUPTED:
             raise InterruptedSearch("interrupted", hint=again)
-        case Ending.MACHINES:
+        case ExecutionEnding.MACHINES:
             raise DeployError("no machine is left", hint=again)
-        case Ending.IMPOSSIBLE:
+        case ExecutionEnding.IMPOSSIBLE:
             why = f": {carried.reason}" if carried.reason else ""
             raise WorkflowError(f"what is left cannot be run on the machines that are left{why}", hint=again)
-        case Ending.FAILED:
+        case ExecutionEnding.FAILED:
             (task, reason), *others = carried.failures.items()
             tasks = carried.results["tasks"]
             tries = next(row["attempts"] for row in tasks if row["task"] == task)
@@ -247,5 +247,5 @@ def _finish(carried: Carried, place: Path, gantt: list[Path], *, as_json: bool) 
             left = sum(row["vm"] is None for row in tasks) - len(carried.failures)
             more += f"; {left} that need them were not run" if left else ""
             times = count(tries, "time")
-            log = place / RunFolder(place).attempt(task, tries) / "stderr"
+            log = place / WorkflowRunFolder(place).attempt(task, tries) / "stderr"
             raise JobFailedError(f"task {task!r} failed {times}: {reason}{more}", hint=f"see {log}; {again}")

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from tradewind.workflow.execution.options import Progress
+    from tradewind.workflow.execution.options import ExecutionProgress
 
 _BAR = 24
 _STEPS = 10
 
 
-class Screen:
+class ProgressLine:
     """One line that is redrawn in place on a terminal; elsewhere a line for each tenth of the tasks.
 
     Args:
@@ -35,7 +35,7 @@ class Screen:
             sys.stdout.write("\n")
             sys.stdout.flush()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: ExecutionProgress) -> None:
         """Show where the run is."""
         if self._quiet:
             return
@@ -43,14 +43,14 @@ class Screen:
             for note in progress.notes:
                 self._write(note + "\n")
             room = shutil.get_terminal_size().columns - 1
-            self._write(line(progress, most=room)[:room])
+            self._write(progress_text(progress, most=room)[:room])
             return
         for note in progress.notes:
             sys.stdout.write(note + "\n")
         step = progress.done * _STEPS // max(1, progress.tasks)
         if step != self._step:
             self._step = step
-            sys.stdout.write(line(progress, bar=False) + "\n")
+            sys.stdout.write(progress_text(progress, bar=False) + "\n")
         sys.stdout.flush()
 
     def _write(self, text: str) -> None:
@@ -59,7 +59,7 @@ class Screen:
         sys.stdout.flush()
 
 
-def line(progress: Progress, *, bar: bool = True, most: int | None = None) -> str:
+def progress_text(progress: ExecutionProgress, *, bar: bool = True, most: int | None = None) -> str:
     """Progress in one line.
 
     Args:
@@ -67,7 +67,7 @@ def line(progress: Progress, *, bar: bool = True, most: int | None = None) -> st
         bar: Begin with a bar.
         most: Columns that there are: what matters least is left out until the rest fits. None has room for all.
     """
-    from tradewind.units import count, format_duration, format_money
+    from tradewind.utils.units import count, format_duration, format_money
 
     full = progress.done * _BAR // max(1, progress.tasks)
     money = format_money(progress.cost)
@@ -93,9 +93,9 @@ def line(progress: Progress, *, bar: bool = True, most: int | None = None) -> st
     return "".join(words.values())
 
 
-def comparison(results: Mapping[str, Any]) -> str:
+def plan_comparison(results: Mapping[str, Any]) -> str:
     """The figures of the plan and of its run, side by side."""
-    from tradewind.units import count, format_money
+    from tradewind.utils.units import count, format_money
 
     planned, actual = results["planned"], results["actual"]
     rows = [("", "planned", "actual")]

@@ -12,7 +12,7 @@ from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Seed, Set,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tradewind.workflow.simulator.runs import Case, Result
+    from tradewind.workflow.simulator.replications import ReplicationResult, SimulationCase
 
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
 
@@ -94,9 +94,9 @@ def simulate(
     if compat is not None:
         result = _compat(case, planner or "")
     else:
-        from tradewind.workflow.simulator.runs import run
+        from tradewind.workflow.simulator.replications import simulate_repeatedly
 
-        result = run(case, world, repeat, clustering, joining)
+        result = simulate_repeatedly(case, world, repeat, clustering, joining)
     _finish(case, replace(result, notes=(*notes, *result.notes)), gantt, repeat, as_json=as_json)
 
 
@@ -131,7 +131,7 @@ def _check(
 
 def _seconds(option: str, text: str) -> float:
     from tradewind.errors import InputError
-    from tradewind.units import parse_duration
+    from tradewind.utils.units import parse_duration
 
     try:
         return parse_duration(text)
@@ -169,14 +169,14 @@ def _delays(words: Sequence[str]) -> tuple[dict[Any, list[float]], list[float]]:
 def _case(
     file: Path, plan: Path | None, planner: str | None, vms: str | None, pairs: Sequence[str] | None, seed: int,
     lenient: bool,
-) -> tuple[Case, tuple[tuple[str, str], ...]]:  # fmt: skip
+) -> tuple[SimulationCase, tuple[tuple[str, str], ...]]:  # fmt: skip
     """What is to be simulated: the workflow, the machines, and who decides; and what there is to say of it."""
     from tradewind.cli.workflow.common import make_planner
     from tradewind.errors import WorkflowError
-    from tradewind.workflow.edited import timed
+    from tradewind.workflow.edited import with_feasible_times
     from tradewind.workflow.files import is_plan, open_platform, read_plan, read_workflow
-    from tradewind.workflow.plan import from_json, to_json
-    from tradewind.workflow.simulator.runs import Case
+    from tradewind.workflow.schedule import from_json, to_json
+    from tradewind.workflow.simulator.replications import SimulationCase
 
     if plan is None and planner is None:
         if not is_plan(file):
@@ -190,27 +190,31 @@ def _case(
             raise WorkflowError("there are no machines to run on", hint="--vms vms.yaml, or --vms paper3:16")
         name = planner or ""
         platform = open_platform(vms).holding(flow)
-        return Case(flow, platform, None, None, name, lambda: make_planner(name, pairs, seed)), ()
-    read, said = timed(read_plan(plan))
+        return SimulationCase(flow, platform, None, None, name, lambda: make_planner(name, pairs, seed)), ()
+    read, said = with_feasible_times(read_plan(plan))
     platform = (read.platform if vms is None else open_platform(vms)).holding(flow)
     document = to_json(read.flow, read.platform, read.schedule, read.planner)
     schedule = from_json(document, flow, platform, file=str(plan))
-    return Case(flow, platform, schedule, read.schedule, read.planner, None), (("times", said),) if said else ()
+    return SimulationCase(flow, platform, schedule, read.schedule, read.planner, None), (
+        ("times", said),
+    ) if said else ()
 
 
-def _compat(case: Case, planner: str) -> Result:
+def _compat(case: SimulationCase, planner: str) -> ReplicationResult:
     """WorkflowSim's own outcome."""
-    from tradewind.workflow.simulator.compat import workflowsim
+    from tradewind.workflow.simulator.compat import simulate_like_workflowsim
 
-    return workflowsim(case.flow, case.platform, planner.upper())
+    return simulate_like_workflowsim(case.flow, case.platform, planner.upper())
 
 
-def _finish(case: Case, result: Result, gantt: list[Path] | None, repeat: int, *, as_json: bool) -> None:
+def _finish(
+    case: SimulationCase, result: ReplicationResult, gantt: list[Path] | None, repeat: int, *, as_json: bool
+) -> None:
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import draw_gantt, figure_rows, say, show_rows, tiles
-    from tradewind.units import count
-    from tradewind.workflow.drawing import gantt_document
-    from tradewind.workflow.simulator.runs import to_json
+    from tradewind.utils.units import count
+    from tradewind.workflow.diagrams import gantt_document
+    from tradewind.workflow.simulator.replications import to_json
 
     first = result.figures[0]
     if gantt:
@@ -235,9 +239,9 @@ def _finish(case: Case, result: Result, gantt: list[Path] | None, repeat: int, *
         typer.echo(f"written: {path}")
 
 
-def _show_spread(result: Result, repeat: int) -> None:
+def _show_spread(result: ReplicationResult, repeat: int) -> None:
     from tradewind.cli.workflow.common import show_table
-    from tradewind.workflow.simulator.runs import spread
+    from tradewind.workflow.simulator.replications import spread
 
     typer.echo()
     typer.echo(f"{repeat} seeds; above is the first of them")

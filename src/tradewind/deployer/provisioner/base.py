@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tradewind.clock import Clock, SystemClock
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Machine, Offer
+from tradewind.utils.clock import Clock, SystemClock
 
 
 class MakesMachines(Capability):

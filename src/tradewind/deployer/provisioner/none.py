@@ -13,12 +13,12 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.deployer.hosts import Host
-from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner, ReachableBySsh
+from tradewind.deployer.ssh_connection import SshSettings
 from tradewind.errors import DeployError
-from tradewind.problem import HERE, Machine, Offer
-from tradewind.units import count
-from tradewind.whole import write_whole
+from tradewind.problem import LOCALHOST, Machine, Offer
+from tradewind.utils.atomic_files import write_atomically
+from tradewind.utils.units import count
 
 _LOOK_SECONDS = 0.2
 _Leases = dict[str, dict[str, Any]]
@@ -71,7 +71,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         """
         hosts = self.settings.hosts
         if not hosts:
-            return Cluster(run_id, ClusterState.READY, (HERE,))
+            return Cluster(run_id, ClusterState.READY, (LOCALHOST,))
         if self.refuses(offer):
             raise DeployError(
                 f"provisioner none has {count(len(hosts), 'host')}, {offer.nodes} wanted",
@@ -155,7 +155,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
                 yield lent
                 after = json.dumps(lent)
                 if after != before:
-                    write_whole(self._file, after)
+                    write_atomically(self._file, after)
         except (OSError, ValueError, KeyError) as error:
             raise DeployError(
                 f"which hosts are lent cannot be noted in {self._file}: {error}", hint="remove it if nothing runs"

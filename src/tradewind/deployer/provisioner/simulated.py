@@ -16,7 +16,7 @@ from tradewind import plugins
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, TagsMachines
 from tradewind.errors import DeployError, TeardownError
 from tradewind.problem import Machine, Offer
-from tradewind.units import count
+from tradewind.utils.units import count
 
 _Fleet = dict[str, dict[str, Any]]
 

@@ -6,17 +6,17 @@ import contextlib
 import os
 import weakref
 
-_MANY = 4096
+_DRAIN_BYTES = 4096
 
 
-class Alarm:
+class WakeupPipe:
     """Something to select on, which can be read from when another thread has rung it."""
 
     def __init__(self) -> None:
         self._read, self._write = pipe = os.pipe()
         for end in pipe:
             os.set_blocking(end, False)
-        weakref.finalize(self, _close, *pipe)
+        weakref.finalize(self, _close_pipe, *pipe)
 
     def fileno(self) -> int:
         """For `select.select`."""
@@ -30,9 +30,9 @@ class Alarm:
     def clear(self) -> None:
         """Let it be ready no more."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._read, _MANY)
+            os.read(self._read, _DRAIN_BYTES)
 
 
-def _close(*ends: int) -> None:
+def _close_pipe(*ends: int) -> None:
     for end in ends:
         os.close(end)

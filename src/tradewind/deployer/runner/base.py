@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tradewind.clock import Clock, SystemClock
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space, Value
+from tradewind.utils.clock import Clock, SystemClock
 
 
 class LimitsCpu(Capability):

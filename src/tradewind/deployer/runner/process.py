@@ -17,8 +17,8 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
-from tradewind.deployer.runner import limits, procfs
-from tradewind.deployer.runner.alarm import Alarm
+from tradewind.deployer.runner import procfs, resource_limits
+from tradewind.deployer.runner.alarm import WakeupPipe
 from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
@@ -30,10 +30,10 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     ThisMachine,
 )
-from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
-from tradewind.deployer.runner.files import changed, document, folder_error, leave_mark, piece
+from tradewind.deployer.runner.exit_reasons import failure_reason, lost_status, out_of_memory_reason, timeout_reason
 from tradewind.deployer.runner.handle import HandleData
-from tradewind.deployer.runner.notes import Notes
+from tradewind.deployer.runner.notes import RunNotes
+from tradewind.deployer.runner.run_files import folder_error, modified_at, read_chunk, read_document, write_marker
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
@@ -94,11 +94,11 @@ class ProcessRunner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._folder = data_folder / "process"
-        self._notes = Notes(self._folder, ".run")
+        self._notes = RunNotes(self._folder, ".run")
         self._warden: WardenClient | None = None
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
-        self._alarm = Alarm()
+        self._alarm = WakeupPipe()
 
     @property
     def kill_seconds(self) -> float:
@@ -107,11 +107,16 @@ class ProcessRunner(
 
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
         """True when the machine has the CPUs and the memory; a run alone always fits."""
-        return limits.fits_here(offer, running)
+        return resource_limits.fits_here(offer, running)
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
         """This machine: the CPUs that this process may use, and its memory."""
-        return {socket.gethostname(): {"cpu": float(limits.cpus_here()), "memory": limits.memory_here() / 2**30}}
+        return {
+            socket.gethostname(): {
+                "cpu": float(resource_limits.cpus_here()),
+                "memory": resource_limits.memory_here() / 2**30,
+            }
+        }
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
@@ -149,7 +154,7 @@ class ProcessRunner(
 
     def _order(self, request: RunRequest, folder: Path) -> dict[str, Any]:
         nodes = request.offer.nodes
-        cpus, memory = limits.cpus_of(request), limits.memory_of(request)
+        cpus, memory = resource_limits.cpus_of(request), resource_limits.memory_of(request)
         return {
             "op": "start",
             "run_id": request.run_id,
@@ -197,21 +202,21 @@ class ProcessRunner(
         """The state of a run that another warden started, from the files that it left."""
         data = ProcessData.of(handle)
         folder = data.place
-        result = folder and document(folder / RESULT)
+        result = folder and read_document(folder / RESULT)
         if result:
             return _status_of(result)
-        claim = document(folder / STARTED) if folder else None
+        claim = read_document(folder / STARTED) if folder else None
         if folder is None or claim is None:
             # Another store's, found by its tag alone, or one that is just being started: only `cancel` may end it.
             if procfs.members(handle.run_id, data.owner, str(folder or "")):
                 return RunStatus(RunState.EXECUTING)
-            return gone("there is no trace of it")
+            return lost_status("there is no trace of it")
         if claim["host"] != os.uname().nodename:
             return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.time() - claim["started"]))
         if claim["boot"] == procfs.boot_id():
             if procfs.alive(*claim["warden"]):
                 return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.monotonic() - claim["begun"]))
-            result = document(folder / RESULT)  # it may have been written just before the warden ended
+            result = read_document(folder / RESULT)  # it may have been written just before the warden ended
             if result:
                 return _status_of(result)
             if procfs.kill_members(handle.run_id, data.owner, str(folder), _leader(folder)):
@@ -219,7 +224,7 @@ class ProcessRunner(
         runtime = _lived(folder, claim)
         if (folder / CANCEL).exists():
             return RunStatus(RunState.CANCELLED, runtime=runtime, reason=_text(folder / CANCEL))
-        return gone("the machine or the process that watched it was stopped", runtime)
+        return lost_status("the machine or the process that watched it was stopped", runtime)
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
         """Return when a run has ended, or after ``seconds``."""
@@ -242,7 +247,7 @@ class ProcessRunner(
     def _watch(self, seconds: float) -> bool:
         """Wait for the warden; True when it has told of an end, or has ended, or somebody has woken this."""
         warden = self._warden if self._warden is not None and self._warden.alive else None
-        sources: list[Alarm | WardenClient] = [self._alarm] if warden is None else [self._alarm, warden]
+        sources: list[WakeupPipe | WardenClient] = [self._alarm] if warden is None else [self._alarm, warden]
         before = len(self._results)
         ready, _, _ = select.select(sources, [], [], 0.0 if warden is not None and warden.waiting else seconds)
         self._listen()
@@ -260,12 +265,12 @@ class ProcessRunner(
             return
         if folder and folder.is_dir():
             # A warden that has yet to read its order to start the run finds this and does not start it.
-            leave_mark(folder / CANCEL, reason)
+            write_marker(folder / CANCEL, reason)
         if handle.run_id in self._begun and self._warden is not None:
             order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
             if self._warden.send(order):
                 return
-        claim = document(folder / STARTED) if folder else None
+        claim = read_document(folder / STARTED) if folder else None
         if claim and (claim["host"], claim["boot"]) == (os.uname().nodename, procfs.boot_id()):
             pid, ticks = claim["warden"]
             if procfs.send(pid, ticks, signal.SIGUSR1):
@@ -276,7 +281,7 @@ class ProcessRunner(
         """All runs of an owner, or of all, that live or are not settled; see `Runner.find`."""
         found = {}
         for whose, name, note in self._notes.paths(owner):
-            data = ProcessData(owner=whose, folder=_text(note), created=changed(note))
+            data = ProcessData(owner=whose, folder=_text(note), created=modified_at(note))
             found[name] = data.handle(name, self.name)
         for whose, name in sorted(procfs.runs_of(owner)):
             found.setdefault(name, ProcessData(owner=whose).handle(name, self.name))
@@ -286,7 +291,7 @@ class ProcessRunner(
         """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
         folder = ProcessData.of(handle).place
         known = stream in ("stdout", "stderr", METRICS)
-        return piece(folder / stream, offset) if folder is not None and known else b""
+        return read_chunk(folder / stream, offset) if folder is not None and known else b""
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """What a run reported, from a byte on; see `StreamsReports.read_report`."""
@@ -317,7 +322,7 @@ def _text(path: Path) -> str:
 
 
 def _leader(folder: Path) -> tuple[int, int] | None:
-    first = document(folder / PID)
+    first = read_document(folder / PID)
     return (first["pid"], first["ticks"]) if first else None
 
 
@@ -335,11 +340,11 @@ def _status_of(result: Mapping[str, Any]) -> RunStatus:
     state, reason, code = result["state"], result["reason"], result["exit_code"]
     fault: Fault | None = Fault.JOB
     if state == "out_of_memory":
-        state, reason = "failed", out_of_memory(result["memory_bytes"])
+        state, reason = "failed", out_of_memory_reason(result["memory_bytes"])
     elif state == "timed_out":
-        reason = timed_out(result["wall_seconds"])
+        reason = timeout_reason(result["wall_seconds"])
     elif state == "failed":
-        reason = failure(code)
+        reason = failure_reason(code)
     elif state == "preempted":
         fault = Fault.INFRASTRUCTURE
     else:

@@ -17,7 +17,7 @@ OWNER_TAG = "TRADEWIND_OWNER"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Stat(NamedTuple):
+class ProcessStat(NamedTuple):
     """The columns of ``/proc/PID/stat`` that matter here.
 
     Attributes:
@@ -56,14 +56,14 @@ def boot_id() -> str:
     return (_read("/proc/sys/kernel/random/boot_id") or b"").decode().strip()
 
 
-def stat(pid: int) -> Stat | None:
+def stat(pid: int) -> ProcessStat | None:
     """The state of a process, or None when there is none; a zombie has one."""
     text = _read(f"/proc/{pid}/stat")
     if not text:
         return None
     # The program's name stands in parentheses and may itself hold spaces and parentheses.
     columns = text[text.rindex(b")") + 2 :].split()
-    return Stat(columns[0].decode(), int(columns[1]), int(columns[2]), int(columns[3]), int(columns[19]))
+    return ProcessStat(columns[0].decode(), int(columns[1]), int(columns[2]), int(columns[3]), int(columns[19]))
 
 
 def alive(pid: int, ticks: int) -> bool:

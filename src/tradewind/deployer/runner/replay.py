@@ -14,8 +14,16 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import AnswersFromRecords
-from tradewind.deployer.runner.clockwork import Answer, ClockworkRunner
-from tradewind.deployer.runner.records import FRACTION, Layout, Recorded, Table, plain, read_csv, read_records
+from tradewind.deployer.runner.recorded_runs import (
+    FRACTION,
+    CsvLayout,
+    RecordedRun,
+    RecordedRunTable,
+    canonical_text,
+    read_csv,
+    read_records,
+)
+from tradewind.deployer.runner.simulated import SimulatedOutcome, SimulatedRunner
 from tradewind.errors import RecordError
 from tradewind.problem import Categorical, Instance, Nodes, Ordinal, Parameter, RunRequest, Space, Value
 
@@ -72,14 +80,14 @@ class ReplaySettings(plugins.Settings):
 
 
 @functools.lru_cache(maxsize=8)
-def _table(settings: str, _changed: int) -> Table:
+def _table(settings: str, _changed: int) -> RecordedRunTable:
     """The table of some settings; a benchmark that makes many searches over one file reads it once."""
     given = ReplaySettings.model_validate_json(settings)
     if given.records is not None:
         runs = read_records(given.records)
     else:
         assert given.file is not None
-        layout = Layout(
+        layout = CsvLayout(
             given.time,
             given.unit,
             given.columns,
@@ -95,10 +103,10 @@ def _table(settings: str, _changed: int) -> Table:
         raise RecordError(
             "there is no recorded run in it", file=str(given.records or given.file), hint="see the setting where"
         )
-    return Table(runs)
+    return RecordedRunTable(runs)
 
 
-class ReplayRunner(ClockworkRunner, AnswersFromRecords):
+class ReplayRunner(SimulatedRunner, AnswersFromRecords):
     """Answers runs from recorded ones, on a simulated clock: a search of hours takes a second.
 
     A configuration is looked up by the columns that bear the names of its parameters (see ``columns``), and so are the
@@ -117,7 +125,7 @@ class ReplayRunner(ClockworkRunner, AnswersFromRecords):
         len(self.table)  # a wrong file is the user's mistake: it stops the search before its first trial
 
     @property
-    def table(self) -> Table:
+    def table(self) -> RecordedRunTable:
         """The recorded runs.
 
         Raises:
@@ -166,24 +174,24 @@ class ReplayRunner(ClockworkRunner, AnswersFromRecords):
         asked = tuple(name for name in self._asked(parameters) if name in self.table.columns)
         if self.settings.nearest or self.table.exactly(asked, parameters.get):
             return
-        words = ", ".join(f"{name}={plain(parameters[name])}" for name in asked)
+        words = ", ".join(f"{name}={canonical_text(parameters[name])}" for name in asked)
         there = f"{asked[0]} is {_some(self.table.values(asked[0]))} there" if len(asked) == 1 else ""
         hint = f"{there}; " * bool(there) + "nearest: true takes the nearest"
         raise RecordError(f"no run was recorded with {words}", file=self._source, hint=hint)
 
-    def answer(self, request: RunRequest) -> Answer:
-        """Look a run up; see `ClockworkRunner.answer`."""
+    def answer(self, request: RunRequest) -> SimulatedOutcome:
+        """Look a run up; see `SimulatedRunner.answer`."""
         found = self._look_up(request)
         if found is None:
-            parameters = {name: plain(value) for name, value in request.parameters.items()}
+            parameters = {name: canonical_text(value) for name, value in request.parameters.items()}
             chosen = {**parameters, **request.configuration}
             if request.fidelity != 1.0:
                 chosen[FRACTION] = request.fidelity
             words = ", ".join(f"{name}={value}" for name, value in chosen.items())
-            return Answer(0.0, f"no run was recorded for {words}")
-        return Answer(found.seconds, found.failed, found.metrics, found.profile)
+            return SimulatedOutcome(0.0, f"no run was recorded for {words}")
+        return SimulatedOutcome(found.seconds, found.failed, found.metrics, found.profile)
 
-    def _look_up(self, request: RunRequest) -> Recorded | None:
+    def _look_up(self, request: RunRequest) -> RecordedRun | None:
         def value(name: str) -> Value | None:
             if name in request.configuration:
                 return request.configuration[name]
@@ -236,14 +244,14 @@ def _some(values: Sequence[str]) -> str:
     return ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
 
 
-def _choose(found: Sequence[Recorded], repeat: str, chance: random.Random) -> Recorded:
+def _choose(found: Sequence[RecordedRun], repeat: str, chance: random.Random) -> RecordedRun:
     if repeat == "first" or len(found) == 1:
         return found[0]
     if repeat == "random":
         return chance.choice(found)
     good = [run for run in found if not run.failed] or found
     names = set.intersection(*(set(run.metrics) for run in good))
-    return Recorded(
+    return RecordedRun(
         good[0].values,
         math.fsum(run.seconds for run in good) / len(good),
         good[0].failed,

@@ -21,7 +21,7 @@ _CALLED = {
 """Names under which offers tell CPU speed, disk count and disk speed; the first one that an offer has counts."""
 
 
-class Encoding:
+class ClusterEncoding:
     """Turns candidates and trials into rows of numbers in [0, 1].
 
     The columns are CherryPick's (section 4 of the paper): machines, cores of a machine, CPU speed class, memory per

@@ -13,19 +13,12 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
-from tradewind.searcher.base import (
-    ContinuousSpaces,
-    Explains,
-    NothingLeft,
-    PricesAborts,
-    ProposesMany,
-    SearchState,
-)
-from tradewind.searcher.cherrypick.beliefs import Beliefs, Outlook, Sampling
-from tradewind.searcher.cherrypick.encoding import Encoding
-from tradewind.searcher.field import FieldSearcher, Indices
+from tradewind.searcher.base import ContinuousSpaces, Explains, NothingLeft, PricesAborts, ProposesMany, SearchState
+from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
+from tradewind.searcher.cherrypick.encoding import ClusterEncoding
+from tradewind.searcher.cherrypick.posterior import CherryPickPosterior, CherryPickPrediction, SliceSampling
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.units import format_money
+from tradewind.utils.units import format_money
 
 _DESIGN = 64
 """Sobol points that are mapped to candidates; later starts, for want of any finished run, are drawn at random."""
@@ -60,7 +53,7 @@ class CherryPickSettings(plugins.Settings):
     pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
 
 
-class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains, PricesAborts):
+class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explains, PricesAborts):
     """CherryPick: a Gaussian process on the logarithm of the cost, expected improvement times P(deadline), a stop rule.
 
     Alipourfard, Liu, Chen, Venkataraman, Yu & Zhang, "CherryPick: Adaptively unearthing the best cloud configurations
@@ -75,7 +68,7 @@ class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
-        self._fitted: tuple[tuple[int, ...], Beliefs] | None = None
+        self._fitted: tuple[tuple[int, ...], CherryPickPosterior] | None = None
 
     # ------------------------------------------------------------------ asking
 
@@ -85,34 +78,34 @@ class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains
         if field is None:
             return self.nothing_left(state)
         candidates, free, features = field
-        beliefs = self._beliefs()
+        posterior = self._current_posterior()
         informed = len(self.history) + len(state.pending)
         chosen: list[Proposal] = []
-        if beliefs.bill is None or informed < self.settings.starts:
-            wanted = count if beliefs.bill is None else min(count, self.settings.starts - informed)
-            chosen = self._start(state, beliefs, wanted)
-            if not chosen and beliefs.bill is None:  # the design is used up, and every run of it failed
+        if posterior.bill is None or informed < self.settings.starts:
+            wanted = count if posterior.bill is None else min(count, self.settings.starts - informed)
+            chosen = self._start(state, posterior, wanted)
+            if not chosen and posterior.bill is None:  # the design is used up, and every run of it failed
                 why = {"stage": "start"}
-                return [self._capped(candidates.configuration(int(i)), beliefs, why) for i in free[:count]]
-            if len(chosen) == count or beliefs.bill is None:
+                return [self._capped(candidates.configuration(int(i)), posterior, why) for i in free[:count]]
+            if len(chosen) == count or posterior.bill is None:
                 return chosen
         started = {self.problem.trial_key(proposal.configuration) for proposal in chosen}
         if started:
             free = np.array([i for i in free if candidates.key(int(i)) not in started], dtype=np.intp)
-        beliefs = beliefs.believing(self._pending_rows(state, chosen))
+        posterior = posterior.fantasize(self._pending_rows(state, chosen))
         while len(chosen) < count and len(free):
-            outlook = beliefs.judge(features[free], candidates.hourly[free], state.money_left, abort=self.aborts)
-            payable = self._payable(outlook)
-            if not chosen and (reason := self._enough(state, outlook, payable, beliefs)):
+            prediction = posterior.judge(features[free], candidates.hourly[free], state.money_left, abort=self.aborts)
+            payable = self._payable(prediction)
+            if not chosen and (reason := self._enough(state, prediction, payable, posterior)):
                 return NothingLeft(reason, final=not state.pending)
             if not payable.any():
                 break
-            place = self._pick(outlook, payable)
+            place = self._pick(prediction, payable)
             index = int(free[place])
-            chosen.append(self._proposal(candidates.configuration(index), outlook, place, beliefs))
+            chosen.append(self._proposal(candidates.configuration(index), prediction, place, posterior))
             free = np.delete(free, place)
             if len(chosen) < count:
-                beliefs = beliefs.believing(features[[index]])
+                posterior = posterior.fantasize(features[[index]])
         return chosen or self.nothing_left(state)
 
     def _pending_rows(self, state: SearchState, chosen: Sequence[Proposal]) -> Array:
@@ -121,31 +114,37 @@ class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains
         rows = [self._encoding.of(configuration, offer) for configuration, offer in offers]
         return np.array([row for row in rows if row is not None])
 
-    def _payable(self, outlook: Outlook) -> NDArray[np.bool_]:
+    def _payable(self, prediction: CherryPickPrediction) -> NDArray[np.bool_]:
         """Candidates that the money left pays with enough confidence, as a mask."""
         least = self.settings.budget_confidence
-        mask: NDArray[np.bool_] = outlook.affords >= (0.0 if least is None else least)
+        mask: NDArray[np.bool_] = prediction.affords >= (0.0 if least is None else least)
         return mask
 
     @staticmethod
-    def _pick(outlook: Outlook, payable: NDArray[np.bool_]) -> int:
-        score = np.where(payable, outlook.score, -1.0)
+    def _pick(prediction: CherryPickPrediction, payable: NDArray[np.bool_]) -> int:
+        score = np.where(payable, prediction.score, -1.0)
         if not score.max() > 1e-200:
-            return int(np.argmax(np.where(payable, np.round(outlook.margin, 6), -np.inf)))
+            return int(np.argmax(np.where(payable, np.round(prediction.margin, 6), -np.inf)))
         # Rounded to 9 digits, so that equal candidates are taken in order whatever the last bit says.
         return int(np.argmax(np.round(score / score.max(), 9)))
 
-    def _enough(self, state: SearchState, outlook: Outlook, payable: NDArray[np.bool_], beliefs: Beliefs) -> str | None:
+    def _enough(
+        self,
+        state: SearchState,
+        prediction: CherryPickPrediction,
+        payable: NDArray[np.bool_],
+        posterior: CherryPickPosterior,
+    ) -> str | None:
         """Why the search ends here, if it does."""
         if not payable.any():
             share = f"{self.settings.budget_confidence:.0%}"
             return (
                 f"no untried configuration is paid by the {format_money(state.money_left)} left with {share} certainty"
             )
-        if not self.settings.stop or beliefs.best is None or len(self.history) < self.settings.stop_runs:
+        if not self.settings.stop or posterior.best is None or len(self.history) < self.settings.stop_runs:
             return None
         logarithmic = self.settings.stop_unit == "ln_cost"
-        most = float((outlook.score if logarithmic else outlook.share)[payable].max())
+        most = float((prediction.score if logarithmic else prediction.share)[payable].max())
         if most >= self.settings.stop_improvement:
             return None
         limit = self.settings.stop_improvement
@@ -154,42 +153,46 @@ class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains
 
     # ------------------------------------------------------------------ proposals
 
-    def _proposal(self, configuration: Configuration, outlook: Outlook, i: int, beliefs: Beliefs) -> Proposal:
+    def _proposal(
+        self, configuration: Configuration, prediction: CherryPickPrediction, i: int, posterior: CherryPickPosterior
+    ) -> Proposal:
         why: dict[str, float | str] = {
-            "stage": "search" if beliefs.best is not None else "search for a feasible one",
-            "expected_cost": float(outlook.cost[i]),
-            "probability_feasible": float(outlook.feasible[i]),
-            "expected_spend": float(outlook.spend[i]),
+            "stage": "search" if posterior.best is not None else "search for a feasible one",
+            "expected_cost": float(prediction.cost[i]),
+            "probability_feasible": float(prediction.feasible[i]),
+            "expected_spend": float(prediction.spend[i]),
         }
-        if beliefs.best is not None:
+        if posterior.best is not None:
             name = "expected_saving" if self.problem.objective.metric == COST else "expected_improvement"
-            why[name] = float(outlook.share[i]) * abs(beliefs.best)
-        return self._capped(configuration, beliefs, why)
+            why[name] = float(prediction.share[i]) * abs(posterior.best)
+        return self._capped(configuration, posterior, why)
 
-    def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
+    def _capped(
+        self, configuration: Configuration, posterior: CherryPickPosterior, why: Mapping[str, float | str]
+    ) -> Proposal:
         seconds, money = self.problem.constraints.deadline, None
         if not self.aborts:
             return Proposal(configuration, why=why)
-        if beliefs.best is not None and beliefs.best > 0 and self.problem.objective.grows_with_time:
+        if posterior.best is not None and posterior.best > 0 and self.problem.objective.grows_with_time:
             if self.problem.objective.metric == COST:
-                money = beliefs.best
+                money = posterior.best
             else:
-                seconds = beliefs.best if seconds is None else min(seconds, beliefs.best)
+                seconds = posterior.best if seconds is None else min(seconds, posterior.best)
         return Proposal(configuration, abort_cost=money, abort_time=seconds, why=why)
 
-    def _start(self, state: SearchState, beliefs: Beliefs, count: int) -> list[Proposal]:
+    def _start(self, state: SearchState, posterior: CherryPickPosterior, count: int) -> list[Proposal]:
         """The next ones of the start design; behind its end, for want of any finished run, the rest of it."""
         reference = self._reference
         return [
-            self._capped(reference.configuration(i), beliefs, {"stage": "start"})
+            self._capped(reference.configuration(i), posterior, {"stage": "start"})
             for i in self._next_starts(self._order, state, count)
         ]
 
     # ------------------------------------------------------------------ candidates
 
     @cached_property
-    def _encoding(self) -> Encoding:
-        return Encoding(self.problem, self._reference)
+    def _encoding(self) -> ClusterEncoding:
+        return ClusterEncoding(self.problem, self._reference)
 
     @cached_property
     def _features(self) -> Array:
@@ -212,27 +215,30 @@ class CherryPickSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, Explains
 
     # ------------------------------------------------------------------ beliefs
 
-    def _beliefs(self) -> Beliefs:
+    def _current_posterior(self) -> CherryPickPosterior:
         numbers = tuple(trial.number for trial in self.history)
         if self._fitted is None or self._fitted[0] != numbers:
-            sampling = Sampling(self.seed, self.settings.samples, self.settings.burn_in)
+            sampling = SliceSampling(self.seed, self.settings.samples, self.settings.burn_in)
             free = bool((self._reference.hourly <= 0).any())
-            self._fitted = (numbers, Beliefs(self.problem, self._encoding, self.history, sampling, free=free))
+            self._fitted = (
+                numbers,
+                CherryPickPosterior(self.problem, self._encoding, self.history, sampling, free=free),
+            )
         return self._fitted[1]
 
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
         """Expected cost with its 90 % range, and the probability of being feasible."""
-        beliefs = self._beliefs()
+        posterior = self._current_posterior()
         offer = self.problem.resolver.resolve(configuration)
         row = self._encoding.of(configuration, offer)
-        if beliefs.bill is None or row is None:
+        if posterior.bill is None or row is None:
             return {}
-        outlook = beliefs.judge(row[None, :], np.array([offer.hourly]), None)
+        prediction = posterior.judge(row[None, :], np.array([offer.hourly]), None)
         return {
-            "expected_cost": float(outlook.cost[0]),
-            "cost_low": float(outlook.cost_low[0]),
-            "cost_high": float(outlook.cost_high[0]),
-            "probability_feasible": float(outlook.feasible[0]),
+            "expected_cost": float(prediction.cost[0]),
+            "cost_low": float(prediction.cost_low[0]),
+            "cost_high": float(prediction.cost_high[0]),
+            "probability_feasible": float(prediction.feasible[0]),
         }
 
 

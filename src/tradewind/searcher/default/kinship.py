@@ -9,22 +9,22 @@ import numpy as np
 
 from tradewind.searcher.surrogate.gp import Array, factorise
 from tradewind.searcher.surrogate.matern import distances, matern
-from tradewind.searcher.surrogate.trend import Trend
+from tradewind.searcher.surrogate.trend import LinearTrend
 
-LEAST_JOBS = 3
+LEAST_RELATED_JOBS = 3
 """Of fewer, each is foreseen by one other at most: they say nothing of how alike jobs are."""
-UNRELATED = -1.0
+LEAST_RELATEDNESS = -1.0
 """Log evidence a job at which a past is left alone: e times likelier without it."""
 _LEVEL_SD = 3.0
-_MOST_RUNS = 60
-_AMPLITUDES = (0.05, 0.1, 0.2, 0.4, 0.8)
-_NOISES = (0.05, 0.15, 0.4, 1.0)
+_MOST_COMPARED_RUNS = 60
+_COMPARED_AMPLITUDES = (0.05, 0.1, 0.2, 0.4, 0.8)
+_COMPARED_NOISES = (0.05, 0.15, 0.4, 1.0)
 
 
-def kinship(runs: Sequence[tuple[Array, Array]], seen: Sequence[Array], trend: Trend) -> float:
+def relatedness(runs: Sequence[tuple[Array, Array]], seen: Sequence[Array], trend: LinearTrend) -> float:
     """How much likelier earlier jobs make the runs of one another than prices alone do.
 
-    Each job's runs are foreseen by the others, as a new job's would be (`Lessons`): by the median of the others, their
+    Each job's runs are foreseen by the others, as a new job's would be (`TransferPrior`): by the median of the others, their
     deviations from it, and what is peculiar to a job. Against that stands the better of a flat process and one with
     the trend of prices. All have the amplitude and the noise that suit them best.
 
@@ -39,31 +39,31 @@ def kinship(runs: Sequence[tuple[Array, Array]], seen: Sequence[Array], trend: T
     """
     total = 0.0
     for k, (x, y) in enumerate(runs):
-        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_RUNS)).astype(int))
+        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_COMPARED_RUNS)).astype(int))
         rows, times = x[some], y[some]
-        centre, away = split(np.delete(seen[k][:, some], k, axis=0))
+        centre, away = median_and_deviations(np.delete(seen[k][:, some], k, axis=0))
         middle = rows - 0.5
         slopes = middle * trend.sd
-        flat, trended, foreseen = (
-            max(scored(rows, rest, spread, _AMPLITUDES, _NOISES))[0]
+        flat, trended, predicted_evidence = (
+            max(scale_evidence(rows, rest, spread, _COMPARED_AMPLITUDES, _COMPARED_NOISES))[0]
             for rest, spread in (
                 (times, np.zeros((len(rows), 1))),
                 (times - middle @ trend.mean, slopes),
                 (times - centre, away),
             )
         )
-        total += foreseen - max(flat, trended)
+        total += predicted_evidence - max(flat, trended)
     return total / len(runs)
 
 
-def split(table: Array) -> tuple[Array, Array]:
+def median_and_deviations(table: Array) -> tuple[Array, Array]:
     """Median over jobs of a (jobs, n) table, and the scaled deviations from it, shape (n, jobs)."""
     centre = np.median(table, axis=0)
     away = (table - centre).T / math.sqrt(max(1, len(table) - 1))
     return centre, away
 
 
-def scored(
+def scale_evidence(
     x: Array, rest: Array, spread: Array, amplitudes: Sequence[float], noises: Sequence[float]
 ) -> list[tuple[float, float, float]]:
     """Log evidence of what is left over of a job's runs, without its constant, under each amplitude and noise.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.problem import Billing
-from tradewind.problem.standing import Standing
+from tradewind.problem.ranking import ConfigurationRanking
 from tradewind.searcher.surrogate.gp import Array
 
 UNKNOWN_SPREAD = 0.1
@@ -18,7 +18,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(25)
 _SHARES = _WEIGHTS / _WEIGHTS.sum()
 
 
-def bill_moves(billing: Billing, seconds: Array, hourly: Array, spread: float | None) -> Array:
+def bill_elasticities(billing: Billing, seconds: Array, hourly: Array, spread: float | None) -> Array:
     """By what share of a change of its time the bill of a run changes.
 
     Below one where set-up is paid besides, and zero where the change stays within what is billed in any case: a
@@ -39,7 +39,7 @@ def bill_moves(billing: Billing, seconds: Array, hourly: Array, spread: float | 
     return np.clip(moved, 0.0, 1.0)
 
 
-def gains(standing: Standing, times: Array, moved: Array) -> Array:
+def repetition_gains(standing: ConfigurationRanking, times: Array, moved: Array) -> Array:
     """By how much one more run of each configuration is expected to lower the loss of what will be recommended.
 
     The knowledge gradient of Frazier, Powell & Dayanik, "A knowledge-gradient policy for sequential information

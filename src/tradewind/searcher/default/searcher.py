@@ -14,14 +14,14 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
-from tradewind.problem.standing import Measured, Standing
+from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.searcher.base import LearnsFromPast, NothingLeft, Repeats, SearchState
-from tradewind.searcher.beliefs import Beliefs, Caps
-from tradewind.searcher.default.beliefs import PricedBeliefs, PricedCaps, trend_of
-from tradewind.searcher.default.kinship import UNRELATED
-from tradewind.searcher.default.past import Lessons, past_jobs
-from tradewind.searcher.default.repeating import LEAST_GAIN, bill_moves, gains
-from tradewind.searcher.modelled import ModelledSearcher, ModelledSettings
+from tradewind.searcher.bayesian import BayesianSearcher, BayesianSettings
+from tradewind.searcher.default.kinship import LEAST_RELATEDNESS
+from tradewind.searcher.default.posterior import PricedAbortCaps, PricedPosterior, price_trend
+from tradewind.searcher.default.repeating import LEAST_GAIN, bill_elasticities, repetition_gains
+from tradewind.searcher.default.transfer import TransferPrior, past_jobs
+from tradewind.searcher.posterior import AbortCaps, Posterior
 from tradewind.searcher.starts import cheap_maximin
 from tradewind.searcher.surrogate.gp import Array
 
@@ -31,7 +31,7 @@ _BUDGET_SHARE = 0.25
 """Of the budget in dollars: the first run takes no more, unless the deadline is further off."""
 
 
-class TradewindSettings(ModelledSettings):
+class TradewindSettings(BayesianSettings):
     """How the default searcher chooses."""
 
     beyond: float = Field(
@@ -53,7 +53,7 @@ class TradewindSettings(ModelledSettings):
     )
 
 
-class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
+class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
     """Weighs what a run may save against what it costs, and cuts it short once its end is not worth its money.
 
     Three processes, weighed by how well they foresaw the runs so far, model ln(price x time) around a linear trend
@@ -72,14 +72,14 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
     - **Aborts are priced**: a run that cannot win any more goes on for a quarter of what a good run costs (`beyond`),
       because its end teaches more than a bound does; after that the money is better spent on another run. Runs that
       were cut short enter the model as lower bounds (`fit_censored`).
-    - **Earlier jobs** of the store that ran on the same machines give other processes (`Lessons`): their common
+    - **Earlier jobs** of the store that ran on the same machines give other processes (`TransferPrior`): their common
       pattern as the mean, their differences as the covariance, once, twice or four times as wide, by how well each of
       these foresaw this job's runs. Whichever foresaw them better, these or the ones above, decides; where the earlier
       jobs resemble one another, theirs choose the first run as well. Jobs that do not foresee one another are left
       alone (`kinship`).
     - **Repetitions**: a configuration is run again where that is expected to improve what is recommended by more for
-      its money than any new one (`gains`). The first repetition shows whether runs vary at all; where they do not,
-      none follows. Where they do, the best is told by all runs of a configuration (`Standing`).
+      its money than any new one (`repetition_gains`). The first repetition shows whether runs vary at all; where they do not,
+      none follows. Where they do, the best is told by all runs of a configuration (`ConfigurationRanking`).
     - **It stops**, where the job says how often it will run (``future_runs`` N), once N times the expected saving of
       every candidate is below its expected spend (Xie et al., "Cost-aware stopping for Bayesian optimization", 2025).
     """
@@ -89,7 +89,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
-        self._stood: tuple[tuple[int, ...], Standing] | None = None
+        self._stood: tuple[tuple[int, ...], ConfigurationRanking] | None = None
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The candidates that promise most for their money, and what is to be run again."""
@@ -117,15 +117,15 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
         spend = np.array(self.problem.terms.billing.costs(seconds, hourly))
         moved = np.ones(len(trials))
         if objective.metric == COST:
-            moved = bill_moves(self.problem.terms.billing, seconds, hourly, standing.spread)
+            moved = bill_elasticities(self.problem.terms.billing, seconds, hourly, standing.spread)
         times = standing.times + np.array([running[trial.key] for trial in trials])
-        gain = gains(standing, times, moved)
+        gain = repetition_gains(standing, times, moved)
         worth = (times < self.settings.repeats) & (gain >= LEAST_GAIN * abs(least)) & self._pays(gain, spend, least)
         worth &= np.array([self.sold(trial.configuration) for trial in trials])
-        beliefs = self._beliefs()
-        if self.aborts and isinstance(beliefs, PricedBeliefs):
+        posterior = self._current_posterior()
+        if self.aborts and isinstance(posterior, PricedPosterior):
             # One that would be cut short shows nothing of how runs vary.
-            worth &= seconds <= self._stop_seconds(beliefs, hourly)
+            worth &= seconds <= self._stop_seconds(posterior, hourly)
         if state.money_left is not None:
             worth &= spend <= state.money_left
         score = np.where(worth, gain / np.maximum(spend, 1e-12), 0.0)
@@ -139,7 +139,7 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
             "expected_spend": float(spend[place]),
             "expected_saving" if objective.metric == COST else "expected_improvement": float(gain[place]),
         }
-        return replace(self._capped(trials[place].configuration, beliefs, why), repeat=True)
+        return replace(self._capped(trials[place].configuration, posterior, why), repeat=True)
 
     def _pays(self, gain: Array, spend: Array, least: float) -> NDArray[np.bool_]:
         """Where a repetition is worth its money by the rules that end the search."""
@@ -151,59 +151,61 @@ class TradewindSearcher(ModelledSearcher, LearnsFromPast, Repeats):
                 pays &= self.problem.terms.future_runs * gain > spend
         return pays
 
-    def _fit(self) -> PricedBeliefs:
-        return PricedBeliefs(
+    def _fit(self) -> PricedPosterior:
+        return PricedPosterior(
             self.problem,
             self._map,
             self.history,
             priced=self._priced,
             reference=self._features,
             hourly=self._reference.hourly,
-            lessons=self._lessons,
+            transfer_prior=self._transfer_prior,
             usual=self._standing.best_loss if self._standing.varies else None,
         )
 
     @property
-    def _standing(self) -> Standing:
+    def _standing(self) -> ConfigurationRanking:
         """Where the configurations stand that were run."""
         numbers = tuple(trial.number for trial in self.history)
         if self._stood is None or self._stood[0] != numbers:
-            found = [Measured.of(trial, self.problem.objective) for trial in self.history]
-            standing = Standing([one for one in found if one is not None], self.problem.constraints.deadline)
+            found = [MeasuredRun.of(trial, self.problem.objective) for trial in self.history]
+            standing = ConfigurationRanking(
+                [one for one in found if one is not None], self.problem.constraints.deadline
+            )
             self._stood = (numbers, standing)
         return self._stood[1]
 
     @cached_property
-    def _lessons(self) -> Lessons | None:
+    def _transfer_prior(self) -> TransferPrior | None:
         jobs = past_jobs(self.problem, self._map, self._reference, self._features, listed=self._listed)
         if not jobs:
             return None
-        lessons = Lessons(jobs, self._features, np.log(np.maximum(self._reference.hourly, 1e-12)))
-        trend = trend_of(self._map.price_column, self._features.shape[1], priced=False)
-        alike = lessons.kinship(trend)
-        return lessons if alike is None or alike > UNRELATED else None
+        transfer_prior = TransferPrior(jobs, self._features, np.log(np.maximum(self._reference.hourly, 1e-12)))
+        trend = price_trend(self._map.price_column, self._features.shape[1], priced=False)
+        alike = transfer_prior.relatedness(trend)
+        return transfer_prior if alike is None or alike > LEAST_RELATEDNESS else None
 
-    def _starts_needed(self, beliefs: Beliefs) -> int:
+    def _starts_needed(self, posterior: Posterior) -> int:
         # Where earlier jobs know what to begin with, there is nothing to find out first.
-        return 0 if isinstance(beliefs, PricedBeliefs) and beliefs.learned else self.settings.starts
+        return 0 if isinstance(posterior, PricedPosterior) and posterior.learned else self.settings.starts
 
-    def _caps(self, state: SearchState) -> Caps:
+    def _caps(self, state: SearchState) -> AbortCaps:
         money = math.inf if state.money_left is None else state.money_left
-        return PricedCaps(self.aborts, 1.0, money, self.settings.beyond)
+        return PricedAbortCaps(self.aborts, 1.0, money, self.settings.beyond)
 
-    def _capped(self, configuration: Configuration, beliefs: Beliefs, why: Mapping[str, float | str]) -> Proposal:
+    def _capped(self, configuration: Configuration, posterior: Posterior, why: Mapping[str, float | str]) -> Proposal:
         if not self.aborts:
             return Proposal(configuration, why=why)
         hourly = self.problem.resolver.resolve(configuration).hourly
-        if beliefs.informed and isinstance(beliefs, PricedBeliefs) and not beliefs.guessed:
-            seconds = float(self._stop_seconds(beliefs, np.array([hourly]))[0])
+        if posterior.informed and isinstance(posterior, PricedPosterior) and not posterior.guessed:
+            seconds = float(self._stop_seconds(posterior, np.array([hourly]))[0])
         else:
             seconds = self._first_seconds(hourly)
         return Proposal(configuration, abort_time=seconds if math.isfinite(seconds) else None, why=why)
 
-    def _stop_seconds(self, beliefs: PricedBeliefs, hourly: Array) -> Array:
+    def _stop_seconds(self, posterior: PricedPosterior, hourly: Array) -> Array:
         """When runs at so many USD per hour are cut short."""
-        return beliefs.stop_seconds(hourly, PricedCaps(True, 1.0, math.inf, self.settings.beyond))
+        return posterior.stop_seconds(hourly, PricedAbortCaps(True, 1.0, math.inf, self.settings.beyond))
 
     def _first_seconds(self, hourly: float) -> float:
         """How long a run may take before anything is known."""

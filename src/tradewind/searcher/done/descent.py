@@ -9,8 +9,8 @@ import numpy as np
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Float, Problem
 from tradewind.searcher.done.expansion import Array
-from tradewind.searcher.done.model import Model
-from tradewind.searcher.done.places import Places, log_vcpus
+from tradewind.searcher.done.model import DoneModel
+from tradewind.searcher.done.places import CandidateInputs, log_vcpus
 from tradewind.searcher.pool import neighbours
 from tradewind.searcher.surrogate.features import FeatureMap
 
@@ -27,8 +27,8 @@ _NEIGHBOURS = 48
 """Changed copies of each good point."""
 
 
-def explored(
-    problem: Problem, model: Model, features: FeatureMap, rng: np.random.Generator, count: int
+def explore_candidates(
+    problem: Problem, model: DoneModel, features: FeatureMap, rng: np.random.Generator, count: int
 ) -> list[Configuration]:
     """Random configurations, those that were run, and better ones that were found from the best of all.
 
@@ -66,14 +66,16 @@ def _checked(problem: Problem, configuration: Configuration) -> Configuration | 
         return None
 
 
-def _best(problem: Problem, model: Model, features: FeatureMap, drawn: Sequence[Configuration]) -> list[Configuration]:
+def _best(
+    problem: Problem, model: DoneModel, features: FeatureMap, drawn: Sequence[Configuration]
+) -> list[Configuration]:
     pool = problem.pool(drawn)
-    loss = model.judge(Places.of(pool, features)).loss
+    loss = model.judge(CandidateInputs.of(pool, features)).loss
     order = np.argsort(np.round(loss / max(float(np.abs(loss).max()), 1e-300), 9), kind="stable")
     return [pool.configuration(int(i)) for i in order[:_STARTS]]
 
 
-def _descended(problem: Problem, model: Model, features: FeatureMap, start: Configuration) -> Configuration:
+def _descended(problem: Problem, model: DoneModel, features: FeatureMap, start: Configuration) -> Configuration:
     """The configuration at which a descent along the real-valued parameters ends; the start where it leads nowhere."""
     from scipy.optimize import minimize
 

@@ -16,8 +16,8 @@ _CONSTANT = 10.0
 """Prior standard deviation of the constant, in units of the amplitude: it is free for all practical purposes."""
 
 
-class Beside(Protocol):
-    """What may stand beside the cosines in place of straight lines; see `tradewind.searcher.done.law.Law`."""
+class AdditiveTerm(Protocol):
+    """What may stand beside the cosines in place of straight lines; see `tradewind.searcher.done.law.ScalingLaw`."""
 
     def columns(self, z: Array) -> Array:
         """Columns of the linear model, shape (n, c)."""
@@ -33,7 +33,7 @@ class Beside(Protocol):
 
 
 @dataclass(frozen=True)
-class Expansion:
+class FourierExpansion:
     """A linear model's columns: ``√(2/m)·cos(ω_kᵀz + b_k)``, a constant, and the inputs themselves.
 
     The cosines are those of DONE (Bliek, Verstraete, Verhaegen & Wahls, IEEE TNNLS 2016, eq. 6). With the factor
@@ -53,10 +53,10 @@ class Expansion:
     phases: Array
     scales: Array
     trend: float = 0.0
-    law: Beside | None = None
+    law: AdditiveTerm | None = None
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, terms: int, inputs: int) -> Expansion:
+    def draw(cls, rng: np.random.Generator, terms: int, inputs: int) -> FourierExpansion:
         """An expansion of ``terms`` cosines over ``inputs`` inputs, all of scale 1 and without lines."""
         directions = rng.standard_normal((terms, inputs))
         return cls(directions, rng.uniform(0.0, 2.0 * np.pi, terms), np.ones(inputs))

@@ -27,14 +27,14 @@ _ENOUGH = 1e-3
 
 
 @dataclass(frozen=True)
-class Law:
+class ScalingLaw:
     """``ln t = ln Σ_k exp(a_k + b_k·z − e_k·p)``: two products of powers of the inputs z and the vCPUs exp(p).
 
     Work that is shared falls with the vCPUs, the rest (start, what runs on one core, talk between the machines) does
     not: Amdahl ("Validity of the single processor approach", AFIPS 1967), with the powers left open. Such times are
     the posynomials of geometric programming, convex in the logarithms (Hoburg, Kirschen & Abbeel, "Data fitting with
     geometric-programming-compatible softmax functions", Optimization and Engineering 2016); Ernest (Venkataraman et
-    al., NSDI 2016) is near to one with given powers. One product alone is the straight lines of `Expansion`, which
+    al., NSDI 2016) is near to one with given powers. One product alone is the straight lines of `FourierExpansion`, which
     cannot say that more machines pay for large inputs and not for small ones.
 
     The law is fitted first, then put in as its derivatives by its numbers: a linear model with the prior that the law
@@ -54,7 +54,7 @@ class Law:
     middle: float
 
     @classmethod
-    def fit(cls, z: Array, y: Array, slopes: Array, speedup: float, spread: float) -> Law:
+    def fit(cls, z: Array, y: Array, slopes: Array, speedup: float, spread: float) -> ScalingLaw:
         """The likeliest law, by damped Gauss-Newton steps (Marquardt, SIAM 1963) from none of it mattering.
 
         Args:

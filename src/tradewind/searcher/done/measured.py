@@ -15,7 +15,7 @@ _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
+class MeasuredCorrection:
     """Draws the expectations of a model towards what its configurations really took.
 
     A smooth model of few runs leaves something over at each of them. One part of that is chance, the other belongs to
@@ -33,7 +33,7 @@ class Correction:
     own: float
 
     @classmethod
-    def of(cls, rows: Array, errors: Array) -> Correction:
+    def of(cls, rows: Array, errors: Array) -> MeasuredCorrection:
         """What runs with the present job parameters tell.
 
         Args:

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tradewind.searcher.done.expansion import Array
-from tradewind.searcher.done.fitting import Family, Response, Shape
+from tradewind.searcher.done.regression import ExpansionFamily, ExpansionShape, ResponseModel
 
-WINDOW = 20.0
+EVIDENCE_WINDOW = 20.0
 """Shapes that make the runs so many times less likely than the best one are left out (Madigan & Raftery 1994)."""
 
-MOST = 12
+MOST_SHAPES = 12
 """Shapes at most, the likeliest ones: each is fitted and evaluated."""
 
 
-def likely(shapes: Iterable[Shape]) -> list[Shape]:
+def likely_shapes(shapes: Iterable[ExpansionShape]) -> list[ExpansionShape]:
     """The shapes that are not much less likely than the best, the likeliest first, each once.
 
     As in "Occam's window" of Madigan & Raftery, "Model selection and accounting for model uncertainty in graphical
@@ -28,10 +28,10 @@ def likely(shapes: Iterable[Shape]) -> list[Shape]:
         shapes: All that were judged on the same runs.
     """
     found = sorted(dict.fromkeys(shapes), key=lambda one: -one.evidence)
-    return [one for one in found if one.evidence >= found[0].evidence - math.log(WINDOW)][:MOST]
+    return [one for one in found if one.evidence >= found[0].evidence - math.log(EVIDENCE_WINDOW)][:MOST_SHAPES]
 
 
-class Mixture:
+class ModelAverage:
     """A figure by several shapes at once: Bayesian model averaging.
 
     With few runs several scales, penalties and sets of inputs explain them about as well, and expect different things
@@ -46,21 +46,21 @@ class Mixture:
         y: The figure, shape (n,).
     """
 
-    def __init__(self, family: Family, shapes: Sequence[Shape], z: Array, y: Array) -> None:
-        best = Response(family, shapes[0], z, y)
+    def __init__(self, family: ExpansionFamily, shapes: Sequence[ExpansionShape], z: Array, y: Array) -> None:
+        best = ResponseModel(family, shapes[0], z, y)
         # With more runs than columns they say which shape it is, and one alone can take in runs as they come.
         others = () if best.grows else shapes[1:]
-        self.parts = [best, *(Response(family, shape, z, y) for shape in others)]
+        self.parts = [best, *(ResponseModel(family, shape, z, y) for shape in others)]
         weights = np.exp(np.array([part.shape.evidence - best.shape.evidence for part in self.parts]))
         self._weights: Array = weights / weights.sum()
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ExpansionShape:
         """The likeliest shape."""
         return self.parts[0].shape
 
     @property
-    def shapes(self) -> list[Shape]:
+    def shapes(self) -> list[ExpansionShape]:
         """All of them, the likeliest first."""
         return [part.shape for part in self.parts]
 
@@ -75,13 +75,13 @@ class Mixture:
         return self.parts[0].grows
 
     def learn(self, z: Array, y: float) -> None:
-        """Take in one more point; only where it `grows`. See `Response.learn`."""
+        """Take in one more point; only where it `grows`. See `ResponseModel.learn`."""
         self.parts[0].learn(z, y)
 
-    def believing(self, z: Array) -> Mixture:
+    def fantasize(self, z: Array) -> ModelAverage:
         """A copy that takes its own expectations at more points, inputs of shape (n, d), for observed."""
         other = copy.copy(self)
-        other.parts = [part.believing(z) for part in self.parts]
+        other.parts = [part.fantasize(z) for part in self.parts]
         return other
 
     @property

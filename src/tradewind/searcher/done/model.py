@@ -10,25 +10,34 @@ import numpy as np
 
 from tradewind.problem import COST, RUNTIME, Problem, Threshold
 from tradewind.searcher import outcomes
-from tradewind.searcher.done.expansion import Array, Expansion
-from tradewind.searcher.done.fitting import JUDGED, PENALTIES, SIGMAS, Family, Response, beyond, spread_of, within
-from tradewind.searcher.done.measured import Correction
-from tradewind.searcher.done.mixture import Mixture, likely
-from tradewind.searcher.done.places import Outlook, Places, log_vcpus
+from tradewind.searcher.done.expansion import Array, FourierExpansion
+from tradewind.searcher.done.measured import MeasuredCorrection
+from tradewind.searcher.done.mixture import ModelAverage, likely_shapes
+from tradewind.searcher.done.places import CandidateInputs, DonePrediction, log_vcpus
 from tradewind.searcher.done.profiles import ProfileMap
-from tradewind.searcher.done.remembered import Remembered
-from tradewind.searcher.done.runs import (
+from tradewind.searcher.done.regression import (
+    MOST_SELECTION_RUNS,
+    PENALTIES,
+    SIGMAS,
+    ExpansionFamily,
+    ResponseModel,
+    mean_above_bound,
+    prior_spread,
+    student_probability_within,
+)
+from tradewind.searcher.done.remembered import SavedFit
+from tradewind.searcher.done.run_history import (
     LOG_SPREAD,
-    ParameterMap,
-    PastRun,
-    outside,
-    select,
-    shared_values,
-    unknown_spread,
+    InformingRun,
+    JobParameterMap,
+    constant_parameter_spread,
+    extrapolation_spreads,
+    select_runs,
+    shared_parameters,
     wanted_parameters,
 )
 from tradewind.searcher.done.settings import DoneSettings
-from tradewind.searcher.window import bill, bounds_time, window
+from tradewind.searcher.window import has_time_bounds, run_bill, runtime_window
 
 _FEWEST = 4
 """Runs below which no input is judged."""
@@ -40,7 +49,7 @@ RANGE = 0.95
 """One-sided: with it on both sides a range holds 90 %."""
 
 
-class Model:
+class DoneModel:
     """The expansions fitted to earlier and own runs.
 
     Args:
@@ -56,10 +65,10 @@ class Model:
         self,
         problem: Problem,
         settings: DoneSettings,
-        earlier: Sequence[PastRun],
-        own: Sequence[PastRun],
+        earlier: Sequence[InformingRun],
+        own: Sequence[InformingRun],
         seed: int,
-        known: Remembered | None = None,
+        known: SavedFit | None = None,
     ) -> None:
         self._known = known
         self._problem = problem
@@ -69,7 +78,7 @@ class Model:
         runs = [run for run in (*earlier, *own) if math.isfinite(run.log_seconds)][-_MOST:]
         timed = [run for run in runs if not run.seen.censored and not run.failed]
         both = self._both = settings.inputs == "both"
-        self.parameters = ParameterMap(self.wanted, runs)
+        self.parameters = JobParameterMap(self.wanted, runs)
         self.profiles = ProfileMap(timed if both and settings.profile else [])
         self._unknown = 0.0
         self._logarithmic = settings.target == "log"
@@ -81,18 +90,20 @@ class Model:
         self.shared: dict[str, float | str] = {}
         self.runs = runs
         self.telling = timed or runs
-        self.outside = outside(self.wanted, self.telling) if both else {}
-        self.time: Mixture | None = None
-        self.success: Response | None = None
+        self.outside = extrapolation_spreads(self.wanted, self.telling) if both else {}
+        self.time: ModelAverage | None = None
+        self.success: ResponseModel | None = None
         self.bounds: list[Threshold] = []
-        self.figures: dict[str, tuple[Response, bool]] = {}
-        self._measured: dict[str, Correction] = {}
-        self.used: list[PastRun] = []
+        self.figures: dict[str, tuple[ResponseModel, bool]] = {}
+        self._measured: dict[str, MeasuredCorrection] = {}
+        self.used: list[InformingRun] = []
         if not runs:
             return
-        same = shared_values(self.wanted, self.telling)
+        same = shared_parameters(self.wanted, self.telling)
         self.shared = {name: same[name] for name in self.parameters.groups if name in same}
-        self._unknown = math.hypot(unknown_spread(self.wanted, self.shared), *self.outside.values()) if both else 0.0
+        self._unknown = (
+            math.hypot(constant_parameter_spread(self.wanted, self.shared), *self.outside.values()) if both else 0.0
+        )
         # Of what never varied nobody can say that it does not matter.
         self._varied = tuple(name for name in self.parameters.groups if name not in self.shared)
         self._sets = self._judge(timed)
@@ -101,7 +112,7 @@ class Model:
         keys = [run.trial.key for run in runs]
         # A distance is at most 1 by its scale, and 1 as the reach is to mean all.
         reach = settings.reach if settings.reach < 1 else math.inf
-        places = select(distances, keys, settings.most_runs, reach, merge=not both)
+        places = select_runs(distances, keys, settings.most_runs, reach, merge=not both)
         self.used = [runs[i] for i in places]
         self._fit()
         fits: list[frozenset[str]] = [] if self.time is None else [shape.dropped for shape in self.time.shapes]
@@ -111,19 +122,21 @@ class Model:
 
     # ------------------------------------------------------------------ inputs
 
-    def _family(self, spread: float, *, of_time: bool = False) -> Family:
+    def _family(self, spread: float, *, of_time: bool = False) -> ExpansionFamily:
         """The expansions over configuration, job parameters and profiles; of the time with laws."""
         settings, both = self._settings, self._both
         rng = np.random.default_rng([self._seed & 0xFFFFFFFF, 11])
-        drawn = Expansion.draw(rng, settings.terms, self._width + both * (self.parameters.width + self.profiles.width))
-        expansion = Expansion(drawn.directions, drawn.phases, drawn.scales, settings.trend)
+        drawn = FourierExpansion.draw(
+            rng, settings.terms, self._width + both * (self.parameters.width + self.profiles.width)
+        )
+        expansion = FourierExpansion(drawn.directions, drawn.phases, drawn.scales, settings.trend)
         groups = {}
         if both:
             first = self._width
             groups = {name: [first + i for i in places] for name, places in self.parameters.groups.items()}
             first += self.parameters.width
             groups |= {name: [first + i] for i, name in enumerate(self.profiles.names)}
-        return Family(
+        return ExpansionFamily(
             expansion,
             groups,
             SIGMAS if settings.sigma is None else (settings.sigma,),
@@ -132,7 +145,7 @@ class Model:
             settings.speedup if of_time and self._lawful else None,
         )
 
-    def _inputs(self, runs: Sequence[PastRun]) -> Array:
+    def _inputs(self, runs: Sequence[InformingRun]) -> Array:
         rows = np.array([run.row for run in runs])
         if not self._both:
             return rows
@@ -156,7 +169,7 @@ class Model:
         both = [rows, np.broadcast_to(given, (len(rows), len(given)))]
         return np.hstack([*both, power[:, None]] if self._lawful else both)
 
-    def distance(self, runs: Sequence[PastRun]) -> Array:
+    def distance(self, runs: Sequence[InformingRun]) -> Array:
         """Of each run's job parameters from the present ones, those that matter only: 0 the same, 1 the farthest."""
         # Where profiles stand for parameters, no parameter can be said not to matter.
         gone = self.dropped if set(self.profiles.names) <= self.dropped else frozenset()
@@ -169,14 +182,14 @@ class Model:
 
     # ------------------------------------------------------------------ fitting
 
-    def _target(self, runs: Sequence[PastRun]) -> Array:
+    def _target(self, runs: Sequence[InformingRun]) -> Array:
         """The modelled figure of runs: the logarithm of the time without what is expected of more vCPUs."""
         seconds = np.array([run.log_seconds for run in runs])
         if not self._logarithmic:
             return np.asarray(np.exp(seconds))
         return seconds + self._settings.speedup * log_vcpus([run.trial.offer for run in runs])
 
-    def _judge(self, timed: Sequence[PastRun]) -> list[frozenset[str]]:
+    def _judge(self, timed: Sequence[InformingRun]) -> list[frozenset[str]]:
         """Sets of inputs that may not matter, the likeliest first; profiles have to show that they do."""
         profiles = frozenset(self.profiles.names)
         if self._settings.inputs == "configuration":
@@ -185,19 +198,19 @@ class Model:
             return [self._known.without(self._varied, profiles)]
         if len(timed) < _FEWEST:
             return [profiles]
-        newest = timed[-JUDGED:]
+        newest = timed[-MOST_SELECTION_RUNS:]
         z, y = self._inputs(newest), self._target(newest)
         y = y - y.mean()
-        family = self._family(spread_of(y, log=self._logarithmic), of_time=True)
+        family = self._family(prior_spread(y, log=self._logarithmic), of_time=True)
         start = family.choose(z, y, profiles)
         tries = [family.choose(z, y, profiles - {name}) for name in self.profiles.names]
         # A profile may say better what a parameter's name stands for: it comes first, the parameter may go then.
         seen = [start, *tries]
         if self._settings.ignore:
-            same = shared_values(self.wanted, newest)
+            same = shared_parameters(self.wanted, newest)
             names = tuple(name for name in family.groups if name not in same)
             seen += family.eliminate(z, y, names, max(seen, key=lambda shape: shape.evidence))
-        return [shape.dropped for shape in likely(seen)[: None if self._settings.average else 1]]
+        return [shape.dropped for shape in likely_shapes(seen)[: None if self._settings.average else 1]]
 
     def _fit(self) -> None:
         exact = [run for run in self.used if not run.seen.censored and not run.failed]
@@ -205,19 +218,19 @@ class Model:
         base = exact or bounds
         if base:
             z, y = self._inputs(base), self._target(base)
-            family = self._family(spread_of(y, log=self._logarithmic), of_time=True)
+            family = self._family(prior_spread(y, log=self._logarithmic), of_time=True)
             shapes = (
                 self._known.shapes(self._varied, self.profiles.names, laws=self._lawful)
                 if self._known
                 else [shape for dropped in self._sets for shape in family.judged(z, y - y.mean(), dropped)]
             )
-            shapes = likely(shapes)[: None if self._settings.average else 1]
-            self.time = Mixture(family, shapes, z, y)
+            shapes = likely_shapes(shapes)[: None if self._settings.average else 1]
+            self.time = ModelAverage(family, shapes, z, y)
             if exact and bounds:
                 late = self._inputs(bounds)
                 # One step of the iteration of Schmee & Hahn.
-                more = beyond(self.time.mean(late), self.time.deviation(late), self._target(bounds))
-                self.time = Mixture(family, shapes, np.vstack([z, late]), np.concatenate([y, more]))
+                more = mean_above_bound(self.time.mean(late), self.time.deviation(late), self._target(bounds))
+                self.time = ModelAverage(family, shapes, np.vstack([z, late]), np.concatenate([y, more]))
         for name in self._named():
             self._fit_figure(name, exact)
         ended = [run for run in self.used if not run.seen.censored]
@@ -225,25 +238,25 @@ class Model:
             labels = np.array([-1.0 if run.failed else 1.0 for run in ended])
             family = self._family(1.0)
             z = self._inputs(ended)
-            self.success = Response(family, family.choose(z, labels - labels.mean()), z, labels)
+            self.success = ResponseModel(family, family.choose(z, labels - labels.mean()), z, labels)
 
     def _named(self) -> list[str]:
         """The metrics that objective and bounds are about, besides time and money."""
         wanted = [self._problem.objective.metric, *(t.metric for t in self._problem.constraints.thresholds)]
         return [name for name in dict.fromkeys(wanted) if name not in (COST, RUNTIME)]
 
-    def _fit_figure(self, name: str, exact: Sequence[PastRun]) -> None:
+    def _fit_figure(self, name: str, exact: Sequence[InformingRun]) -> None:
         known = [(run, run.metric(name)) for run in exact]
         known = [(run, value) for run, value in known if math.isfinite(value)]
         if not known:
             return
         z, values = self._inputs([run for run, _ in known]), np.array([value for _, value in known])
         bounds = [bound for bound in self._problem.constraints.thresholds if bound.metric == name]
-        self.bounds += [outcomes.with_room(bound, values.tolist()) for bound in bounds]
-        log = bool((values > 0).all()) and all(outcomes.may_log(bound) for bound in bounds)
+        self.bounds += [outcomes.relaxed_threshold(bound, values.tolist()) for bound in bounds]
+        log = bool((values > 0).all()) and all(outcomes.allows_logarithm(bound) for bound in bounds)
         values = np.log(values) if log else values
-        family = self._family(spread_of(values, log=log))
-        self.figures[name] = (Response(family, family.choose(z, values - values.mean()), z, values), log)
+        family = self._family(prior_spread(values, log=log))
+        self.figures[name] = (ResponseModel(family, family.choose(z, values - values.mean()), z, values), log)
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -251,9 +264,9 @@ class Model:
         return tuple(name for name, value in self.shared.items() if value != self.wanted[name])
 
     @property
-    def remembered(self) -> Remembered | None:
+    def saved_fit(self) -> SavedFit | None:
         """What it chose before its weights; None where there was nothing to choose on."""
-        return None if self.time is None else Remembered.of(self.time.shapes, self.profiles.names)
+        return None if self.time is None else SavedFit.of(self.time.shapes, self.profiles.names)
 
     @property
     def grows(self) -> bool:
@@ -261,7 +274,7 @@ class Model:
         fixed = self.time is None or self._named() or self.success is not None or self.unknown or self.outside
         return self.time is not None and self.time.grows and not fixed
 
-    def learn(self, run: PastRun) -> bool:
+    def learn(self, run: InformingRun) -> bool:
         """Take in one more run of this study without fitting anew; False where that cannot be done."""
         if self.time is None or not self.grows or run.seen.censored or run.failed or not math.isfinite(run.log_seconds):
             return False
@@ -270,19 +283,19 @@ class Model:
         self.used.append(run)
         return True
 
-    def believing(self, places: Places) -> Model:
+    def fantasize(self, places: CandidateInputs) -> DoneModel:
         """A copy that takes what it expects of configurations on their way for observed; only where `time` is there."""
         assert self.time is not None
         if not len(places.rows):
             return self
         other, z = copy.copy(self), self._here(places.rows, places.power)
-        other.time = self.time.believing(z)
-        other.figures = {name: (response.believing(z), log) for name, (response, log) in self.figures.items()}
-        other.success = None if self.success is None else self.success.believing(z)
+        other.time = self.time.fantasize(z)
+        other.figures = {name: (response.fantasize(z), log) for name, (response, log) in self.figures.items()}
+        other.success = None if self.success is None else self.success.fantasize(z)
         return other
 
-    def corrected(self) -> Model:
-        """A copy that is drawn towards what was measured at the present job parameters; see `Correction`."""
+    def corrected(self) -> DoneModel:
+        """A copy that is drawn towards what was measured at the present job parameters; see `MeasuredCorrection`."""
         other, exact = copy.copy(self), [run for run in self.used if not run.seen.censored and not run.failed]
         here = [run for run, away in zip(exact, self.distance(exact), strict=True) if away == 0.0] if exact else []
         if self.time is None or not here:
@@ -293,7 +306,7 @@ class Model:
         for name, (response, log) in self.figures.items():
             values = np.array([run.metric(name) for run in here])
             left[name] = (np.log(values) if log else values) - response.mean(z)
-        other._measured = {name: Correction.of(rows, e) for name, e in left.items() if np.isfinite(e).any()}
+        other._measured = {name: MeasuredCorrection.of(rows, e) for name, e in left.items() if np.isfinite(e).any()}
         return other
 
     # ------------------------------------------------------------------ expecting
@@ -314,7 +327,7 @@ class Model:
         z = self._here(row[None, :], np.array([power]))
         return sign * float(response.mean(z)[0]), sign * response.slope(z[0])[: len(row)]
 
-    def judge(self, places: Places, optimism: float = 0.0) -> Outlook:
+    def judge(self, places: CandidateInputs, optimism: float = 0.0) -> DonePrediction:
         """What is expected of configurations with the present job parameters; only where `time` is there.
 
         Args:
@@ -336,25 +349,27 @@ class Model:
             return np.asarray(stdtr(freedom, (limit - mean) / sd))
 
         chance = np.ones(len(z))
-        if self._problem.constraints.deadline is not None or bounds_time(self._problem):
-            earliest, latest = window(self._problem, places.hourly)
+        if self._problem.constraints.deadline is not None or has_time_bounds(self._problem):
+            earliest, latest = runtime_window(self._problem, places.hourly)
             chance = before(latest)
             if earliest.any():
                 chance = np.maximum(chance - before(earliest), 0.0)
-        cost, cheap, dear = (bill(self._problem, places.hourly, t) for t in (seconds, low, high))
-        return Outlook(seconds, low, high, cost, cheap, dear, chance * self._others(z), self._loss(z, seconds, cost))
+        cost, cheap, dear = (run_bill(self._problem, places.hourly, t) for t in (seconds, low, high))
+        return DonePrediction(
+            seconds, low, high, cost, cheap, dear, chance * self._others(z), self._loss(z, seconds, cost)
+        )
 
-    def _expected(self, name: str, response: Response | Mixture, z: Array) -> tuple[Array, Array]:
+    def _expected(self, name: str, response: ResponseModel | ModelAverage, z: Array) -> tuple[Array, Array]:
         """Mean of a figure, and the scale of its distribution."""
         mean, sd = response.mean(z), self._deviation(response, z)
         return self._measured[name].applied(z[:, : self._width], mean, sd) if name in self._measured else (mean, sd)
 
-    def _deviation(self, response: Response | Mixture, z: Array) -> Array:
+    def _deviation(self, response: ResponseModel | ModelAverage, z: Array) -> Array:
         """Scale of the distribution of a figure, with what is not known of job parameters that were never so."""
         own = response.deviation(z)
         return np.hypot(own, self._unknown * response.spread / LOG_SPREAD) if self._unknown else own
 
-    def _seconds(self, figure: Array, places: Places) -> Array:
+    def _seconds(self, figure: Array, places: CandidateInputs) -> Array:
         if not self._logarithmic:
             return np.maximum(figure, 1e-6)
         return np.exp(np.clip(figure - self._settings.speedup * places.power, -50.0, 50.0))
@@ -371,7 +386,7 @@ class Model:
             return seconds  # nothing is known of the metric yet
         return value if aim.goal == "minimise" else -value
 
-    def objective(self, places: Places) -> tuple[Array, Array, Array] | None:
+    def objective(self, places: CandidateInputs) -> tuple[Array, Array, Array] | None:
         """Median, 5 % and 95 % quantile of an objective that is a metric; None for time, money and the unknown."""
         metric = self._problem.objective.metric
         return self._quantiles(metric, self._here(places.rows, places.power)) if metric in self.figures else None
@@ -393,7 +408,9 @@ class Model:
         chance = np.ones(len(z))
         for bound in self.bounds:
             response, log = self.figures[bound.metric]
-            chance = chance * within(bound, *self._expected(bound.metric, response, z), response.freedom, log=log)
+            chance = chance * student_probability_within(
+                bound, *self._expected(bound.metric, response, z), response.freedom, log=log
+            )
         if self.success is not None:
             mean, sd = self.success.mean(z), self._deviation(self.success, z)
             chance = chance * stdtr(self.success.freedom, mean / sd)

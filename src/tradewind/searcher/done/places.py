@@ -14,7 +14,7 @@ from tradewind.searcher.surrogate.features import FeatureMap
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class DonePrediction:
     """What is expected of n configurations; every array has shape (n,).
 
     Attributes:
@@ -39,7 +39,7 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class Places:
+class CandidateInputs:
     """Configurations as the model sees them.
 
     Attributes:
@@ -53,22 +53,22 @@ class Places:
     power: Array
 
     @classmethod
-    def of(cls, candidates: Candidates, features: FeatureMap) -> Places:
+    def of(cls, candidates: Candidates, features: FeatureMap) -> CandidateInputs:
         """Those of candidates."""
         offers = [candidates.offer(i) for i in range(len(candidates))]
         return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, log_vcpus(offers))
 
-    def __getitem__(self, which: NDArray[np.intp]) -> Places:
-        return Places(self.rows[which], self.hourly[which], self.power[which])
+    def __getitem__(self, which: NDArray[np.intp]) -> CandidateInputs:
+        return CandidateInputs(self.rows[which], self.hourly[which], self.power[which])
 
-    def with_one(self, other: Places, i: int) -> Places:
+    def with_one(self, other: CandidateInputs, i: int) -> CandidateInputs:
         """The same and the i-th of others."""
         both = zip((self.rows, self.hourly, self.power), (other.rows, other.hourly, other.power), strict=True)
-        return Places(*(np.concatenate([mine, more[[i]]]) for mine, more in both))
+        return CandidateInputs(*(np.concatenate([mine, more[[i]]]) for mine, more in both))
 
-    def moved(self, by: Array) -> Places:
+    def moved(self, by: Array) -> CandidateInputs:
         """The same with every feature moved, for the exploration noise."""
-        return Places(self.rows + by, self.hourly, self.power)
+        return CandidateInputs(self.rows + by, self.hourly, self.power)
 
 
 def log_vcpus(offers: Sequence[Offer]) -> Array:

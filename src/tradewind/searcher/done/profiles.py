@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tradewind.searcher.done.expansion import Array
-from tradewind.searcher.done.runs import PastRun, group_of
+from tradewind.searcher.done.run_history import InformingRun, parameter_group
 
 _MOST = 8
 """Metrics that are looked at, of those that most runs have."""
@@ -30,7 +30,7 @@ class ProfileMap:
         runs: Runs that came to their end.
     """
 
-    def __init__(self, runs: Sequence[PastRun]) -> None:
+    def __init__(self, runs: Sequence[InformingRun]) -> None:
         found: dict[str, int] = defaultdict(int)
         for run in runs:
             for name, value in run.seen.profile.items():
@@ -62,13 +62,13 @@ class ProfileMap:
         """The number of columns."""
         return len(self._range)
 
-    def _value(self, run: PastRun, name: str) -> float | None:
+    def _value(self, run: InformingRun, name: str) -> float | None:
         value = run.seen.profile.get(name, math.nan)
         if not math.isfinite(value):
             return None
         return math.log(value) if self._log[name] else value
 
-    def of_runs(self, runs: Sequence[PastRun]) -> Array:
+    def of_runs(self, runs: Sequence[InformingRun]) -> Array:
         """What was known before each run of the metrics of its job parameters, shape (n, width)."""
         table = np.zeros((len(runs), self.width))
         for i, run in enumerate(runs):
@@ -82,7 +82,7 @@ class ProfileMap:
 
     def of(self, parameters: Mapping[str, float | str]) -> Array:
         """What is known of the metrics of some job parameters, shape (width,)."""
-        group = group_of(parameters)
+        group = parameter_group(parameters)
         return np.array([self._scaled(name, *self._sums.get((group, name), (0.0, 0.0))) for name in self._range])
 
     def _scaled(self, name: str, total: float, count: float) -> float:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tradewind.searcher.done.fitting import Shape
+from tradewind.searcher.done.regression import ExpansionShape
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class SavedFit:
     """Scale, penalty and inputs of a model of run times.
 
     Attributes:
@@ -28,11 +28,11 @@ class Remembered:
     dropped: frozenset[str]
     helping: frozenset[str]
     evidence: float = 0.0
-    others: tuple[Remembered, ...] = ()
+    others: tuple[SavedFit, ...] = ()
     lawful: bool = False
 
     @classmethod
-    def of(cls, shapes: Sequence[Shape], profiles: Collection[str]) -> Remembered:
+    def of(cls, shapes: Sequence[ExpansionShape], profiles: Collection[str]) -> SavedFit:
         """What fitted shapes say, the likeliest first; ``profiles`` are the metrics that they could have used."""
         metrics = frozenset(profiles)
         found = [
@@ -49,7 +49,7 @@ class Remembered:
         return replace(found[0], others=tuple(found[1:]))
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Remembered | None:
+    def from_json(cls, document: Mapping[str, Any]) -> SavedFit | None:
         """That of a document that `to_json` made; None for any other."""
         try:
             sigma, penalty = float(document["sigma"]), float(document["penalty"])
@@ -83,7 +83,9 @@ class Remembered:
         """The inputs of another model that are left out; a parameter that did not vary before is kept."""
         return (self.dropped & frozenset(parameters)) | (frozenset(profiles) - self.helping)
 
-    def shapes(self, parameters: Collection[str], profiles: Collection[str], *, laws: bool = True) -> list[Shape]:
+    def shapes(
+        self, parameters: Collection[str], profiles: Collection[str], *, laws: bool = True
+    ) -> list[ExpansionShape]:
         """The shapes of another model, the likeliest first, with laws where these may be; see `without`."""
         every = ((one, one.without(parameters, profiles)) for one in (self, *self.others))
-        return [Shape(one.sigma, one.penalty, gone, one.evidence, one.lawful and laws) for one, gone in every]
+        return [ExpansionShape(one.sigma, one.penalty, gone, one.evidence, one.lawful and laws) for one, gone in every]

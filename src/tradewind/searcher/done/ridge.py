@@ -28,7 +28,7 @@ class Ridge(Protocol):
         """Variance of the expected value at new points, shape (n,), for columns of shape (n, D)."""
         ...
 
-    def believing(self, columns: Array) -> Ridge:
+    def fantasize(self, columns: Array) -> Ridge:
         """A copy that takes its own expectations for the targets of more points, columns of shape (n, D).
 
         The weights and the misfit stay as they are, the variance falls.
@@ -67,7 +67,7 @@ class DualRidge:
         rest: Array = np.einsum("ij,ij->i", columns, columns) - np.einsum("ij,ij->j", seen, seen)
         return np.maximum(rest, 0.0)
 
-    def believing(self, columns: Array) -> DualRidge:
+    def fantasize(self, columns: Array) -> DualRidge:
         """See `Ridge`."""
         targets = np.concatenate([self._targets, columns @ self.weights])
         return DualRidge(np.vstack([self._columns, columns]), targets, self._penalty)
@@ -150,7 +150,7 @@ class RecursiveRidge:
         found: Array = self._penalty * np.einsum("ij,ij->i", part, part)
         return found
 
-    def believing(self, columns: Array) -> RecursiveRidge:
+    def fantasize(self, columns: Array) -> RecursiveRidge:
         """See `Ridge`."""
         other = copy.copy(self)  # an update replaces what it changes
         for row in columns:

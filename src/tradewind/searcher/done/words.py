@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from tradewind.problem import COST, RUNTIME, Configuration, Offer, Problem
 from tradewind.problem.configuration import plain_number
-from tradewind.searcher.done.model import Model
-from tradewind.searcher.done.runs import FRACTION
-from tradewind.units import count
+from tradewind.searcher.done.model import DoneModel
+from tradewind.searcher.done.run_history import FRACTION
+from tradewind.utils.units import count
 
 _APART = "apart from what does not matter"
 
 
-def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
+def model_basis(model: DoneModel, left_out: int, problem: Problem) -> list[str]:
     """What the model rests on: one sentence each.
 
     Args:
@@ -61,7 +61,7 @@ def basis(model: Model, left_out: int, problem: Problem) -> list[str]:
     return lines
 
 
-def reason(model: Model, offer: Offer, configuration: Configuration) -> str:
+def recommendation_reason(model: DoneModel, offer: Offer, configuration: Configuration) -> str:
     """What is known of one configuration, in a few words.
 
     Args:
@@ -80,7 +80,7 @@ def reason(model: Model, offer: Offer, configuration: Configuration) -> str:
     return f"run {len(mine)}x with other job parameters"
 
 
-def _beyond(name: str, model: Model) -> str:
+def _beyond(name: str, model: DoneModel) -> str:
     """That no run was near what is wanted."""
     wanted = model.wanted[name]
     if isinstance(wanted, str):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tradewind.searcher.ernest.model import telling, terms
+from tradewind.searcher.ernest.model import independent_columns, model_terms
 from tradewind.searcher.surrogate.gp import Array
 
 _GAP = 1e-7
@@ -23,7 +23,7 @@ _CONTROL = 2.0
 """Two runs on equal machines whose shares differ this much show whether the job heeds the share."""
 
 
-def trace(columns: Array, weights: Array) -> float:
+def a_criterion(columns: Array, weights: Array) -> float:
     """The objective of the design: the sum over i of e_iᵀ (Σ_j λ_j a_j a_jᵀ)⁻¹ e_i; infinite where it is singular.
 
     Args:
@@ -40,7 +40,7 @@ def trace(columns: Array, weights: Array) -> float:
 
 
 def a_optimal(columns: Array, costs: Array, budget: float) -> Array:
-    """The relaxed A-optimal design: min `trace` with 0 ≤ λ ≤ 1 and Σ λ_j·cost_j ≤ budget.
+    """The relaxed A-optimal design: min `a_criterion` with 0 ≤ λ ≤ 1 and Σ λ_j·cost_j ≤ budget.
 
     A log-barrier interior-point method; the Hessian is 2·(A M⁻¹ Aᵀ) ∘ (A M⁻² Aᵀ) with M = Σ λ_j a_j a_jᵀ.
 
@@ -57,10 +57,10 @@ def a_optimal(columns: Array, costs: Array, budget: float) -> Array:
         return np.ones(n)
     costs = costs / budget
     weights = np.full(n, min(0.5, 0.5 / float(costs.sum())))
-    size = trace(columns, weights)
+    size = a_criterion(columns, weights)
     scaled = columns * np.sqrt(size)  # the objective begins at 1, whatever the unit of the terms
     sharpness = 1.0
-    while (2 * n + 1) / sharpness > _GAP * trace(scaled, weights):
+    while (2 * n + 1) / sharpness > _GAP * a_criterion(scaled, weights):
         sharpness *= _TIGHTER
         weights = _centre(scaled, costs, weights, sharpness)
     return weights
@@ -71,7 +71,7 @@ def _barrier(columns: Array, costs: Array, weights: Array, sharpness: float) -> 
     if slack <= 0.0 or float(weights.min()) <= 0.0 or float(weights.max()) >= 1.0:
         return float("inf")
     logs = np.log(weights).sum() + np.log1p(-weights).sum() + np.log(slack)
-    return sharpness * trace(columns, weights) - float(logs)
+    return sharpness * a_criterion(columns, weights) - float(logs)
 
 
 def _centre(columns: Array, costs: Array, weights: Array, sharpness: float) -> Array:
@@ -107,7 +107,7 @@ def _centre(columns: Array, costs: Array, weights: Array, sharpness: float) -> A
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TrainingPoint:
     """One training run.
 
     Attributes:
@@ -120,7 +120,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Design:
+class ExperimentDesign:
     """How training runs are chosen.
 
     Attributes:
@@ -135,7 +135,7 @@ class Design:
     partitions: int | None = None
     most: int = 10
 
-    def candidates(self, nodes: Sequence[int], cores: float) -> list[Point]:
+    def candidates(self, nodes: Sequence[int], cores: float) -> list[TrainingPoint]:
         """The runs to choose from: those where every core gets at least one partition.
 
         Args:
@@ -143,16 +143,16 @@ class Design:
             cores: Cores of one node.
         """
         return [
-            Point(share, count)
+            TrainingPoint(share, count)
             for share in self.shares
             for count in nodes
             if self.partitions is None or round(share * self.partitions) >= cores * count
         ]
 
-    def choose(self, nodes: Sequence[int], cores: float, per_node: float = 1.0) -> list[Point]:
+    def choose(self, nodes: Sequence[int], cores: float, per_node: float = 1.0) -> list[TrainingPoint]:
         """The training runs for one instance type, the most telling first.
 
-        As `select` chooses, and one more where no two runs on equal machines would show whether the job heeds the
+        As `select_training_runs` chooses, and one more where no two runs on equal machines would show whether the job heeds the
         share.
 
         Args:
@@ -165,11 +165,11 @@ class Design:
             return []
         share, machines = np.array([p.share for p in points]), np.array([p.nodes * per_node for p in points])
         costs = share / min(self.shares) / machines
-        chosen = select(terms(share, machines), costs, self.budget, self.most)
+        chosen = select_training_runs(model_terms(share, machines), costs, self.budget, self.most)
         return [points[i] for i in chosen + _control(points, costs, chosen)]
 
 
-def select(table: Array, costs: Array, budget: float, most: int) -> list[int]:
+def select_training_runs(table: Array, costs: Array, budget: float, most: int) -> list[int]:
     """Which runs of a list to carry out, the most telling first.
 
     The largest λ are taken until the budget is used, then more where the terms could not be told apart. Of more than
@@ -184,7 +184,7 @@ def select(table: Array, costs: Array, budget: float, most: int) -> list[int]:
     Returns:
         Places in the list.
     """
-    kept = telling(table)
+    kept = independent_columns(table)
     columns = table[:, kept] / table[:, kept].mean(axis=0)
     weights = a_optimal(columns, costs, budget)
     # Rounded, so that equal weights are taken in order whatever the last bit says.
@@ -196,10 +196,10 @@ def select(table: Array, costs: Array, budget: float, most: int) -> list[int]:
             chosen.append(i)
             spent += float(costs[i])
     for i in order:
-        rank = len(telling(table[chosen]))
+        rank = len(independent_columns(table[chosen]))
         if rank == len(kept):
             break
-        if len(telling(table[[*chosen, i]])) > rank:
+        if len(independent_columns(table[[*chosen, i]])) > rank:
             chosen.append(i)
     return _thinned(columns, chosen, max(most, len(kept)))
 
@@ -208,12 +208,12 @@ def _thinned(columns: Array, chosen: Sequence[int], most: int) -> list[int]:
     """As many as are allowed: one after the other, the run is left out without which the objective is least."""
     kept = list(chosen)
     while len(kept) > most:
-        without = [trace(columns[kept[:i] + kept[i + 1 :]], np.ones(len(kept) - 1)) for i in range(len(kept))]
+        without = [a_criterion(columns[kept[:i] + kept[i + 1 :]], np.ones(len(kept) - 1)) for i in range(len(kept))]
         kept.pop(min(range(len(kept)), key=lambda i: (float(f"{without[i]:.9g}"), -i)))
     return kept
 
 
-def _control(points: Sequence[Point], costs: Array, chosen: Sequence[int]) -> list[int]:
+def _control(points: Sequence[TrainingPoint], costs: Array, chosen: Sequence[int]) -> list[int]:
     """The cheapest run that makes a pair on equal machines with different shares, where there is none."""
 
     def pairs(i: int) -> bool:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.problem import Trial
-from tradewind.searcher.ernest.design import Point
-from tradewind.searcher.ernest.heed import Sign, Timed, sign_of
-from tradewind.searcher.ernest.model import ErnestModel, telling, terms
-from tradewind.searcher.predicted import least_time, told_time
+from tradewind.searcher.ernest.design import TrainingPoint
+from tradewind.searcher.ernest.input_scaling_check import InputScaling, TimedRun, check_input_scaling
+from tradewind.searcher.ernest.model import ErnestModel, independent_columns, model_terms
+from tradewind.searcher.forecast import aborted_seconds, successful_seconds
 from tradewind.searcher.surrogate.gp import Array
 
 
 @dataclass(frozen=True)
-class Group:
+class ModelGroup:
     """Candidates of one instance type and one combination of settings: one model.
 
     Attributes:
@@ -33,23 +33,23 @@ class Group:
     nodes: Sequence[int]
     cores: float
     per_node: float
-    points: Sequence[Point]
+    points: Sequence[TrainingPoint]
 
-    def table(self, points: Sequence[Point]) -> Array:
+    def table(self, points: Sequence[TrainingPoint]) -> Array:
         """The model's terms of some runs, shape (n, 4)."""
-        return terms(np.array([p.share for p in points]), np.array([p.nodes * self.per_node for p in points]))
+        return model_terms(np.array([p.share for p in points]), np.array([p.nodes * self.per_node for p in points]))
 
     def row(self, nodes: int) -> int:
         """The candidate with so many nodes."""
         return self.rows[self.nodes.index(nodes)]
 
-    def seconds(self, model: ErnestModel, point: Point) -> float:
+    def seconds(self, model: ErnestModel, point: TrainingPoint) -> float:
         """What a model expects of a training run."""
         return float(model.predict(np.array([point.share]), np.array([point.nodes * self.per_node]))[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class GroupFit:
     """What one group's runs taught.
 
     Attributes:
@@ -59,11 +59,11 @@ class Fit:
     """
 
     model: ErnestModel | None
-    sign: Sign | None
+    input_scaling: InputScaling | None
     table: Array
 
     @classmethod
-    def of(cls, group: Group, runs: Sequence[Trial], cut: Sequence[Trial], nodes: str) -> Fit:
+    def of(cls, group: ModelGroup, runs: Sequence[Trial], cut: Sequence[Trial], nodes: str) -> GroupFit:
         """Fit a group's runs.
 
         Args:
@@ -74,19 +74,21 @@ class Fit:
         """
         count = np.array([int(trial.configuration[nodes]) for trial in runs], dtype=float)
         share = np.array([trial.proposal.fidelity for trial in runs])
-        seconds = np.array([told_time(trial) for trial in runs], dtype=float)
-        table, model = terms(share, count * group.per_node), None
-        if runs and len(telling(table)) >= len(telling(group.table(group.points))):
+        seconds = np.array([successful_seconds(trial) for trial in runs], dtype=float)
+        table, model = model_terms(share, count * group.per_node), None
+        if runs and len(independent_columns(table)) >= len(independent_columns(group.table(group.points))):
             model = ErnestModel.fit(share, count * group.per_node, seconds)
-        timed = [Timed(float(s), int(n), float(t)) for s, n, t in zip(share, count, seconds, strict=True)]
+        timed = [TimedRun(float(s), int(n), float(t)) for s, n, t in zip(share, count, seconds, strict=True)]
         timed += [
-            Timed(trial.proposal.fidelity, int(trial.configuration[nodes]), least, cut=True)
+            TimedRun(trial.proposal.fidelity, int(trial.configuration[nodes]), least, cut=True)
             for trial in cut
-            if (least := least_time(trial)) is not None
+            if (least := aborted_seconds(trial)) is not None
         ]
-        return cls(model, sign_of(timed, group.label), table)
+        return cls(model, check_input_scaling(timed, group.label), table)
 
-    def missing(self, group: Group, running: Sequence[Point], points: Sequence[Point]) -> list[Point]:
+    def missing(
+        self, group: ModelGroup, running: Sequence[TrainingPoint], points: Sequence[TrainingPoint]
+    ) -> list[TrainingPoint]:
         """The training runs that would be enough for a model; none where there is one.
 
         Args:
@@ -95,13 +97,13 @@ class Fit:
             points: Those to choose from, the most telling first.
         """
         known = np.vstack([self.table, group.table(running)])
-        rank, most = len(telling(known)), len(telling(group.table(group.points)))
-        found: list[Point] = []
+        rank, most = len(independent_columns(known)), len(independent_columns(group.table(group.points)))
+        found: list[TrainingPoint] = []
         for point in points:
             if rank >= most:
                 break
             with_it = np.vstack([known, group.table([point])])
-            if len(telling(with_it)) > rank:
+            if len(independent_columns(with_it)) > rank:
                 known, rank = with_it, rank + 1
                 found.append(point)
         return found

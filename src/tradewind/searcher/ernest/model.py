@@ -15,7 +15,7 @@ _NEW = 1e-6
 """A column adds something when this much of its length is no mixture of those before it."""
 
 
-def terms(share: Array, machines: Array) -> Array:
+def model_terms(share: Array, machines: Array) -> Array:
     """The terms of each run, shape (n, 4).
 
     Args:
@@ -27,7 +27,7 @@ def terms(share: Array, machines: Array) -> Array:
     return table
 
 
-def telling(table: Array) -> list[int]:
+def independent_columns(table: Array) -> list[int]:
     """The columns that some runs can tell apart, in order: each adds to the rank of those before it.
 
     With a single number of machines, for example, ``m`` and ``ln m`` cannot be told from the constant.
@@ -73,8 +73,8 @@ class ErnestModel:
         """
         from scipy.optimize import nnls
 
-        table = terms(share, machines)
-        kept = telling(table)
+        table = model_terms(share, machines)
+        kept = independent_columns(table)
         scale = np.abs(table[:, kept]).mean(axis=0)
         found, _ = nnls(table[:, kept] / scale, np.asarray(seconds, dtype=float))
         theta = np.zeros(len(TERMS))
@@ -83,7 +83,7 @@ class ErnestModel:
 
     def predict(self, share: Array, machines: Array) -> Array:
         """Seconds, shape (n,)."""
-        seconds: Array = terms(share, machines) @ self.theta
+        seconds: Array = model_terms(share, machines) @ self.theta
         return seconds
 
     def __str__(self) -> str:

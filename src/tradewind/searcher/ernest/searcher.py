@@ -25,19 +25,19 @@ from tradewind.searcher.base import (
     SearchState,
     UsesFractions,
 )
-from tradewind.searcher.ernest.design import Design, Point
-from tradewind.searcher.ernest.groups import Fit, Group
-from tradewind.searcher.predicted import (
-    Forecast,
-    Verifier,
-    least_time,
-    require_few_settings,
+from tradewind.searcher.ernest.design import ExperimentDesign, TrainingPoint
+from tradewind.searcher.ernest.groups import GroupFit, ModelGroup
+from tradewind.searcher.forecast import (
+    ForecastVerifier,
+    TableForecast,
+    aborted_seconds,
+    application_settings,
+    full_input_runs,
+    require_few_settings_combinations,
     require_time_objective,
-    settings_of,
-    told_time,
-    whole_runs,
+    successful_seconds,
 )
-from tradewind.units import count, format_money
+from tradewind.utils.units import count, format_money
 
 _RESERVE = 1.2
 """Times the cost predicted of the best that is kept for its whole run: the published error is below 20 %."""
@@ -104,16 +104,16 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
                 hint="add one of type nodes, or take the searcher gp",
             )
         self._nodes = nodes[0]
-        self._fitted: tuple[tuple[int, ...], list[Fit]] | None = None
-        self._fit_of: dict[int, tuple[tuple[int, ...], Fit]] = {}
+        self._fitted: tuple[tuple[int, ...], list[GroupFit]] | None = None
+        self._fit_of: dict[int, tuple[tuple[int, ...], GroupFit]] = {}
         if self.settings.least_fraction >= self.settings.largest_fraction:
             raise SpecError("the ernest searcher: least_fraction must be below largest_fraction")
-        require_few_settings(problem, self.settings.most_settings, "ernest", "training runs")
+        require_few_settings_combinations(problem, self.settings.most_settings, "ernest", "training runs")
 
     # ------------------------------------------------------------------ groups
 
     @cached_property
-    def _groups(self) -> list[Group]:
+    def _groups(self) -> list[ModelGroup]:
         """One for each model, in the order of training."""
         problem, candidates = self.problem, self.problem.candidates
         members: dict[tuple[str, str], list[int]] = {}
@@ -121,7 +121,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             offer = candidates.offer(row)
             if self.settings.types is not None and offer.instance_type not in self.settings.types:
                 continue
-            own = settings_of(problem, candidates.configuration(row)).key
+            own = application_settings(problem, candidates.configuration(row)).key
             members.setdefault((replace(offer, nodes=1).key, own), []).append(row)
         if not members:
             wanted = ", ".join(self.settings.types or ())
@@ -139,16 +139,16 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             )
         return groups
 
-    def _group(self, rows: Sequence[int]) -> Group:
+    def _group(self, rows: Sequence[int]) -> ModelGroup:
         candidates = self.problem.candidates
         offer, first = candidates.offer(rows[0]), candidates.configuration(rows[0])
         by_nodes: dict[int, int] = {}
         for row in rows:
             by_nodes.setdefault(int(candidates.configuration(row)[self._nodes]), row)
-        settings = settings_of(self.problem, first)
+        settings = application_settings(self.problem, first)
         words = ", ".join(f"{name}={value}" for name, value in settings.items())
         per_node = 1.0 if self.settings.machines == "nodes" else max(offer.vcpu, 1e-9)
-        return Group(
+        return ModelGroup(
             label=f"{offer.instance_type}{f' ({words})' if words else ''}",
             rows=list(by_nodes.values()),
             nodes=list(by_nodes),
@@ -157,18 +157,20 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             points=self._points(tuple(sorted(by_nodes)), offer.vcpu, per_node),
         )
 
-    def _points(self, nodes: tuple[int, ...], cores: float, per_node: float) -> list[Point]:
+    def _points(self, nodes: tuple[int, ...], cores: float, per_node: float) -> list[TrainingPoint]:
         """The training runs; equal machines counts have equal ones, so each design is made once."""
         place = (nodes, cores if self.settings.partitions is not None else 0.0, per_node)
         if place not in self._designs:
             own = self.settings
             shares = np.linspace(own.least_fraction, own.largest_fraction, own.fractions)
-            design = Design([round(float(s), 6) for s in shares], own.design_budget, own.partitions, own.most_points)
+            design = ExperimentDesign(
+                [round(float(s), 6) for s in shares], own.design_budget, own.partitions, own.most_points
+            )
             self._designs[place] = design.choose(nodes, cores, per_node)
         return self._designs[place]
 
     @cached_property
-    def _designs(self) -> dict[tuple[tuple[int, ...], float, float], list[Point]]:
+    def _designs(self) -> dict[tuple[tuple[int, ...], float, float], list[TrainingPoint]]:
         return {}
 
     @cached_property
@@ -200,7 +202,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         forecast = self._forecast
         if forecast is None:
             return NothingLeft(self._untrained(state), final=not state.pending)
-        return Verifier(self, forecast, self.settings.verify).ask(state, count)
+        return ForecastVerifier(self, forecast, self.settings.verify).ask(state, count)
 
     def _training(self, state: SearchState, count: int) -> list[Proposal]:
         """Training runs that leave the budget a whole run of what is predicted to be the best."""
@@ -236,7 +238,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
                     return chosen
         return chosen
 
-    def _missing(self, place: int, state: SearchState) -> list[Point]:
+    def _missing(self, place: int, state: SearchState) -> list[TrainingPoint]:
         """The training runs that a group's model lacks, besides those on their way."""
         if self._fits[place].model is not None:
             return []
@@ -255,7 +257,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
             money = state.money_left - _RESERVE * float(forecast.cost[forecast.order[0]])
         return trials, money
 
-    def _cost(self, place: int, point: Point) -> float:
+    def _cost(self, place: int, point: TrainingPoint) -> float:
         """USD expected of a training run: by its own model, else by the first there is; 0 as long as there is none."""
         group, fits = self._groups[place], self._fits
         at = place if fits[place].model is not None else next((i for i, f in enumerate(fits) if f.model), None)
@@ -283,21 +285,27 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
     # ------------------------------------------------------------------ learning
 
     @property
-    def _fits(self) -> list[Fit]:
+    def _fits(self) -> list[GroupFit]:
         """What the trials told so far teach, by group; only groups with new trials are fitted again."""
         numbers = tuple(trial.number for trial in self.history)
         if self._fitted is None or self._fitted[0] != numbers:
             runs: dict[int, list[Trial]] = {}
             cut: dict[int, list[Trial]] = {}
             for trial in self.history:
-                kind = runs if told_time(trial) is not None else cut if least_time(trial) is not None else None
+                kind = (
+                    runs
+                    if successful_seconds(trial) is not None
+                    else cut
+                    if aborted_seconds(trial) is not None
+                    else None
+                )
                 if kind is not None and (place := self._place_of(trial)) is not None:
                     kind.setdefault(place, []).append(trial)
             for place, group in enumerate(self._groups):
                 own, short = runs.get(place, []), cut.get(place, [])
                 known = tuple(trial.number for trial in (*own, *short))
                 if self._fit_of.get(place, (None, None))[0] != known:
-                    self._fit_of[place] = known, Fit.of(group, own, short, self._nodes)
+                    self._fit_of[place] = known, GroupFit.of(group, own, short, self._nodes)
             self._fitted = numbers, [self._fit_of[place][1] for place in range(len(self._groups))]
         return self._fitted[1]
 
@@ -307,10 +315,12 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         Args:
             trained: No further type will be seen: then one suffices where it is sure that it is no start of the job.
         """
-        seen = [fit.sign for fit in self._fits if fit.sign is not None]
-        if not seen or not all(sign.words for sign in seen):
+        seen = [fit.input_scaling for fit in self._fits if fit.input_scaling is not None]
+        if not seen or not all(input_scaling.words for input_scaling in seen):
             return None
-        if len(seen) < min(2, len(self._groups)) and not (trained and all(sign.sure for sign in seen)):
+        if len(seen) < min(2, len(self._groups)) and not (
+            trained and all(input_scaling.sure for input_scaling in seen)
+        ):
             return None
         start = "" if seen[0].sure else ", or raise least_fraction where the start of the job takes all the time"
         return (
@@ -319,7 +329,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         )
 
     @property
-    def _forecast(self) -> Forecast | None:
+    def _forecast(self) -> TableForecast | None:
         """What is predicted of the candidates whose groups have a model; None where none has."""
         rows: list[int] = []
         seconds: list[float] = []
@@ -328,7 +338,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
                 machines = np.array(group.nodes, dtype=float) * group.per_node
                 rows += group.rows
                 seconds += fit.model.predict(np.ones(len(machines)), machines).tolist()
-        return Forecast(self.problem, np.array(rows), np.array(seconds)) if rows else None
+        return TableForecast(self.problem, np.array(rows), np.array(seconds)) if rows else None
 
     def _untrained(self, state: SearchState) -> str:
         """Why nothing is predicted."""
@@ -352,7 +362,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
     def _late_parts(self) -> str:
         """What the smallest share that took as long as the whole may says; empty where none did."""
         deadline = self.problem.constraints.deadline
-        late = [t.proposal.fidelity for t in self.history if (least_time(t) or 0.0) >= (deadline or math.inf)]
+        late = [t.proposal.fidelity for t in self.history if (aborted_seconds(t) or 0.0) >= (deadline or math.inf)]
         if not late:
             return ""
         return (
@@ -363,7 +373,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
     def predict_map(self) -> Sequence[MapPoint]:
         """What is predicted of every configuration that has a model, the best first."""
         forecast = self._forecast
-        return [] if forecast is None else forecast.points(whole_runs(self.problem.candidates, self.history))
+        return [] if forecast is None else forecast.points(full_input_runs(self.problem.candidates, self.history))
 
     def map_basis(self) -> str:
         """How many models there are, from how many runs on which shares of the input."""

@@ -13,7 +13,7 @@ Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 
 
-class Field(NamedTuple):
+class CandidateArrays(NamedTuple):
     """The candidates; N of them, d columns, L levels at most, W words a set.
 
     Attributes:
@@ -41,7 +41,7 @@ class Field(NamedTuple):
     machines: Ints
 
 
-class Bags(NamedTuple):
+class BagArrays(NamedTuple):
     """What is random in the trees, by number of imagined runs k; T trees, m trials and imagined runs at most.
 
     Attributes:
@@ -57,7 +57,7 @@ class Bags(NamedTuple):
     tries: int
 
 
-class Trials(NamedTuple):
+class TrialArrays(NamedTuple):
     """What was measured.
 
     Attributes:
@@ -79,7 +79,7 @@ class Trials(NamedTuple):
     worst: float
 
 
-class Rules(NamedTuple):
+class LookaheadRules(NamedTuple):
     """How to look ahead.
 
     Attributes:
@@ -101,7 +101,7 @@ class Rules(NamedTuple):
     machines: int
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """Working memory of one thread; m trials and imagined runs at most, N candidates, W words, D runs ahead.
 
     Attributes:
@@ -136,10 +136,10 @@ class Room(NamedTuple):
     bound: Floats
 
 
-def make_room(trials: Trials, field: Field, depth: int) -> Room:
+def make_workspace(trials: TrialArrays, field: CandidateArrays, depth: int) -> Workspace:
     """Working memory for one thread."""
     most, count, steps = len(trials.y), len(field.codes), depth + 1
-    return Room(
+    return Workspace(
         np.zeros(most),
         np.empty(most, np.int64),
         np.empty((most + 2, 2), np.int64),

@@ -14,9 +14,19 @@ import math
 
 import numpy as np
 
-from tradewind.compiling import fast, inlined
-from tradewind.searcher.obol.arrays import Bags, Bytes, Field, Floats, Ints, Room, Rules, Trials, Words
-from tradewind.searcher.obol.bits import add
+from tradewind.searcher.obol.arrays import (
+    BagArrays,
+    Bytes,
+    CandidateArrays,
+    Floats,
+    Ints,
+    LookaheadRules,
+    TrialArrays,
+    Words,
+    Workspace,
+)
+from tradewind.searcher.obol.bitsets import add
+from tradewind.utils.jit import njit, njit_inline
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
@@ -34,7 +44,7 @@ _WEIGHTS = np.array([1.0 / 6.0, 2.0 / 3.0, 1.0 / 6.0])
 # ---------------------------------------------------------------------- trees
 
 
-@inlined
+@njit_inline
 def _split(
     orders: Bytes, node: int, tries: int, spread: float, weight: float, total: float, start: int, end: int,
     bag: Floats, product: Floats, index: Ints, codes: Bytes, heap: Floats, heaps: Floats,
@@ -77,7 +87,7 @@ def _split(
     return feature, below, above
 
 
-@fast
+@njit
 def _grow(
     bag: Floats, orders: Bytes, tries: int, size: int, codes: Bytes, y: Floats,
     everyone: Words, values: Floats, masks: Words, product: Floats,
@@ -140,40 +150,44 @@ def _grow(
         top += 2
 
 
-@fast
-def renew(k: int, version: Ints, field: Field, bags: Bags, trials: Trials, room: Room) -> None:
+@njit
+def renew(
+    k: int, version: Ints, field: CandidateArrays, bags: BagArrays, trials: TrialArrays, workspace: Workspace
+) -> None:
     """Bring the sums for k imagined runs up to date: only trees whose bags hold a changed run are grown.
 
     ``version[g]`` says which values the first g imagined runs have.
     """
     for g in range(k + 1):
-        if room.stamp[k, g] == version[g]:
+        if workspace.stamp[k, g] == version[g]:
             continue
-        room.stamp[k, g] = version[g]
-        sums, squares = room.sums[k, g], room.squares[k, g]
+        workspace.stamp[k, g] = version[g]
+        sums, squares = workspace.sums[k, g], workspace.squares[k, g]
         if g > 0:
-            sums[:] = room.sums[k, g - 1]
-            squares[:] = room.squares[k, g - 1]
+            sums[:] = workspace.sums[k, g - 1]
+            squares[:] = workspace.squares[k, g - 1]
         for t in range(bags.weights.shape[1]):
             if bags.newest[k, t] == g - 1:
                 _grow(
                     bags.weights[k, t], bags.orders[k, t], bags.tries, trials.size + k, trials.codes, trials.y,
-                    field.everyone, field.values, field.masks, room.product,
-                    room.places, room.stack, room.sets, room.weights, room.totals, sums, squares,
+                    field.everyone, field.values, field.masks, workspace.product,
+                    workspace.places, workspace.stack, workspace.sets, workspace.weights, workspace.totals, sums, squares,
                 )  # fmt: skip
 
 
 # ---------------------------------------------------------------------- what a candidate is worth
 
 
-@fast
+@njit
 def _below(z: float) -> float:
     """P(Z ≤ z) of a standard normal."""
     return 0.5 * math.erfc(-z * _ROOT_HALF)
 
 
-@fast
-def moments(total: float, square: float, trees: int, shift: float, scale: float, rules: Rules) -> tuple[float, float]:
+@njit
+def moments(
+    total: float, square: float, trees: int, shift: float, scale: float, rules: LookaheadRules
+) -> tuple[float, float]:
     """Mean and standard deviation of a candidate over the trees."""
     mean = total / trees
     variance = (square - total * mean) / (trees - 1) if trees > 1 else 0.0
@@ -183,7 +197,7 @@ def moments(total: float, square: float, trees: int, shift: float, scale: float,
     return mean, wide if variance > _AGREE else agreed
 
 
-@fast
+@njit
 def worth(mean: float, sd: float, best: float, limit: float, log: bool) -> float:
     """Constrained expected improvement: EI times the probability of meeting the deadline.
 
@@ -203,7 +217,7 @@ def worth(mean: float, sd: float, best: float, limit: float, log: bool) -> float
     return max((best - mean) * _below(z) + sd * _DENSITY * math.exp(-0.5 * z * z), 0.0) * share
 
 
-@fast
+@njit
 def amount(mean: float, sd: float, deviations: float, log: bool) -> float:
     """The objective's mean (``deviations`` negative), or its quantile so many standard deviations up."""
     if log:
@@ -212,21 +226,21 @@ def amount(mean: float, sd: float, deviations: float, log: bool) -> float:
     return mean if deviations < 0.0 else mean + deviations * sd
 
 
-@fast
+@njit
 def _stand_in(worst: float, widest: float, log: bool) -> float:
     """What is to be beaten while nothing is feasible: the largest objective and three standard deviations."""
     return worst * math.exp(min(3.0 * widest, 700.0)) if log else worst + 3.0 * widest
 
 
-@fast
-def _bounds(mark: float, factor: float, field: Field, room: Room) -> int:
+@njit
+def _bounds(mark: float, factor: float, field: CandidateArrays, workspace: Workspace) -> int:
     """Upper bounds of what the candidates are worth, where they are not negative; the place of the largest loose one.
 
     The loose bound is EI ≤ max(best − μ, 0) + 0.3990σ; for a logarithm 1 − x ≤ −ln x carries it over. The other one
     divides the second term by (1 + z²)(1 + z²/2 + z⁴/8) with z = (best − μ)/σ, since 1 − Φ(z) ≥ zφ(z)/(1 + z²) and
     e^y ≥ 1 + y + y²/2; and as Φ(s) ≤ e^(−s²/2)/2 for s < 0, so does it bound the chance of meeting the deadline.
     """
-    mean, sd, bound = room.mean, room.sd, room.bound
+    mean, sd, bound = workspace.mean, workspace.sd, workspace.bound
     for j in range(len(mean)):
         loose = (max(mark - mean[j], 0.0) + 0.3990 * sd[j]) * factor * field.chance[j]
         bound[j] = loose if bound[j] >= 0.0 else -1.0
@@ -241,36 +255,42 @@ def _bounds(mark: float, factor: float, field: Field, room: Room) -> int:
     return first
 
 
-@fast
+@njit
 def _allow(
-    k: int, trees: int, trials: Trials, field: Field, rules: Rules, room: Room, money: float, machines: int
+    k: int, trees: int, trials: TrialArrays, field: CandidateArrays, rules: LookaheadRules, workspace: Workspace, money: float, machines: int
 ) -> None:  # fmt: skip
     """Mean and standard deviation of the candidates; a bound of 0 where the money pays, and of -1 elsewhere."""
-    sums, squares, mean, sd, bound = room.sums[k, k], room.squares[k, k], room.mean, room.sd, room.bound
+    sums, squares, mean, sd, bound = (
+        workspace.sums[k, k],
+        workspace.squares[k, k],
+        workspace.mean,
+        workspace.sd,
+        workspace.bound,
+    )
     # Short loops without branches, so that several candidates are taken at once.
     for j in range(len(mean)):
         mean[j], sd[j] = moments(sums[j], squares[j], trees, trials.shift, trials.scale, rules)
     for j in range(len(mean)):
         dear = field.rate[j] * amount(mean[j], sd[j], rules.quantile, rules.log) + field.fixed[j]
         dear += field.switch[j] if machines != field.machines[j] else 0.0
-        bound[j] = 0.0 if dear <= money and not room.used[j] else -1.0
+        bound[j] = 0.0 if dear <= money and not workspace.used[j] else -1.0
 
 
-@fast
+@njit
 def _choose(
-    k: int, trees: int, trials: Trials, field: Field, rules: Rules, room: Room,
+    k: int, trees: int, trials: TrialArrays, field: CandidateArrays, rules: LookaheadRules, workspace: Workspace,
     money: float, machines: int, best: float, worst: float,
 ) -> tuple[int, float]:  # fmt: skip
     """The best candidate that the money pays, and its constrained expected improvement; -1 where the money pays none.
 
     Bounds say which candidates need no look. The choice is the one that evaluating all would make.
     """
-    _allow(k, trees, trials, field, rules, room, money, machines)
-    mean, sd, bound = room.mean, room.sd, room.bound
+    _allow(k, trees, trials, field, rules, workspace, money, machines)
+    mean, sd, bound = workspace.mean, workspace.sd, workspace.bound
     if best == math.inf:
-        best = _stand_in(worst, np.max(sd * (1.0 - room.used)), rules.log)
+        best = _stand_in(worst, np.max(sd * (1.0 - workspace.used)), rules.log)
     mark = math.log(best) if rules.log and best > 0.0 else best
-    first = _bounds(mark, best if rules.log else 1.0, field, room)
+    first = _bounds(mark, best if rules.log else 1.0, field, workspace)
     chosen, high = first, np.argmax(bound)
     if bound[high] < 0.0:
         return -1, 0.0
@@ -287,8 +307,10 @@ def _choose(
 # ---------------------------------------------------------------------- lookahead
 
 
-@fast
-def judge(field: Field, trees: int, trials: Trials, rules: Rules, free: Ints, room: Room) -> tuple[Floats, float]:
+@njit
+def judge(
+    field: CandidateArrays, trees: int, trials: TrialArrays, rules: LookaheadRules, free: Ints, workspace: Workspace
+) -> tuple[Floats, float]:
     """What the sums of `renew` for no imagined run say of the candidates that may be run.
 
     Returns:
@@ -299,7 +321,9 @@ def judge(field: Field, trees: int, trials: Trials, rules: Rules, free: Ints, ro
     widest = 0.0
     for p in range(len(free)):
         j = free[p]
-        mean, sd = moments(room.sums[0, 0, j], room.squares[0, 0, j], trees, trials.shift, trials.scale, rules)
+        mean, sd = moments(
+            workspace.sums[0, 0, j], workspace.squares[0, 0, j], trees, trials.shift, trials.scale, rules
+        )
         found[0, p], found[1, p] = mean, sd
         widest = max(widest, sd)
     best = trials.best
@@ -315,9 +339,9 @@ def judge(field: Field, trees: int, trials: Trials, rules: Rules, free: Ints, ro
     return found, best
 
 
-@fast
+@njit
 def look_ahead(
-    field: Field, bags: Bags, trials: Trials, rules: Rules, room: Room,
+    field: CandidateArrays, bags: BagArrays, trials: TrialArrays, rules: LookaheadRules, workspace: Workspace,
     roots: Ints, first: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """Utility and cost of the paths that begin at some candidates: algorithm 3 of OBOL, without recursion.
@@ -340,10 +364,10 @@ def look_ahead(
         at[0], node[0] = roots[r], 0
         path[:, 0] = first[:, r]
         state[0, 0], state[1, 0], state[2, 0] = rules.money, trials.best, trials.worst
-        room.used[at[0]] = 1
+        workspace.used[at[0]] = 1
         while True:
             if k == depth or node[k] == 3:
-                room.used[at[k]] = 0
+                workspace.used[at[k]] = 0
                 if k == 0:
                     break
                 k -= 1
@@ -357,10 +381,10 @@ def look_ahead(
                 continue
             clock += 1
             version[k + 1] = clock
-            renew(k + 1, version, field, bags, trials, room)
+            renew(k + 1, version, field, bags, trials, workspace)
             before = field.machines[at[k]]
             p, top = _choose(
-                k + 1, bags.weights.shape[1], trials, field, rules, room,
+                k + 1, bags.weights.shape[1], trials, field, rules, workspace,
                 state[0, k + 1], before, state[1, k + 1], state[2, k + 1],
             )  # fmt: skip
             if p < 0:
@@ -368,16 +392,24 @@ def look_ahead(
                 continue
             k += 1
             at[k], node[k] = p, 0
-            path[0, k], path[1, k], path[2, k] = room.mean[p], room.sd[p], top
-            path[3, k] = field.rate[p] * amount(room.mean[p], room.sd[p], -1.0, rules.log) + field.fixed[p]
+            path[0, k], path[1, k], path[2, k] = workspace.mean[p], workspace.sd[p], top
+            path[3, k] = field.rate[p] * amount(workspace.mean[p], workspace.sd[p], -1.0, rules.log) + field.fixed[p]
             path[3, k] += 0.0 if before == field.machines[p] else field.switch[p]
-            room.used[p] = 1
+            workspace.used[p] = 1
         found[0, r], found[1, r] = path[2, 0], path[3, 0]
 
 
-@fast
+@njit
 def _imagine(
-    k: int, j: int, node: int, before: int, path: Floats, state: Floats, field: Field, trials: Trials, rules: Rules
+    k: int,
+    j: int,
+    node: int,
+    before: int,
+    path: Floats,
+    state: Floats,
+    field: CandidateArrays,
+    trials: TrialArrays,
+    rules: LookaheadRules,
 ) -> bool:
     """Take candidate j as having run with the objective of a quadrature node; False where that cannot be.
 

@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 
 from tradewind.problem import COST, Candidates, Configuration, Proposal, Trial, TrialState
-from tradewind.programs import how_to_install
 from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
@@ -22,15 +21,16 @@ from tradewind.searcher.base import (
     ProposesMany,
     SearchState,
 )
-from tradewind.searcher.field import FieldSearcher
+from tradewind.searcher.candidate_pool import CandidatePoolSearcher
 from tradewind.searcher.obol.arrays import Floats, Ints
-from tradewind.searcher.obol.columns import Columns, ParameterMap, make_map
+from tradewind.searcher.obol.bagged_trees import TreePrediction
+from tradewind.searcher.obol.binned_columns import BinnedColumns, LevelFeatureMap, make_feature_map
 from tradewind.searcher.obol.design import latin_hypercube
-from tradewind.searcher.obol.ensemble import Outlook
-from tradewind.searcher.obol.evidence import Evidence, Table, machine_numbers
+from tradewind.searcher.obol.model import ObolModel, TreeRows, machine_numbers
 from tradewind.searcher.obol.settings import ObolSettings
 from tradewind.searcher.surrogate.features import FeatureMap
-from tradewind.units import format_money
+from tradewind.utils.dependencies import install_command
+from tradewind.utils.units import format_money
 
 _TINY = 1e-12
 
@@ -38,7 +38,7 @@ _log = logging.getLogger("tradewind.searcher.obol")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LookaheadChoice:
     """The candidate that a step chose.
 
     Attributes:
@@ -51,12 +51,12 @@ class Choice:
 
     place: int
     utility: float
-    outlook: Outlook
+    prediction: TreePrediction
     feasible: float
     switch: float
 
 
-class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
+class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
     """OBOL: bagged random trees, and the path of runs that promises most for its money within the budget.
 
     It is the algorithm of Casimiro, Didona, Romano, Rodrigues and Zwaenepoel, "Reduzindo o Custo de Explorar
@@ -90,22 +90,22 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         if not known:  # none of the design is open, of a space too large to list
             some = self.rng(state).choice(free, size=min(count, len(free)), replace=False)
             return [self._capped(candidates.configuration(int(i)), math.inf, {"stage": "start"}) for i in some]
-        table, believed = self._table(candidates, state), []
+        table, fantasized = self._table(candidates, state), []
         money = math.inf if state.money_left is None else state.money_left
         for proposal in chosen:
             index = candidates.index(proposal.configuration)
             if index is not None:
-                believed.append(index)
+                fantasized.append(index)
                 free = free[free != index]
         while len(chosen) < count and len(free):
-            evidence = Evidence(self.problem, self.settings, table, self._tree_seed, money)
-            choice = self._decide(evidence, [*table.pending, *believed], free, money)
+            evidence = ObolModel(self.problem, self.settings, table, self._tree_seed, money)
+            choice = self._decide(evidence, [*table.pending, *fantasized], free, money)
             if choice is None or self._marginal(choice):
                 return chosen or self._enough(state, choice)
             index = int(free[choice.place])
             chosen.append(self._proposal(candidates.configuration(index), choice, evidence.best))
-            money -= float(choice.outlook.spend[choice.place])
-            believed.append(index)
+            money -= float(choice.prediction.spend[choice.place])
+            fantasized.append(index)
             free = np.delete(free, choice.place)
         return chosen or self.nothing_left(state)
 
@@ -116,34 +116,36 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
             return False
         return self._map.of(trial.configuration, trial.offer) is not None
 
-    def _decide(self, evidence: Evidence, believed: list[int], free: Ints, money: float) -> Choice | None:
+    def _decide(self, evidence: ObolModel, fantasized: list[int], free: Ints, money: float) -> LookaheadChoice | None:
         """Algorithm 2 of OBOL; None where the money pays for no candidate with the probability asked for."""
         depth = self.settings.depth if self.problem.objective.grows_with_time else 0
         if depth:
             _advise()
-        ensemble = evidence.ensemble(depth, believed)
-        outlook = evidence.outlook(ensemble, free)
-        feasible = evidence.feasible(ensemble, free, ensemble.outlook(free))
+        ensemble = evidence.ensemble(depth, fantasized)
+        prediction = evidence.prediction(ensemble, free)
+        feasible = evidence.feasible(ensemble, free, ensemble.prediction(free))
 
         def switch(place: int) -> float:
             row, field = int(free[place]), ensemble.field
             return 0.0 if field.machines[row] == ensemble.rules.machines else float(field.switch[row])
 
-        allowed = np.flatnonzero(outlook.dear <= money)
+        allowed = np.flatnonzero(prediction.dear <= money)
         if not len(allowed):
             if len(self.history) >= self.settings.min_trials:
                 return None
-            place = int(np.argmin(np.round(outlook.dear / max(float(outlook.dear.min()), _TINY), 9)))
-            return Choice(place, float(outlook.improvement[place]), outlook, float(feasible[place]), switch(place))
-        utility, spend = outlook.improvement[allowed], outlook.spend[allowed]
+            place = int(np.argmin(np.round(prediction.dear / max(float(prediction.dear.min()), _TINY), 9)))
+            return LookaheadChoice(
+                place, float(prediction.improvement[place]), prediction, float(feasible[place]), switch(place)
+            )
+        utility, spend = prediction.improvement[allowed], prediction.spend[allowed]
         if depth:
             roots = self._roots(utility, spend)
             allowed = allowed[roots]
-            first = np.array([outlook.mean, outlook.sd, outlook.improvement, outlook.spend])[:, allowed]
+            first = np.array([prediction.mean, prediction.sd, prediction.improvement, prediction.spend])[:, allowed]
             utility, spend = ensemble.paths(free, allowed, first, self.settings.threads)
-        place = _best_ratio(utility, spend, outlook.spend[allowed])
+        place = _best_ratio(utility, spend, prediction.spend[allowed])
         chosen = int(allowed[place])
-        return Choice(chosen, float(utility[place]), outlook, float(feasible[chosen]), switch(chosen))
+        return LookaheadChoice(chosen, float(utility[place]), prediction, float(feasible[chosen]), switch(chosen))
 
     def _roots(self, utility: Floats, spend: Floats) -> Ints:
         """The places of the candidates that paths begin from."""
@@ -153,11 +155,11 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         order = np.argsort(-np.round(score / max(float(score.max()), 1e-300), 9), kind="stable")
         return np.sort(order[: self.settings.roots])
 
-    def _marginal(self, choice: Choice) -> bool:
+    def _marginal(self, choice: LookaheadChoice) -> bool:
         limit = self.settings.epsilon
         return limit is not None and choice.utility <= limit and len(self.history) >= self.settings.min_trials
 
-    def _enough(self, state: SearchState, choice: Choice | None) -> NothingLeft:
+    def _enough(self, state: SearchState, choice: LookaheadChoice | None) -> NothingLeft:
         """Why the search ends with candidates left."""
         if choice is None:
             left = format_money(state.money_left)
@@ -170,8 +172,8 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
 
     # ------------------------------------------------------------------ proposals
 
-    def _proposal(self, configuration: Configuration, choice: Choice, best: float) -> Proposal:
-        spend = float(choice.outlook.spend[choice.place])
+    def _proposal(self, configuration: Configuration, choice: LookaheadChoice, best: float) -> Proposal:
+        spend = float(choice.prediction.spend[choice.place])
         why: dict[str, float | str] = {
             "stage": "search for a feasible one" if math.isinf(best) else "search",
             "expected_cost": spend - choice.switch,
@@ -181,7 +183,7 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         }
         if not math.isinf(best):
             name = "expected_saving" if self.problem.objective.metric == COST else "expected_improvement"
-            why[name] = float(choice.outlook.improvement[choice.place])
+            why[name] = float(choice.prediction.improvement[choice.place])
         return self._capped(configuration, best, why)
 
     def _capped(self, configuration: Configuration, best: float, why: Mapping[str, float | str]) -> Proposal:
@@ -226,8 +228,8 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         return latin_hypercube(self._map.of_candidates(self._reference), self._starts, rng)
 
     @cached_property
-    def _map(self) -> ParameterMap | FeatureMap:
-        return make_map(self.problem, self._reference, self.settings.features)
+    def _map(self) -> LevelFeatureMap | FeatureMap:
+        return make_feature_map(self.problem, self._reference, self.settings.features)
 
     @cached_property
     def _numbers(self) -> Floats:
@@ -239,7 +241,7 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         rng = self.rng(state)
         return self._with_neighbours(self.problem.space.sample(rng, self.settings.pool), self._leaders(), rng)
 
-    def _table(self, candidates: Candidates, state: SearchState) -> Table:
+    def _table(self, candidates: Candidates, state: SearchState) -> TreeRows:
         """The candidates, with all trials behind them."""
         numbers = self._numbers if candidates is self._reference else self._map.of_candidates(candidates)
         count, offers = len(numbers), [candidates.offer(i) for i in range(len(numbers))]
@@ -253,8 +255,8 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         machines = machine_numbers(offers)
         placed = [(count + i, trial) for i, (_, trial) in enumerate(known)]
         latest = max(placed, key=lambda pair: pair[1].number, default=None)
-        return Table(
-            Columns(np.vstack([numbers, *(row for row, _ in known)])),
+        return TreeRows(
+            BinnedColumns(np.vstack([numbers, *(row for row, _ in known)])),
             np.array([offer.hourly for offer in offers]),
             machines,
             [(row, trial) for row, trial in placed if trial.observation is not None],
@@ -270,14 +272,14 @@ class ObolSearcher(FieldSearcher, ProposesMany, ContinuousSpaces, LearnsFromAbor
         table = self._table(one, SearchState()) if len(one) else None
         if table is None:
             return {}
-        evidence = Evidence(self.problem, self.settings, table, self._tree_seed, math.inf)
+        evidence = ObolModel(self.problem, self.settings, table, self._tree_seed, math.inf)
         if not evidence.known:
             return {}
         ensemble, free = evidence.ensemble(0), np.zeros(1, dtype=np.int64)
-        outlook = ensemble.outlook(free)
+        prediction = ensemble.prediction(free)
         return {
-            "expected_cost": float(outlook.spend[0]),
-            "probability_feasible": float(evidence.feasible(ensemble, free, outlook)[0]),
+            "expected_cost": float(prediction.spend[0]),
+            "probability_feasible": float(evidence.feasible(ensemble, free, prediction)[0]),
         }
 
 
@@ -296,7 +298,7 @@ def _best_ratio(utility: Floats, spend: Floats, alone: Floats) -> int:
 @functools.cache
 def _advise() -> None:
     """Say once what makes lookahead quick, where it is missing."""
-    from tradewind.compiling import COMPILED
+    from tradewind.utils.jit import COMPILED
 
     if not COMPILED:
-        _log.warning("obol looks ahead without numba: the same choices, minutes slower (%s)", how_to_install("fast"))
+        _log.warning("obol looks ahead without numba: the same choices, minutes slower (%s)", install_command("fast"))

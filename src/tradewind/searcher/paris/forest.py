@@ -11,9 +11,9 @@ import numpy as np
 
 from tradewind import plugins
 from tradewind.errors import MissingProgramError
-from tradewind.programs import how_to_install
-from tradewind.searcher.paris.table import Table
+from tradewind.searcher.paris.workload_table import WorkloadTable
 from tradewind.searcher.surrogate.gp import Array
+from tradewind.utils.dependencies import install_command
 
 Pair = tuple[int, int]
 """Two machines of the table, by place."""
@@ -30,7 +30,7 @@ _FOLDS = 10
 _SCREEN_TREES = 20
 
 
-def find_packages() -> None:
+def require_forest_packages() -> None:
     """See that the packages are installed that the forests are of.
 
     Raises:
@@ -38,11 +38,11 @@ def find_packages() -> None:
     """
     for package in ("sklearn", "quantile_forest"):
         if not plugins.installed(package):
-            raise MissingProgramError(f"the paris searcher needs {package}", hint=how_to_install("forest"))
+            raise MissingProgramError(f"the paris searcher needs {package}", hint=install_command("forest"))
 
 
 @dataclass(frozen=True, slots=True)
-class Forest:
+class TimeForest:
     """A random forest for the mean and one for the 90th percentile, both of ln(time / time on the first reference).
 
     Attributes:
@@ -60,7 +60,7 @@ class Forest:
     @classmethod
     def fit(
         cls,
-        table: Table,
+        table: WorkloadTable,
         facts: Array,
         pair: Pair,
         *,
@@ -69,7 +69,7 @@ class Forest:
         rows: Sequence[int] | None = None,
         counters: Sequence[str] = (),
         late: bool = True,
-    ) -> Forest:
+    ) -> TimeForest:
         """Learn from the workloads that ran on both references.
 
         Args:
@@ -95,7 +95,9 @@ class Forest:
             quantile = RandomForestQuantileRegressor(**shared, min_samples_leaf=2).fit(x, y)
         return cls(mean, quantile, pair, tuple(counters))
 
-    def predict(self, facts: Array, logs: tuple[float, float], counters: Mapping[str, Pair2]) -> tuple[Array, Array]:
+    def predict(
+        self, facts: Array, logs: tuple[float, float], counters: Mapping[str, CounterPair]
+    ) -> tuple[Array, Array]:
         """Logarithm of the time on each machine: its mean and 90th percentile, shape (machines,) each.
 
         Args:
@@ -112,17 +114,17 @@ class Forest:
         return mean, np.maximum(late, mean)
 
 
-Pair2 = tuple[float, float]
+CounterPair = tuple[float, float]
 """A counter on the two references."""
 
 
-def _fingerprint(logs: Array, counters: Sequence[Pair2]) -> Array:
+def _fingerprint(logs: Array, counters: Sequence[CounterPair]) -> Array:
     """What is known of a workload: its times on the references, their ratio, its counters on both."""
     return np.array([logs[0], logs[1], logs[1] - logs[0], *(value for both in counters for value in both)])
 
 
 def _examples(
-    table: Table, facts: Array, pair: Pair, rows: Sequence[int], counters: Sequence[str]
+    table: WorkloadTable, facts: Array, pair: Pair, rows: Sequence[int], counters: Sequence[str]
 ) -> tuple[Array, Array]:
     x, y = [], []
     for w in rows:
@@ -140,7 +142,7 @@ def _examples(
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ReferenceChoice:
     """A pair of references and how well it predicts.
 
     Attributes:
@@ -172,7 +174,7 @@ class _Score:
         return float(self.errors.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
 
 
-def screen(table: Table, pair: Pair) -> Array:
+def screening_errors(table: WorkloadTable, pair: Pair) -> Array:
     """Leave-one-workload-out error of a quick stand-in for the forest.
 
     For each machine, ln(time / time on the first reference) is regressed on ln(time on the second / on the first).
@@ -209,7 +211,7 @@ def screen(table: Table, pair: Pair) -> Array:
     return found
 
 
-def left_out_errors(table: Table, facts: Array, pair: Pair) -> Array:
+def left_out_errors(table: WorkloadTable, facts: Array, pair: Pair) -> Array:
     """Leave-one-workload-out error of the forest; of more than ten workloads several are left out at a time.
 
     Args:
@@ -227,7 +229,7 @@ def left_out_errors(table: Table, facts: Array, pair: Pair) -> Array:
     for fold in range(folds):
         out = rows[fold::folds]
         kept = [w for w in rows if w not in out]
-        forest = Forest.fit(table, facts, pair, trees=_SCREEN_TREES, seed=0, rows=kept, counters=names, late=False)
+        forest = TimeForest.fit(table, facts, pair, trees=_SCREEN_TREES, seed=0, rows=kept, counters=names, late=False)
         for w in out:
             own = {n: (float(table.counters[n][w, pair[0]]), float(table.counters[n][w, pair[1]])) for n in names}
             mean, _ = forest.predict(facts, (float(table.known[w, pair[0]]), float(table.known[w, pair[1]])), own)
@@ -252,11 +254,13 @@ def _cheapest_of_the_best(scores: Sequence[_Score], money: Array) -> list[_Score
     )
 
 
-_chosen: dict[bytes, list[Choice]] = {}
+_chosen: dict[bytes, list[ReferenceChoice]] = {}
 _choosing = threading.Lock()
 
 
-def choose_pairs(table: Table, facts: Array, hourly: Array, *, pool: int, tried: int, least: int) -> list[Choice]:
+def choose_pairs(
+    table: WorkloadTable, facts: Array, hourly: Array, *, pool: int, tried: int, least: int
+) -> list[ReferenceChoice]:
     """Pairs of references, the best first.
 
     A quick regression is scored for every pair; the forest for the best of these, and for the cheapest of those that
@@ -284,14 +288,16 @@ def choose_pairs(table: Table, facts: Array, hourly: Array, *, pool: int, tried:
         return _chosen[key]
 
 
-def _choose(table: Table, facts: Array, hourly: Array, pool: int, tried: int, least: int) -> list[Choice]:
+def _choose(
+    table: WorkloadTable, facts: Array, hourly: Array, pool: int, tried: int, least: int
+) -> list[ReferenceChoice]:
     able = _able(table, hourly, pool, least)
     pairs = [(a, b) for i, a in enumerate(able) for b in able[i + 1 :] if table.machines[a] != table.machines[b]]
     workloads = {pair: len(table.together(pair)) for pair in pairs}
     enough = max(least, _ENOUGH * max(workloads.values(), default=0))
-    quick = [_Score(pair, screen(table, pair)) for pair in pairs if workloads[pair] >= enough]
+    quick = [_Score(pair, screening_errors(table, pair)) for pair in pairs if workloads[pair] >= enough]
     if len(quick) < 2:
-        return [Choice(score.pair, score.mean, True) for score in quick]
+        return [ReferenceChoice(score.pair, score.mean, True) for score in quick]
     known = np.isfinite(table.known)
     seconds = np.exp(np.where(known, table.known, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
     money = seconds * hourly
@@ -299,11 +305,11 @@ def _choose(table: Table, facts: Array, hourly: Array, pool: int, tried: int, le
     by_money = _cheapest_of_the_best(quick, money)
     finalists = list(dict.fromkeys(s.pair for both in zip(by_error, by_money, strict=True) for s in both))[:tried]
     compared = [_Score(pair, left_out_errors(table, facts, pair)) for pair in finalists]
-    ranked = [Choice(score.pair, score.mean) for score in _cheapest_of_the_best(compared, money)]
-    return ranked + [Choice(s.pair, s.mean, True) for s in by_error if s.pair not in finalists]
+    ranked = [ReferenceChoice(score.pair, score.mean) for score in _cheapest_of_the_best(compared, money)]
+    return ranked + [ReferenceChoice(s.pair, s.mean, True) for s in by_error if s.pair not in finalists]
 
 
-def _able(table: Table, hourly: Array, pool: int, least: int) -> list[int]:
+def _able(table: WorkloadTable, hourly: Array, pool: int, least: int) -> list[int]:
     """The machines that may be a reference, the cheapest first."""
     measured = np.isfinite(table.seconds).sum(axis=0)
     able = [int(j) for j in np.lexsort((np.arange(len(hourly)), hourly)) if measured[j] >= least]

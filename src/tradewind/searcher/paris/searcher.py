@@ -24,38 +24,38 @@ from tradewind.searcher.base import (
     Searcher,
     SearchState,
 )
-from tradewind.searcher.paris.forest import Choice, Forest, Pair, choose_pairs, find_packages
-from tradewind.searcher.paris.settings import ParisSettings
-from tradewind.searcher.paris.table import (
-    Table,
-    choices_of,
-    cut_short,
-    describe,
-    labels,
-    machine_of,
-    named,
-    of_csv,
-    of_past,
-    usable,
-)
-from tradewind.searcher.predicted import (
-    Forecast,
-    Verifier,
-    require_few_settings,
+from tradewind.searcher.forecast import (
+    ForecastVerifier,
+    TableForecast,
+    application_settings,
+    full_input_runs,
+    require_few_settings_combinations,
     require_time_objective,
-    settings_of,
-    told_time,
-    whole_runs,
+    successful_seconds,
+)
+from tradewind.searcher.paris.forest import Pair, ReferenceChoice, TimeForest, choose_pairs, require_forest_packages
+from tradewind.searcher.paris.settings import ParisSettings
+from tradewind.searcher.paris.workload_table import (
+    WorkloadTable,
+    count_aborted,
+    csv_measurements,
+    is_usable_counter,
+    machine_choices,
+    machine_facts,
+    machine_labels,
+    machine_of,
+    machines_by_name,
+    past_measurements,
 )
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.units import count as count_of
+from tradewind.utils.units import count as count_of
 
 _MANY = 20_000
 """Machine choices that are predicted at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SettingsWorkload:
     """One combination of the application's settings: a workload of its own.
 
     Attributes:
@@ -84,20 +84,20 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     """
 
     Settings = ParisSettings
-    needs = (find_packages,)
+    needs = (require_forest_packages,)
     settings: ParisSettings
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
-        self._forecast_of: tuple[tuple[int, ...], Forecast | None] | None = None
+        self._forecast_of: tuple[tuple[int, ...], TableForecast | None] | None = None
         require_time_objective(problem, "paris")
         if not problem.resolver.machine_parameters:
             raise SpecError(
                 "the paris searcher chooses machines, and the space has no parameter that does",
                 hint="add one of type instance or nodes, or take the searcher gp",
             )
-        require_few_settings(problem, self.settings.most_settings, "paris", "two reference runs")
-        find_packages()
+        require_few_settings_combinations(problem, self.settings.most_settings, "paris", "two reference runs")
+        require_forest_packages()
         if len(self._rows) > _MANY:
             raise SpecError(
                 f"the paris searcher predicts at most {_MANY:,} machine choices, the space has {len(self._rows):,}",
@@ -119,7 +119,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             self._given(self.settings.references)
 
     def _given(self, names: tuple[str, str]) -> Pair:
-        places = named(self._table.machines)
+        places = machines_by_name(self._table.machines)
         for name in names:
             if name not in places:
                 raise SpecError(
@@ -139,7 +139,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
 
     def _left_out(self, remedy: str) -> tuple[str, str]:
         """How many runs the table lacks since they were cut short, in words, and what to do then, else a remedy."""
-        cut = cut_short(self.problem.past, self._table.machines)
+        cut = count_aborted(self.problem.past, self._table.machines)
         if not cut:
             return "", remedy
         were = f"{count_of(cut, 'run')} of earlier searches on these machines {'was' if cut == 1 else 'were'}"
@@ -150,7 +150,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     @cached_property
     def _rows(self) -> list[list[int]]:
         """The candidates of each machine choice."""
-        return choices_of(self.problem.candidates)
+        return machine_choices(self.problem.candidates)
 
     @cached_property
     def _offers(self) -> list[Offer]:
@@ -158,23 +158,23 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return [self.problem.candidates.offer(rows[0]) for rows in self._rows]
 
     @cached_property
-    def _table(self) -> Table:
-        runs = list(of_past(self.problem.past, self.problem.resolver.machine_parameters))
+    def _table(self) -> WorkloadTable:
+        runs = list(past_measurements(self.problem.past, self.problem.resolver.machine_parameters))
         if self.settings.table is not None:
-            runs += of_csv(self.settings.table)
-        return Table.of(runs, [machine_of(offer) for offer in self._offers])
+            runs += csv_measurements(self.settings.table)
+        return WorkloadTable.of(runs, [machine_of(offer) for offer in self._offers])
 
     @cached_property
     def _facts(self) -> Array:
-        return describe(self._offers)
+        return machine_facts(self._offers)
 
     @cached_property
-    def _choices(self) -> list[Choice]:
+    def _choices(self) -> list[ReferenceChoice]:
         """The pairs of references, the best first."""
         own = self.settings
         hourly = np.array([offer.hourly for offer in self._offers])
         if own.references is not None:
-            return [Choice(self._given(own.references), float("nan"), True)]
+            return [ReferenceChoice(self._given(own.references), float("nan"), True)]
         return choose_pairs(
             self._table,
             self._facts,
@@ -185,16 +185,16 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         )
 
     @cached_property
-    def _tasks(self) -> list[Task]:
+    def _tasks(self) -> list[SettingsWorkload]:
         candidates, found = self.problem.candidates, dict[str, dict[int, int]]()
         words: dict[str, str] = {}
         for place, rows in enumerate(self._rows):
             for row in rows:
-                own = settings_of(self.problem, candidates.configuration(row))
+                own = application_settings(self.problem, candidates.configuration(row))
                 words.setdefault(own.key, ", ".join(f"{name}={value}" for name, value in own.items()))
                 found.setdefault(own.key, {}).setdefault(place, row)
         ordered = sorted(found, key=lambda key: min(found[key].values()))
-        return [Task(words[key], found[key]) for key in ordered]
+        return [SettingsWorkload(words[key], found[key]) for key in ordered]
 
     # ------------------------------------------------------------------ asking
 
@@ -206,7 +206,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             return self.nothing_left(state)
         if len(self._rows) == 1:
             return self._only_machine(state, count)
-        told, running = whole_runs(candidates, self.history), whole_runs(candidates, state.pending)
+        told, running = full_input_runs(candidates, self.history), full_input_runs(candidates, state.pending)
         spent = self._share_is_spent(told, running)
         chosen: list[Proposal] = []
         apart: set[int] = set()
@@ -230,7 +230,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         if forecast is None:
             reason = f"no pair of reference runs succeeded; configurations run: {len(told)}"
             return NothingLeft(reason, final=not state.pending)
-        return Verifier(self, forecast, self.settings.verify, apart).ask(state, count)
+        return ForecastVerifier(self, forecast, self.settings.verify, apart).ask(state, count)
 
     def _only_machine(self, state: SearchState, count: int) -> list[Proposal] | NothingLeft:
         """With a single machine choice there is nothing to predict: each combination of settings is run."""
@@ -240,8 +240,8 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return chosen or self.nothing_left(state)
 
     def _references(
-        self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
-    ) -> tuple[Choice | None, set[int]]:
+        self, task: SettingsWorkload, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
+    ) -> tuple[ReferenceChoice | None, set[int]]:
         """The pair to run, or that has run, and the candidates that were run as references.
 
         Only the first trials count, up to those that completed a pair: later ones check the prediction.
@@ -257,8 +257,8 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return self._pair(task, first, running, payable), set(first)
 
     def _pair(
-        self, task: Task, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
-    ) -> Choice | None:
+        self, task: SettingsWorkload, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
+    ) -> ReferenceChoice | None:
         """The best pair none of whose runs went wrong.
 
         Where a reference was cut short, pairs with a machine that is slower in the table are not taken.
@@ -272,7 +272,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             places = list(zip(choice.pair, rows, strict=True))
             if any(place in slow and row not in told for place, row in places):
                 continue
-            wrong = {place for place, row in places if row in told and told_time(told[row]) is None}
+            wrong = {place for place, row in places if row in told and successful_seconds(told[row]) is None}
             if not wrong:
                 return choice
             for place in wrong - short:
@@ -289,7 +289,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         count = len(told) + len(running)
         return budget.trials is not None and count > 0 and count >= share * budget.trials
 
-    def _reason(self, choice: Choice, i: int, task: Task) -> dict[str, float | str]:
+    def _reason(self, choice: ReferenceChoice, i: int, task: SettingsWorkload) -> dict[str, float | str]:
         why: dict[str, float | str] = {"stage": f"reference {i + 1} of 2"}
         if task.words:
             why["stage"] = f"reference {i + 1} of 2 for {task.words}"
@@ -301,7 +301,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     def references_words(self) -> str:
         """Which pair of references was chosen, and why, in one sentence."""
         choices = self._choices
-        names = labels(self._table.machines)
+        names = machine_labels(self._table.machines)
         best = choices[0]
         words = f"{names[best.pair[0]]} and {names[best.pair[1]]}"
         if self.settings.references is not None:
@@ -319,15 +319,15 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     # ------------------------------------------------------------------ predicting
 
     @property
-    def _forecast(self) -> Forecast | None:
+    def _forecast(self) -> TableForecast | None:
         """What is predicted of the candidates whose references have run; None where none have."""
         numbers = tuple(trial.number for trial in self.history)
         if self._forecast_of is None or self._forecast_of[0] != numbers:
             self._forecast_of = numbers, self._predicted()
         return self._forecast_of[1]
 
-    def _predicted(self) -> Forecast | None:
-        told = whole_runs(self.problem.candidates, self.history)
+    def _predicted(self) -> TableForecast | None:
+        told = full_input_runs(self.problem.candidates, self.history)
         payable = np.zeros(len(self.problem.candidates), dtype=bool)  # only pairs that have run predict
         rows: list[int] = []
         time: list[float] = []
@@ -345,9 +345,11 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         if not rows:
             return None
         cautious = self.settings.meet == "p90"
-        return Forecast(self.problem, np.array(rows), np.array(time), np.array(late), cautious)
+        return TableForecast(self.problem, np.array(rows), np.array(time), np.array(late), cautious)
 
-    def _of_task(self, task: Task, pair: Pair, first: Trial, second: Trial) -> Iterator[tuple[int, float, float]]:
+    def _of_task(
+        self, task: SettingsWorkload, pair: Pair, first: Trial, second: Trial
+    ) -> Iterator[tuple[int, float, float]]:
         """Row, mean and 90th percentile of the seconds for each candidate of a task."""
         assert first.observation is not None and second.observation is not None
         one, two = first.observation, second.observation
@@ -355,7 +357,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         shared = [
             name
             for name in self._table.common_counters(pair)
-            if usable(one.profile.get(name, nan)) and usable(two.profile.get(name, nan))
+            if is_usable_counter(one.profile.get(name, nan)) and is_usable_counter(two.profile.get(name, nan))
         ]
         counters = {name: (float(one.profile[name]), float(two.profile[name])) for name in shared}
         logs = tuple(float(np.log(max(seen.runtime, 1e-9))) for seen in (one, two))
@@ -363,21 +365,21 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         for place, row in task.rows.items():
             yield row, float(np.exp(mean[place])), float(np.exp(late[place]))
 
-    def _forest(self, pair: Pair, counters: tuple[str, ...]) -> Forest:
+    def _forest(self, pair: Pair, counters: tuple[str, ...]) -> TimeForest:
         if (pair, counters) not in self._forests:
-            self._forests[pair, counters] = Forest.fit(
+            self._forests[pair, counters] = TimeForest.fit(
                 self._table, self._facts, pair, trees=self.settings.trees, seed=self.seed, counters=counters
             )
         return self._forests[pair, counters]
 
     @cached_property
-    def _forests(self) -> dict[tuple[Pair, tuple[str, ...]], Forest]:
+    def _forests(self) -> dict[tuple[Pair, tuple[str, ...]], TimeForest]:
         return {}
 
     def predict_map(self) -> Sequence[MapPoint]:
         """What is predicted of every configuration, the best first."""
         forecast = self._forecast
-        return [] if forecast is None else forecast.points(whole_runs(self.problem.candidates, self.history))
+        return [] if forecast is None else forecast.points(full_input_runs(self.problem.candidates, self.history))
 
     def map_basis(self) -> str:
         """The references, and how well their like predicted other workloads."""

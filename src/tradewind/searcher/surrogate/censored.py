@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess, Priors, factorise
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess, GpPriors, factorise
 
 _SWEEPS = 8
 _SETTLED = 0.02
@@ -22,7 +22,7 @@ _NOTHING = 1e-6
 """A bound that teaches less than this share of what an observation would is left out."""
 
 
-class Prior(Protocol):
+class PriorProcess(Protocol):
     """What `bound_sites` needs of a process."""
 
     @property
@@ -39,7 +39,7 @@ def fit_censored(
     x: Array,
     y: Array,
     censored: NDArray[np.bool_],
-    priors: Priors | None = None,
+    priors: GpPriors | None = None,
     *,
     starts: int = 2,
     steps: int = 40,
@@ -97,7 +97,7 @@ def _most_surprising(process: GaussianProcess, x: Array, y: Array, censored: NDA
 
 
 def bound_sites(
-    process: Prior, x: Array, y: Array, censored: NDArray[np.bool_]
+    process: PriorProcess, x: Array, y: Array, censored: NDArray[np.bool_]
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """The Gaussian observations that stand for lower bounds, by expectation propagation.
 

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from tradewind.searcher.surrogate.matern import Array as Array
-from tradewind.searcher.surrogate.matern import distances, matern, slope
+from tradewind.searcher.surrogate.matern import distances, matern, matern_slope
 
 JITTER = 1e-8
 """Added to the variance of each observation, so that its covariance has a factor."""
@@ -89,7 +89,7 @@ def likelihood(total: Array, y: Array) -> tuple[float, Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class Priors:
+class GpPriors:
     """Log-normal priors of the hyper-parameters, for standardised targets and features in [0, 1].
 
     Attributes:
@@ -134,9 +134,9 @@ class GaussianProcess:
     """Hyper-parameters stay within e^±6 of their priors' centres."""
 
     def __init__(
-        self, priors: Priors | None = None, *, starts: int = 2, steps: int = 40, spread: float | None = None
+        self, priors: GpPriors | None = None, *, starts: int = 2, steps: int = 40, spread: float | None = None
     ) -> None:
-        self.priors = priors or Priors()
+        self.priors = priors or GpPriors()
         self.spread = spread
         self.starts = starts
         self.steps = steps
@@ -228,7 +228,7 @@ class GaussianProcess:
             gradient = away / width
             gradient[0] += float((weights * kernel).sum())
             gradient[1] += noise * float(np.trace(weights))
-            gradient[2:] += 0.5 * (slope(weights * decay, r).ravel() @ squares) * inverse
+            gradient[2:] += 0.5 * (matern_slope(weights * decay, r).ravel() @ squares) * inverse
             return value + 0.5 * float(away @ away), gradient
 
         return loss
@@ -301,7 +301,7 @@ class GaussianProcess:
         other._set(x, (y - self._trend(x) - self._shift) / self._scale, more)
         return other
 
-    def believing(self, x: Array) -> Self:
+    def fantasize(self, x: Array) -> Self:
         """A copy that takes its own mean at ``x`` for observed: the kriging believer.
 
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization", 2010, algorithm 1.

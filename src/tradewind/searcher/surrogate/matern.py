@@ -29,7 +29,7 @@ def matern(distance: Array) -> tuple[Array, Array]:
     return polynomial, decay
 
 
-def slope(decay: Array, distance: Array) -> Array:
+def matern_slope(decay: Array, distance: Array) -> Array:
     """What times (d_i / length_i)² is the correlation's derivative by ln(length_i): 5/3 (1 + √5 r) e^(-√5 r).
 
     Args:

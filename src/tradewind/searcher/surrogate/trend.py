@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess, Priors
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess, GpPriors
 
-LOG_PRIORS = Priors(length=0.5, length_sd=0.7, amplitude=0.6, amplitude_sd=0.3, noise=0.05, noise_sd=1.0, mean=3.0)
+LOG_PRIORS = GpPriors(length=0.5, length_sd=0.7, amplitude=0.6, amplitude_sd=0.3, noise=0.05, noise_sd=1.0, mean=3.0)
 """For ln cost and ln time: what the linear part leaves over differs by a factor of two, a repetition by 5 %.
 
 The amplitude is held to its centre: the first few runs are of cheap machines and often cost about the same, and a
@@ -19,7 +19,7 @@ _CENTRE = 0.5
 
 
 @dataclass(frozen=True)
-class Trend:
+class LinearTrend:
     """What is expected of the linear part, per unit of each feature.
 
     Attributes:
@@ -33,7 +33,7 @@ class Trend:
     @classmethod
     def of_price(
         cls, d: int, column: int | None, span: float, *, slope: float, slope_sd: float, other_sd: float
-    ) -> Trend:
+    ) -> LinearTrend:
         """A trend along the logarithm of the price per hour, and weak ones along all other features.
 
         Args:
@@ -69,8 +69,8 @@ class TrendProcess(GaussianProcess):
 
     def __init__(
         self,
-        trend: Trend,
-        priors: Priors = LOG_PRIORS,
+        trend: LinearTrend,
+        priors: GpPriors = LOG_PRIORS,
         *,
         level: float | None = None,
         starts: int = 2,

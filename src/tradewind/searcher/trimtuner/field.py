@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tradewind.problem import Candidates, Configuration, Trial
 from tradewind.searcher.base import SearchState
-from tradewind.searcher.field import FieldSearcher
+from tradewind.searcher.candidate_pool import CandidatePoolSearcher
 from tradewind.searcher.starts import cheap_maximin
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
@@ -23,7 +23,7 @@ _CHEAPER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Considered:
+class CandidateRows:
     """The configurations in question.
 
     Attributes:
@@ -37,7 +37,7 @@ class Considered:
     open: NDArray[np.bool_]
 
 
-class PartsSearcher(FieldSearcher):
+class MultiFidelitySearcher(CandidatePoolSearcher):
     """A searcher that looks at configurations as rows of numbers, on finite and continuous spaces."""
 
     @cached_property
@@ -55,13 +55,13 @@ class PartsSearcher(FieldSearcher):
             lambda rng: cheap_maximin(self._features, reference.hourly, starts, rng, _CHEAPER)
         )
 
-    def _field(self, state: SearchState) -> Considered | None:
+    def _field(self, state: SearchState) -> CandidateRows | None:
         """What may be proposed; None where a pool is empty."""
         if self._listed:
             candidates, free = self.open_candidates(state)
             open_ones = np.zeros(len(candidates), dtype=bool)
             open_ones[free] = True
-            return Considered(candidates, self._features, open_ones)
+            return CandidateRows(candidates, self._features, open_ones)
         if not len(self._reference):
             return None
         drawn = self._drawn(state) or [self._reference.configuration(i) for i in range(len(self._reference))]
@@ -74,7 +74,7 @@ class PartsSearcher(FieldSearcher):
             return None
         open_ones = np.zeros(len(pool), dtype=bool)
         open_ones[free] = True
-        return Considered(pool, self._map.of_candidates(pool), open_ones)
+        return CandidateRows(pool, self._map.of_candidates(pool), open_ones)
 
     def _open_elsewhere(self, state: SearchState) -> list[Configuration]:
         """Configurations for when no drawn one is open: of the whole space, or the reference if it cannot be listed."""

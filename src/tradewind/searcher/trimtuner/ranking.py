@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from tradewind.searcher.base import SearchState
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.searcher.trimtuner.field import Considered
-from tradewind.searcher.trimtuner.models import Whole
+from tradewind.searcher.trimtuner.fidelity_models import FullInputPrediction
+from tradewind.searcher.trimtuner.field import CandidateRows
 
 
-def payable(field: Considered, whole: Whole, state: SearchState) -> NDArray[np.bool_]:
+def payable_candidates(field: CandidateRows, whole: FullInputPrediction, state: SearchState) -> NDArray[np.bool_]:
     """The open configurations whose whole run the money left pays: for sure, else probably, else whatever it costs."""
     if state.money_left is not None:
         for cost in (whole.cost_high, whole.cost):
@@ -21,7 +21,7 @@ def payable(field: Considered, whole: Whole, state: SearchState) -> NDArray[np.b
     return field.open
 
 
-def constrained_value(whole: Whole) -> Array:
+def constrained_value(whole: FullInputPrediction) -> Array:
     """Constrained expected value: the expected value, from 0 for the worst to 1 for the best, times the probability.
 
     TrimTuner's constrained expected accuracy (section III-C), for objectives that are no share between 0 and 1.
@@ -32,7 +32,7 @@ def constrained_value(whole: Whole) -> Array:
     return result
 
 
-def argbest(score: Array) -> int:
+def stable_argmax(score: Array) -> int:
     """The place of the greatest, rounded to 9 digits of the range so that ties are broken by order."""
     known = np.isfinite(score)
     if not known.any():

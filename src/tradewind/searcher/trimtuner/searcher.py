@@ -24,11 +24,11 @@ from tradewind.searcher.base import (
     SearchState,
     UsesFractions,
 )
-from tradewind.searcher.trimtuner.field import Considered, PartsSearcher
-from tradewind.searcher.trimtuner.gain import information_gain
-from tradewind.searcher.trimtuner.models import Models, Whole
-from tradewind.searcher.trimtuner.ranking import argbest, constrained_value, payable
-from tradewind.searcher.trimtuner.start import Start, too_much
+from tradewind.searcher.trimtuner.entropy_search import information_gain
+from tradewind.searcher.trimtuner.fidelity_models import FidelityModels, FullInputPrediction
+from tradewind.searcher.trimtuner.field import CandidateRows, MultiFidelitySearcher
+from tradewind.searcher.trimtuner.ranking import constrained_value, payable_candidates, stable_argmax
+from tradewind.searcher.trimtuner.start import InitialDesign, infeasible_shares
 
 _SCORED = (6, 40)
 """At least and at most so many configurations are scored, whatever share of all they are."""
@@ -72,7 +72,9 @@ class TrimTunerSettings(plugins.Settings):
         return tuple(sorted({*value, 1.0}))
 
 
-class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions):
+class TrimTunerSearcher(
+    MultiFidelitySearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions
+):
     """Runs parts of the input where they tell most, for their money, about the best configuration on the whole.
 
     It follows TrimTuner (Mendes, Casimiro, Romano & Garlan, MASCOTS 2020): the acquisition is the expected fall of the
@@ -89,7 +91,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
-        self._fitted: tuple[tuple[int, ...], Models] | None = None
+        self._fitted: tuple[tuple[int, ...], FidelityModels] | None = None
 
     # ------------------------------------------------------------------ asking
 
@@ -111,7 +113,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         while len(chosen) < count and field.open.any():
             proposal = self._first(left, field, models, start, taken, begun + len(chosen))
             if proposal is None:
-                proposal = self._next(left, field, self._believing(models, running), running, taken, rng)
+                proposal = self._next(left, field, self._fantasize(models, running), running, taken, rng)
             if proposal is None:
                 break
             taken.add(self.problem.trial_key(proposal.configuration, proposal.fidelity))
@@ -122,7 +124,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             left = self._without(left, models, proposal)
         return chosen or self.nothing_left(state)
 
-    def _without(self, state: SearchState, models: Models, proposal: Proposal) -> SearchState:
+    def _without(self, state: SearchState, models: FidelityModels, proposal: Proposal) -> SearchState:
         """What is left once a proposal is run."""
         trials = None if state.trials_left is None else state.trials_left - 1
         money = state.money_left
@@ -130,7 +132,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             money = max(0.0, money - self._spend(models, proposal))
         return replace(state, trials_left=trials, money_left=money)
 
-    def _spend(self, models: Models, proposal: Proposal) -> float:
+    def _spend(self, models: FidelityModels, proposal: Proposal) -> float:
         """USD that a run is expected to cost."""
         offer = self.problem.resolver.resolve(proposal.configuration)
         row = self._map.of(proposal.configuration, offer)
@@ -139,12 +141,12 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         return float(models.spend(row[None, :], proposal.fidelity, np.array([offer.hourly]))[0])
 
     @staticmethod
-    def _close(field: Considered, configuration: Configuration) -> None:
+    def _close(field: CandidateRows, configuration: Configuration) -> None:
         place = field.candidates.index(configuration)
         if place is not None:
             field.open[place] = False
 
-    def _believing(self, models: Models, running: list[Proposal]) -> Models:
+    def _fantasize(self, models: FidelityModels, running: list[Proposal]) -> FidelityModels:
         rows, shares = [], []
         for proposal in running:
             if not self.sold(proposal.configuration):
@@ -153,16 +155,16 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             if row is not None:
                 rows.append(row)
                 shares.append(proposal.fidelity)
-        return models.believing(np.array(rows), np.array(shares))
+        return models.fantasize(np.array(rows), np.array(shares))
 
     # ------------------------------------------------------------------ starting
 
-    def _start(self) -> Start:
+    def _start(self) -> InitialDesign:
         reference, order = self._design(self.settings.starts)
-        beyond = too_much(self.problem, self.history)
-        return Start(reference, order, self.settings.starts, self.settings.fractions, beyond)
+        beyond = infeasible_shares(self.problem, self.history)
+        return InitialDesign(reference, order, self.settings.starts, self.settings.fractions, beyond)
 
-    def _blind(self, state: SearchState, start: Start, count: int) -> list[Proposal] | NothingLeft:
+    def _blind(self, state: SearchState, start: InitialDesign, count: int) -> list[Proposal] | NothingLeft:
         """The first runs of all, while nothing is known of what a run takes.
 
         Where money is short, only smallest parts are run, whatever else that costs; the last trial is a whole run.
@@ -183,7 +185,13 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         return bool(self.affordable(state, np.array([hourly]))[0])
 
     def _first(
-        self, state: SearchState, field: Considered, models: Models, start: Start, taken: set[str], begun: int
+        self,
+        state: SearchState,
+        field: CandidateRows,
+        models: FidelityModels,
+        start: InitialDesign,
+        taken: set[str],
+        begun: int,
     ) -> Proposal | None:
         """The next run to start with; None when enough were, or no other run but a whole one is left to pay."""
         if state.trials_left is not None and state.trials_left <= 1:
@@ -193,7 +201,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         if proposal is None or state.money_left is None:
             return proposal
         whole = self._judge(field, models)
-        best = self._recommended(payable(field, whole, state), whole, models)
+        best = self._recommended(payable_candidates(field, whole, state), whole, models)
         # The first parts narrow what a whole run may cost: to keep its upper end for them would be to run none.
         needed = self._spend(models, proposal) + _RESERVE * float(whole.cost[best])
         return proposal if proposal.fidelity == 1.0 or needed <= state.money_left else None
@@ -201,15 +209,15 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
     def _next(
         self,
         state: SearchState,
-        field: Considered,
-        models: Models,
+        field: CandidateRows,
+        models: FidelityModels,
         running: list[Proposal],
         taken: set[str],
         rng: np.random.Generator,
     ) -> Proposal | None:
         """One proposal."""
         whole = self._judge(field, models)
-        best = self._recommended(payable(field, whole, state), whole, models)
+        best = self._recommended(payable_candidates(field, whole, state), whole, models)
         if self._due(state, whole, best, running):
             return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, as a whole"})
         scored = self._scored(state, field, whole, models, taken, rng)
@@ -221,7 +229,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             return self._proposal(field, best, 1.0, whole, models, {"stage": "recommended, before the money is gone"})
         return proposal
 
-    def _judge(self, field: Considered, models: Models) -> Whole:
+    def _judge(self, field: CandidateRows, models: FidelityModels) -> FullInputPrediction:
         whole = models.judge(field.features, field.candidates.hourly)
         places = {}
         for told in models.whole:
@@ -232,7 +240,7 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
 
     # ------------------------------------------------------------------ whole runs
 
-    def _recommended(self, free: NDArray[np.bool_], whole: Whole, models: Models) -> int:
+    def _recommended(self, free: NDArray[np.bool_], whole: FullInputPrediction, models: FidelityModels) -> int:
         """The open configuration to run as a whole.
 
         It is the recommended one where that has not been run as a whole; otherwise the one with the largest expected
@@ -243,18 +251,18 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             whole: What is expected of all.
             models: For the best so far.
         """
-        best = argbest(np.where(whole.feasible >= self.settings.confidence, -whole.loss, -np.inf))
+        best = stable_argmax(np.where(whole.feasible >= self.settings.confidence, -whole.loss, -np.inf))
         if whole.feasible[best] >= self.settings.confidence and free[best]:
             return best
         if models.best is not None:
             gain = acquisition.expected_improvement(whole.loss, whole.sd, models.best) * whole.feasible
             if np.any(gain[free] > 1e-200):
-                return argbest(np.where(free, gain, -np.inf))
+                return stable_argmax(np.where(free, gain, -np.inf))
         likely = np.round(whole.feasible, 6)
         among = free & (likely >= min(self.settings.confidence, float(likely[free].max())))
-        return argbest(np.where(among, -whole.loss, -np.inf))
+        return stable_argmax(np.where(among, -whole.loss, -np.inf))
 
-    def _due(self, state: SearchState, whole: Whole, best: int, running: list[Proposal]) -> bool:
+    def _due(self, state: SearchState, whole: FullInputPrediction, best: int, running: list[Proposal]) -> bool:
         """True when parts have cost as much as whole runs, the one in question included, or it is the last trial.
 
         Where no configuration is feasible with confidence, more is learned from parts first.
@@ -268,7 +276,9 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         patience = 1.0 if whole.feasible[best] >= self.settings.confidence else _UNSURE
         return parts >= patience * self.settings.parts_per_whole * (full + float(whole.cost[best]))
 
-    def _leaves_enough(self, state: SearchState, whole: Whole, best: int, models: Models, proposal: Proposal) -> bool:
+    def _leaves_enough(
+        self, state: SearchState, whole: FullInputPrediction, best: int, models: FidelityModels, proposal: Proposal
+    ) -> bool:
         """True when the money left pays the proposed run and then the recommended one as a whole."""
         if state.money_left is None or proposal.fidelity == 1.0:
             return True
@@ -279,9 +289,9 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
     def _scored(
         self,
         state: SearchState,
-        field: Considered,
-        whole: Whole,
-        models: Models,
+        field: CandidateRows,
+        whole: FullInputPrediction,
+        models: FidelityModels,
         taken: set[str],
         rng: np.random.Generator,
     ) -> tuple[int, float, float] | None:
@@ -308,11 +318,17 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
         money = math.inf if state.money_left is None else state.money_left
         spend = models.spend(field.features[places], shares, hourly[places], money)
         score = (gain + _LITTLE) * (whole.feasible[places] + _LITTLE) / np.maximum(spend, 1e-12)
-        at = argbest(score / max(float(score.max()), 1e-300))
+        at = stable_argmax(score / max(float(score.max()), 1e-300))
         return pairs[at][0], pairs[at][1], float(gain[at])
 
     def _proposal(
-        self, field: Considered, place: int, share: float, whole: Whole, models: Models, why: dict[str, float | str]
+        self,
+        field: CandidateRows,
+        place: int,
+        share: float,
+        whole: FullInputPrediction,
+        models: FidelityModels,
+        why: dict[str, float | str],
     ) -> Proposal:
         spend = models.spend(field.features[[place]], share, field.candidates.hourly[[place]])
         why |= {
@@ -328,10 +344,10 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
 
     # ------------------------------------------------------------------ models
 
-    def _models(self) -> Models:
+    def _models(self) -> FidelityModels:
         numbers = tuple(trial.number for trial in self.history)
         if self._fitted is None or self._fitted[0] != numbers:
-            models = Models(
+            models = FidelityModels(
                 self.problem,
                 self._map,
                 self.history,
@@ -371,4 +387,6 @@ class TrimTunerSearcher(PartsSearcher, ProposesMany, ContinuousSpaces, LearnsFro
             return None
         whole = self._judge(field, models)
         sure = whole.feasible >= self.settings.confidence
-        return field.candidates.configuration(argbest(np.where(sure, -whole.loss, -np.inf))) if sure.any() else None
+        return (
+            field.candidates.configuration(stable_argmax(np.where(sure, -whole.loss, -np.inf))) if sure.any() else None
+        )

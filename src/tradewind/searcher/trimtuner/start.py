@@ -9,7 +9,7 @@ from tradewind.problem import COST, RUNTIME, Candidates, Problem, Proposal, Tria
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class InitialDesign:
     """The order in which configurations are first run in parts.
 
     Attributes:
@@ -17,7 +17,7 @@ class Start:
         order: Their places, in the order of starting.
         starts: How many are run on every share but the whole.
         fractions: All shares, the smallest first.
-        beyond: The smallest share that is too much for a configuration, by its key (`too_much`).
+        beyond: The smallest share that is too much for a configuration, by its key (`infeasible_shares`).
     """
 
     reference: Candidates
@@ -66,7 +66,7 @@ class Start:
             yield Proposal(self.reference.configuration(i), fidelity=share, why=why)
 
 
-def too_much(problem: Problem, history: Sequence[Trial]) -> dict[str, float]:
+def infeasible_shares(problem: Problem, history: Sequence[Trial]) -> dict[str, float]:
     """The smallest share that failed, or was too slow or too dear for the whole, by key of the configuration."""
     limits = problem.constraints
     most = [t for t in limits.thresholds if t.metric in (COST, RUNTIME) and t.at_most is not None]

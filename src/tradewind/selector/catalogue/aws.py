@@ -11,8 +11,8 @@ from typing import ClassVar
 from tradewind.errors import FetchError
 from tradewind.problem import Offer
 from tradewind.selector.catalogue import aws_table
-from tradewind.selector.catalogue.fetch import plain
-from tradewind.selector.catalogue.price_list import PriceListCatalogue, shipped_offers, today, usable_price
+from tradewind.selector.catalogue.price_fetcher import without_query
+from tradewind.selector.catalogue.price_list import PriceListCatalogue, price_or_none, shipped_offers, todays_date
 
 _WANTED = {
     "TermType": "OnDemand",
@@ -38,7 +38,7 @@ _CATEGORIES = {
 
 @functools.cache
 def _shipped() -> tuple[Offer, ...]:
-    return shipped_offers("aws", aws_table.regional(), date=aws_table.DATE, source=aws_table.SOURCE)
+    return shipped_offers("aws", aws_table.regional_prices(), date=aws_table.DATE, source=aws_table.SOURCE)
 
 
 class AwsCatalogue(PriceListCatalogue):
@@ -82,7 +82,7 @@ class AwsCatalogue(PriceListCatalogue):
             for row in _rows(lines, url):
                 if any(row[name] != value for name, value in _WANTED.items()):
                     continue
-                offer = _offer(row, region, known, plain(url))
+                offer = _offer(row, region, known, without_query(url))
                 if offer is not None:
                     offers[offer.instance_type] = offer
         return list(offers.values())
@@ -99,24 +99,26 @@ def _rows(lines: Iterator[str], url: str) -> Iterator[Mapping[str, str]]:
                     header = row
                     missing = [name for name in _NEEDED if name not in header]
                     if missing:
-                        raise FetchError(f"aws: {plain(url)} has no column {missing[0]!r}", hint="the format changed")
+                        raise FetchError(
+                            f"aws: {without_query(url)} has no column {missing[0]!r}", hint="the format changed"
+                        )
                 elif number > 20:
                     break
             elif len(row) == len(header):
                 yield dict(zip(header, row, strict=True))
             else:
-                raise FetchError(f"aws: {plain(url)} breaks off at line {reader.line_num}", hint="try again")
+                raise FetchError(f"aws: {without_query(url)} breaks off at line {reader.line_num}", hint="try again")
     except csv.Error as error:
-        raise FetchError(f"aws: {plain(url)} line {reader.line_num} is no CSV: {error}") from None
+        raise FetchError(f"aws: {without_query(url)} line {reader.line_num} is no CSV: {error}") from None
     if header is None:
-        raise FetchError(f"aws: {plain(url)} is no price list: it has no header line", hint="try again later")
+        raise FetchError(f"aws: {without_query(url)} is no price list: it has no header line", hint="try again later")
 
 
 def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], source: str) -> Offer | None:
     """The offer of a row; None where price, vCPU or memory is not stated."""
-    price = usable_price(row["PricePerUnit"])
-    vcpu = usable_price(row["vCPU"])
-    memory = usable_price(row["Memory"].replace("GiB", "").replace(",", ""))
+    price = price_or_none(row["PricePerUnit"])
+    vcpu = price_or_none(row["vCPU"])
+    memory = price_or_none(row["Memory"].replace("GiB", "").replace(",", ""))
     name = row["Instance Type"]
     if price is None or vcpu is None or memory is None or "." not in name:
         return None
@@ -125,7 +127,7 @@ def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], sour
     burstable = re.fullmatch(r"t\d[a-z]*", family) is not None
     category = "burstable" if burstable else _CATEGORIES.get(row.get("Instance Family", "").lower(), "general")
     arm = "graviton" in row.get("Physical Processor", "").lower()
-    gpus = usable_price(row.get("GPU", "")) or 0
+    gpus = price_or_none(row.get("GPU", "")) or 0
     return Offer(
         provider="aws",
         instance_type=name,
@@ -137,7 +139,7 @@ def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], sour
         family=family,
         arch=old.arch if old else "arm64" if arm else "x86_64",
         gpus=old.gpus if old else int(gpus),
-        price_date=today(),
+        price_date=todays_date(),
         source=source,
         facts=old.facts if old else {},
     )

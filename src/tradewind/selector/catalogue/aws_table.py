@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, rows, tidy
+from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, table_rows, tidy_price
 
 DATE = "2026-07-01"
 SOURCE = "https://aws.amazon.com/ec2/pricing/on-demand/"
@@ -234,15 +234,15 @@ OTHER_PRICE = {
 
 def machine_types() -> Iterator[MachineType]:
     """All machine types of the tables, with the price of `HOME`."""
-    for family, category, arch, ratio, large, *sizes in rows(LINEAR):
+    for family, category, arch, ratio, large, *sizes in table_rows(LINEAR):
         for size in sizes:
             name = {"m": "medium", "l": "large", "1": "xlarge"}.get(size, f"{size}xlarge")
             vcpu = {"m": 1, "l": 2}.get(size) or 4 * int(size)
-            price = tidy(float(large) / 2 * vcpu)
+            price = tidy_price(float(large) / 2 * vcpu)
             yield MachineType(
                 f"{family}.{name}", family, category, ARCHITECTURES[arch], vcpu, vcpu * float(ratio), price
             )
-    for name, category, arch, cpus, memory, usd, *gpu in rows(SINGLE):
+    for name, category, arch, cpus, memory, usd, *gpu in table_rows(SINGLE):
         count, accelerator = (int(gpu[0]), gpu[1]) if gpu else (0, "")
         family = name.partition(".")[0]
         yield MachineType(
@@ -250,7 +250,7 @@ def machine_types() -> Iterator[MachineType]:
         )
 
 
-def regional() -> Iterator[tuple[str, MachineType, float]]:
+def regional_prices() -> Iterator[tuple[str, MachineType, float]]:
     """Region, machine type and USD per hour of everything in the tables."""
     types = list(machine_types())
     large = {t.family: t.price for t in types if t.name.endswith(".large")}
@@ -263,4 +263,4 @@ def regional() -> Iterator[tuple[str, MachineType, float]]:
         prices = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
         for machine in types:
             if machine.family in prices:
-                yield region, machine, tidy(machine.price * prices[machine.family] / large[machine.family])
+                yield region, machine, tidy_price(machine.price * prices[machine.family] / large[machine.family])

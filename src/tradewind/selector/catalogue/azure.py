@@ -12,13 +12,13 @@ from pydantic import Field
 from tradewind.errors import FetchError
 from tradewind.problem import Offer
 from tradewind.selector.catalogue import azure_table
-from tradewind.selector.catalogue.fetch import plain
+from tradewind.selector.catalogue.price_fetcher import without_query
 from tradewind.selector.catalogue.price_list import (
     PriceListCatalogue,
     PriceListSettings,
+    price_or_none,
     repriced,
     shipped_offers,
-    usable_price,
 )
 
 _MOST_PAGES = 2000
@@ -26,7 +26,7 @@ _MOST_PAGES = 2000
 
 @functools.cache
 def _shipped() -> tuple[Offer, ...]:
-    return shipped_offers("azure", azure_table.regional(), date=azure_table.DATE, source=azure_table.SOURCE)
+    return shipped_offers("azure", azure_table.regional_prices(), date=azure_table.DATE, source=azure_table.SOURCE)
 
 
 class AzureSettings(PriceListSettings):
@@ -84,12 +84,14 @@ class AzureCatalogue(PriceListCatalogue):
         seen: set[str] = set()
         while url:
             if url in seen or len(seen) >= _MOST_PAGES:
-                raise FetchError(f"azure: {plain(url)} sends page after page without end", hint="the old prices stay")
+                raise FetchError(
+                    f"azure: {without_query(url)} sends page after page without end", hint="the old prices stay"
+                )
             seen.add(url)
             page = self.fetcher.json(url)
             items = page.get("Items")
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-                raise FetchError(f"azure: {plain(url)} has a page without 'Items'", hint="the old prices stay")
+                raise FetchError(f"azure: {without_query(url)} has a page without 'Items'", hint="the old prices stay")
             yield from items
             url = self._next(page.get("NextPageLink"))
 
@@ -130,7 +132,7 @@ def _read(item: Mapping[str, Any], region: str) -> tuple[str, bool, float, str] 
         return None
     if item.get("type", "Consumption") != "Consumption" or item.get("isPrimaryMeterRegion") is False:
         return None
-    amount = usable_price(price)
+    amount = price_or_none(price)
     if not isinstance(name, str) or not name or amount is None:
         return None
     return name, "Spot" in sku, amount, str(item.get("effectiveStartDate", ""))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, rows, tidy
+from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, table_rows, tidy_price
 
 DATE = "2026-06-01"
 SOURCE = "https://azure.microsoft.com/pricing/details/virtual-machines/linux/"
@@ -159,7 +159,7 @@ _HOME_ONLY = ("HB", "HC", "ND")
 
 def machine_types() -> Iterator[MachineType]:
     """All sizes of the tables, with the price of `HOME`."""
-    for series, category, arch, ratio, two, *sizes in rows(LINEAR):
+    for series, category, arch, ratio, two, *sizes in table_rows(LINEAR):
         for size in sizes:
             count, _, memory = size.partition(":")
             vcpu = int(count)
@@ -170,9 +170,9 @@ def machine_types() -> Iterator[MachineType]:
                 ARCHITECTURES[arch],
                 vcpu,
                 float(memory) if memory else vcpu * float(ratio),
-                tidy(float(two) / 2 * vcpu),
+                tidy_price(float(two) / 2 * vcpu),
             )
-    for name, category, arch, cpus, gib, usd, *gpu in rows(SINGLE):
+    for name, category, arch, cpus, gib, usd, *gpu in table_rows(SINGLE):
         gpus, accelerator = (int(gpu[0]), gpu[1]) if gpu else (0, "")
         yield MachineType(
             f"Standard_{name}",
@@ -192,7 +192,7 @@ def series_of(name: str) -> str:
     return re.sub(r"^([A-Z]+)\d+", r"\1*", name)
 
 
-def regional() -> Iterator[tuple[str, MachineType, float]]:
+def regional_prices() -> Iterator[tuple[str, MachineType, float]]:
     """Region, size and USD per hour of everything in the tables."""
     for machine in machine_types():
         yield HOME, machine, machine.price

@@ -16,11 +16,11 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
-from tradewind.paths import expand
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue
-from tradewind.selector.words import category_word, provider_word
-from tradewind.units import parse_memory
+from tradewind.selector.words import canonical_category, canonical_provider
+from tradewind.utils.paths import expand
+from tradewind.utils.units import parse_memory
 
 _ALIASES = {
     "instance_type": ("api name", "instance type", "instance", "name", "type", "machine type", "size"),
@@ -233,13 +233,13 @@ def _offer(row: _Row, source: str) -> Offer:
     if spot not in _YES_NO:
         raise row.error(f"Spot {cells['spot']!r} is neither yes nor no")
     return Offer(
-        provider=provider_word(cells["provider"]),
+        provider=canonical_provider(cells["provider"]),
         instance_type=cells["instance_type"],
         vcpu=vcpu,
         memory_gib=memory,
         price_per_hour=price,
         region=cells.get("region", ""),
-        category=category_word(cells["category"]),
+        category=canonical_category(cells["category"]),
         family=cells.get("family", ""),
         arch=cells.get("arch", ""),
         gpus=int(gpus),

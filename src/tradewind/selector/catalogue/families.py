@@ -41,13 +41,13 @@ ARCHITECTURES = {"x": "x86_64", "a": "arm64"}
 """The letters that tables write for architectures."""
 
 
-def rows(table: str) -> Iterator[list[str]]:
+def table_rows(table: str) -> Iterator[list[str]]:
     """The words of each line of a table."""
     for line in table.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             yield line.split()
 
 
-def tidy(price: float) -> float:
+def tidy_price(price: float) -> float:
     """A price per hour without the noise of the multiplication that made it."""
     return round(price, 8)

@@ -12,18 +12,13 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tradewind.errors import FetchError, MissingProgramError
-from tradewind.paths import expand
 from tradewind.problem import Offer
 from tradewind.selector.catalogue import gcp_table
-from tradewind.selector.catalogue.families import tidy
-from tradewind.selector.catalogue.fetch import plain
-from tradewind.selector.catalogue.price_list import (
-    PriceListCatalogue,
-    PriceListSettings,
-    repriced,
-    shipped_offers,
-)
-from tradewind.units import count
+from tradewind.selector.catalogue.families import tidy_price
+from tradewind.selector.catalogue.price_fetcher import without_query
+from tradewind.selector.catalogue.price_list import PriceListCatalogue, PriceListSettings, repriced, shipped_offers
+from tradewind.utils.paths import expand
+from tradewind.utils.units import count
 
 _COMPUTE_ENGINE = "6F81-5844-456A"
 _MOST_PAGES = 500
@@ -40,7 +35,7 @@ Parts = dict[tuple[str, str, bool], dict[str, float]]
 
 @functools.cache
 def _shipped() -> tuple[Offer, ...]:
-    return shipped_offers("gcp", gcp_table.regional(), date=gcp_table.DATE, source=gcp_table.SOURCE)
+    return shipped_offers("gcp", gcp_table.regional_prices(), date=gcp_table.DATE, source=gcp_table.SOURCE)
 
 
 class GcpSettings(PriceListSettings):
@@ -88,7 +83,7 @@ class GcpCatalogue(PriceListCatalogue):
                 continue
             for offer in known.values():
                 if offer.family == family:
-                    price = tidy(offer.vcpu * prices["Core"] + offer.memory_gib * prices["Ram"])
+                    price = tidy_price(offer.vcpu * prices["Core"] + offer.memory_gib * prices["Ram"])
                     found.append(repriced(offer, price, region=region, source=self.home, spot=spot))
         yield f"gcp: {count(len(found), 'machine type')} in {count(len({o.region for o in found}), 'region')}"
         return found
@@ -102,13 +97,15 @@ class GcpCatalogue(PriceListCatalogue):
             page = self.fetcher.json(f"{url}?{urllib.parse.urlencode(query)}")
             skus = page.get("skus")
             if not isinstance(skus, list) or not all(isinstance(sku, dict) for sku in skus):
-                raise FetchError(f"gcp: {plain(url)} has a page without 'skus'", hint="the old prices stay")
+                raise FetchError(f"gcp: {without_query(url)} has a page without 'skus'", hint="the old prices stay")
             yield from skus
             token = str(page.get("nextPageToken") or "")
             if not token:
                 return
             if token in seen or len(seen) >= _MOST_PAGES:
-                raise FetchError(f"gcp: {plain(url)} sends page after page without end", hint="the old prices stay")
+                raise FetchError(
+                    f"gcp: {without_query(url)} sends page after page without end", hint="the old prices stay"
+                )
             seen.add(token)
 
 

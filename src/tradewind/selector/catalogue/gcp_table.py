@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, rows, tidy
+from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, table_rows, tidy_price
 
 DATE = "2025-03-01"
 SOURCE = "https://cloud.google.com/compute/vm-instance-pricing"
@@ -102,22 +102,22 @@ EUROPE_FACTOR = 1.1
 
 def components() -> dict[str, tuple[float, float]]:
     """USD per vCPU and per GiB, each per hour, in `HOME`, by family."""
-    return {family: (float(cpu), float(gib)) for family, cpu, gib, _ in rows(COMPONENTS)}
+    return {family: (float(cpu), float(gib)) for family, cpu, gib, _ in table_rows(COMPONENTS)}
 
 
 def machine_types() -> Iterator[MachineType]:
     """All machine types of the tables, with the price of `HOME`."""
     units = components()
-    arches = {family: ARCHITECTURES[arch] for family, _, _, arch in rows(COMPONENTS)}
-    for family, kind, category, ratio, *sizes in rows(KINDS):
+    arches = {family: ARCHITECTURES[arch] for family, _, _, arch in table_rows(COMPONENTS)}
+    for family, kind, category, ratio, *sizes in table_rows(KINDS):
         cpu, gib = units[family]
         for size in sizes:
             count, _, odd = size.partition(":")
             vcpu = int(count)
             memory = float(odd) if odd else round(vcpu * float(ratio), 6)
-            price = tidy(vcpu * cpu + memory * gib)
+            price = tidy_price(vcpu * cpu + memory * gib)
             yield MachineType(f"{family}-{kind}-{count}", family, category, arches[family], vcpu, memory, price)
-    for name, category, arch, cpus, memory_gib, usd, *gpu in rows(SINGLE):
+    for name, category, arch, cpus, memory_gib, usd, *gpu in table_rows(SINGLE):
         gpus, accelerator = (int(gpu[0]), gpu[1]) if gpu else (0, "")
         yield MachineType(
             name,
@@ -132,7 +132,7 @@ def machine_types() -> Iterator[MachineType]:
         )
 
 
-def regional() -> Iterator[tuple[str, MachineType, float]]:
+def regional_prices() -> Iterator[tuple[str, MachineType, float]]:
     """Region, machine type and USD per hour of everything in the tables."""
     for machine in machine_types():
         yield HOME, machine, machine.price
@@ -140,4 +140,4 @@ def regional() -> Iterator[tuple[str, MachineType, float]]:
             for region in SAME_PRICE:
                 yield region, machine, machine.price
         if machine.family in EUROPE:
-            yield "europe-west1", machine, tidy(machine.price * EUROPE_FACTOR)
+            yield "europe-west1", machine, tidy_price(machine.price * EUROPE_FACTOR)

@@ -51,8 +51,8 @@ class LocalCatalogue(Catalogue):
 
     def offers(self) -> Sequence[Offer]:
         """What fits on this machine; the smallest slice is always there."""
-        cpus = self.settings.vcpu or cpus_here()
-        memory = self.settings.memory_gib or memory_here() / _GIB
+        cpus = self.settings.vcpu or available_cpus()
+        memory = self.settings.memory_gib or available_memory() / _GIB
         fitting = [
             self._offer(letter, category, count, float(count * ratio))
             for count in _counts(cpus)
@@ -80,7 +80,7 @@ def _counts(cpus: int) -> list[int]:
     return sorted({1 << power for power in range(cpus.bit_length())} | {cpus})
 
 
-def cpus_here() -> int:
+def available_cpus() -> int:
     """CPUs that this process may run on, or those whose time the container that it is in may use: at least 1."""
     counts = [len(os.sched_getaffinity(0))]
     for paths in _CGROUP_QUOTAS:
@@ -93,7 +93,7 @@ def cpus_here() -> int:
     return min(counts)
 
 
-def memory_here() -> int:
+def available_memory() -> int:
     """Bytes of memory of this machine, or of the container that this process is in."""
     import psutil
 

@@ -18,13 +18,13 @@ from tradewind import plugins
 from tradewind.errors import CatalogueError, FetchError, StoreError, StoreFullError, StoreReadOnlyError
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue, Refreshable
-from tradewind.selector.catalogue.families import MachineType, tidy
-from tradewind.selector.catalogue.fetch import Fetcher
-from tradewind.whole import write_whole
+from tradewind.selector.catalogue.families import MachineType, tidy_price
+from tradewind.selector.catalogue.price_fetcher import PriceFetcher
+from tradewind.utils.atomic_files import write_atomically
 
 _VERSION = 1
 
-Price = tuple[str, str, bool]
+PriceKey = tuple[str, str, bool]
 """What a price is of: instance type, region, spot."""
 
 
@@ -78,9 +78,9 @@ class PriceListCatalogue(Catalogue, Refreshable):
         return (self.settings.base_url or self.home).rstrip("/")
 
     @property
-    def fetcher(self) -> Fetcher:
+    def fetcher(self) -> PriceFetcher:
         """Reads the provider's endpoint under the settings' limits."""
-        return Fetcher(
+        return PriceFetcher(
             self.provider, timeout=self.settings.timeout, retries=self.settings.retries, wait=self.settings.wait
         )
 
@@ -98,7 +98,7 @@ class PriceListCatalogue(Catalogue, Refreshable):
         if not extra:
             return listed
         if self._dearer is None or self._dearer[0] is not listed:
-            dearer = tuple(replace(offer, price_per_hour=tidy(offer.price_per_hour + extra)) for offer in listed)
+            dearer = tuple(replace(offer, price_per_hour=tidy_price(offer.price_per_hour + extra)) for offer in listed)
             self._dearer = (listed, dearer)
         return self._dearer[1]
 
@@ -135,7 +135,7 @@ class PriceListCatalogue(Catalogue, Refreshable):
         yield f"{self.provider}: {len(fresh)} prices kept in {self.path}"
 
 
-def _place(offer: Offer) -> Price:
+def _place(offer: Offer) -> PriceKey:
     return offer.instance_type, offer.region, offer.spot
 
 
@@ -163,17 +163,17 @@ def shipped_offers(
     )
 
 
-def today() -> str:
+def todays_date() -> str:
     """Today's date, for prices that are read now."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def repriced(offer: Offer, price: float, *, region: str, source: str, spot: bool = False) -> Offer:
     """A known machine type at a price that was read now."""
-    return replace(offer, price_per_hour=price, region=region, spot=spot, price_date=today(), source=source)
+    return replace(offer, price_per_hour=price, region=region, spot=spot, price_date=todays_date(), source=source)
 
 
-def usable_price(value: Any) -> float | None:
+def price_or_none(value: Any) -> float | None:
     """A price as a number, or None where the list has none: text, zero, not finite."""
     try:
         price = float(value)
@@ -197,7 +197,7 @@ def read_prices(path: Path) -> list[Offer]:
                 hint="delete the file, or run: tradewind offers refresh",
             )
         offers = [Offer.from_json(row) for row in document["offers"]]
-        if any(usable_price(offer.price_per_hour) is None for offer in offers):
+        if any(price_or_none(offer.price_per_hour) is None for offer in offers):
             raise ValueError("a price is no number above zero")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise CatalogueError(
@@ -218,7 +218,7 @@ def write_prices(path: Path, offers: Sequence[Offer]) -> None:
     document: Mapping[str, Any] = {"version": _VERSION, "offers": [offer.to_json() for offer in offers]}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(document), mode=0o600, durable=True)
+        write_atomically(path, json.dumps(document), mode=0o600, durable=True)
     except OSError as error:
         kind = {
             errno.ENOSPC: StoreFullError,

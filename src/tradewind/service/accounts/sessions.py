@@ -9,20 +9,20 @@ import time
 from dataclasses import dataclass
 
 from tradewind.errors import InputError, SignInError, StoreError, TooManyError
-from tradewind.service.accounts import names, passwords
-from tradewind.service.accounts.tokens import digest_of, new_secret
+from tradewind.service.accounts import credentials, identity
+from tradewind.service.accounts.tokens import new_secret, secret_digest
 from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.accounts import AccountStore, UserRow
-from tradewind.store.database import Database
+from tradewind.store.service.accounts import AccountStore, UserRow
 from tradewind.store.sessions import SessionRow, SessionStore
+from tradewind.store.sql.database import Database
 
 _LOG = logging.getLogger("tradewind.service.accounts")
 
-PREFIX = "tw_session_"
+SESSION_PREFIX = "tw_session_"
 """Begins the secret of every session."""
 
-WINDOW = 900.0
+ATTEMPT_WINDOW = 900.0
 """Seconds over which attempts to sign in are counted."""
 
 _PER_USER_AND_ADDRESS = 10
@@ -32,7 +32,7 @@ _TOUCH = 60.0  # seconds: not every call of a page is a write
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrowserSession:
     """What a browser gets when its user signs in.
 
     Attributes:
@@ -46,12 +46,12 @@ class Session:
     expires: float
 
 
-def csrf_of(secret: str) -> str:
+def csrf_token_of(secret: str) -> str:
     """What proves that a change comes from a page of this session: it follows from the cookie, and does not tell it."""
     return hmac.new(secret.encode("utf-8", "surrogatepass"), b"csrf", hashlib.sha256).hexdigest()
 
 
-class Sessions:
+class SessionManager:
     """Signing in and out.
 
     Args:
@@ -64,7 +64,7 @@ class Sessions:
         self._users = AccountStore(database)
         self._store = SessionStore(database)
 
-    def sign_in(self, name: str, password: str, address: str, agent: str = "") -> tuple[Session, UserRow]:
+    def sign_in(self, name: str, password: str, address: str, agent: str = "") -> tuple[BrowserSession, UserRow]:
         """Begin a session.
 
         Args:
@@ -77,20 +77,22 @@ class Sessions:
             SignInError: The name or the password is wrong, or the account is locked.
             TooManyError: Too many attempts.
         """
-        user = self._users.find(names.lookup(name))
+        user = self._users.find(identity.lookup_name(name))
         keys = self._count(name, user, address)
-        right = passwords.matches(user.password if user else None, password)
+        right = credentials.verify_password(user.password if user else None, password)
         if user is None or not right:
             raise SignInError("the name or the password is wrong", hint="an administrator can set another password")
         if user.state != "active":
             raise SignInError("this account is locked", hint="ask an administrator of this server")
-        if user.password and passwords.is_dated(user.password):
-            self._users.change(user.id, password=passwords.digest(password))
+        if user.password and credentials.needs_rehash(user.password):
+            self._users.change(user.id, password=credentials.hash_password(password))
         self._store.forgive(keys)
-        now, secret = time.time(), new_secret(PREFIX)
-        row = SessionRow(digest_of(secret), user.id, now, now, self._end(now, now), address, names.clean(agent))
+        now, secret = time.time(), new_secret(SESSION_PREFIX)
+        row = SessionRow(
+            secret_digest(secret), user.id, now, now, self._end(now, now), address, identity.clean_text(agent)
+        )
         self._store.add(row)
-        return Session(secret, csrf_of(secret), row.expires), user
+        return BrowserSession(secret, csrf_token_of(secret), row.expires), user
 
     def find(self, secret: str, address: str = "") -> Principal:
         """Who a cookie belongs to.
@@ -98,7 +100,7 @@ class Sessions:
         Raises:
             SignInError: Nobody, or nobody any more.
         """
-        found = self._store.find(digest_of(secret)) if secret.startswith(PREFIX) else None
+        found = self._store.find(secret_digest(secret)) if secret.startswith(SESSION_PREFIX) else None
         if found is None or found[1].state != "active":
             raise SignInError("you are not signed in, or were away for too long", hint="sign in again")
         session, user = found
@@ -118,7 +120,7 @@ class Sessions:
             TooManyError: Too many attempts.
         """
         keys = self._count(user.name, user, address)
-        if not passwords.matches(user.password, password):
+        if not credentials.verify_password(user.password, password):
             raise InputError("the old password is wrong", hint="type the one that you sign in with")
         self._store.forgive(keys)
 
@@ -128,7 +130,7 @@ class Sessions:
 
     def end(self, secret: str) -> None:
         """End a session by its cookie."""
-        self._store.delete(digest_of(secret))
+        self._store.delete(secret_digest(secret))
 
     def delete(self, digest: str) -> None:
         """End a session by what is kept of its cookie."""
@@ -140,22 +142,24 @@ class Sessions:
         Returns:
             How many.
         """
-        return self._store.delete_of(user_id, but=digest_of(but) if but else "")
+        return self._store.delete_of(user_id, but=secret_digest(but) if but else "")
 
     def _end(self, created: float, used: float) -> float:
         return min(used + 3600 * self._settings.session_hours, created + 86400 * self._settings.session_days)
 
     def _count(self, name: str, user: UserRow | None, address: str) -> list[str]:
         """Count an attempt; the keys that a success forgives."""
-        place = names.network(address)
-        typed = digest_of(names.plain(name[: names.LONGEST]))[:32]  # it may be a password, typed into the wrong field
+        place = identity.network_of(address)
+        typed = secret_digest(identity.normalize_name(name[: identity.MAX_NAME_LENGTH]))[
+            :32
+        ]  # it may be a password, typed into the wrong field
         mine, whole = f"sign-in:{typed}@{place}", f"sign-in:{typed}"
         limits = {mine: _PER_USER_AND_ADDRESS, f"sign-in@{place}": _PER_ADDRESS}
         # It is asked for somebody who is not there as well, so that it takes as long.
         known = any(row.address == address for row in self._store.of_user(user.id if user else 0))
         if not known:
             limits[whole] = _PER_USER
-        wait = self._store.attempt(limits, WINDOW)
+        wait = self._store.attempt(limits, ATTEMPT_WINDOW)
         if wait > 0:
             minutes = max(1, round(wait / 60))
             raise TooManyError(

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tradewind.service.api import (
+from tradewind.service.api import events, links, offers, tokens, users
+from tradewind.service.api.routes import (
+    accounts,
     admin,
     applications,
     cluster,
-    events,
-    links,
-    me,
     notices,
-    offers,
     proposals,
     requests,
     results,
     studies,
-    tokens,
-    users,
 )
 
 # What programs ask for all the time comes first: a call is compared with one router after the other.
 ROUTERS: tuple[APIRouter, ...] = (
     requests.router,
-    events.router,
+    events.event_router,
     admin.router,
     applications.router,
     cluster.router,
-    links.router,
-    me.router,
+    links.link_router,
+    accounts.router,
     notices.router,
-    offers.router,
+    offers.offer_router,
     proposals.router,
     results.router,
     studies.router,
-    tokens.router,
-    users.router,
+    tokens.token_router,
+    users.user_router,
 )
 """All routers; they are mounted below ``/api/v1``."""

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi.openapi.models import Example
 from pydantic import BaseModel, WithJsonSchema
 
-from tradewind.service.requests.document import FigureFour, RequestModel
+from tradewind.service.requests.request_document import RequestModel, VirtualClusterRequestModel
 
 _MONEY = {"type": ["number", "string"], "examples": ["$2"], "description": "USD: 2, $2 or 50c."}
 
 
-def _schema(model: type[BaseModel], title: str) -> dict[str, Any]:
+def _schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
     """A model as a schema of one piece: the schema of OpenAPI keeps definitions elsewhere."""
     schema = model.model_json_schema()
     whole: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
@@ -34,7 +34,7 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     return {key: value if key == "properties" else _inlined(value, definitions) for key, value in kept.items()}
 
 
-_OWN = _schema(RequestModel, "Tradewind's own")
+_OWN = _schema_of(RequestModel, "Tradewind's own")
 for _variant in _OWN["properties"]["search"]["anyOf"]:
     if "budget" in _variant.get("properties", {}):
         _variant["properties"]["budget"] = {"anyOf": [_MONEY, _variant["properties"]["budget"]]}
@@ -42,7 +42,11 @@ for _variant in _OWN["properties"]["search"]["anyOf"]:
 RequestDocument = Annotated[
     dict[str, Any],
     WithJsonSchema(
-        {"title": "RequestDocument", "type": "object", "anyOf": [_OWN, _schema(FigureFour, "Figure 4 of paper 5")]}
+        {
+            "title": "RequestDocument",
+            "type": "object",
+            "anyOf": [_OWN, _schema_of(VirtualClusterRequestModel, "Figure 4 of paper 5")],
+        }
     ),
 ]
 """A request's document, as a parameter of a route."""

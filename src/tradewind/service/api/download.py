@@ -19,7 +19,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 _PLAIN = re.compile(r"[^A-Za-z0-9._ -]")
 
 
-class Download(Response):
+class FileDownload(Response):
     """An open file as an answer; it is closed afterwards.
 
     One range is answered as one part; several at once are answered with the whole file, as HTTP allows.
@@ -39,7 +39,7 @@ class Download(Response):
         headers = {
             "Accept-Ranges": "bytes",
             "Cache-Control": "private, no-cache",
-            "Content-Disposition": disposition(path),
+            "Content-Disposition": content_disposition(path),
             "Content-Type": "application/octet-stream",
             "ETag": tag,
             "Last-Modified": formatdate(about.st_mtime, usegmt=True),
@@ -84,7 +84,7 @@ class Download(Response):
             self._file.close()
 
 
-def disposition(path: str) -> str:
+def content_disposition(path: str) -> str:
     """The header that makes a browser keep a file, under its own name where that can be said.
 
     Args:

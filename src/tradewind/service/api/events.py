@@ -8,17 +8,17 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from tradewind.service.api import answers
-from tradewind.service.api.access import Shared, Who
-from tradewind.service.api.express import ExpressRoute, at_once
-from tradewind.service.api.models import Event
-from tradewind.service.api.streaming import LastEventId, Since, event_stream, last_known, past_events
+from tradewind.service.api.authentication import Caller, Shared
+from tradewind.service.api.event_streams import LastEventId, Since, event_stream, last_known, past_events
+from tradewind.service.api.fast_path import FastPathRoute, at_once
+from tradewind.service.api.request_models import Event
+from tradewind.service.http import responses
 
-router = APIRouter(tags=["events"], route_class=ExpressRoute)
+event_router = APIRouter(tags=["events"], route_class=FastPathRoute)
 
 
 def _past(
-    who: Who,
+    who: Caller,
     shared: Shared,
     since: Since = None,
     limit: Annotated[int, Query(ge=1, le=5000, description="How many at most; streams send all.")] = 500,
@@ -27,20 +27,20 @@ def _past(
 
 
 def _is_a_streams(request: Request) -> bool:
-    return answers.wants_stream(request) or "last-event-id" in request.headers
+    return responses.wants_stream(request) or "last-event-id" in request.headers
 
 
-@router.get(
+@event_router.get(
     "/events",
     response_model=list[Event],
     responses={
-        200: {"description": "What happened; with Accept: text/event-stream, what happens.", **answers.STREAMED}
+        200: {"description": "What happened; with Accept: text/event-stream, what happens.", **responses.STREAMED}
     },
 )
 @at_once(_past, unless=_is_a_streams, most=500)
 async def list_events(
     request: Request,
-    who: Who,
+    who: Caller,
     shared: Shared,
     since: Since = None,
     limit: Annotated[int, Query(ge=1, le=5000, description="How many at most; streams send all.")] = 500,
@@ -52,6 +52,6 @@ async def list_events(
     event that there is.
     """
     known = last_known(since, last_event_id)
-    if answers.wants_stream(request):
+    if responses.wants_stream(request):
         return await event_stream(shared, who, None, known)
     return await run_in_threadpool(past_events, shared, who, None, known or 0, limit)

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from tradewind.service.api.access import Shared, Who
-from tradewind.service.api.answers import Number
+from tradewind.service.api.authentication import Caller, Shared
+from tradewind.service.http.responses import Number
 from tradewind.store.links import LinkRow
 
-router = APIRouter(tags=["links"])
+link_router = APIRouter(tags=["links"])
 
 LinkId = Annotated[str, Path(max_length=64, description="The id of the link.")]
 
@@ -41,8 +41,8 @@ class MadeLink(Link):
     url: str = Field(description="The link; it is shown this once.")
 
 
-@router.post("/requests/{number}/links", status_code=201)
-def make_link(request: Request, who: Who, shared: Shared, number: Number, body: NewLink | None = None) -> MadeLink:
+@link_router.post("/requests/{number}/links", status_code=201)
+def make_link(request: Request, who: Caller, shared: Shared, number: Number, body: NewLink | None = None) -> MadeLink:
     """Make a link to the files of a request: whoever has it may look at them, without signing in."""
     wanted = body or NewLink()
     row, path = shared.links.make(who, number, days=wanted.days, path=wanted.path)
@@ -50,14 +50,14 @@ def make_link(request: Request, who: Who, shared: Shared, number: Number, body: 
     return MadeLink(**_shown(row), url=place.rstrip("/") + path)
 
 
-@router.get("/requests/{number}/links")
-def list_links(who: Who, shared: Shared, number: Number) -> list[Link]:
+@link_router.get("/requests/{number}/links")
+def list_links(who: Caller, shared: Shared, number: Number) -> list[Link]:
     """The links of a request that still lead anywhere."""
     return [Link(**_shown(row)) for row in shared.links.list(who, number)]
 
 
-@router.delete("/requests/{number}/links/{link}", status_code=204)
-def revoke_link(who: Who, shared: Shared, number: Number, link: LinkId) -> None:
+@link_router.delete("/requests/{number}/links/{link}", status_code=204)
+def revoke_link(who: Caller, shared: Shared, number: Number, link: LinkId) -> None:
     """Take a link away."""
     shared.links.revoke(who, number, link)
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from pydantic.config import JsonDict
 
-from tradewind.service.api.access import Shared, Who
+from tradewind.service.api.authentication import Caller, Shared
 
-router = APIRouter(tags=["offers"])
+offer_router = APIRouter(tags=["offers"])
 
 Words = Annotated[list[str] | None, Query(max_length=50, description="Only of these.")]
 Amount = Annotated[float | None, Query(ge=0, le=1e12, description="Virtual CPUs of a node.")]
@@ -51,9 +51,9 @@ class OfferAnswer(BaseModel):
     facts: dict[str, float | str] = Field(default={}, description="Further facts by name.")
 
 
-@router.get("/offers")
+@offer_router.get("/offers")
 def list_offers(
-    who: Who,
+    who: Caller,
     shared: Shared,
     provider: Words = None,
     region: Words = None,

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from tradewind.service.api.answers import PROBLEM
+from tradewind.service.http.responses import PROBLEM
 
 DESCRIPTION = """\
 Requests, applications, proposals and studies, for programs.

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from tradewind.service.api.access import Admin, Shared, Who
-from tradewind.service.api.answers import Number
-from tradewind.store.accounts import TokenRow
+from tradewind.service.api.authentication import AdminCaller, Caller, Shared
+from tradewind.service.http.responses import Number
+from tradewind.store.service.accounts import TokenRow
 
-router = APIRouter(tags=["tokens"])
+token_router = APIRouter(tags=["tokens"])
 
-Name = Annotated[str, Path(max_length=200, description="The name of the user.")]
+UserName = Annotated[str, Path(max_length=200, description="The name of the user.")]
 
 
 class Token(BaseModel):
@@ -41,33 +41,33 @@ class MadeToken(Token):
     token: str = Field(description="The token itself; it is shown this once.")
 
 
-@router.get("/tokens")
-def tokens(who: Who, shared: Shared) -> list[Token]:
+@token_router.get("/tokens")
+def tokens(who: Caller, shared: Shared) -> list[Token]:
     """The tokens of the user, the newest first."""
     return [_token(row) for row in shared.accounts.tokens(who)]
 
 
-@router.post("/tokens", status_code=201)
-def make_token(who: Who, shared: Shared, wanted: NewToken) -> MadeToken:
+@token_router.post("/tokens", status_code=201)
+def make_token(who: Caller, shared: Shared, wanted: NewToken) -> MadeToken:
     """Make a token."""
     row, secret = shared.accounts.new_token(who, wanted.name, days=wanted.days)
     return MadeToken(**_token(row).model_dump(), token=secret)
 
 
-@router.delete("/tokens/{number}", status_code=204)
-def revoke_token(who: Who, shared: Shared, number: Number) -> None:
+@token_router.delete("/tokens/{number}", status_code=204)
+def revoke_token(who: Caller, shared: Shared, number: Number) -> None:
     """Take a token away; it opens nothing from now on."""
     shared.accounts.revoke_token(who, number)
 
 
-@router.get("/users/{name}/tokens")
-def tokens_of(who: Admin, shared: Shared, name: Name) -> list[Token]:
+@token_router.get("/users/{name}/tokens")
+def tokens_of(who: AdminCaller, shared: Shared, name: UserName) -> list[Token]:
     """The tokens of a user, the newest first; for administrators."""
     return [_token(row) for row in shared.users.tokens(who, name)]
 
 
-@router.delete("/users/{name}/tokens/{number}", status_code=204)
-def revoke_token_of(who: Admin, shared: Shared, name: Name, number: Number) -> None:
+@token_router.delete("/users/{name}/tokens/{number}", status_code=204)
+def revoke_token_of(who: AdminCaller, shared: Shared, name: UserName, number: Number) -> None:
     """Take a token of a user away; for administrators."""
     shared.users.revoke_token(who, name, number)
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from tradewind.service.api.access import Admin, Shared, Who
-from tradewind.service.api.answers import LIST_HEADERS, Before, next_link
-from tradewind.store.accounts import Role, UserRow
+from tradewind.service.api.authentication import AdminCaller, Caller, Shared
+from tradewind.service.http.responses import LIST_HEADERS, Before, next_link
+from tradewind.store.service.accounts import Role, UserRow
 
-router = APIRouter(tags=["users"])
+user_router = APIRouter(tags=["users"])
 
-Name = Annotated[str, Path(max_length=200, description="The name.")]
+UserOrTenantName = Annotated[str, Path(max_length=200, description="The name.")]
 
 
 class User(BaseModel):
@@ -89,9 +89,9 @@ class AuditLine(BaseModel):
     details: dict[str, Any] = Field(description="More of it.")
 
 
-@router.get("/users")
+@user_router.get("/users")
 def users(
-    who: Admin,
+    who: AdminCaller,
     shared: Shared,
     after: Annotated[str, Query(max_length=200, description="The last name of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=500, description="So many at most.")] = 100,
@@ -101,21 +101,21 @@ def users(
     return [_user(row) for row in shared.users.list(who, after=after, limit=limit, removed=removed)]
 
 
-@router.post("/users", status_code=201)
-def add_user(who: Admin, shared: Shared, new: NewUser) -> User:
+@user_router.post("/users", status_code=201)
+def add_user(who: AdminCaller, shared: Shared, new: NewUser) -> User:
     """Add a user; for administrators."""
     fields = {"role": new.role, "tenant": new.tenant, "email": new.email, "password": new.password}
     return _user(shared.users.add(who, new.name, **fields))  # type: ignore[arg-type]
 
 
-@router.get("/users/{name}")
-def user(who: Admin, shared: Shared, name: Name) -> User:
+@user_router.get("/users/{name}")
+def user(who: AdminCaller, shared: Shared, name: UserOrTenantName) -> User:
     """One user; for administrators."""
     return _user(shared.users.get(who, name))
 
 
-@router.patch("/users/{name}")
-def change_user(who: Admin, shared: Shared, name: Name, change: UserChange) -> User:
+@user_router.patch("/users/{name}")
+def change_user(who: AdminCaller, shared: Shared, name: UserOrTenantName, change: UserChange) -> User:
     """Change a user; for administrators."""
     return _user(
         shared.users.change(
@@ -130,14 +130,14 @@ def change_user(who: Admin, shared: Shared, name: Name, change: UserChange) -> U
     )
 
 
-@router.delete("/users/{name}", status_code=204)
-def remove_user(who: Admin, shared: Shared, name: Name) -> None:
+@user_router.delete("/users/{name}", status_code=204)
+def remove_user(who: AdminCaller, shared: Shared, name: UserOrTenantName) -> None:
     """Remove a user with tokens and sessions; for administrators."""
     shared.users.remove(who, name)
 
 
-@router.get("/tenants")
-def tenants(who: Who, shared: Shared) -> list[Tenant]:
+@user_router.get("/tenants")
+def tenants(who: Caller, shared: Shared) -> list[Tenant]:
     """The tenants that the user may see, by name."""
     return [
         Tenant(name=row.name, weight=row.weight, priority=row.priority, quota=dict(row.quota))
@@ -145,18 +145,18 @@ def tenants(who: Who, shared: Shared) -> list[Tenant]:
     ]
 
 
-@router.put("/tenants/{name}")
-def set_tenant(who: Admin, shared: Shared, name: Name, change: TenantChange) -> Tenant:
+@user_router.put("/tenants/{name}")
+def set_tenant(who: AdminCaller, shared: Shared, name: UserOrTenantName, change: TenantChange) -> Tenant:
     """Add a tenant, or change its share and quota; for administrators."""
     row = shared.users.set_tenant(who, name, weight=change.weight, priority=change.priority, quota=change.quota)
     return Tenant(name=row.name, weight=row.weight, priority=row.priority, quota=dict(row.quota))
 
 
-@router.get("/audit", responses={200: {"headers": {"Link": LIST_HEADERS["Link"]}}})
+@user_router.get("/audit", responses={200: {"headers": {"Link": LIST_HEADERS["Link"]}}})
 def audit(
     request: Request,
     response: Response,
-    who: Admin,
+    who: AdminCaller,
     shared: Shared,
     before: Before = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 100,

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.service.applications.checked import Checked
-from tradewind.service.applications.document import MAX_TEXT, FieldModel
-from tradewind.store.applications import ApplicationRow
+from tradewind.service.applications.document_model import MAX_TEXT, FieldModel
+from tradewind.service.applications.validation import CheckedApplication
+from tradewind.store.service.applications import ApplicationRow
 
 
 @dataclass(frozen=True, slots=True)
-class FormField:
+class ApplicationFormField:
     """A field of a form.
 
     Attributes:
@@ -49,7 +49,7 @@ class FormField:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ApplicationForm:
     """The form of an application.
 
     Attributes:
@@ -69,7 +69,7 @@ class Form:
     tenant: str
     title: str
     description: str
-    fields: tuple[FormField, ...]
+    fields: tuple[ApplicationFormField, ...]
     space: tuple[str, ...]
     objective: str
     deadline: float | None
@@ -87,7 +87,7 @@ class Form:
         return {one.name: one.default for one in self.fields if one.default is not None}
 
 
-def form_of(row: ApplicationRow, known: Checked) -> Form:
+def form_of(row: ApplicationRow, known: CheckedApplication) -> ApplicationForm:
     """The form of an application.
 
     Args:
@@ -96,7 +96,7 @@ def form_of(row: ApplicationRow, known: Checked) -> Form:
     """
     model, spec = known.model, known.spec
     title = model.title or row.name
-    return Form(
+    return ApplicationForm(
         application=row.reference,
         tenant=row.tenant,
         title=title,
@@ -110,8 +110,8 @@ def form_of(row: ApplicationRow, known: Checked) -> Form:
     )
 
 
-def _field(name: str, model: FieldModel) -> FormField:
-    return FormField(
+def _field(name: str, model: FieldModel) -> ApplicationFormField:
+    return ApplicationFormField(
         name=name,
         type=model.type,
         title=model.title or name,

@@ -12,15 +12,15 @@ from pydantic import ValidationError
 
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import SpecError
-from tradewind.paths import expand
-from tradewind.problem.spec_errors import spec_errors
-from tradewind.problem.yaml_source import Source, read_source
+from tradewind.problem.job_spec.validation_errors import spec_errors
+from tradewind.problem.yaml_source import YamlSource, read_source
 from tradewind.service.settings import ServiceSettings
+from tradewind.utils.paths import expand
 
-PREFIX = "TRADEWIND_SERVICE_"
+ENVIRONMENT_PREFIX = "TRADEWIND_SERVICE_"
 """The environment's variables: ``TRADEWIND_SERVICE_PORT`` is the setting ``port``."""
 
-FILE = f"{PREFIX}CONFIG"
+CONFIGURATION_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 """The environment's variable that names the configuration file, where no flag does."""
 
 _COMMAND_LINE = "the command line"
@@ -31,13 +31,13 @@ def read_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
 
     Args:
         flags: Those of the command line, by name.
-        environment: Variables of the environment; those that do not begin with `PREFIX` are left alone.
+        environment: Variables of the environment; those that do not begin with `ENVIRONMENT_PREFIX` are left alone.
         file: A YAML file, or None.
 
     Raises:
         SpecError: A setting is not known or wrong; the error says where it stands.
     """
-    source = Source({}, "") if file is None else _read(file)
+    source = YamlSource({}, "") if file is None else _read_file(file)
     document = dict(source.document)
     if file is not None:
         _lead_from(file.absolute().parent, document)
@@ -45,21 +45,21 @@ def read_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
         str(key): (source.file, source.lines.get((key,))) for key in source.document
     }
     for variable, text in environment.items():
-        if variable.startswith(PREFIX) and variable != FILE:
-            key = variable.removeprefix(PREFIX).lower()
-            document[key], places[key] = _value(text), (f"the environment, {variable}", None)
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable != CONFIGURATION_VARIABLE:
+            key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+            document[key], places[key] = _flag_value(text), (f"the environment, {variable}", None)
     for key, value in flags.items():
         document[key], places[key] = value, (_COMMAND_LINE, None)
     try:
         return ServiceSettings.model_validate(document)
     except ValidationError as error:
-        problem = spec_errors(error, ServiceSettings, Source(document, ""))[0]
+        problem = spec_errors(error, ServiceSettings, YamlSource(document, ""))[0]
         location = error.errors()[0]["loc"]
         place, line = places.get(str(location[0]), ("", None)) if location else ("", None)
         raise SpecError(problem.message, hint=problem.hint, file=place or None, line=line) from None
 
 
-def _read(file: Path) -> Source:
+def _read_file(file: Path) -> YamlSource:
     try:
         return read_source(file)
     except SpecError as error:
@@ -77,7 +77,7 @@ def _lead_from(folder: Path, document: dict[str, Any]) -> None:
             document[key] = folder / expand(value)
 
 
-def _value(text: str) -> Any:
+def _flag_value(text: str) -> Any:
     """A list or a mapping is written as JSON; all else is read by the setting's own type."""
     if text[:1] in ("[", "{"):
         try:

@@ -7,10 +7,10 @@ from typing import Any
 
 from tradewind import __version__
 from tradewind.reporting.prometheus import Exposition
-from tradewind.service.operations.board import ProcessFacts
-from tradewind.service.operations.traffic import BUCKETS
-from tradewind.store.operations import Figures
-from tradewind.store.requests import ENDED, OPEN
+from tradewind.service.http.call_metrics import LATENCY_BUCKETS
+from tradewind.service.operations.supervision.process_metrics import ProcessMetrics
+from tradewind.store.service.operations import ServiceMetrics
+from tradewind.store.service.requests import ENDED, OPEN
 
 _HELP = {
     "tradewind_info": "1, with the version that runs.",
@@ -39,7 +39,9 @@ _HELP = {
 }
 
 
-def figures_text(figures: Figures, processes: Sequence[ProcessFacts], threads: Sequence[Mapping[str, Any]]) -> str:
+def metrics_text(
+    figures: ServiceMetrics, processes: Sequence[ProcessMetrics], threads: Sequence[Mapping[str, Any]]
+) -> str:
     """The figures of a server.
 
     Args:
@@ -49,9 +51,9 @@ def figures_text(figures: Figures, processes: Sequence[ProcessFacts], threads: S
     """
     written = Exposition(_HELP)
     written.add("tradewind_info", 1, version=__version__)
-    _database(written, figures)
+    _add_database(written, figures)
     for process in processes:
-        _process(written, process, {"process": process.name} if len(processes) > 1 or process.others else {})
+        _add_process(written, process, {"process": process.name} if len(processes) > 1 or process.others else {})
     for worker in [worker for process in processes for worker in process.workers]:
         written.add("tradewind_worker_up", int(worker.alive), worker=worker.name)
         written.add("tradewind_worker_restarts_total", worker.restarts, worker=worker.name)
@@ -64,9 +66,9 @@ def figures_text(figures: Figures, processes: Sequence[ProcessFacts], threads: S
     return written.text()
 
 
-def _process(written: Exposition, process: ProcessFacts, labels: Mapping[str, str]) -> None:
+def _add_process(written: Exposition, process: ProcessMetrics, labels: Mapping[str, str]) -> None:
     for route, counts, total in process.latencies:
-        written.add_histogram("tradewind_http_request_seconds", BUCKETS, counts, total, **labels, route=route)
+        written.add_histogram("tradewind_http_request_seconds", LATENCY_BUCKETS, counts, total, **labels, route=route)
     for method, route, status, count in process.counts:
         written.add("tradewind_http_responses_total", count, **labels, method=method, route=route, status=status)
     written.add("tradewind_event_streams", process.streams, **labels)
@@ -76,7 +78,7 @@ def _process(written: Exposition, process: ProcessFacts, labels: Mapping[str, st
     written.add("process_start_time_seconds", process.started, **labels)
 
 
-def _database(written: Exposition, figures: Figures) -> None:
+def _add_database(written: Exposition, figures: ServiceMetrics) -> None:
     for state in (*OPEN, *ENDED):
         written.add("tradewind_requests", figures.requests.get(state, 0), state=state)
     written.add("tradewind_requests_oldest_waiting_seconds", figures.oldest)

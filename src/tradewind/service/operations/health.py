@@ -22,11 +22,15 @@ from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import ForbiddenError, SignInError, TradewindError
 from tradewind.reporting.prometheus import CONTENT_TYPE
 from tradewind.service.context import Context
-from tradewind.service.notices.sending import KINDS
-from tradewind.service.operations.board import Board, Kept, ProcessFacts
-from tradewind.service.operations.figures import figures_text
-from tradewind.service.operations.traffic import Traffic
-from tradewind.store.operations import OperationsStore
+from tradewind.service.http.call_metrics import CallMetrics
+from tradewind.service.notifications.sender import KINDS
+from tradewind.service.operations.figures import metrics_text
+from tradewind.service.operations.supervision.process_metrics import (
+    ProcessMetrics,
+    ProcessMetricsFolder,
+    SupervisedProcess,
+)
+from tradewind.store.service.operations import OperationsStore
 
 router = APIRouter(include_in_schema=False)
 
@@ -43,7 +47,7 @@ _SILENT = 300.0
 _log = logging.getLogger("tradewind.service.health")
 
 
-class Health:
+class HealthChecks:
     """What can be said of a server.
 
     Args:
@@ -51,15 +55,15 @@ class Health:
         traffic: What passes through it.
     """
 
-    def __init__(self, context: Context, traffic: Traffic) -> None:
-        self.children: Sequence[Kept] = ()
-        self.board: Board | None = None
+    def __init__(self, context: Context, traffic: CallMetrics) -> None:
+        self.children: Sequence[SupervisedProcess] = ()
+        self.board: ProcessMetricsFolder | None = None
         self._context = context
         self._traffic = traffic
         self._store = OperationsStore(context.database)
-        self._ready = _Asked(self._check)
-        self._figures = _Asked(self._store.figures)
-        self._threads = _Asked(self._ask_threads)
+        self._ready = _CachedQuery(self._check)
+        self._figures = _CachedQuery(self._store.figures)
+        self._threads = _CachedQuery(self._ask_threads)
 
     def readiness(self) -> dict[str, str]:
         """What keeps the server from working, by name of the check; empty words where nothing does."""
@@ -90,15 +94,15 @@ class Health:
         Raises:
             StoreError: The database does not answer.
         """
-        return figures_text(self._figures.answer(), self._processes(), self._threads.answer())
+        return metrics_text(self._figures.answer(), self._processes(), self._threads.answer())
 
-    def _processes(self) -> list[ProcessFacts]:
+    def _processes(self) -> list[ProcessMetrics]:
         """What the processes that answer for this server say of themselves."""
         if self.board is None:
-            return [ProcessFacts.of("1", self._traffic, self.children, ())]
+            return [ProcessMetrics.of("1", self._traffic, self.children, ())]
         return self.board.all()
 
-    def _workers(self) -> Sequence[Kept]:
+    def _workers(self) -> Sequence[SupervisedProcess]:
         """The workers, as this process knows them, or the one that keeps them."""
         if self.children or self.board is None:
             return self.children
@@ -137,7 +141,7 @@ class Health:
         return [self._context.data_folder, *([path.parent] if path is not None else [])]
 
 
-class _Asked(Generic[_T]):
+class _CachedQuery(Generic[_T]):
     """A question that is asked once at a time and answered within a time, from memory where it was asked just now."""
 
     def __init__(self, ask: Callable[[], _T]) -> None:
@@ -173,7 +177,7 @@ async def alive() -> Response:
 @router.get("/readyz")
 def ready(request: Request) -> Response:
     """Whether the server can work: asked by whoever sends calls to it."""
-    health: Health = request.app.state.health
+    health: HealthChecks = request.app.state.health
     checks = health.readiness()
     well = not any(checks.values())
     # Pages and runs do not wait for notices: who sends calls here goes on sending them.
@@ -190,7 +194,7 @@ def ready(request: Request) -> Response:
 @router.get("/metrics")
 def metrics(request: Request) -> Response:
     """The figures of the server, for Prometheus."""
-    health: Health = request.app.state.health
+    health: HealthChecks = request.app.state.health
     _let_in(request, request.app.state.context)
     return Response(health.metrics(), media_type=CONTENT_TYPE)
 

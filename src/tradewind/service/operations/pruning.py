@@ -15,7 +15,7 @@ _log = logging.getLogger("tradewind.service.pruning")
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneCounts:
     """What was removed, or would be.
 
     Attributes:
@@ -37,7 +37,7 @@ class Pruned:
     kept: int = 0
 
 
-def prune(context: Context, who: Principal, seconds: float, *, only_count: bool = False) -> Pruned:
+def prune(context: Context, who: Principal, seconds: float, *, only_count: bool = False) -> PruneCounts:
     """Remove requests that were over before a time, and what else is as old.
 
     Studies with what was measured stay: proposals are made from them. So does what requests have cost.
@@ -51,7 +51,7 @@ def prune(context: Context, who: Principal, seconds: float, *, only_count: bool 
     store = PruningStore(context.database)
     before = time.time() - seconds
     if only_count:
-        return Pruned(requests=store.count_ended(before), **store.count_rest(before))
+        return PruneCounts(requests=store.count_ended(before), **store.count_rest(before))
     removed = kept = last = 0
     while numbers := store.ended(before, after=last):
         last = numbers[-1]
@@ -62,4 +62,4 @@ def prune(context: Context, who: Principal, seconds: float, *, only_count: bool 
             except TradewindError as error:
                 _log.warning("request %d is kept: %s", number, error)
                 kept += 1
-    return Pruned(requests=removed, kept=kept, **store.remove_rest(before))
+    return PruneCounts(requests=removed, kept=kept, **store.remove_rest(before))

@@ -16,18 +16,19 @@ from types import FrameType
 from typing import Any
 
 from tradewind.service.context import open_context
-from tradewind.service.operations import answering_process, warm, worker_process
-from tradewind.service.operations.answering import Answering, prepare
-from tradewind.service.operations.board import Board, ProcessFacts
-from tradewind.service.operations.children import Child
-from tradewind.service.operations.first import welcome
-from tradewind.service.operations.sockets import address_of, listen, tls_of
+from tradewind.service.operations import preload
+from tradewind.service.operations.first import start_messages
+from tradewind.service.operations.http_server import HttpServer, prepare_http_server
+from tradewind.service.operations.sockets import open_listening_socket, server_url, tls_context
+from tradewind.service.operations.supervision import http_process, worker_process
+from tradewind.service.operations.supervision.child_process import ChildProcess
+from tradewind.service.operations.supervision.process_metrics import ProcessMetrics, ProcessMetricsFolder
 from tradewind.service.settings import ServiceSettings
 
 FORCED = 130
 """The exit code after a second signal, as shells have it for Ctrl-C."""
 
-_FIRST = "1"
+_FIRST_PROCESS = "1"
 """The name of this process among those that answer."""
 
 _log = logging.getLogger("tradewind.service")
@@ -44,9 +45,9 @@ class Server:
 
     def __init__(self, settings: ServiceSettings, url: str, data_folder: Path) -> None:
         self._settings, self._url, self._data_folder = settings, url, data_folder
-        self._answering: Answering | None = None
-        self._workers: list[Child] = []
-        self._others: list[Child] = []
+        self._answering: HttpServer | None = None
+        self._workers: list[ChildProcess] = []
+        self._others: list[ChildProcess] = []
         self._signals = 0
         self._told = 0.0
 
@@ -66,22 +67,22 @@ class Server:
             StoreError: The database cannot be opened.
         """
         # What is cheap and often wrong comes first; people come in last, when everything else is there.
-        tls = tls_of(self._settings)
+        tls = tls_context(self._settings)
         with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(contextlib.closing(listen(self._settings)))
+            listening = stack.enter_context(contextlib.closing(open_listening_socket(self._settings)))
             context = open_context(self._settings, self._url, self._data_folder)
             stack.callback(context.close)
-            answering = self._answering = prepare(context, tls)
-            warm.load(warm.ACCEPTING)
+            answering = self._answering = prepare_http_server(context, tls)
+            preload.load_modules(preload.HTTP_MODULES)
             stack.enter_context(self._signals_taken())
-            address = address_of(self._settings, listening)
+            address = server_url(self._settings, listening)
             self._have_worker(answering, address)
             self._have_others(answering, listening, stack)
             stack.callback(self._end_children)
             for child in self._children:
                 child.start()
             stack.enter_context(context.presence.here("server", address))
-            for line in welcome(context, address, terminal=terminal):
+            for line in start_messages(context, address, terminal=terminal):
                 say(line)
             _log.info("listening on %s", address, extra={"facts": {"address": address, "pid": os.getpid()}})
             answering.run(sockets=[listening])
@@ -90,10 +91,10 @@ class Server:
         return FORCED if forced else 0
 
     @property
-    def _children(self) -> list[Child]:
+    def _children(self) -> list[ChildProcess]:
         return [*self._workers, *self._others]
 
-    def _have_worker(self, answering: Answering, address: str) -> None:
+    def _have_worker(self, answering: HttpServer, address: str) -> None:
         settings = self._settings
         if settings.runs == 0:
             _log.info("this server only answers: others of this database carry requests out (runs: 0)")
@@ -101,24 +102,26 @@ class Server:
         # Notices say where people come to the server, which knows its address only now.
         told = settings if settings.public_url else settings.model_copy(update={"public_url": address})
         words = [sys.executable, "-m", worker_process.MODULE]
-        self._workers = [Child("worker", words, worker_process.configuration(told, self._url, self._data_folder))]
+        self._workers = [
+            ChildProcess("worker", words, worker_process.configuration(told, self._url, self._data_folder))
+        ]
         answering.health.children = self._workers
 
-    def _have_others(self, answering: Answering, listening: socket.socket, stack: contextlib.ExitStack) -> None:
+    def _have_others(self, answering: HttpServer, listening: socket.socket, stack: contextlib.ExitStack) -> None:
         """Further processes that accept calls at the same socket: whichever has time takes the next one."""
         if self._settings.processes == 1:
             return
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-", ignore_cleanup_errors=True)))
-        words = [sys.executable, "-m", answering_process.MODULE]
+        words = [sys.executable, "-m", http_process.MODULE]
         number = listening.fileno()
         for name in map(str, range(2, self._settings.processes + 1)):
-            told = answering_process.configuration(self._settings, self._url, self._data_folder, number, folder, name)
-            self._others.append(Child(f"answering process {name}", words, told, (number,)))
+            told = http_process.configuration(self._settings, self._url, self._data_folder, number, folder, name)
+            self._others.append(ChildProcess(f"answering process {name}", words, told, (number,)))
 
-        def facts() -> ProcessFacts:
-            return ProcessFacts.of(_FIRST, answering.traffic, self._workers, self._others)
+        def facts() -> ProcessMetrics:
+            return ProcessMetrics.of(_FIRST_PROCESS, answering.traffic, self._workers, self._others)
 
-        board = answering.health.board = Board(folder, _FIRST, facts)
+        board = answering.health.board = ProcessMetricsFolder(folder, _FIRST_PROCESS, facts)
         stack.callback(board.close)
         board.start()
 

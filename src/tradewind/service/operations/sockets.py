@@ -12,7 +12,7 @@ from tradewind.errors import InputError, ServiceError
 from tradewind.service.settings import ServiceSettings
 
 
-def listen(settings: ServiceSettings) -> socket.socket:
+def open_listening_socket(settings: ServiceSettings) -> socket.socket:
     """Take the port; nobody is answered yet.
 
     Raises:
@@ -38,12 +38,12 @@ def listen(settings: ServiceSettings) -> socket.socket:
         taken.listen(2048)
     except OSError as error:
         taken.close()
-        raise _refusal(error, host, port) from None
+        raise _bind_error(error, host, port) from None
     taken.set_inheritable(False)
     return taken
 
 
-def _refusal(error: OSError, host: str, port: int) -> ServiceError | InputError:
+def _bind_error(error: OSError, host: str, port: int) -> ServiceError | InputError:
     if error.errno == errno.EADDRINUSE:
         return ServiceError(
             f"port {port} of {host} is in use by another program",
@@ -58,7 +58,7 @@ def _refusal(error: OSError, host: str, port: int) -> ServiceError | InputError:
     return ServiceError(f"cannot listen on {host}:{port}: {error.strerror or error}")
 
 
-def tls_of(settings: ServiceSettings) -> ssl.SSLContext | None:
+def tls_context(settings: ServiceSettings) -> ssl.SSLContext | None:
     """The certificate and its key, read and found to belong together; None for plain HTTP.
 
     Raises:
@@ -105,7 +105,7 @@ def _no_password() -> str:
     raise InputError("the TLS key is locked by a password", hint="openssl pkey -in KEY -out OPEN-KEY unlocks a copy")
 
 
-def address_of(settings: ServiceSettings, listening: socket.socket) -> str:
+def server_url(settings: ServiceSettings, listening: socket.socket) -> str:
     """What people of this machine type to come to the server, as ``http://127.0.0.1:8765``."""
     host, port = listening.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104  (nothing is bound here)

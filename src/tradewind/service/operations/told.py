@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tradewind.service.operations.logs import start_logging
+from tradewind.service.operations.server_log import start_logging
 from tradewind.service.settings import ServiceSettings
 
 
-def configuration(settings: ServiceSettings, url: str, data_folder: Path, **more: Any) -> dict[str, Any]:
+def child_configuration(settings: ServiceSettings, url: str, data_folder: Path, **more: Any) -> dict[str, Any]:
     """What to tell it.
 
     Args:
@@ -23,7 +23,7 @@ def configuration(settings: ServiceSettings, url: str, data_folder: Path, **more
     return {"settings": settings.model_dump(mode="json"), "url": url, "data_folder": str(data_folder), **more}
 
 
-def listen() -> tuple[ServiceSettings, dict[str, Any]] | None:
+def read_configuration() -> tuple[ServiceSettings, dict[str, Any]] | None:
     """Wait for it, and begin to log as it says.
 
     Returns:

@@ -8,9 +8,9 @@ from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.service.people import Principal
-from tradewind.service.requests.document import digest
+from tradewind.service.requests.request_document import document_digest
 
-SENT = "sent"
+SENT_DIGEST = "sent"
 """In a request's plan: the digest of what was sent with its key."""
 
 _RETRIES = "retries"
@@ -20,7 +20,7 @@ _LONGEST_KEY = 200
 _MOST_MARKS = 50  # nobody asks again for the answer of fifty attempts ago
 
 
-def check_key(key: str | None) -> str | None:
+def check_idempotency_key(key: str | None) -> str | None:
     """A caller's own key, or None.
 
     Raises:
@@ -37,21 +37,21 @@ def digest_of_changes(number: int, changes: Mapping[str, Any]) -> str:
     Raises:
         InputError: The changes are no JSON document, or too large.
     """
-    return digest({"resubmit": number, "changes": changes})
+    return document_digest({"resubmit": number, "changes": changes})
 
 
 def was_retried(plan: Mapping[str, Any], who: Principal, key: str | None) -> bool:
     """Whether a request was retried by this user with this key."""
-    return key is not None and _mark(who, key) in plan.get(_RETRIES, ())
+    return key is not None and _key_mark(who, key) in plan.get(_RETRIES, ())
 
 
 def with_retry(plan: Mapping[str, Any], who: Principal, key: str | None) -> dict[str, Any]:
     """The plan of a request that is retried with a key."""
     if key is None:
         return dict(plan)
-    return {**plan, _RETRIES: [*plan.get(_RETRIES, ()), _mark(who, key)][-_MOST_MARKS:]}
+    return {**plan, _RETRIES: [*plan.get(_RETRIES, ()), _key_mark(who, key)][-_MOST_MARKS:]}
 
 
-def _mark(who: Principal, key: str) -> str:
+def _key_mark(who: Principal, key: str) -> str:
     """A key without its words: whoever sees the request sees its plan."""
     return hashlib.sha256(f"{who.user_id}:{key}".encode()).hexdigest()[:32]

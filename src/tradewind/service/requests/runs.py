@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tradewind.engine.deploying import run_folder
+from tradewind.engine.deployment import run_folder
 from tradewind.errors import NotFoundError
 from tradewind.problem import Run
-from tradewind.service.requests import files
-from tradewind.service.requests.files import LogPart
-from tradewind.service.requests.left import Left
+from tradewind.service.requests import run_files
+from tradewind.service.requests.run_files import RunLogPart
+from tradewind.service.requests.run_output import RunOutputReader
 from tradewind.store.base import Store
-from tradewind.store.request_values import RequestRow
-from tradewind.store.requests import RequestStore
+from tradewind.store.service.request_values import RequestRow
+from tradewind.store.service.requests import RequestStore
 
-_MOST_BYTES = 4 * 2**20
+_MOST_LOG_BYTES = 4 * 2**20
 
 
-class Runs:
+class RequestRuns:
     """The runs of requests.
 
     Args:
@@ -28,7 +28,7 @@ class Runs:
         data_folder: The folders of this machine's runs are below it.
     """
 
-    def __init__(self, store: RequestStore, studies: Store, left: Left, data_folder: Path) -> None:
+    def __init__(self, store: RequestStore, studies: Store, left: RunOutputReader, data_folder: Path) -> None:
         self._store, self._studies, self._left, self._data_folder = store, studies, left, data_folder
 
     def last(self, row: RequestRow, trial: int | None = None) -> Run | None:
@@ -48,24 +48,24 @@ class Runs:
 
     def log(
         self, row: RequestRow, stream: str, offset: int, limit: int, *, trial: int | None = None, run: str = ""
-    ) -> LogPart:
-        """A part of a log; see `Requests.log`.
+    ) -> RunLogPart:
+        """A part of a log; see `RequestService.log`.
 
         Raises:
             NotFoundError: There is no such trial or log.
         """
-        if stream not in files.LOGS:
-            raise NotFoundError(f"there is no log {stream[:40]!r}", hint=f"known: {', '.join(files.LOGS)}")
+        if stream not in run_files.LOGS:
+            raise NotFoundError(f"there is no log {stream[:40]!r}", hint=f"known: {', '.join(run_files.LOGS)}")
         if trial is not None:
             only = self.last(row, trial)
             if only is None:
-                return LogPart("", 0, row.over)
+                return RunLogPart("", 0, row.over)
             # Another attempt at the trial has a log of its own.
             return self._part(row, only, stream, offset if run in ("", only.run_id) else 0, limit)
         known = self._run(row, run) if run else None
         current = known or self.last(row)
         if current is None:
-            return LogPart("", 0, row.over)
+            return RunLogPart("", 0, row.over)
         # A run that is not (or no longer) there is not the one that the offset is of.
         part = self._part(row, current, stream, offset if known is not None or not run else 0, limit)
         if part.ended and not part.text and run:
@@ -75,11 +75,11 @@ class Runs:
         # Another trial may begin, or another attempt, until the request is over.
         return replace(part, ended=part.ended and row.over and (not run or self._after(row, part.run) is None))
 
-    def _part(self, row: RequestRow, run: Run, stream: str, offset: int, limit: int) -> LogPart:
-        most = max(4, min(limit, _MOST_BYTES))  # the longest character has four bytes
+    def _part(self, row: RequestRow, run: Run, stream: str, offset: int, limit: int) -> RunLogPart:
+        most = max(4, min(limit, _MOST_LOG_BYTES))  # the longest character has four bytes
         part = self._left.log(row, run, stream, offset, most)
         if part is None:
-            part = LogPart("", max(0, offset), run.state.ended)
+            part = RunLogPart("", max(0, offset), run.state.ended)
         return replace(part, run=run.run_id, trial=run.trial)
 
     def _run(self, row: RequestRow, run: str) -> Run | None:

@@ -9,8 +9,14 @@ from typing import Any
 
 from tradewind.errors import QuotaError
 from tradewind.problem import COST, RUNTIME, Run, RunState, Trial, TrialState
-from tradewind.store.request_values import ACTIVE, Ended, Line, Remark, State
-from tradewind.units import count, format_duration, format_money
+from tradewind.store.service.request_values import (
+    ACTIVE,
+    NewRequestEvent,
+    RequestEndState,
+    RequestState,
+    TenantQueueState,
+)
+from tradewind.utils.units import count, format_duration, format_money
 
 REQUESTS, DOLLARS = "requests", "dollars"
 """The names of a tenant's limits: requests at a time, and USD in all."""
@@ -21,7 +27,7 @@ _ENDLESS = "one of its searches on clusters, which is not over, has no budget"
 # ---------------------------------------------------------------------- who is next
 
 
-def allowance(line: Line) -> tuple[float, str]:
+def request_allowance(line: TenantQueueState) -> tuple[float, str]:
     """What the first request of a tenant may cost, and why it has to wait.
 
     One that names no limit itself gets half of what its tenant has left, so that another one can always begin.
@@ -53,7 +59,7 @@ def allowance(line: Line) -> tuple[float, str]:
     return asked or line.cost + left / 2, ""
 
 
-def check_money(line: Line, asked: float) -> None:
+def check_money(line: TenantQueueState, asked: float) -> None:
     """See that a tenant's money pays a new request.
 
     Args:
@@ -80,7 +86,7 @@ def check_money(line: Line, asked: float) -> None:
         )
 
 
-class Turns:
+class TenantFairQueue:
     """Whose turn it is.
 
     Tenants that have less being carried out than their share come first, and among them the one that was served least
@@ -91,16 +97,16 @@ class Turns:
     def __init__(self) -> None:
         self._served: dict[str, float] = {}
 
-    def choose(self, lines: Sequence[Line]) -> tuple[int, float] | None:
+    def choose(self, lines: Sequence[TenantQueueState]) -> tuple[int, float] | None:
         """The next request, and the USD that it may cost in all (0 for no limit); None when all have to wait."""
         present = {line.tenant for line in lines}
         floor = min((served for tenant, served in self._served.items() if tenant in present), default=0.0)
         places = sum(line.running for line in lines) + 1
         weights = sum(line.weight for line in lines)
-        best: tuple[tuple[bool, float, int], Line, float] | None = None
+        best: tuple[tuple[bool, float, int], TenantQueueState, float] | None = None
         for line in lines:
             served = self._served[line.tenant] = max(self._served.get(line.tenant, floor), floor)
-            dollars, why = allowance(line)
+            dollars, why = request_allowance(line)
             enough = line.running >= places * line.weight / weights
             key = (enough, served, line.first)
             if not why and (best is None or key < best[0]):
@@ -125,7 +131,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class StageEntry:
     """A run has entered a stage.
 
     Attributes:
@@ -139,7 +145,7 @@ class Passed:
     at: float
 
 
-class Course:
+class StageTracker:
     """The stages of a request with one run, as its events tell them.
 
     Args:
@@ -147,11 +153,11 @@ class Course:
         runs: The runs that were seen by an earlier process, the last one last.
     """
 
-    def __init__(self, state: State, runs: Sequence[str] = ()) -> None:
+    def __init__(self, state: RequestState, runs: Sequence[str] = ()) -> None:
         self.state = state
         self._run = runs[-1] if runs else ""
 
-    def take(self, passed: Passed) -> list[Remark]:
+    def take(self, passed: StageEntry) -> list[NewRequestEvent]:
         """What is new with it; a stage that an earlier process has told of already is not told again."""
         stage = next((each for each in ACTIVE if each == passed.stage), None)
         if stage is None:
@@ -163,14 +169,14 @@ class Course:
             return []
         self.state = stage
         words = _WORDS[stage] + (", once more" if again else "")
-        return [Remark(stage, words, {"run": passed.run_id}, passed.at)]
+        return [NewRequestEvent(stage, words, {"run": passed.run_id}, passed.at)]
 
 
 # ---------------------------------------------------------------------- ends
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class RequestOutcome:
     """How a request has ended.
 
     Attributes:
@@ -179,12 +185,12 @@ class End:
         hint: What to do about it; may be empty.
     """
 
-    state: Ended
+    state: RequestEndState
     problem: str = ""
     hint: str = ""
 
 
-def end_of_run(trial: Trial, run: Run | None) -> End:
+def outcome_of_run(trial: Trial, run: Run | None) -> RequestOutcome:
     """How a request ends with its run.
 
     Args:
@@ -194,14 +200,16 @@ def end_of_run(trial: Trial, run: Run | None) -> End:
     reason = trial.observation.reason if trial.observation else ""
     if trial.state == TrialState.SUCCEEDED:
         if trial.observation is not None and not trial.observation.feasible:
-            return End("done", f"it ran, but broke a bound: {reason}", "a larger configuration may keep it")
-        return End("done")
+            return RequestOutcome("done", f"it ran, but broke a bound: {reason}", "a larger configuration may keep it")
+        return RequestOutcome("done")
     if trial.state == TrialState.ABORTED:
-        return End("timed_out", reason, "give it more time or money, or a larger configuration, and resubmit it")
+        return RequestOutcome(
+            "timed_out", reason, "give it more time or money, or a larger configuration, and resubmit it"
+        )
     if trial.state == TrialState.LOST:
-        state: Ended = "preempted" if run is not None and run.state == RunState.PREEMPTED else "failed"
-        return End(state, reason, "the machines failed, not the program: retry runs it once more")
-    return End("failed", reason, _advice(reason, run))
+        state: RequestEndState = "preempted" if run is not None and run.state == RunState.PREEMPTED else "failed"
+        return RequestOutcome(state, reason, "the machines failed, not the program: retry runs it once more")
+    return RequestOutcome("failed", reason, _advice(reason, run))
 
 
 def _advice(reason: str, run: Run | None) -> str:
@@ -214,7 +222,7 @@ def _advice(reason: str, run: Run | None) -> str:
     return "its log, stderr above all, shows why; resubmit it with changes"
 
 
-def end_of_search(reason: str, trials: int, *, found: bool) -> End:
+def outcome_of_search(reason: str, trials: int, *, found: bool) -> RequestOutcome:
     """How a search ends.
 
     Args:
@@ -223,10 +231,10 @@ def end_of_search(reason: str, trials: int, *, found: bool) -> End:
         found: Whether one of them keeps every bound.
     """
     if found:
-        return End("done", hint=reason)
+        return RequestOutcome("done", hint=reason)
     if not trials:
-        return End("failed", reason, "give it a larger budget, or allow cheaper machines")
-    return End(
+        return RequestOutcome("failed", reason, "give it a larger budget, or allow cheaper machines")
+    return RequestOutcome(
         "failed", f"none of {count(trials, 'trial')} kept every bound: {reason}", "its trials show why each one failed"
     )
 
@@ -234,7 +242,7 @@ def end_of_search(reason: str, trials: int, *, found: bool) -> End:
 # ---------------------------------------------------------------------- progress
 
 
-def words_of_trial(trial: Trial, metric: str = "") -> str:
+def describe_trial(trial: Trial, metric: str = "") -> str:
     """An ended trial in one line.
 
     Args:
@@ -252,7 +260,7 @@ def words_of_trial(trial: Trial, metric: str = "") -> str:
     return f"trial {trial.number} {trial.state.value}: {asked} ({figures}){why}"
 
 
-def facts_of_trial(trial: Trial | None) -> dict[str, Any] | None:
+def trial_facts(trial: Trial | None) -> dict[str, Any] | None:
     """An ended trial for those who watch, or None."""
     if trial is None:
         return None
@@ -269,7 +277,7 @@ def facts_of_trial(trial: Trial | None) -> dict[str, Any] | None:
     return facts
 
 
-def share(spent: float, budget: Mapping[str, float | None], trials: int, seconds: float) -> float | None:
+def budget_share(spent: float, budget: Mapping[str, float | None], trials: int, seconds: float) -> float | None:
     """How much of its budget a search has used: the largest share of money, trials and time; None without one."""
     used = {"dollars": spent, "trials": float(trials), "hours": seconds / 3600.0}
     shares = [min(1.0, used[name] / most) for name, most in budget.items() if most]

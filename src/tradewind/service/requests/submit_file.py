@@ -20,7 +20,7 @@ _WITHOUT_EFFECT = frozenset(
 """What is said elsewhere: by ``resources``, ``notify`` and the backend."""
 
 
-def script_of(text: str) -> str:
+def script_of_submit_file(text: str) -> str:
     """A shell script that does what a submit description says.
 
     ``queue 3`` starts the program three times, side by side, each with its own ``$(Process)``, and waits for all; the

@@ -7,17 +7,17 @@ import threading
 import time
 
 from tradewind.errors import StoreError, StudyBusyError
-from tradewind.processes import Moment
 from tradewind.service.context import Context
-from tradewind.service.requests.carrying import Carrier, Tools
-from tradewind.service.requests.following import Following
-from tradewind.service.requests.seats import Seats
-from tradewind.service.requests.state import Turns
+from tradewind.service.requests.cluster_monitor import ClusterRequestMonitor
+from tradewind.service.requests.local_slots import LocalSlots
+from tradewind.service.requests.request_executor import ExecutorDependencies, RequestExecutor
+from tradewind.service.requests.state import TenantFairQueue
 from tradewind.store.base import this_process
-from tradewind.store.bell import Bell
-from tradewind.store.claims import Claim
-from tradewind.store.request_values import Wanted
-from tradewind.units import count
+from tradewind.store.service.claims import Claim
+from tradewind.store.service.request_values import RequestIntent
+from tradewind.store.sql.notify import NotifyListener
+from tradewind.utils.processes import Moment
+from tradewind.utils.units import count
 
 _LOOK = 0.2
 """Seconds between two looks for requests of other processes, and for what becomes of those that run."""
@@ -34,7 +34,7 @@ _OUTAGE = 1.0
 _log = logging.getLogger("tradewind.service.requests")
 
 
-class Worker:
+class RequestWorker:
     """Carries out requests until it is told to stop.
 
     Several of them, on one machine or on many, share one database: a request is claimed with a lease, and what a dead
@@ -50,19 +50,19 @@ class Worker:
         self._claims = context.requests.claims
         self._context = context
         self._holder = this_process()
-        self._turns = Turns()
+        self._turns = TenantFairQueue()
         self._wake = threading.Event()
-        self._bell = Bell(context.url, self._wake.set)
+        self._wakeup = NotifyListener(context.url, self._wake.set)
         self._look = _LOOK
-        self._carriers: dict[int, Carrier] = {}
-        self._following: dict[int, Following] = {}
+        self._executors: dict[int, RequestExecutor] = {}
+        self._cluster_monitors: dict[int, ClusterRequestMonitor] = {}
         self._next_follow = 0.0
         self._renewed: Moment | None = None
-        self._tools = Tools(
+        self._tools = ExecutorDependencies(
             claims=self._claims,
             studies=context.store,
             planner=context.requests.planner,
-            seats=Seats(),
+            local_slots=LocalSlots(),
             data_folder=context.data_folder,
             remove=self._remove,
         )
@@ -70,7 +70,7 @@ class Worker:
     @property
     def busy(self) -> int:
         """Requests that are being carried out or followed."""
-        return len(self._carriers) + len(self._following)
+        return len(self._executors) + len(self._cluster_monitors)
 
     def run(self, stop: threading.Event, patience: float = 10.0) -> None:
         """Work until it is to stop.
@@ -83,7 +83,7 @@ class Worker:
             patience: Seconds that this may take then.
         """
         self._requests.on_change(self._wake.set)
-        self._bell.start()
+        self._wakeup.start()
         _log.info("the worker begins, with %s at a time", count(self._settings.runs, "request"))
         while not stop.is_set():
             try:
@@ -93,12 +93,12 @@ class Worker:
                 stop.wait(_OUTAGE)
                 continue
             self._wait(stop)
-        self._bell.close()
+        self._wakeup.close()
         self._leave(patience)
 
     def _wait(self, stop: threading.Event) -> None:
         """Wait until something is asked, or it is time to look by itself: ever later while nothing happens."""
-        idle = self._bell.listens and not self.busy
+        idle = self._wakeup.listens and not self.busy
         self._look = min(2 * self._look, _LONGEST_LOOK) if idle else _LOOK
         until = time.monotonic() + self._look
         # What ends it comes from a signal or another thread, which wakes nobody here.
@@ -110,13 +110,13 @@ class Worker:
 
     def _turn(self) -> None:
         now = time.monotonic()
-        for number in [number for number, carrier in self._carriers.items() if carrier.over]:
-            del self._carriers[number]
+        for number in [number for number, executor in self._executors.items() if executor.over]:
+            del self._executors[number]
         self._renew()
         wishes = self._wishes()
-        for number, carrier in self._carriers.items():
-            carrier.wanted = wishes.get(number, carrier.wanted)
-        if self._following and now >= self._next_follow:
+        for number, executor in self._executors.items():
+            executor.wanted = wishes.get(number, executor.wanted)
+        if self._cluster_monitors and now >= self._next_follow:
             self._next_follow = now + _FOLLOW
             self._follow(wishes)
         while self._claim():
@@ -130,25 +130,25 @@ class Worker:
         lease = self._settings.lease_seconds
         if not self.busy or (self._renewed is not None and self._renewed.ago() < lease / 3):
             return
-        tokens = {number: carrier.claim.token for number, carrier in self._carriers.items()}
-        tokens |= {number: following.claim.token for number, following in self._following.items()}
+        tokens = {number: executor.claim.token for number, executor in self._executors.items()}
+        tokens |= {number: cluster_monitor.claim.token for number, cluster_monitor in self._cluster_monitors.items()}
         lost = self._claims.renew(tokens, lease)
         self._renewed = Moment.now()
         for number in lost:
-            self._following.pop(number, None)
-            carrier = self._carriers.get(number)
-            if carrier is not None and not carrier.over:
+            self._cluster_monitors.pop(number, None)
+            executor = self._executors.get(number)
+            if executor is not None and not executor.over:
                 _log.warning("request %d was taken over by another process", number)
-                carrier.lost = True
+                executor.lost = True
 
-    def _wishes(self) -> dict[int, Wanted]:
-        numbers = [*self._carriers, *self._following]
+    def _wishes(self) -> dict[int, RequestIntent]:
+        numbers = [*self._executors, *self._cluster_monitors]
         return self._claims.wishes(numbers) if numbers else {}
 
     def _claim(self) -> bool:
         """Claim a request, if there is one for this worker."""
-        room = len(self._carriers) < self._settings.runs
-        mine = [*self._carriers, *self._following]
+        room = len(self._executors) < self._settings.runs
+        mine = [*self._executors, *self._cluster_monitors]
         if not self._claims.waits(room=room, mine=mine):
             return False
         claim = self._claims.claim(
@@ -168,23 +168,25 @@ class Worker:
     def _begin(self, claim: Claim) -> None:
         if claim.row.cluster:
             tools = self._tools
-            following = Following(claim, self._claims, tools.studies, self._context.cluster, tools.planner)
-            self._following[claim.row.id] = following
+            cluster_monitor = ClusterRequestMonitor(
+                claim, self._claims, tools.studies, self._context.cluster, tools.planner
+            )
+            self._cluster_monitors[claim.row.id] = cluster_monitor
             self._next_follow = 0.0
             return
-        carrier = Carrier(claim, self._tools, self._wake.set)
-        self._carriers[claim.row.id] = carrier
-        carrier.start()
+        executor = RequestExecutor(claim, self._tools, self._wake.set)
+        self._executors[claim.row.id] = executor
+        executor.start()
 
-    def _follow(self, wishes: dict[int, Wanted]) -> None:
-        for number, following in list(self._following.items()):
+    def _follow(self, wishes: dict[int, RequestIntent]) -> None:
+        for number, cluster_monitor in list(self._cluster_monitors.items()):
             try:
-                following.look(wishes.get(number, "run"))
+                cluster_monitor.look(wishes.get(number, "run"))
             except StudyBusyError:
-                following.over = True
-            if following.over:
-                del self._following[number]
-                if following.wanted == "delete":
+                cluster_monitor.over = True
+            if cluster_monitor.over:
+                del self._cluster_monitors[number]
+                if cluster_monitor.wanted == "delete":
                     self._remove(number)
 
     def _remove(self, number: int) -> None:
@@ -198,15 +200,15 @@ class Worker:
 
     def _leave(self, patience: float) -> None:
         """Leave what runs to the next worker."""
-        for carrier in self._carriers.values():
-            carrier.leaving = True
+        for executor in self._executors.values():
+            executor.leaving = True
         until = time.monotonic() + patience
-        for carrier in self._carriers.values():
-            carrier.join(max(0.0, until - time.monotonic()))
-        left = [number for number, carrier in self._carriers.items() if not carrier.over]
-        for number, following in self._following.items():
+        for executor in self._executors.values():
+            executor.join(max(0.0, until - time.monotonic()))
+        left = [number for number, executor in self._executors.items() if not executor.over]
+        for number, cluster_monitor in self._cluster_monitors.items():
             try:
-                self._claims.change(number, following.claim.token, {}, hold="leave")
+                self._claims.change(number, cluster_monitor.claim.token, {}, hold="leave")
             except StoreError as error:
                 _log.warning("request %d: %s", number, error)
         # Their process is gone in a moment, and the next one sees that.

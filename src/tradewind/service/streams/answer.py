@@ -14,12 +14,12 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tradewind.errors import TradewindError
-from tradewind.service.faults import problem_of
+from tradewind.service.faults import problem_document
+from tradewind.service.http.event_hub import EventHub, EventSubscriber, event_message
 from tradewind.service.people import Principal
-from tradewind.service.requests.files import LogPart
-from tradewind.service.streams.hub import Hub, Listener, event_message
-from tradewind.service.streams.wire import BEAT, HEADERS, log_place, message
-from tradewind.store.requests import ENDED, RequestEvent
+from tradewind.service.requests.run_files import RunLogPart
+from tradewind.service.streams.wire import SSE_HEADERS, SSE_HEARTBEAT, log_event_id, sse_message
+from tradewind.store.service.requests import ENDED, RequestEvent
 
 _PAGE = 500
 _AT_ONCE = 65536
@@ -41,10 +41,10 @@ class _Open(Response):
         lifetime: Seconds after which the client has to come again, and to say again who it is.
     """
 
-    def __init__(self, hub: Hub, who: Principal, beat: float, lifetime: float) -> None:
+    def __init__(self, hub: EventHub, who: Principal, beat: float, lifetime: float) -> None:
         self.status_code = 200
         self.background: BackgroundTask | None = None
-        self.raw_headers = list(HEADERS)
+        self.raw_headers = list(SSE_HEADERS)
         self._hub, self._who, self._beat = hub, who, beat
         # Those that came together after a restart shall not go and come again together.
         self._until = time.monotonic() + lifetime * random.uniform(0.8, 1.0)  # noqa: S311  (no secret)
@@ -111,8 +111,8 @@ class EventStream(_Open):
 
     def __init__(
         self,
-        hub: Hub,
-        listener: Listener,
+        hub: EventHub,
+        listener: EventSubscriber,
         past: Callable[[int, int], Sequence[RequestEvent]],
         since: int | None,
         beat: float,
@@ -130,7 +130,7 @@ class EventStream(_Open):
         listener, last, stage = self._listener, self._since or 0, ""
         # So that a client knows that it is connected, and where to go on when the connection breaks before an event.
         begin = self._begin if self._since is None else self._since
-        await said.say(message({"since": begin}, number=begin, kind="open"))
+        await said.say(sse_message({"since": begin}, number=begin, kind="open"))
         while self._since is not None and not self._over:
             page = await run_in_threadpool(self._past, last, _PAGE)
             if page:
@@ -148,7 +148,7 @@ class EventStream(_Open):
             if data:
                 await said.say(data)
             if listener.request_id is not None and stage in ENDED and not listener.waiting:
-                await said.say(message({"state": stage}, number=last, kind="end"))
+                await said.say(sse_message({"state": stage}, number=last, kind="end"))
                 return
             if not listener.waiting and not listener.gone:
                 listener.ready.clear()
@@ -156,7 +156,7 @@ class EventStream(_Open):
                 await listener.ready.wait()
                 timer.cancel()
                 if not listener.waiting and not self._over:
-                    await said.say(BEAT)
+                    await said.say(SSE_HEARTBEAT)
 
 
 class LogStream(_Open):
@@ -165,7 +165,7 @@ class LogStream(_Open):
     Args:
         hub: The streams of this process.
         who: Who reads.
-        read: Reads a part from an offset in bytes of a run's log, as `Requests.log` does.
+        read: Reads a part from an offset in bytes of a run's log, as `RequestService.log` does.
         begin: Where to begin: the offset, and the run that it is of, or nothing for the last.
         beat: Seconds of silence after which a comment is sent.
         lifetime: Seconds after which the client has to come again.
@@ -174,9 +174,9 @@ class LogStream(_Open):
 
     def __init__(
         self,
-        hub: Hub,
+        hub: EventHub,
         who: Principal,
-        read: Callable[[int, str], LogPart],
+        read: Callable[[int, str], RunLogPart],
         begin: tuple[int, str],
         beat: float,
         lifetime: float,
@@ -187,32 +187,32 @@ class LogStream(_Open):
         self._offset, self._run = begin
 
     async def _tell(self, said: _Said) -> None:
-        await said.say(BEAT)
+        await said.say(SSE_HEARTBEAT)
         pause, silent = self._pause, time.monotonic()
         while not self._over:
             try:
                 part = await run_in_threadpool(self._read, self._offset, self._run)
             except TradewindError as error:  # it was deleted, or its trial replaced by another one
-                await said.say(message(problem_of(error), kind="problem"))
+                await said.say(sse_message(problem_document(error), kind="problem"))
                 return
             if self._run and part.run != self._run:
                 self._offset = 0
             self._run = part.run
             # Each run's log begins at 0: a client that comes back has to say of which one it knows how much.
-            place = log_place(part.next, part.run)
+            place = log_event_id(part.next, part.run)
             if part.text:
                 of = {"run": part.run, "trial": part.trial} if part.run else {}
                 document = {"text": part.text, "offset": self._offset, "next": part.next, **of}
-                await said.say(message(document, number=place, kind="log"))
+                await said.say(sse_message(document, number=place, kind="log"))
                 pause, silent = self._pause, time.monotonic()
             self._offset = part.next
             if part.ended:
-                await said.say(message({"next": part.next}, number=place, kind="end"))
+                await said.say(sse_message({"next": part.next}, number=place, kind="end"))
                 return
             if part.text:
                 continue
             if time.monotonic() - silent > self._beat:
-                await said.say(BEAT)
+                await said.say(SSE_HEARTBEAT)
                 silent = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):

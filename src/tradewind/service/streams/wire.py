@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-BEAT = b": still here\n\n"
+SSE_HEARTBEAT = b": still here\n\n"
 """A comment: it keeps proxies from closing a silent stream, and tells the server whether the client is still there."""
 
-HEADERS = [
+SSE_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"vary", b"Accept"),
@@ -18,19 +18,19 @@ HEADERS = [
 """The headers of a stream."""
 
 
-def message(document: Mapping[str, Any], *, number: int | str | None = None, kind: str = "") -> bytes:
+def sse_message(document: Mapping[str, Any], *, number: int | str | None = None, kind: str = "") -> bytes:
     """One event.
 
     Args:
         document: What it says; JSON has no line breaks, which would end the event.
         number: What the client sends as ``Last-Event-ID`` when it comes back.
-        kind: Its type; without one it is a ``message``.
+        kind: Its type; without one it is a ``sse_message``.
     """
     head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
     return f"{head}data: {json.dumps(document, separators=(',', ':'), allow_nan=False)}\n\n".encode()
 
 
-def log_place(offset: int, run: str) -> str:
+def log_event_id(offset: int, run: str) -> str:
     """Where in a request's logs an event of theirs ends: the ``id`` of the event.
 
     Args:

@@ -35,32 +35,32 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from tradewind.service.api import answers
-from tradewind.service.web import access, assets, faults, pages
+from tradewind.service.http import responses
+from tradewind.service.web import error_pages, page_access, pages, static_assets
 
 _Handler = Callable[[Request, Any], Awaitable[Response]]
 
 
 def install(app: FastAPI) -> None:
     """Add the pages and their files to a server whose answers to programs are there already."""
-    app.include_router(assets.router)
+    app.include_router(static_assets.router)
     for router in pages.ROUTERS:
-        app.include_router(router, dependencies=[access.storable])
+        app.include_router(router, dependencies=[page_access.storable])
     app.add_exception_handler(HTTPException, _as_page(_of_http))
     for kind in (RequestValidationError, Exception):
         app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))  # type: ignore[arg-type]
 
 
 async def _of_http(_request: Request, error: HTTPException) -> Response:
-    return answers.of_http(error)
+    return responses.http_error_response(error)
 
 
 def _as_page(other: _Handler) -> _Handler:
     """Show an error as a page to those who look at pages, and otherwise as it was."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        if faults.wants_page(request):
-            return await run_in_threadpool(faults.unforeseen_page, request, error)
+        if error_pages.wants_page(request):
+            return await run_in_threadpool(error_pages.unforeseen_page, request, error)
         return await other(request, error)
 
     return handle

@@ -12,7 +12,7 @@ PER_PAGE = 25
 """Rows on a page."""
 
 
-def listed(
+def list_page(
     place: str,
     filters: Mapping[str, str],
     before: int | None,
@@ -40,15 +40,15 @@ def listed(
     rows = found[:size]
     return {
         "rows": [show(row) for row in rows],
-        "older": address(place, filters, before=number(rows[-1])) if len(found) > size else "",
-        "newest": address(place, filters) if before is not None else "",
+        "older": list_address(place, filters, before=number(rows[-1])) if len(found) > size else "",
+        "newest": list_address(place, filters) if before is not None else "",
         "filtered": any(filters.values()) or before is not None,
         "filters": filters,
-        "live": address(place, filters, before=before, part=1),
+        "live": list_address(place, filters, before=before, part=1),
     }
 
 
-def address(place: str, filters: Mapping[str, str], **more: Any) -> str:
+def list_address(place: str, filters: Mapping[str, str], **more: Any) -> str:
     """The address of a list with filters; what is empty is left out."""
     given = {key: value for key, value in {**filters, **more}.items() if value}
     return place + (f"?{urlencode(given)}" if given else "")

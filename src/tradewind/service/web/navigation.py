@@ -8,7 +8,7 @@ from tradewind.service.people import Principal
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavigationEntry:
     """A line of the navigation.
 
     Attributes:
@@ -26,24 +26,24 @@ class Entry:
     admin: bool = False
 
 
-ENTRIES: tuple[Entry, ...] = (
-    Entry("Requests", "/requests", "list"),
-    Entry("Applications", "/applications", "grid"),
-    Entry("Studies", "/studies", "chart"),
-    Entry("Workflows", "/workflows", "flow"),
-    Entry("Cluster", "/cluster", "server"),
-    Entry("Offers", "/offers", "tag"),
-    Entry("Administration", "/admin", "shield", admin=True),
+NAVIGATION: tuple[NavigationEntry, ...] = (
+    NavigationEntry("Requests", "/requests", "list"),
+    NavigationEntry("Applications", "/applications", "grid"),
+    NavigationEntry("Studies", "/studies", "chart"),
+    NavigationEntry("Workflows", "/workflows", "flow"),
+    NavigationEntry("Cluster", "/cluster", "server"),
+    NavigationEntry("Offers", "/offers", "tag"),
+    NavigationEntry("Administration", "/admin", "shield", admin=True),
 )
 """The navigation, from the top."""
 
 
-def entries_for(who: Principal) -> list[Entry]:
+def navigation_for(who: Principal) -> list[NavigationEntry]:
     """The entries that somebody sees."""
-    return [entry for entry in ENTRIES if who.is_admin or not entry.admin]
+    return [entry for entry in NAVIGATION if who.is_admin or not entry.admin]
 
 
-def current(path: str) -> str:
+def current_entry(path: str) -> str:
     """The path of the entry that an address belongs to; empty for none."""
-    found = [e.path for e in ENTRIES if path == e.path or path.startswith(e.path + "/")]
+    found = [e.path for e in NAVIGATION if path == e.path or path.startswith(e.path + "/")]
     return max(found, key=len, default="")

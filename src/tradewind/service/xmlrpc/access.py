@@ -11,15 +11,15 @@ import threading
 from collections import OrderedDict
 
 from tradewind.errors import SignInError
-from tradewind.service.accounts.functions import Accounts
-from tradewind.service.accounts.tokens import PREFIX
+from tradewind.service.accounts.account_service import AccountService
+from tradewind.service.accounts.tokens import TOKEN_PREFIX
 from tradewind.service.people import Principal
 
-_MOST = 1000
+_MOST_KNOWN = 1000
 _HINT = "send the user's name and a token (or the password) by HTTP Basic, or Authorization: Bearer tw_..."
 
 
-class Callers:
+class XmlRpcAuthenticator:
     """Finds out who calls.
 
     A password takes a while to check on purpose, and a client sends it with every call: the first call begins a
@@ -29,7 +29,7 @@ class Callers:
         accounts: The accounts.
     """
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: AccountService) -> None:
         self._accounts = accounts
         self._key = secrets.token_bytes(32)
         self._sessions: OrderedDict[bytes, str] = OrderedDict()
@@ -57,7 +57,7 @@ class Callers:
             raise SignInError("the header Authorization cannot be read", hint=_HINT) from None
         if not sign:
             raise SignInError("the header Authorization cannot be read", hint=_HINT)
-        if secret.startswith(PREFIX):
+        if secret.startswith(TOKEN_PREFIX):
             return self._by_token(name, secret, address)
         return self._by_password(name, secret, address)
 
@@ -80,6 +80,6 @@ class Callers:
         session = self._accounts.sign_in(name, password, address, "XML-RPC").secret
         with self._lock:
             self._sessions[place] = session
-            while len(self._sessions) > _MOST:
+            while len(self._sessions) > _MOST_KNOWN:
                 self._sessions.popitem(last=False)
         return self._accounts.by_session(session, address)[0]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tradewind.errors import InputError, NotFoundError
-from tradewind.service.api.models import request_of
-from tradewind.service.api.proposals import proposal_of
+from tradewind.service.api.request_models import request_of
+from tradewind.service.api.routes.proposals import proposal_of
 from tradewind.service.context import Context
+from tradewind.service.document_limits import check_document
 from tradewind.service.people import Principal
-from tradewind.service.wire import check_document
-from tradewind.store.requests import RequestRow
+from tradewind.store.service.requests import RequestRow
 
 Array = list[Any]
 """Within the class `list` is a procedure."""
@@ -22,7 +22,7 @@ _FILTERS = ("states", "application", "text", "tenant", "before", "limit")
 _OPTIONS = ("backend", "deadline", "resources", "count")
 
 
-class Procedures:
+class XmlRpcProcedures:
     """The procedures, for one user.
 
     Args:
@@ -181,20 +181,20 @@ class Procedures:
 
 
 _SYSTEM: dict[str, Callable[..., Any]] = {
-    "system.listMethods": Procedures.system_list_methods,
-    "system.methodHelp": Procedures.system_method_help,
-    "system.methodSignature": Procedures.system_method_signature,
+    "system.listMethods": XmlRpcProcedures.system_list_methods,
+    "system.methodHelp": XmlRpcProcedures.system_method_help,
+    "system.methodSignature": XmlRpcProcedures.system_method_signature,
 }
 _OWN: dict[str, Callable[..., Any]] = {
     name: function
-    for name, function in inspect.getmembers(Procedures, inspect.isfunction)
+    for name, function in inspect.getmembers(XmlRpcProcedures, inspect.isfunction)
     if not name.startswith(("_", "system"))
 }
 NAMES: Mapping[str, Callable[..., Any]] = _OWN | _SYSTEM
 """The procedures by the names that clients know them by."""
 
 
-def call(shared: Context, who: Principal, name: str, arguments: tuple[Any, ...]) -> Any:
+def call_procedure(shared: Context, who: Principal, name: str, arguments: tuple[Any, ...]) -> Any:
     """Call a procedure.
 
     Args:
@@ -215,7 +215,7 @@ def call(shared: Context, who: Principal, name: str, arguments: tuple[Any, ...])
         raise InputError(f"{name} takes {count} arguments, and got {len(arguments)}", hint="see system.methodHelp")
     for parameter, value in zip(wanted, arguments, strict=False):
         _check(name, parameter, value)
-    return function(Procedures(shared, who), *check_document(list(arguments)))
+    return function(XmlRpcProcedures(shared, who), *check_document(list(arguments)))
 
 
 def _check(name: str, parameter: inspect.Parameter, value: Any) -> None:

@@ -18,7 +18,7 @@ _UNSAYABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _MARKUP = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
 
 
-def answer_of(value: Any) -> bytes:
+def encode_answer(value: Any) -> bytes:
     """A value as the answer to a call."""
     parts = [_HEAD, "<params><param>"]
     _write(parts, value)
@@ -26,7 +26,7 @@ def answer_of(value: Any) -> bytes:
     return "".join(parts).encode()
 
 
-def fault_answer(number: int, text: str) -> bytes:
+def encode_fault(number: int, text: str) -> bytes:
     """A fault as the answer to a call."""
     parts = [_HEAD, "<fault>"]
     _write(parts, {"faultCode": number, "faultString": text})

@@ -10,14 +10,14 @@ from pathlib import Path
 from tradewind.errors import NoOfferError, NothingFeasibleError
 from tradewind.problem import COST, Offer, Trial, TrialState
 from tradewind.store.base import Store
-from tradewind.units import count, format_duration, format_money
-from tradewind.workflow.advice.machines import kept_cost
-from tradewind.workflow.advice.mixing import TRIFLE, Mixing, Planned, key_of, mix_sets
-from tradewind.workflow.advice.runner import carried_out, describe, make_planner
-from tradewind.workflow.advice.study import Searched, Wanted, search_sets
+from tradewind.utils.units import count, format_duration, format_money
+from tradewind.workflow.advice.mixed_sets import TRIFLE, MixedSearchResult, PlannedMachineSet, key_of, mix_sets
+from tradewind.workflow.advice.offers import kept_cost
+from tradewind.workflow.advice.runner import make_planner, offer_words, simulate_planner
+from tradewind.workflow.advice.set_search import AdviceRequest, SetSearchResult, search_sets
 from tradewind.workflow.bounds import lower_bound
-from tradewind.workflow.plan import Figures, Schedule, figures
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule, ScheduleFigures, figures
 
 _NEAR = 4
 """Sets beside the best one for which a better plan is looked for."""
@@ -37,7 +37,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Choice:
+class MachineSetOption:
     """One set of machines with a plan.
 
     Attributes:
@@ -52,7 +52,7 @@ class Choice:
     platform: Platform
     schedule: Schedule
     planner: str
-    figures: Figures
+    figures: ScheduleFigures
 
     @property
     def key(self) -> str:
@@ -74,15 +74,15 @@ class Advice:
         warnings: What was assumed, in sentences.
     """
 
-    best: Choice
-    front: tuple[Choice, ...]
-    searched: Searched
-    mixing: Mixing
+    best: MachineSetOption
+    front: tuple[MachineSetOption, ...]
+    searched: SetSearchResult
+    mixing: MixedSearchResult
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
-def advise(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: Path) -> Advice:
+def advise(wanted: AdviceRequest, offers: Sequence[Offer], store: Store, data_folder: Path) -> Advice:
     """Which machines, how many, and which plan on them.
 
     The sets are searched with a quick planner. For the best one, and for those that a better plan could put before it,
@@ -104,7 +104,7 @@ def advise(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: P
     if not (searched.sets or mixing.sets):
         raise _no_room(wanted)
     tried = [trial for trial in searched.trials if trial.state is TrialState.SUCCEEDED]
-    seen = [Planned((trial.offer,), trial.observation.runtime, trial.observation.cost)
+    seen = [PlannedMachineSet((trial.offer,), trial.observation.runtime, trial.observation.cost)
             for trial in tried if trial.observation is not None]  # fmt: skip
     promising = [*_front(seen), *_front(mixing.planned)]
     rows = {planned.key: made.choice(planned.offers) for planned in promising}
@@ -126,7 +126,7 @@ def advise(wanted: Wanted, offers: Sequence[Offer], store: Store, data_folder: P
     return Advice(best, bounded, searched, mixing, reasons, _warnings(wanted, searched, best))
 
 
-def fits(wanted: Wanted, choice: Choice) -> bool:
+def keeps_limits(wanted: AdviceRequest, choice: MachineSetOption) -> bool:
     """True where a set keeps the deadline and the budget."""
     in_time = wanted.deadline is None or choice.figures.makespan <= wanted.deadline
     return in_time and (wanted.budget is None or choice.figures.cost <= wanted.budget)
@@ -135,56 +135,60 @@ def fits(wanted: Wanted, choice: Choice) -> bool:
 class _Maker:
     """Makes choices of offers."""
 
-    def __init__(self, wanted: Wanted, data_folder: Path) -> None:
+    def __init__(self, wanted: AdviceRequest, data_folder: Path) -> None:
         self._wanted, self._data_folder = wanted, data_folder
         self._planner = make_planner(wanted.planner, wanted.seed, data_folder)
 
-    def mixing(self, offers: Sequence[Offer], searched: Searched) -> Mixing:
+    def mixing(self, offers: Sequence[Offer], searched: SetSearchResult) -> MixedSearchResult:
         """The search over sets of several types, in the time that is left."""
         left = self._wanted.seconds - searched.seconds
-        return mix_sets(self._wanted, offers, searched, self._planner, left) if self._wanted.mix > 1 else Mixing()
+        return (
+            mix_sets(self._wanted, offers, searched, self._planner, left)
+            if self._wanted.mix > 1
+            else MixedSearchResult()
+        )
 
-    def choice(self, offers: tuple[Offer, ...]) -> Choice:
+    def choice(self, offers: tuple[Offer, ...]) -> MachineSetOption:
         """The set as the search saw it."""
         platform = self._wanted.terms.together(offers, self._wanted.flow)
-        schedule = carried_out(self._wanted.flow, platform, self._planner)
-        return self._with_figures(Choice(offers, platform, schedule, self._planner.name, _NONE))
+        schedule = simulate_planner(self._wanted.flow, platform, self._planner)
+        return self._with_figures(MachineSetOption(offers, platform, schedule, self._planner.name, _NONE))
 
-    def refined(self, offers: tuple[Offer, ...]) -> Choice:
+    def refined(self, offers: tuple[Offer, ...]) -> MachineSetOption:
         """The set with the plan of a longer search, where that is better."""
         quick = self.choice(offers)
         planner = make_planner({"use": "search", "seconds": self._wanted.refine}, self._wanted.seed, self._data_folder)
-        schedule = carried_out(self._wanted.flow, quick.platform, planner)
+        schedule = simulate_planner(self._wanted.flow, quick.platform, planner)
         if schedule.makespan >= quick.schedule.makespan:
             return quick
         return self._with_figures(replace(quick, schedule=schedule, planner=planner.name))
 
-    def bounded(self, choice: Choice) -> Choice:
+    def bounded(self, choice: MachineSetOption) -> MachineSetOption:
         """With the lower bound of its makespan."""
         return self._with_figures(choice, lower_bound(self._wanted.flow, choice.platform))
 
-    def _with_figures(self, choice: Choice, bound: float = 0.0) -> Choice:
+    def _with_figures(self, choice: MachineSetOption, bound: float = 0.0) -> MachineSetOption:
         found = figures(self._wanted.flow, choice.platform, choice.schedule, bound)
         return replace(choice, figures=replace(found, cost=kept_cost(choice.platform, found.makespan)))
 
 
-_NONE = Figures(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+_NONE = ScheduleFigures(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _keep(rows: dict[str, Choice], better: Choice) -> None:
+def _keep(rows: dict[str, MachineSetOption], better: MachineSetOption) -> None:
     known = rows.get(better.key)
     if known is None or better.figures.makespan < known.figures.makespan:
         rows[better.key] = better
 
 
-def _best(wanted: Wanted, rows: Iterable[Choice]) -> Choice | None:
-    return min((row for row in rows if fits(wanted, row)), key=lambda row: _order(wanted, row), default=None)
+def _best(wanted: AdviceRequest, rows: Iterable[MachineSetOption]) -> MachineSetOption | None:
+    return min((row for row in rows if keeps_limits(wanted, row)), key=lambda row: _order(wanted, row), default=None)
 
 
-def _without_trifles(rows: Iterable[Choice]) -> list[Choice]:
+def _without_trifles(rows: Iterable[MachineSetOption]) -> list[MachineSetOption]:
     """Sets without those of several types that are better than one of a single type by a trifle at most."""
 
-    def trifle(row: Choice, single: Choice) -> bool:
+    def trifle(row: MachineSetOption, single: MachineSetOption) -> bool:
         a, b = single.figures, row.figures
         return a.cost * (1.0 - TRIFLE) <= b.cost and a.makespan * (1.0 - TRIFLE) <= b.makespan
 
@@ -193,7 +197,7 @@ def _without_trifles(rows: Iterable[Choice]) -> list[Choice]:
     return [row for row in given if len(row.offers) == 1 or not any(trifle(row, single) for single in singles)]
 
 
-def _front(seen: Sequence[Planned]) -> list[Planned]:
+def _front(seen: Sequence[PlannedMachineSet]) -> list[PlannedMachineSet]:
     """The sets of which no other is both quicker and cheaper."""
     kept, quickest = [], math.inf
     for planned in sorted(seen, key=lambda each: (each.cost, each.makespan)):
@@ -203,7 +207,7 @@ def _front(seen: Sequence[Planned]) -> list[Planned]:
     return kept
 
 
-def _promising(wanted: Wanted, searched: Searched, tried: Sequence[Trial]) -> list[Offer]:
+def _promising(wanted: AdviceRequest, searched: SetSearchResult, tried: Sequence[Trial]) -> list[Offer]:
     """The best set, and those that a better plan could put before it, the most promising first."""
     outlook = searched.outlook
     by_cost = wanted.metric == COST
@@ -226,11 +230,13 @@ def _promising(wanted: Wanted, searched: Searched, tried: Sequence[Trial]) -> li
     return ([best.offer] if best else []) + near[:_NEAR]
 
 
-def _near_mixed(wanted: Wanted, mixing: Mixing, best: Choice | None) -> list[tuple[Offer, ...]]:
+def _near_mixed(
+    wanted: AdviceRequest, mixing: MixedSearchResult, best: MachineSetOption | None
+) -> list[tuple[Offer, ...]]:
     """The mixed sets that a slightly better plan would put first, the one that needs the least of it first."""
     least = math.inf if best is None else _order(wanted, best)[0]
 
-    def needed(planned: Planned) -> float:
+    def needed(planned: PlannedMachineSet) -> float:
         value = planned.cost if wanted.metric == COST else planned.makespan
         over = planned.makespan / (wanted.deadline or math.inf), planned.cost / (wanted.budget or math.inf)
         return max(*over, value / least)
@@ -239,17 +245,17 @@ def _near_mixed(wanted: Wanted, mixing: Mixing, best: Choice | None) -> list[tup
     return [planned.offers for planned in near[:_NEAR_MIXED]]
 
 
-def _order(wanted: Wanted, choice: Choice) -> tuple[float, float]:
+def _order(wanted: AdviceRequest, choice: MachineSetOption) -> tuple[float, float]:
     found = choice.figures
     return (found.cost, found.makespan) if wanted.metric == COST else (found.makespan, found.cost)
 
 
-def _beats(one: Choice, other: Choice) -> bool:
+def _beats(one: MachineSetOption, other: MachineSetOption) -> bool:
     a, b = one.figures, other.figures
     return a.cost <= b.cost and a.makespan <= b.makespan and (a.cost, a.makespan) != (b.cost, b.makespan)
 
 
-def _thinned(rows: Sequence[Choice], best: Choice) -> list[Choice]:
+def _thinned(rows: Sequence[MachineSetOption], best: MachineSetOption) -> list[MachineSetOption]:
     """Some rows of a table that is too long: its ends, the best one, and others spread over the rest."""
     if len(rows) <= _SHOWN:
         return list(rows)
@@ -258,17 +264,17 @@ def _thinned(rows: Sequence[Choice], best: Choice) -> list[Choice]:
     return [rows[place] for place in sorted(places | {chosen})]
 
 
-def limits(wanted: Wanted) -> str:
+def limit_words(wanted: AdviceRequest) -> str:
     """Deadline and budget in words, to follow a verb."""
     words = [f"within {format_duration(wanted.deadline)}"] if wanted.deadline is not None else []
     words += [f"for at most {format_money(wanted.budget)}"] if wanted.budget is not None else []
     return " and ".join(words)
 
 
-def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...]:
+def _reasons(wanted: AdviceRequest, searched: SetSearchResult, best: MachineSetOption) -> tuple[str, ...]:
     what = "cheapest" if wanted.metric == COST else "quickest"
-    within = f" that ends {limits(wanted)}" if limits(wanted) else ""
-    first = f"{describe(best.offers)} is the {what} set found{within}."
+    within = f" that ends {limit_words(wanted)}" if limit_words(wanted) else ""
+    first = f"{offer_words(best.offers)} is the {what} set found{within}."
     left = searched.sets - len(searched.trials)
     if not searched.sets:
         return first, _NO_TYPE
@@ -287,7 +293,11 @@ def _reasons(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...
 
 
 def _mixed_reasons(
-    wanted: Wanted, searched: Searched, mixing: Mixing, best: Choice, single: Choice | None
+    wanted: AdviceRequest,
+    searched: SetSearchResult,
+    mixing: MixedSearchResult,
+    best: MachineSetOption,
+    single: MachineSetOption | None,
 ) -> tuple[str, ...]:
     """What is to be said of sets of several types; nothing where none could be made."""
     if not mixing.sets:
@@ -308,7 +318,7 @@ def _mixed_reasons(
     return tuple(found)
 
 
-def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ...]:
+def _warnings(wanted: AdviceRequest, searched: SetSearchResult, best: MachineSetOption) -> tuple[str, ...]:
     terms = wanted.terms
     offers = searched.offers or best.offers
     unknown = [offer for offer in offers if not terms.known(offer)]
@@ -336,13 +346,15 @@ def _warnings(wanted: Wanted, searched: Searched, best: Choice) -> tuple[str, ..
     return (*wanted.flow.warnings, *found)
 
 
-def _nothing(wanted: Wanted, searched: Searched, mixing: Mixing, rows: Sequence[Choice]) -> NothingFeasibleError:
+def _nothing(
+    wanted: AdviceRequest, searched: SetSearchResult, mixing: MixedSearchResult, rows: Sequence[MachineSetOption]
+) -> NothingFeasibleError:
     """What to say where no set keeps the limits."""
     sets = f"no set of up to {count(wanted.max_vms, 'VM')}"
-    message = f"{sets} was found that ends {limits(wanted)}" if limits(wanted) else f"{sets} was planned"
+    message = f"{sets} was found that ends {limit_words(wanted)}" if limit_words(wanted) else f"{sets} was planned"
     if not rows and mixing.proven and not searched.sets:
         hint = f"{_NO_TYPE[:-1].lower()}, and lower bounds exclude the {count(mixing.sets, 'set')} of several types"
-        return NothingFeasibleError(f"{sets} can end {limits(wanted)}", hint=hint)
+        return NothingFeasibleError(f"{sets} can end {limit_words(wanted)}", hint=hint)
     if not rows:
         refused = {trial.observation.reason: None for trial in searched.trials if trial.observation is not None}
         return NothingFeasibleError(message, hint=next((why for why in refused if why), searched.why or _LONGER))
@@ -353,11 +365,11 @@ def _nothing(wanted: Wanted, searched: Searched, mixing: Mixing, rows: Sequence[
         words.append(_words("the cheapest", cheap))
     # A mixed set is planned only where its bounds leave room.
     if searched.proven and mixing.proven and not mixing.planned and not _possible(wanted, searched):
-        message = f"{sets} can end {limits(wanted)}"
+        message = f"{sets} can end {limit_words(wanted)}"
     return NothingFeasibleError(message, hint="; ".join(words))
 
 
-def _no_room(wanted: Wanted) -> NoOfferError:
+def _no_room(wanted: AdviceRequest) -> NoOfferError:
     """What to say where each task has room somewhere, and no set is offered that has room for all of them."""
     where = "" if wanted.mix == 1 else f", nor have {wanted.mix} types of one provider, region and architecture"
     more = f"--mix {wanted.mix + 1} looks for sets of more types" if wanted.mix < _MOST_TYPES else ""
@@ -365,7 +377,7 @@ def _no_room(wanted: Wanted) -> NoOfferError:
     return NoOfferError(f"no type alone has room for every task{where}", hint=hint)
 
 
-def _possible(wanted: Wanted, searched: Searched) -> bool:
+def _possible(wanted: AdviceRequest, searched: SetSearchResult) -> bool:
     """True where the bounds of a tried set leave room for a better plan that keeps the limits."""
     outlook = searched.outlook
     return any(
@@ -375,6 +387,6 @@ def _possible(wanted: Wanted, searched: Searched) -> bool:
     )
 
 
-def _words(what: str, choice: Choice) -> str:
+def _words(what: str, choice: MachineSetOption) -> str:
     found = choice.figures
-    return f"{what} {describe(choice.offers)}: {format_duration(found.makespan)}, {format_money(found.cost)}"
+    return f"{what} {offer_words(choice.offers)}: {format_duration(found.makespan)}, {format_money(found.cost)}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tradewind.workflow.advice.advice import Advice, Choice, fits
-from tradewind.workflow.advice.study import Wanted
+from tradewind.workflow.advice.advice import Advice, MachineSetOption, keeps_limits
+from tradewind.workflow.advice.set_search import AdviceRequest
 
 
-def to_json(advice: Advice, wanted: Wanted) -> dict[str, Any]:
+def to_json(advice: Advice, wanted: AdviceRequest) -> dict[str, Any]:
     """Advice as a document."""
     searched = advice.searched
     return {
@@ -34,7 +34,7 @@ def to_json(advice: Advice, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def choice_to_json(choice: Choice, wanted: Wanted) -> dict[str, Any]:
+def choice_to_json(choice: MachineSetOption, wanted: AdviceRequest) -> dict[str, Any]:
     """One set as a document."""
     found = choice.figures
     machines = _machines(choice)
@@ -49,12 +49,12 @@ def choice_to_json(choice: Choice, wanted: Wanted) -> dict[str, Any]:
         "serial": found.serial,
         "utilisation": found.utilisation,
         "cost": found.cost,
-        "fits": fits(wanted, choice),
+        "fits": keeps_limits(wanted, choice),
         "planner": choice.planner,
     }
 
 
-def _machines(choice: Choice) -> list[dict[str, Any]]:
+def _machines(choice: MachineSetOption) -> list[dict[str, Any]]:
     """The kinds of machines of a set."""
     found, first = [], 0
     for offer in choice.offers:
@@ -74,7 +74,7 @@ def _machines(choice: Choice) -> list[dict[str, Any]]:
     return found
 
 
-def vms_yaml(choice: Choice) -> str:
+def vms_yaml(choice: MachineSetOption) -> str:
     """The machines of a set as a file for ``--vms``, the offers in comments."""
     platform = choice.platform
     vm, billing = platform.vms[0], platform.billing

@@ -10,18 +10,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator
 
 from tradewind import plugins
-from tradewind.deployer.runner.clockwork import Answer, ClockworkRunner
+from tradewind.deployer.runner.simulated import SimulatedOutcome, SimulatedRunner
 from tradewind.errors import InputError, WorkflowError
 from tradewind.problem import Offer, RunRequest
-from tradewind.units import format_duration, parse_duration
-from tradewind.workflow.advice.machines import Terms
+from tradewind.utils.units import format_duration, parse_duration
+from tradewind.workflow.advice.offers import MachineAssumptions
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.files import read_workflow
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule, check, figures
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.compiled import foreseen
+from tradewind.workflow.schedule import Schedule, check, figures
+from tradewind.workflow.simulator.compiled import replay_plan
 from tradewind.workflow.simulator.reference import simulate
 
 
@@ -67,11 +67,11 @@ class WorkflowRunnerSettings(plugins.Settings):
         return given
 
 
-class WorkflowRunner(ClockworkRunner):
+class WorkflowRunner(SimulatedRunner):
     """Plans a workflow on the machines of a trial and simulates it: which machines to take costs nothing to try.
 
     The offer's instance type and number of nodes are the machines; a run takes the makespan, counted from the order
-    of the machines, and costs all of them for so long. Its metrics are those of `tradewind.workflow.plan.Figures`.
+    of the machines, and costs all of them for so long. Its metrics are those of `tradewind.workflow.schedule.ScheduleFigures`.
     The job's command is not run. The clock jumps.
     """
 
@@ -104,19 +104,19 @@ class WorkflowRunner(ClockworkRunner):
         return make_planner(self.settings.planner, self.settings.seed, self.data_folder)
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> MachineAssumptions:
         """What makes machines of offers; what they cost is for the engine to say."""
         given = self.settings
-        return Terms(given.speeds, given.slots, given.boot, given.storage, given.bandwidth, given.latency)
+        return MachineAssumptions(given.speeds, given.slots, given.boot, given.storage, given.bandwidth, given.latency)
 
-    def answer(self, request: RunRequest) -> Answer:
-        """Plan and simulate; see `ClockworkRunner.answer`."""
+    def answer(self, request: RunRequest) -> SimulatedOutcome:
+        """Plan and simulate; see `SimulatedRunner.answer`."""
         try:
             platform = self.terms.platform(request.offer, self.flow)
-            schedule = carried_out(self.flow, platform, self.planner)
+            schedule = simulate_planner(self.flow, platform, self.planner)
         except WorkflowError as error:
-            return Answer(0.0, str(error))
-        return Answer(schedule.makespan, metrics=self._metrics(platform, schedule))
+            return SimulatedOutcome(0.0, str(error))
+        return SimulatedOutcome(schedule.makespan, metrics=self._metrics(platform, schedule))
 
     def _metrics(self, platform: Platform, schedule: Schedule) -> dict[str, float]:
         least = lower_bound(self.flow, platform) if self.settings.bound else 0.0
@@ -149,7 +149,7 @@ def make_planner(choice: str | Mapping[str, Any], seed: int, data_folder: Path) 
     return planner
 
 
-def carried_out(flow: Workflow, platform: Platform, planner: Planner) -> Schedule:
+def simulate_planner(flow: Workflow, platform: Platform, planner: Planner) -> Schedule:
     """What becomes of a planner's decisions when every task takes what it should take.
 
     Raises:
@@ -157,16 +157,16 @@ def carried_out(flow: Workflow, platform: Platform, planner: Planner) -> Schedul
     """
     if isinstance(planner, Online):
         return simulate(flow, platform, planner.director(flow, platform))
-    schedule = foreseen(flow, platform, planner.plan(flow, platform))
+    schedule = replay_plan(flow, platform, planner.plan(flow, platform))
     check(flow, platform, schedule)
     return schedule
 
 
-def describe(offers: Sequence[Offer]) -> str:
+def offer_words(offers: Sequence[Offer]) -> str:
     """A set of machines in words: ``1 x c7i.2xlarge + 4 x c7i.large``."""
     return " + ".join(f"{offer.nodes} x {offer.instance_type}" for offer in offers)
 
 
-def within(seconds: float) -> str:
+def rounded_up_duration(seconds: float) -> str:
     """Seconds as people write them, to the second and never less than they are."""
     return format_duration(float(-(-seconds // 1)))

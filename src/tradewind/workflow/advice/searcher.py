@@ -14,8 +14,8 @@ from tradewind import plugins
 from tradewind.errors import SpecError
 from tradewind.problem import COST, RUNTIME, Offer, Problem, Proposal, Trial
 from tradewind.searcher.base import Concludes, Explains, NothingLeft, Searcher, SearchState
-from tradewind.units import format_duration, format_money
-from tradewind.workflow.advice.machines import Outlook, fitting_power, probable
+from tradewind.utils.units import format_duration, format_money
+from tradewind.workflow.advice.offers import MachineSetBounds, fitting_power, probable_makespan
 from tradewind.workflow.graph import Numbers
 
 _STAGE = "stage"
@@ -34,7 +34,7 @@ class BoundSearcherSettings(plugins.Settings):
 class BoundSearcher(Searcher, Concludes, Explains):
     """Tries the sets of machines that could be best by their bounds, and ends when no other can be better.
 
-    What a set must take and cost at least is known before any plan is made (`Outlook`). Once the best one found is no
+    What a set must take and cost at least is known before any plan is made (`MachineSetBounds`). Once the best one found is no
     worse than the bound of every untried one, none of those can win, whoever plans (branch and bound, the sets being
     the leaves: Lawler and Wood, "Branch-and-bound methods", Operations Research 14(4), 1966). Of those that could, the
     ones come first that are expected to keep deadline and budget, the best expected objective first. A plan is
@@ -53,7 +53,9 @@ class BoundSearcher(Searcher, Concludes, Explains):
     Settings = BoundSearcherSettings
     settings: BoundSearcherSettings
 
-    def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0, outlook: Outlook) -> None:
+    def __init__(
+        self, *, settings: plugins.Settings, problem: Problem, seed: int = 0, outlook: MachineSetBounds
+    ) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
         self._outlook = outlook
         if problem.objective.metric not in (COST, RUNTIME) or problem.objective.goal != "minimise":
@@ -126,7 +128,7 @@ class BoundSearcher(Searcher, Concludes, Explains):
 
     def _expected(self, offers: Sequence[Offer], power: float) -> Numbers:
         """Seconds that plans on the machines of some offers probably take."""
-        return np.asarray(self._outlook.boot + probable(*self._parts(offers), power))
+        return np.asarray(self._outlook.boot + probable_makespan(*self._parts(offers), power))
 
     def _parts(self, offers: Sequence[Offer]) -> tuple[Numbers, Numbers]:
         parts = np.array([self._outlook.parts(offer) for offer in offers]).reshape(-1, 2)

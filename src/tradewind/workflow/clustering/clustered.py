@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.workflow.graph import Numbers, Task, Workflow
-from tradewind.workflow.plan import Repeated, Schedule
+from tradewind.workflow.schedule import RepeatedAttempt, Schedule
 
 
 @dataclass(frozen=True)
-class Clustered:
+class ClusteredWorkflow:
     """A workflow whose tasks were put together.
 
     Attributes:
@@ -47,7 +47,7 @@ class Clustered:
         for each in schedule.repeated:
             moments = [each.start, *(each.start + self._ends(each.task, each.finish - each.start)[:-1]), each.finish]
             for place, task in enumerate(self.members[each.task]):
-                repeated.append(Repeated(task, each.vm, float(moments[place]), float(moments[place + 1])))
+                repeated.append(RepeatedAttempt(task, each.vm, float(moments[place]), float(moments[place + 1])))
         return Schedule(vm, start, finish, attempts, tuple(repeated))
 
     def _ends(self, job: int, seconds: float) -> Numbers:
@@ -59,7 +59,9 @@ class Clustered:
         return np.asarray(ends)
 
 
-def put_together(flow: Workflow, groups: Sequence[Sequence[int]], delay: float | Sequence[float] = 0.0) -> Clustered:
+def merge_tasks(
+    flow: Workflow, groups: Sequence[Sequence[int]], delay: float | Sequence[float] = 0.0
+) -> ClusteredWorkflow:
     """A workflow with one task for each group of tasks.
 
     A job takes the sum of its tasks' run times, the most cores and memory of any of them, and the delay where it has
@@ -85,7 +87,7 @@ def put_together(flow: Workflow, groups: Sequence[Sequence[int]], delay: float |
         tasks.append(flow.tasks[inside[0]] if len(inside) == 1 else _job(flow, inside, delay))
         parents.append(tuple(sorted({job_of[parent] for task in inside for parent in flow.parents[task]} - {job})))
     clustered = Workflow(flow.name, tuple(tasks), tuple(parents), flow.sizes, flow.warnings)
-    return Clustered(flow, clustered, tuple(members))
+    return ClusteredWorkflow(flow, clustered, tuple(members))
 
 
 def _job(flow: Workflow, inside: tuple[int, ...], delay: float | Sequence[float]) -> Task:

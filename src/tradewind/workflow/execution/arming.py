@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tradewind.workflow.execution.steps import Graph
+from tradewind.workflow.execution.task_states import ExecutionGraph
 
 
 @dataclass(frozen=True, slots=True)
-class Armed:
+class ArmedTask:
     """A task that its machine begins by itself, once some of those that run there have ended well.
 
     Attributes:
@@ -23,8 +23,8 @@ class Armed:
     after: frozenset[int]
 
 
-def awaited(
-    graph: Graph, task: int, missing: Sequence[int], running: Collection[int], free: int, spare: int = 0
+def awaited_tasks(
+    graph: ExecutionGraph, task: int, missing: Sequence[int], running: Collection[int], free: int, spare: int = 0
 ) -> tuple[int, ...] | None:
     """The tasks after whose end another can begin, and not before; None if that depends on the order of their ends.
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from tradewind.workflow.execution.journal import History
-from tradewind.workflow.execution.options import Options
-from tradewind.workflow.execution.steps import Presence
-from tradewind.workflow.plan import Schedule, asked_at
+from tradewind.workflow.execution.journal import RunHistory
+from tradewind.workflow.execution.options import ExecutionOptions
+from tradewind.workflow.execution.task_states import VmState
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule, vm_request_times
 
 
-class Asking:
+class VmRequests:
     """When each machine is asked for.
 
     Args:
@@ -24,10 +24,10 @@ class Asking:
         history: The journal of the run.
     """
 
-    def __init__(self, platform: Platform, schedule: Schedule, options: Options, history: History) -> None:
+    def __init__(self, platform: Platform, schedule: Schedule, options: ExecutionOptions, history: RunHistory) -> None:
         self._options, self._history = options, history
         ahead = None if options.online else options.ahead  # who decides during the run decides about what is there
-        self._due = asked_at(platform, schedule, ahead) * options.scale
+        self._due = vm_request_times(platform, schedule, ahead) * options.scale
         self._asked: dict[int, float] = {}
 
     def later(self, kept: Collection[int]) -> frozenset[int]:
@@ -39,7 +39,7 @@ class Asking:
         now = self._history.clock(time.time())
         return frozenset(vm for vm, due in enumerate(self._due) if due > now and vm not in kept)
 
-    def due(self, presence: Sequence[Presence], late: float) -> list[int]:
+    def due(self, presence: Sequence[VmState], late: float) -> list[int]:
         """The machines to ask for now, each once: a new plan asks for what it needs by itself.
 
         Args:
@@ -47,7 +47,7 @@ class Asking:
             late: Seconds that the run is behind its plan. One that is ahead needs its machines earlier; one that is
                 behind may catch up, so that they are there when they were to be.
         """
-        waiting = [vm for vm, there in enumerate(presence) if there is Presence.LATER]
+        waiting = [vm for vm, there in enumerate(presence) if there is VmState.LATER]
         if not waiting or self._history.began is None:
             return []
         now = self._history.clock(time.time()) + max(0.0, -late)
@@ -59,7 +59,7 @@ class Asking:
         """Some machines have been asked for now."""
         self._asked |= dict.fromkeys(vms, time.time())
 
-    def overdue(self, presence: Sequence[Presence], come: Collection[int]) -> list[int]:
+    def overdue(self, presence: Sequence[VmState], come: Collection[int]) -> list[int]:
         """The machines that were asked for long ago and have not come; each is named once.
 
         Args:
@@ -72,4 +72,4 @@ class Asking:
         over = [vm for vm, at in self._asked.items() if max(self._history.began, at) <= long_ago]
         for vm in over:
             del self._asked[vm]
-        return [vm for vm in over if presence[vm] is Presence.COMING and vm not in come]
+        return [vm for vm in over if presence[vm] is VmState.COMING and vm not in come]

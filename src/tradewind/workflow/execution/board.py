@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from tradewind.workflow.execution.arming import Armed
-from tradewind.workflow.execution.steps import Graph, Presence, Step
+from tradewind.workflow.execution.arming import ArmedTask
+from tradewind.workflow.execution.task_states import ExecutionGraph, TaskState, VmState
 
 
-class Board:
+class ExecutionState:
     """Where every task and every machine is.
 
     Args:
@@ -24,13 +24,13 @@ class Board:
         armed: By machine, the task that it begins by itself; nothing else is started there meanwhile.
     """
 
-    def __init__(self, graph: Graph, order: Mapping[int, Sequence[int]]) -> None:
+    def __init__(self, graph: ExecutionGraph, order: Mapping[int, Sequence[int]]) -> None:
         self.graph = graph
-        self.steps = [Step.WAITING] * len(graph.parents)
-        self.presence = [Presence.COMING] * len(graph.slots)
+        self.steps = [TaskState.WAITING] * len(graph.parents)
+        self.presence = [VmState.COMING] * len(graph.slots)
         self.attempts = [0] * len(graph.parents)
         self.places: dict[int, tuple[int, int]] = {}
-        self.armed: dict[int, Armed] = {}
+        self.armed: dict[int, ArmedTask] = {}
         self._queues = [deque(order.get(vm, ())) for vm in range(len(graph.slots))]
         self._free = list(graph.slots)
         self._spare = [0] * len(graph.slots) if graph.rooms is None else list(graph.rooms)
@@ -46,12 +46,12 @@ class Board:
     @property
     def left(self) -> tuple[int, ...]:
         """The tasks that wait for their turn."""
-        return tuple(task for task, step in enumerate(self.steps) if step is Step.WAITING)
+        return tuple(task for task, step in enumerate(self.steps) if step is TaskState.WAITING)
 
     @property
     def vms(self) -> tuple[int, ...]:
         """The machines that are not lost; one that was given back can be asked for again."""
-        return tuple(vm for vm, there in enumerate(self.presence) if there is not Presence.LOST)
+        return tuple(vm for vm, there in enumerate(self.presence) if there is not VmState.LOST)
 
     def _room(self, task: int, vm: int) -> bool:
         """Whether a machine has the free slots and the memory for a task."""
@@ -59,7 +59,7 @@ class Board:
 
     def _place(self, task: int, vm: int, attempt: int) -> None:
         """A task runs on a machine."""
-        self.steps[task] = Step.RUNNING
+        self.steps[task] = TaskState.RUNNING
         self.places[task] = (vm, attempt)
         self._running[vm].add(task)
         self._free[vm] -= self.graph.cores[task]
@@ -72,29 +72,29 @@ class Board:
         self._running[vm].discard(task)
         self._free[vm] += self.graph.cores[task]
         self._spare[vm] += self.graph.needs(task)
-        self.steps[task] = Step.WAITING
+        self.steps[task] = TaskState.WAITING
         self._ready[task] = None
 
     def _complete(self, task: int) -> None:
         """A task has ended well."""
-        self.steps[task] = Step.DONE
+        self.steps[task] = TaskState.DONE
         self._left -= 1
         self._ready.pop(task, None)
         for child in self._children[task]:
             self._unmet[child] -= 1
-            if not self._unmet[child] and self.steps[child] is Step.WAITING:
+            if not self._unmet[child] and self.steps[child] is TaskState.WAITING:
                 self._ready[child] = None
 
     def _block(self, task: int) -> None:
         """A task has failed for good: all that needs it is left out."""
-        self.steps[task] = Step.FAILED
+        self.steps[task] = TaskState.FAILED
         self._ready.pop(task, None)
         self._left -= 1
         found = [task]
         while found:
             for child in self._children[found.pop()]:
-                if self.steps[child] is Step.WAITING:
-                    self.steps[child] = Step.BLOCKED
+                if self.steps[child] is TaskState.WAITING:
+                    self.steps[child] = TaskState.BLOCKED
                     self._left -= 1
                     found.append(child)
 
@@ -102,7 +102,7 @@ class Board:
         """Put what is armed back to the front of its queue; it counts as no failure and no loss."""
         armed = self.armed.pop(vm, None)
         if armed is not None:
-            self.steps[armed.task] = Step.WAITING
+            self.steps[armed.task] = TaskState.WAITING
             self._queues[vm].appendleft(armed.task)
             if not self._unmet[armed.task]:
                 self._ready[armed.task] = None
@@ -110,6 +110,6 @@ class Board:
     def _idle(self, vm: int) -> bool:
         """Whether nothing runs on a machine, and nothing is to run there any more by the order."""
         queue = self._queues[vm]
-        while queue and self.steps[queue[0]] is not Step.WAITING:
+        while queue and self.steps[queue[0]] is not TaskState.WAITING:
             queue.popleft()
         return not (queue or self._running[vm] or vm in self.armed)

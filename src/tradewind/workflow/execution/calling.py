@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tradewind.workflow.execution.agent import proof
 
 
-class Answer(NamedTuple):
+class AgentConnection(NamedTuple):
     """There is a connection to an agent that has let us in.
 
     Attributes:
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     offset: float
 
 
-def call(folder: Path, secret: str, seconds: float) -> Answer | None:
+def connect_agent(folder: Path, secret: str, seconds: float) -> AgentConnection | None:
     """Call the agent of a machine at the addresses that it has left; None where it does not answer (yet).
 
     Args:
@@ -42,7 +42,7 @@ def call(folder: Path, secret: str, seconds: float) -> Answer | None:
         found = _knock(str(place), int(address["port"]), secret, seconds)
         if found is not None:
             connection, theirs = found
-            return Answer(connection, address["host"], 0.0 if here else time.time() - theirs)
+            return AgentConnection(connection, address["host"], 0.0 if here else time.time() - theirs)
     return None
 
 

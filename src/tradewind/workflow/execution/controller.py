@@ -17,38 +17,38 @@ import numpy as np
 
 from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError
-from tradewind.units import count
-from tradewind.workflow.execution.asking import Asking
-from tradewind.workflow.execution.earlier import mark_of
+from tradewind.utils.units import count
+from tradewind.workflow.execution.asking import VmRequests
+from tradewind.workflow.execution.connections import AgentConnectionPool, AttemptReport
+from tradewind.workflow.execution.earlier import runner_fingerprint
 from tradewind.workflow.execution.events import (
     Arm,
-    Begun,
-    Due,
-    Ended,
-    Ending,
-    Event,
+    ArmedTaskBegun,
+    AttemptEnded,
+    AttemptOutcome,
+    ExecutionEnding,
+    ExecutionEvent,
+    ExecutionInstruction,
+    ExecutionInterrupted,
     Finish,
     GiveBack,
-    Instruction,
-    Interrupted,
-    Launch,
     MachineLost,
     MachineSilent,
     MachineUp,
-    Outcome,
     PlanFailed,
     Recall,
     Replan,
+    TaskLaunch,
+    VmDue,
 )
-from tradewind.workflow.execution.fleet import Fleet, Told
-from tradewind.workflow.execution.folder import RunFolder, order_of
-from tradewind.workflow.execution.journal import History, Journal, end_record, key_of, start_record
-from tradewind.workflow.execution.options import Options, Progress, look
-from tradewind.workflow.execution.pilots import Gone, Linked, Pilots, Report, Terms
-from tradewind.workflow.execution.planning import NewPlan, Planning
+from tradewind.workflow.execution.journal import Journal, RunHistory, attempt_key, end_record, start_record
+from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress, execution_progress
+from tradewind.workflow.execution.pilots import PilotConnected, PilotLost, PilotManager, PilotReport, PilotSettings
+from tradewind.workflow.execution.planning import NewPlan, Replanner
 from tradewind.workflow.execution.recovery import departures, recover
-from tradewind.workflow.execution.state import ExecutionMachine
-from tradewind.workflow.execution.steps import ABSENT, Graph, Presence, Step
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order
+from tradewind.workflow.execution.state_machine import ExecutionMachine
+from tradewind.workflow.execution.task_states import ABSENT, ExecutionGraph, TaskState, VmState
 from tradewind.workflow.files import Plan
 from tradewind.workflow.planner.base import Planner
 
@@ -65,7 +65,7 @@ class Controller:
         runner: Gives the machines.
         terms: How machines are got from it.
         options: How the plan is carried out.
-        planner: Plans what is left when a machine or a task is lost; or decides during the run (`Options.online`).
+        planner: Plans what is left when a machine or a task is lost; or decides during the run (`ExecutionOptions.online`).
         digest: Of the plan.
         watch: Told of progress some times a second.
         wanted: False once somebody wants to stop.
@@ -74,31 +74,33 @@ class Controller:
     def __init__(
         self,
         plan: Plan,
-        folder: RunFolder,
+        folder: WorkflowRunFolder,
         journal: Journal,
         runner: Runner,
-        terms: Terms,
-        options: Options,
+        terms: PilotSettings,
+        options: ExecutionOptions,
         planner: Planner,
         digest: str,
-        watch: Callable[[Progress], None] = lambda progress: None,
+        watch: Callable[[ExecutionProgress], None] = lambda progress: None,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._plan, self._flow, self._platform = plan, plan.flow, plan.platform
         self._folder, self._journal, self._runner = folder, journal, runner
         self._terms, self._options, self._planner = terms, options, planner
         self._digest, self._watch, self._wanted = digest, watch, wanted
-        self.history = History()
+        self.history = RunHistory()
         for record in journal.records:
             self.history.take(record)
         cores, slots = [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
         memory = tuple(each.tolist() for each in self._platform.memory(self._flow))
-        graph = Graph(self._flow.parents, cores, slots, self._platform.fits(self._flow).tolist(), *memory)
+        graph = ExecutionGraph(self._flow.parents, cores, slots, self._platform.fits(self._flow).tolist(), *memory)
         self._seconds = self._platform.seconds(self._flow)
         planned = plan.schedule.finish - plan.schedule.start
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
-        self._asking = Asking(self._platform, plan.schedule, options, self.history)
-        self._planning = Planning(self._flow, self._platform, self._seconds, planner, options, self.history, self._post)
+        self._asking = VmRequests(self._platform, plan.schedule, options, self.history)
+        self._planning = Replanner(
+            self._flow, self._platform, self._seconds, planner, options, self.history, self._post
+        )
         guide = self._planning.guide(range(len(self._flow)), range(len(self._platform.vms)), booted=False)
         order, patience = plan.schedule.order_in(plan.flow), options.patience
         self.machine = ExecutionMachine(graph, order, patience, guide, give_back=options.give_back)
@@ -106,8 +108,8 @@ class Controller:
         self._reasons: dict[int, str] = {}
         self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
         self._late = 0.0
-        self._events: deque[Event] = deque()
-        self._reports: deque[Report | NewPlan | PlanFailed] = deque()
+        self._events: deque[ExecutionEvent] = deque()
+        self._reports: deque[PilotReport | NewPlan | PlanFailed] = deque()
         self._notes: list[str] = []
         self._numbers: dict[int, int] = {}
         self._held: list[tuple[float, int]] = []
@@ -115,7 +117,7 @@ class Controller:
 
     # ------------------------------------------------------------------ the whole of it
 
-    def run(self) -> Ending:
+    def run(self) -> ExecutionEnding:
         """Carry it out.
 
         Returns:
@@ -127,13 +129,17 @@ class Controller:
         secret = self._folder.prepare()
         run_id = self.history.header["run"] if self.history.header else self._begin()
         last = self.history.last
-        place = {"host": socket.gethostname(), "on": self._runner.name, "settings": mark_of(self._runner, secret)}
+        place = {
+            "host": socket.gethostname(),
+            "on": self._runner.name,
+            "settings": runner_fingerprint(self._runner, secret),
+        }
         self._record({"e": "session", "pid": os.getpid(), **place})
         vms = self._platform.vms
-        pilots = self._pilots = Pilots(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
-        self._fleet = Fleet(pilots.unheard, self._terms.silence)
-        self._wake, self._bell = socket.socketpair()
-        for end in (self._wake, self._bell):
+        pilots = self._pilots = PilotManager(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
+        self._fleet = AgentConnectionPool(pilots.unheard, self._terms.silence)
+        self._wake, self._wake_sender = socket.socketpair()
+        for end in (self._wake, self._wake_sender):
             end.setblocking(False)
         try:
             names = {vm.name: place for place, vm in enumerate(vms)}
@@ -148,21 +154,21 @@ class Controller:
             todo = self.machine.handle(replace(opened, later=self._asking.later(kept)))
             self._carry_out([each for each in todo if not isinstance(each, Recall)])  # they are among those below
             if self.machine.ending is None:
-                needed = [vm for vm, there in enumerate(self.machine.presence) if there is Presence.COMING]
+                needed = [vm for vm, there in enumerate(self.machine.presence) if there is VmState.COMING]
                 self._asking.asked(needed)
                 pilots.open(self._numbered([vm for vm in needed if vm not in kept]))
                 self._loop()
         finally:
             pilots.halt()
             for report in self._reports:  # machines that came at the last moment: they are told to end, too
-                if isinstance(report, Linked):
+                if isinstance(report, PilotConnected):
                     self._fleet.add(report.vm, report.connection, report.offset)
             self._fleet.stop()
             pilots.close()
             self._close()
         assert self.machine.ending is not None
         self._record({"e": "stop", "ending": self.machine.ending.value})
-        if self.machine.ending is Ending.MACHINES and self.fatal is not None:
+        if self.machine.ending is ExecutionEnding.MACHINES and self.fatal is not None:
             raise self.fatal
         return self.machine.ending
 
@@ -188,16 +194,16 @@ class Controller:
         self._record(*({"e": "down", "vm": name, "lost": False} for name in self.history.there))
         self._fleet.close()
         self._wake.close()
-        self._bell.close()
+        self._wake_sender.close()
         self._watch(self.progress())
 
     # ------------------------------------------------------------------ events
 
-    def _post(self, report: Report | NewPlan | PlanFailed) -> None:
+    def _post(self, report: PilotReport | NewPlan | PlanFailed) -> None:
         """Take a report from another thread."""
         self._reports.append(report)
         try:
-            self._bell.send(b"!")
+            self._wake_sender.send(b"!")
         except OSError:  # it is full, so the loop wakes; or the run is over
             return
 
@@ -215,9 +221,9 @@ class Controller:
             self._release()
             for vm in self._asking.overdue(self.machine.presence, {vm for _, vm in self._held}):
                 self._pilots.give_up(vm)  # what was planned for it is given to the others
-            self._events += map(Due, self._asking.due(self.machine.presence, self._late))
+            self._events += map(VmDue, self._asking.due(self.machine.presence, self._late))
             if not self._wanted():
-                self._events.append(Interrupted())
+                self._events.append(ExecutionInterrupted())
             self._settle()
             if time.monotonic() - shown > 0.2:
                 shown = time.monotonic()
@@ -228,11 +234,11 @@ class Controller:
         while self._events and self.machine.ending is None:
             self._carry_out(self.machine.handle(self._events.popleft()))
 
-    def _report(self, report: Report | NewPlan | PlanFailed) -> None:
+    def _report(self, report: PilotReport | NewPlan | PlanFailed) -> None:
         match report:
-            case Linked(vm, connection, host, offset):
+            case PilotConnected(vm, connection, host, offset):
                 self._fleet.add(vm, connection, offset)
-                if self.machine.presence[vm] is Presence.BACK:  # an earlier session could not tell it any more
+                if self.machine.presence[vm] is VmState.BACK:  # an earlier session could not tell it any more
                     self._fleet.let_go(vm)
                 for task, (where, attempt) in self.machine.places.items():
                     if where == vm:  # it may not have heard of it, or tell again how it ended
@@ -240,10 +246,10 @@ class Controller:
                 if (armed := self.machine.armed.get(vm)) is not None:
                     self._send(armed.task, vm, armed.attempt, armed.after)
                 held = any(vm == each for _, each in self._held)
-                if not held and self.machine.presence[vm] is Presence.COMING:
+                if not held and self.machine.presence[vm] is VmState.COMING:
                     self._record({"e": "up", "vm": self._platform.vms[vm].name, "host": host})
                     self._hold(vm)
-            case Gone(vm, reason, fatal):
+            case PilotLost(vm, reason, fatal):
                 self.fatal = fatal or self.fatal
                 self._lose(vm, reason)
             case NewPlan(planned, tasks, finish):
@@ -269,7 +275,7 @@ class Controller:
     def _release(self) -> None:
         now = time.time()
         if self.history.began is None and self._held:
-            awaited = sum(there is Presence.COMING for there in self.machine.presence)
+            awaited = sum(there is VmState.COMING for there in self.machine.presence)
             if len(self._held) < awaited and now < self._gather_until:
                 return
             self._record({"e": "began"})
@@ -293,7 +299,7 @@ class Controller:
         self._pilots.fetch(self._numbered([vm]))
 
     def _lose(self, vm: int, reason: str) -> None:
-        if self.machine.presence[vm] is Presence.LOST or self.machine.presence[vm] in ABSENT:
+        if self.machine.presence[vm] is VmState.LOST or self.machine.presence[vm] in ABSENT:
             return
         self._fleet.drop(vm)
         self._held = [each for each in self._held if each[1] != vm]
@@ -320,7 +326,7 @@ class Controller:
         """The tasks that run on a machine, each with its attempt."""
         return [(task, attempt) for task, (where, attempt) in self.machine.places.items() if where == vm]
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: AttemptReport) -> None:
         name, _, attempt = told.key.rpartition("#")
         task = self._flow.index.get(name, -1)
         if self.machine.places.get(task, (-1, -1)) == (told.vm, int(attempt)):
@@ -329,28 +335,30 @@ class Controller:
     def _ended(self, task: int, attempt: int, result: dict[str, Any], offset: float) -> None:
         if result["outcome"] not in ("done", "failed", "lost"):
             return  # it was stopped, because we wanted it
-        outcome = Outcome(result["outcome"])
+        outcome = AttemptOutcome(result["outcome"])
         record = self._end(task, attempt, result, offset)
         self._record(record)
-        if outcome is Outcome.DONE:
+        if outcome is AttemptOutcome.DONE:
             self._late = self.history.clock(record["finish"]) - float(self._finish[task])
         else:
             self._notes.append(f"{self._flow.tasks[task].id} {outcome} (attempt {attempt}): {result['reason']}")
             self._reasons[task] = result["reason"]
-        self._events.append(Ended(task, attempt, outcome))
+        self._events.append(AttemptEnded(task, attempt, outcome))
 
     def _end(self, task: int, attempt: int, result: dict[str, Any], offset: float) -> dict[str, Any]:
         return end_record(self._flow.tasks[task].id, attempt, result, offset)
 
     # ------------------------------------------------------------------ instructions
 
-    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
-        records = [self._record_of(each) for each in instructions if isinstance(each, Launch | Begun | Arm)]
+    def _carry_out(self, instructions: Sequence[ExecutionInstruction]) -> None:
+        records = [
+            self._record_of(each) for each in instructions if isinstance(each, TaskLaunch | ArmedTaskBegun | Arm)
+        ]
         if records:
             self._record(*records)
         for each in instructions:
             match each:
-                case Launch(task, vm, attempt):
+                case TaskLaunch(task, vm, attempt):
                     self._send(task, vm, attempt)
                 case Arm(task, vm, attempt, after):
                     self._send(task, vm, attempt, after)
@@ -361,39 +369,39 @@ class Controller:
                     self._give_back(vm)
                 case Recall(vm):
                     self._recall(vm)
-                case Begun() | Finish():
+                case ArmedTaskBegun() | Finish():
                     pass
 
-    def _record_of(self, each: Launch | Begun | Arm) -> dict[str, Any]:
+    def _record_of(self, each: TaskLaunch | ArmedTaskBegun | Arm) -> dict[str, Any]:
         task, vm = self._flow.tasks[each.task].id, self._platform.vms[each.vm].name
         record = start_record(task, each.attempt, vm, self._numbers[each.vm])
         return record if not isinstance(each, Arm) else {**record, "e": "arm", "after": self._keys(each.after)}
 
     def _keys(self, tasks: Collection[int]) -> list[str]:
         """The attempts that some tasks which run are at, as machines know them."""
-        return [key_of(self._flow.tasks[task].id, self.machine.places[task][1]) for task in sorted(tasks)]
+        return [attempt_key(self._flow.tasks[task].id, self.machine.places[task][1]) for task in sorted(tasks)]
 
     def _send(self, task: int, vm: int, attempt: int, after: Collection[int] = ()) -> None:
         seconds = float(self._seconds[task, vm]) * self._options.scale
         known = self._flow.producers
         it = self._flow.tasks[task]
         common = [name for name in it.outputs if len(known[name]) > 1]
-        order = order_of(it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common)
+        order = start_order(it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common)
         self._fleet.send(vm, {**order, "after": self._keys(after)})
 
     @property
     def impossible(self) -> str:
         """Why what is left could not be planned; empty where it could."""
         why = self._planning.fatal
-        return why.message if why is not None and self.machine.ending is Ending.IMPOSSIBLE else ""
+        return why.message if why is not None and self.machine.ending is ExecutionEnding.IMPOSSIBLE else ""
 
     @property
     def failed(self) -> dict[str, str]:
         """The tasks that failed for good, with the reason of each."""
-        failed = [task for task, step in enumerate(self.machine.steps) if step is Step.FAILED]
+        failed = [task for task, step in enumerate(self.machine.steps) if step is TaskState.FAILED]
         return {self._flow.tasks[task].id: self._reasons.get(task, "it lost its machine too often") for task in failed}
 
-    def progress(self) -> Progress:
+    def progress(self) -> ExecutionProgress:
         """Where the run is."""
         finish = self._finish + self._late
-        return look(self.machine, self.history, self._platform, finish, tuple(self._notes))
+        return execution_progress(self.machine, self.history, self._platform, finish, tuple(self._notes))

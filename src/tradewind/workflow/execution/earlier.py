@@ -17,13 +17,13 @@ from pathlib import Path
 
 from tradewind.deployer.runner.base import Runner, ThisMachine
 from tradewind.errors import DeployError, WorkflowError
-from tradewind.units import count
+from tradewind.utils.units import count
 from tradewind.workflow.execution.agent import proof
-from tradewind.workflow.execution.calling import call
-from tradewind.workflow.execution.fleet import STOP
-from tradewind.workflow.execution.folder import RunFolder
-from tradewind.workflow.execution.journal import History, Record
+from tradewind.workflow.execution.calling import connect_agent
+from tradewind.workflow.execution.connections import STOP
+from tradewind.workflow.execution.journal import JournalRecord, RunHistory
 from tradewind.workflow.execution.recovery import departures
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 
 _GO_SECONDS = 15.0
 _CALL_SECONDS = 3.0
@@ -31,7 +31,7 @@ _CALLS = 16
 _END_SECONDS = 60.0  # for so long a network file system may hide a new file from a machine
 
 
-def owner_of(run_id: str) -> str:
+def pilot_owner(run_id: str) -> str:
     """Who the pilots of a run belong to, as runners know it."""
     return f"workflow-{run_id}"
 
@@ -47,7 +47,7 @@ def pilot_id(run_id: str, vm: int, number: int) -> str:
     return f"{run_id}-m{vm + 1}-{number}"
 
 
-def mark_of(runner: Runner, secret: str) -> str:
+def runner_fingerprint(runner: Runner, secret: str) -> str:
     """What tells the settings of a runner from others, and does not tell what they are.
 
     Args:
@@ -58,13 +58,13 @@ def mark_of(runner: Runner, secret: str) -> str:
     return proof(secret, json.dumps(settings, sort_keys=True))
 
 
-def dismiss(runner: Runner, run_id: str) -> None:
+def cancel_pilots(runner: Runner, run_id: str) -> None:
     """Give back all machines of a run that a runner knows, and wait until they are gone.
 
     Raises:
         DeployError: They cannot be.
     """
-    handles = runner.find(owner_of(run_id))
+    handles = runner.find(pilot_owner(run_id))
     for handle in handles:
         runner.cancel(handle)
     until = time.monotonic() + _GO_SECONDS
@@ -93,7 +93,7 @@ class _Left:
 
     name: str
     folder: Path
-    home: Record
+    home: JournalRecord
     line: socket.socket | None = None
     gone: bool = False
 
@@ -103,7 +103,7 @@ class _Left:
         if not address.exists() or self.has_ended():  # one that comes later is fenced before anybody could call it
             self.gone = True
             return
-        answer = call(self.folder, secret, _CALL_SECONDS)
+        answer = connect_agent(self.folder, secret, _CALL_SECONDS)
         if answer is not None:
             self.line = answer.connection
         else:
@@ -133,16 +133,16 @@ class _Left:
         return (self.folder / "left.json").exists()
 
 
-def settle(
-    folder: RunFolder,
-    history: History,
+def end_orphan_pilots(
+    folder: WorkflowRunFolder,
+    history: RunHistory,
     runner: Runner,
     vms: Sequence[str],
     *,
     dismissed: bool = False,
     fresh: bool = False,
     linger: float = 0.0,
-) -> list[Record]:
+) -> list[JournalRecord]:
     """See that no machine of an earlier session works on in the folder but those that the runner will go on with.
 
     Args:
@@ -200,24 +200,24 @@ def _looked_for(left: Sequence[_Left], secret: str) -> Iterator[None]:
                 each.line.close()
 
 
-def _secret(folder: RunFolder) -> str:
+def _secret(folder: WorkflowRunFolder) -> str:
     try:
         return (folder.path / "secret").read_text(encoding="utf-8")
     except OSError:
         return ""
 
 
-def _same(home: Mapping[str, str], runner: Runner, folder: RunFolder) -> bool:
+def _same(home: Mapping[str, str], runner: Runner, folder: WorkflowRunFolder) -> bool:
     """Whether a runner would find the machines that a session has asked for; older ones did not write all of it."""
     if isinstance(runner, ThisMachine) and home["host"] != socket.gethostname():
         return False
-    return home["on"] == runner.name and home.get("settings") in (None, mark_of(runner, _secret(folder)))
+    return home["on"] == runner.name and home.get("settings") in (None, runner_fingerprint(runner, _secret(folder)))
 
 
-def _known(runner: Runner, history: History, vms: Sequence[str]) -> set[str]:
+def _known(runner: Runner, history: RunHistory, vms: Sequence[str]) -> set[str]:
     """The machines of earlier sessions that a runner finds at work."""
     run_id = history.header["run"] if history.header else ""
-    handles = runner.find(owner_of(run_id))
+    handles = runner.find(pilot_owner(run_id))
     states = runner.poll(handles) if handles else {}
     alive = {each.run_id for each in handles if not states[each.run_id].state.ended}
     return {

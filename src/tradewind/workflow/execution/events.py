@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tradewind.workflow.execution.arming import Armed
+from tradewind.workflow.execution.arming import ArmedTask
 
 if TYPE_CHECKING:
-    from tradewind.workflow.execution.guide import Guide
+    from tradewind.workflow.execution.replanning import OnlineGuide
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """How one attempt at a task ended.
 
     ``done``: its program ended well, and its outputs are there. ``failed``: that is not so, and it is the task's own
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-class Ending(StrEnum):
+class ExecutionEnding(StrEnum):
     """How carrying out a plan ended.
 
     ``done``: every task. ``failed``: tasks failed, and all that did not need them was run. ``machines``: no machine is
@@ -40,7 +40,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ExecutionOpened:
     """The run begins, or goes on after its controller was ended.
 
     Attributes:
@@ -49,19 +49,19 @@ class Opened:
         attempts: How often each task was started, those of earlier sessions included.
         replan: The plan's order does not hold any more.
         armed: By machine, the task that it begins by itself after some of those that run.
-        later: Machines that are not asked for before they are `Due`.
+        later: Machines that are not asked for before they are `VmDue`.
     """
 
     finished: frozenset[int] = frozenset()
     running: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     attempts: Mapping[int, int] = field(default_factory=dict)
     replan: bool = False
-    armed: Mapping[int, Armed] = field(default_factory=dict)
+    armed: Mapping[int, ArmedTask] = field(default_factory=dict)
     later: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class VmDue:
     """By the plan it is time to ask for a machine that has not been asked for yet."""
 
     vm: int
@@ -89,7 +89,7 @@ class MachineLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AttemptEnded:
     """An attempt at a task has ended.
 
     Attributes:
@@ -100,21 +100,21 @@ class Ended:
 
     task: int
     attempt: int
-    outcome: Outcome
+    outcome: AttemptOutcome
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class OrderPlanned:
     """There is a new order for what is left, by machine."""
 
     order: Mapping[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Guided:
+class GuideReady:
     """There is somebody new who decides where what is left goes."""
 
-    guide: Guide
+    guide: OnlineGuide
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +123,26 @@ class PlanFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted:
+class ExecutionInterrupted:
     """Somebody wants to stop."""
 
 
-Event = Opened | Due | MachineUp | MachineSilent | MachineLost | Ended | Planned | Guided | PlanFailed | Interrupted
+ExecutionEvent = (
+    ExecutionOpened
+    | VmDue
+    | MachineUp
+    | MachineSilent
+    | MachineLost
+    | AttemptEnded
+    | OrderPlanned
+    | GuideReady
+    | PlanFailed
+    | ExecutionInterrupted
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class TaskLaunch:
     """Write down that a task is started, then start it.
 
     Attributes:
@@ -165,7 +176,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class ArmedTaskBegun:
     """Write down that a machine has begun the task that it was given beforehand; it need not be told.
 
     Attributes:
@@ -181,7 +192,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Plan what is left: `Planned` (or `Guided`) or `PlanFailed` is the answer; what is under way goes on meanwhile.
+    """Plan what is left: `OrderPlanned` (or `GuideReady`) or `PlanFailed` is the answer; what is under way goes on meanwhile.
 
     Attributes:
         tasks: The tasks that have neither begun nor ended, nor wait for one that failed; where somebody decides during
@@ -225,7 +236,7 @@ class Finish:
         ending: Why.
     """
 
-    ending: Ending
+    ending: ExecutionEnding
 
 
-Instruction = Launch | Arm | Begun | Replan | GiveBack | Recall | Finish
+ExecutionInstruction = TaskLaunch | Arm | ArmedTaskBegun | Replan | GiveBack | Recall | Finish

@@ -17,7 +17,7 @@ from tradewind.errors import StoreFullError, StudyBusyError, WorkflowError
 FORMAT = "tradewind-run-1"
 _SYNC_SECONDS = 1.0
 
-Record = dict[str, Any]
+JournalRecord = dict[str, Any]
 
 
 class Journal:
@@ -61,7 +61,7 @@ class Journal:
         self._syncing = threading.Thread(target=self._sync, name="tradewind-journal", daemon=True)
         self._syncing.start()
 
-    def _read(self, path: Path, lenient: bool) -> Iterator[Record]:
+    def _read(self, path: Path, lenient: bool) -> Iterator[JournalRecord]:
         text = path.read_bytes()
         whole, newline, torn = text.rpartition(b"\n")
         if torn:  # its writer was killed in the middle of it: it has not happened
@@ -79,7 +79,7 @@ class Journal:
                 ) from None
             yield record
 
-    def write(self, *records: Record) -> list[Record]:
+    def write(self, *records: JournalRecord) -> list[JournalRecord]:
         """Add records, and return them, each with the time.
 
         Raises:
@@ -116,7 +116,7 @@ class Journal:
 
 
 @dataclass
-class Attempted:
+class AttemptRecord:
     """One attempt at a task, as the journal tells it.
 
     Attributes:
@@ -133,11 +133,11 @@ class Attempted:
     vm: str
     pilot: int
     at: float
-    end: Record | None = None
+    end: JournalRecord | None = None
 
 
 @dataclass(frozen=True)
-class Arming:
+class ArmedRecord:
     """A task that was given to its machine beforehand, and of which nobody has written that it began.
 
     Attributes:
@@ -145,7 +145,7 @@ class Arming:
         attempt: Which attempt, from 1.
         vm: The name of its machine.
         pilot: Which pilot of that machine, from 1.
-        after: The attempts after whose good end the machine begins it, as the machine knows them (`key_of`).
+        after: The attempts after whose good end the machine begins it, as the machine knows them (`attempt_key`).
     """
 
     task: str
@@ -156,7 +156,7 @@ class Arming:
 
 
 @dataclass
-class History:
+class RunHistory:
     """The journal of a run, put together.
 
     Attributes:
@@ -174,24 +174,24 @@ class History:
         away: Times from the last sign of one controller until the next one had a machine, in order.
     """
 
-    header: Record | None = None
+    header: JournalRecord | None = None
     began: float | None = None
     sessions: int = 0
     pilots: dict[str, int] = field(default_factory=dict)
     asked: dict[str, list[float]] = field(default_factory=dict)
-    homes: dict[str, Record] = field(default_factory=dict)
-    attempts: dict[tuple[str, int], Attempted] = field(default_factory=dict)
-    armings: dict[str, Arming] = field(default_factory=dict)
+    homes: dict[str, JournalRecord] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], AttemptRecord] = field(default_factory=dict)
+    armings: dict[str, ArmedRecord] = field(default_factory=dict)
     ups: list[tuple[str, float, float | None]] = field(default_factory=list)
     replans: int = 0
-    lost: list[Record] = field(default_factory=list)
+    lost: list[JournalRecord] = field(default_factory=list)
     away: list[tuple[float, float]] = field(default_factory=list)
-    _session: Record | None = None
+    _session: JournalRecord | None = None
     _at: float = 0.0
     _paused_at: float | None = None
     _pauses: list[tuple[float, float]] | None = None
 
-    def take(self, record: Record) -> None:
+    def take(self, record: JournalRecord) -> None:
         """Add one record."""
         self._pauses = None
         if record["e"] == "session" and self.began is not None and self._paused_at is None:
@@ -229,11 +229,11 @@ class History:
                 self.began = record["at"]
             case "arm":
                 place = (record["attempt"], record["vm"], record["pilot"])
-                self.armings[record["task"]] = Arming(record["task"], *place, tuple(record["after"]))
+                self.armings[record["task"]] = ArmedRecord(record["task"], *place, tuple(record["after"]))
             case "start":
                 self.armings.pop(record["task"], None)
                 key = (record["task"], record["attempt"])
-                self.attempts[key] = Attempted(*key, record["vm"], record["pilot"], record["at"])
+                self.attempts[key] = AttemptRecord(*key, record["vm"], record["pilot"], record["at"])
             case "end":
                 found = self.attempts.get((record["task"], record["attempt"]))
                 if found is not None:  # what became of its outputs since does not change when it ran
@@ -246,7 +246,7 @@ class History:
     def pauses(self) -> list[tuple[float, float]]:
         """Times without a controller in which no task ran either, in order."""
         if self._pauses is None:
-            self._pauses = without(self.away, self._spans()) if self.away else []
+            self._pauses = subtract_spans(self.away, self._spans()) if self.away else []
         return self._pauses
 
     def _spans(self) -> list[tuple[float, float]]:
@@ -287,25 +287,27 @@ class History:
     def _down(self, vm: str, at: float) -> None:
         self.ups = [(name, up, at) if name == vm and down is None else (name, up, down) for name, up, down in self.ups]
 
-    def done(self) -> dict[str, Attempted]:
+    def done(self) -> dict[str, AttemptRecord]:
         """The newest attempt at each task that ended well and still counts."""
-        found: dict[str, Attempted] = {}
+        found: dict[str, AttemptRecord] = {}
         for each in self.attempts.values():
             if each.end is not None and each.end["outcome"] == "done":
                 found[each.task] = each
         return found
 
-    def open(self) -> list[Attempted]:
+    def open(self) -> list[AttemptRecord]:
         """The attempts of which nobody has written how they ended."""
         return [each for each in self.attempts.values() if each.end is None]
 
 
-def key_of(task: str, attempt: int) -> str:
+def attempt_key(task: str, attempt: int) -> str:
     """An attempt, as machines know it."""
     return f"{task}#{attempt}"
 
 
-def without(spans: Iterable[tuple[float, float]], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def subtract_spans(
+    spans: Iterable[tuple[float, float]], others: Iterable[tuple[float, float]]
+) -> list[tuple[float, float]]:
     """What of some spans of time is in none of others, in order."""
     taken, left = sorted(others), []
     for begin, end in sorted(spans):
@@ -319,7 +321,7 @@ def without(spans: Iterable[tuple[float, float]], others: Iterable[tuple[float, 
     return left
 
 
-def start_record(task: str, attempt: int, vm: str, pilot: int) -> Record:
+def start_record(task: str, attempt: int, vm: str, pilot: int) -> JournalRecord:
     """The beginning of an attempt, for the journal.
 
     Args:
@@ -347,7 +349,7 @@ def end_record(task: str, attempt: int, result: dict[str, Any], offset: float) -
     return record
 
 
-def read_history(text: bytes, file: str) -> History:
+def read_history(text: bytes, file: str) -> RunHistory:
     """What a journal tells up to its last whole line, without taking it from the process that writes it.
 
     Args:
@@ -357,7 +359,7 @@ def read_history(text: bytes, file: str) -> History:
     Raises:
         WorkflowError: It is no journal of a run.
     """
-    history = History()
+    history = RunHistory()
     for number, line in enumerate(text.split(b"\n")[:-1], 1):
         try:
             history.take(json.loads(line))

@@ -6,16 +6,16 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tradewind.workflow.execution.journal import History
-from tradewind.workflow.execution.state import ExecutionMachine
-from tradewind.workflow.execution.steps import Patience, Presence, Step
+from tradewind.workflow.execution.journal import RunHistory
+from tradewind.workflow.execution.state_machine import ExecutionMachine
+from tradewind.workflow.execution.task_states import RetryLimits, TaskState, VmState
 from tradewind.workflow.graph import Numbers
-from tradewind.workflow.plan import AHEAD_SECONDS
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import AHEAD_SECONDS
 
 
 @dataclass(frozen=True)
-class Options:
+class ExecutionOptions:
     """How a plan is carried out.
 
     Attributes:
@@ -28,12 +28,12 @@ class Options:
         give_up: Seconds after the first task could begin at which machines that have not come are given up.
         online: The planner decides during the run where each task goes, instead of the plan.
         ahead: Seconds before its first task at which a machine that costs money is asked for at the latest; see
-            `tradewind.workflow.plan.asked_at`. None asks for all at the beginning, as `online` does.
+            `tradewind.workflow.schedule.vm_request_times`. None asks for all at the beginning, as `online` does.
         give_back: Machines are given back as soon as the plan has nothing more for them; `online` keeps all to the end.
     """
 
     inputs: Path
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryLimits = field(default_factory=RetryLimits)
     isolated: bool = False
     synthetic: bool = False
     scale: float = 1.0
@@ -45,7 +45,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ExecutionProgress:
     """Where a run is.
 
     Attributes:
@@ -77,13 +77,13 @@ class Progress:
     notes: tuple[str, ...]
 
 
-def look(
+def execution_progress(
     machine: ExecutionMachine,
-    history: History,
+    history: RunHistory,
     platform: Platform,
     finish: Numbers,
     notes: tuple[str, ...],
-) -> Progress:
+) -> ExecutionProgress:
     """Where a run is.
 
     Args:
@@ -94,29 +94,31 @@ def look(
         notes: What has happened, in words.
     """
     steps = machine.steps
-    waiting = [task for task, step in enumerate(steps) if step in (Step.WAITING, Step.ARMED, Step.RUNNING)]
+    waiting = [
+        task for task, step in enumerate(steps) if step in (TaskState.WAITING, TaskState.ARMED, TaskState.RUNNING)
+    ]
     now = time.time()
     seconds = None if history.began is None else history.clock(now)
     left = None
     if seconds is not None:
         left = max(0.0, float(finish[waiting].max()) - seconds) if waiting else 0.0
-    return Progress(
-        done=steps.count(Step.DONE),
-        running=steps.count(Step.RUNNING),
-        failed=steps.count(Step.FAILED) + steps.count(Step.BLOCKED),
+    return ExecutionProgress(
+        done=steps.count(TaskState.DONE),
+        running=steps.count(TaskState.RUNNING),
+        failed=steps.count(TaskState.FAILED) + steps.count(TaskState.BLOCKED),
         tasks=len(steps),
-        up=machine.presence.count(Presence.UP),
-        back=machine.presence.count(Presence.BACK),
-        later=machine.presence.count(Presence.LATER),
+        up=machine.presence.count(VmState.UP),
+        back=machine.presence.count(VmState.BACK),
+        later=machine.presence.count(VmState.LATER),
         machines=len(platform.vms),
         seconds=seconds,
         left=left,
-        cost=platform.bill(stays(history, platform, now)),
+        cost=platform.bill(vm_stays(history, platform, now)),
         notes=notes,
     )
 
 
-def stays(history: History, platform: Platform, now: float) -> list[tuple[int, float]]:
+def vm_stays(history: RunHistory, platform: Platform, now: float) -> list[tuple[int, float]]:
     """How long each machine has been there, once for each time that it was asked for and came.
 
     Args:

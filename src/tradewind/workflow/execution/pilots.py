@@ -22,9 +22,9 @@ from tradewind.deployer.runner.base import Runner, SubmitsTogether, ThisMachine
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.problem import Configuration, Handle, Limits, Offer, RunRequest, RunState, RunStatus
 from tradewind.workflow.execution.agent import NO_FOLDER
-from tradewind.workflow.execution.calling import call
-from tradewind.workflow.execution.earlier import owner_of, pilot_id
-from tradewind.workflow.execution.folder import RunFolder
+from tradewind.workflow.execution.calling import connect_agent
+from tradewind.workflow.execution.earlier import pilot_id, pilot_owner
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.platform import Vm
 
 _LOOK_SECONDS = 0.01
@@ -34,7 +34,7 @@ _LEASE_SECONDS = 30 * 86400.0
 
 
 @dataclass(frozen=True)
-class Terms:
+class PilotSettings:
     """How machines are got from a runner.
 
     Attributes:
@@ -56,7 +56,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Linked:
+class PilotConnected:
     """There is a connection to a machine, whose clock is ``offset`` seconds behind this one's."""
 
     vm: int
@@ -66,7 +66,7 @@ class Linked:
 
 
 @dataclass(frozen=True)
-class Gone:
+class PilotLost:
     """A machine is gone; ``fatal`` where no other machine would do better."""
 
     vm: int
@@ -74,7 +74,7 @@ class Gone:
     fatal: TradewindError | None = None
 
 
-Report = Linked | Gone
+PilotReport = PilotConnected | PilotLost
 
 
 @dataclass
@@ -92,7 +92,7 @@ class _Pilot:
     leaves_by: float = 0.0
 
 
-class Pilots:
+class PilotManager:
     """The machines of a run; what takes time is done in a thread of its own.
 
     Args:
@@ -100,7 +100,7 @@ class Pilots:
         vms: The machines of the plan.
         folder: The run's folder.
         run_id: Unique over all runs.
-        secret: Of `RunFolder.prepare`.
+        secret: Of `WorkflowRunFolder.prepare`.
         terms: How machines are got.
         post: Takes reports, from the thread.
     """
@@ -109,11 +109,11 @@ class Pilots:
         self,
         runner: Runner,
         vms: Sequence[Vm],
-        folder: RunFolder,
+        folder: WorkflowRunFolder,
         run_id: str,
         secret: str,
-        terms: Terms,
-        post: Callable[[Report], None],
+        terms: PilotSettings,
+        post: Callable[[PilotReport], None],
     ) -> None:
         self._runner, self._vms, self._folder, self._run_id = runner, vms, folder, run_id
         self._secret, self._terms, self._post = secret, terms, post
@@ -169,7 +169,7 @@ class Pilots:
 
     @property
     def _owner(self) -> str:
-        return owner_of(self._run_id)
+        return pilot_owner(self._run_id)
 
     def _make(self, vm: int, number: int) -> _Pilot:
         machine = self._vms[vm]
@@ -289,13 +289,13 @@ class Pilots:
                 pilot.handle, pilot.unheard_since = answer, time.monotonic()
             else:
                 pilot.gone = True
-                self._post(Gone(pilot.vm, str(answer), answer))
+                self._post(PilotLost(pilot.vm, str(answer), answer))
 
     def _connect(self, pilot: _Pilot) -> None:
-        found = call(pilot.folder, self._secret, min(_CONNECT_SECONDS, self._terms.silence))
+        found = connect_agent(pilot.folder, self._secret, min(_CONNECT_SECONDS, self._terms.silence))
         if found is not None:
             pilot.linked = True
-            self._post(Linked(pilot.vm, found.connection, found.host, found.offset))
+            self._post(PilotConnected(pilot.vm, found.connection, found.host, found.offset))
 
     def _dismiss(self, vm: int) -> None:
         pilot = self._pilots.pop(vm, None)
@@ -331,7 +331,9 @@ class Pilots:
                 continue
             if status.state.ended:
                 pilot.gone = True
-                self._post(Gone(pilot.vm, self._why(pilot, status.state, status.reason), self._fatal(pilot, status)))
+                self._post(
+                    PilotLost(pilot.vm, self._why(pilot, status.state, status.reason), self._fatal(pilot, status))
+                )
             elif not pilot.linked and (pilot.folder / "address.json").exists():
                 hurry = True
                 if now - pilot.unheard_since > self._terms.silence:
@@ -365,7 +367,7 @@ class Pilots:
         if pilot is not None and not (pilot.gone or pilot.linked):
             pilot.gone = True
             self._cancel([pilot])
-            self._post(Gone(vm, f"{self._vms[vm].name} has not come: the others do its work"))
+            self._post(PilotLost(vm, f"{self._vms[vm].name} has not come: the others do its work"))
 
     def _give_up(self, pilot: _Pilot) -> None:
         """A machine that does not answer is kept from going on, as far as it can be reached at all."""
@@ -373,4 +375,4 @@ class Pilots:
             (pilot.folder / "fenced").touch()
         self._cancel([pilot])
         name, silence = self._vms[pilot.vm].name, self._terms.silence
-        self._post(Gone(pilot.vm, f"{name} has not answered for {silence:g} s"))
+        self._post(PilotLost(pilot.vm, f"{name} has not answered for {silence:g} s"))

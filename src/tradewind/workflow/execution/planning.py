@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tradewind.errors import TradewindError
-from tradewind.workflow.execution.events import Guided, PlanFailed, Planned, Replan
-from tradewind.workflow.execution.guide import Guide, guide_for
-from tradewind.workflow.execution.journal import History
-from tradewind.workflow.execution.options import Options
-from tradewind.workflow.execution.replan import UnderWay, plan_rest
-from tradewind.workflow.execution.state import ExecutionMachine
+from tradewind.workflow.execution.events import GuideReady, OrderPlanned, PlanFailed, Replan
+from tradewind.workflow.execution.journal import RunHistory
+from tradewind.workflow.execution.options import ExecutionOptions
+from tradewind.workflow.execution.replan import ActiveTask, plan_remaining
+from tradewind.workflow.execution.replanning import OnlineGuide, guide_for
+from tradewind.workflow.execution.state_machine import ExecutionMachine
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.platform import Platform
@@ -26,19 +26,19 @@ class NewPlan:
     Where somebody decides during the run, nothing is known of the ends.
     """
 
-    planned: Planned | Guided
+    planned: OrderPlanned | GuideReady
     tasks: tuple[int, ...]
     finish: Numbers | None
 
 
-class Planning:
+class Replanner:
     """Plans what is left.
 
     Args:
         flow: The workflow.
         platform: All machines.
         seconds: What each task takes on each machine, in seconds of the plan.
-        planner: Plans; or decides during the run (`Options.online`).
+        planner: Plans; or decides during the run (`ExecutionOptions.online`).
         options: How the plan is carried out.
         history: The journal of the run.
         post: Takes what comes of it, from the thread.
@@ -53,8 +53,8 @@ class Planning:
         platform: Platform,
         seconds: Numbers,
         planner: Planner,
-        options: Options,
-        history: History,
+        options: ExecutionOptions,
+        history: RunHistory,
         post: Callable[[NewPlan | PlanFailed], None],
     ) -> None:
         self._flow, self._platform, self._seconds = flow, platform, seconds
@@ -63,35 +63,35 @@ class Planning:
 
     def begin(self, asked: Replan, machine: ExecutionMachine) -> None:
         """Begin to plan what is left, with the machines as busy as they are now."""
-        under_way = self._under_way(machine)
-        threading.Thread(target=self._plan, args=(asked.tasks, asked.vms, under_way), daemon=True).start()
+        active_tasks = self._active_tasks(machine)
+        threading.Thread(target=self._plan, args=(asked.tasks, asked.vms, active_tasks), daemon=True).start()
 
-    def _under_way(self, machine: ExecutionMachine) -> list[UnderWay]:
+    def _active_tasks(self, machine: ExecutionMachine) -> list[ActiveTask]:
         """What runs and what is armed, with the seconds of the plan that each takes yet."""
         now, starts = time.time(), self._history.attempts
         found = []
         for task, (vm, attempt) in machine.places.items():
             gone = (now - starts[self._flow.tasks[task].id, attempt].at) / self._options.scale
-            found.append(UnderWay(task, vm, max(0.0, float(self._seconds[task, vm]) - gone)))
+            found.append(ActiveTask(task, vm, max(0.0, float(self._seconds[task, vm]) - gone)))
         for vm, armed in machine.armed.items():
-            found.append(UnderWay(armed.task, vm, float(self._seconds[armed.task, vm]), armed.after))
+            found.append(ActiveTask(armed.task, vm, float(self._seconds[armed.task, vm]), armed.after))
         return found
 
-    def _plan(self, tasks: tuple[int, ...], vms: tuple[int, ...], under_way: Sequence[UnderWay]) -> None:
+    def _plan(self, tasks: tuple[int, ...], vms: tuple[int, ...], active_tasks: Sequence[ActiveTask]) -> None:
         """Plan; a planner may take seconds."""
         try:
             if (guide := self.guide(tasks, vms, booted=True)) is not None:
-                self._post(NewPlan(Guided(guide), tasks, None))
+                self._post(NewPlan(GuideReady(guide), tasks, None))
                 return
-            orders, _, _, finish = plan_rest(self._flow, self._platform, tasks, vms, under_way, self._planner)
+            orders, _, _, finish = plan_remaining(self._flow, self._platform, tasks, vms, active_tasks, self._planner)
         except TradewindError as error:
             self.fatal = error
             self._post(PlanFailed())
             return
         now = self._history.clock(time.time())
-        self._post(NewPlan(Planned(orders), tasks, now + finish * self._options.scale))
+        self._post(NewPlan(OrderPlanned(orders), tasks, now + finish * self._options.scale))
 
-    def guide(self, tasks: Sequence[int], vms: Sequence[int], *, booted: bool) -> Guide | None:
+    def guide(self, tasks: Sequence[int], vms: Sequence[int], *, booted: bool) -> OnlineGuide | None:
         """Who decides during the run, where somebody is to.
 
         Args:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from tradewind.workflow.execution.arming import Armed
-from tradewind.workflow.execution.events import Opened
-from tradewind.workflow.execution.folder import RunFolder
-from tradewind.workflow.execution.journal import Arming, Attempted, History, end_record, start_record
+from tradewind.workflow.execution.arming import ArmedTask
+from tradewind.workflow.execution.events import ExecutionOpened
+from tradewind.workflow.execution.journal import ArmedRecord, AttemptRecord, RunHistory, end_record, start_record
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.graph import Workflow
 
 
@@ -21,18 +21,18 @@ class _Recovery:
     def __init__(
         self,
         flow: Workflow,
-        folder: RunFolder,
-        history: History,
+        folder: WorkflowRunFolder,
+        history: RunHistory,
         machines: dict[str, tuple[int, int]],
         record: Callable[..., None],
     ) -> None:
         self._flow, self._folder, self._history = flow, folder, history
         self._machines, self._record = machines, record
         self.running: dict[int, tuple[int, int]] = {}
-        self.armed: dict[int, Armed] = {}
+        self.armed: dict[int, ArmedTask] = {}
         self.attempts: dict[int, int] = {}
 
-    def settle(self, each: Attempted) -> None:
+    def settle(self, each: AttemptRecord) -> None:
         """Find out what has become of an attempt of which nobody has written how it ended."""
         place, there = self._place(each)
         if there:
@@ -42,7 +42,7 @@ class _Recovery:
         found: dict[str, Any] = result or {"outcome": "lost", "reason": "nobody knows what became of it"}
         self._record(end_record(each.task, each.attempt, found, 0.0))
 
-    def settle_armed(self, each: Arming) -> None:
+    def settle_armed(self, each: ArmedRecord) -> None:
         """Find out whether a task that was given to its machine beforehand has begun, will begin, or never will."""
         task, (place, there) = self._flow.index[each.task], self._place(each)
         awaited = [self._history.attempts[_split(key)] for key in each.after]
@@ -52,7 +52,7 @@ class _Recovery:
             self._burn(task, each.attempt - there)
         elif None in outcomes:  # so the machine is there
             after = [other.task for other in awaited if other.end is None]
-            self.armed[place] = Armed(task, each.attempt, frozenset(self._flow.index[name] for name in after))
+            self.armed[place] = ArmedTask(task, each.attempt, frozenset(self._flow.index[name] for name in after))
             self._burn(task, each.attempt)
         elif there or (self._folder.path / self._folder.attempt(each.task, each.attempt)).exists():
             self._record(start_record(each.task, each.attempt, each.vm, each.pilot))
@@ -60,7 +60,7 @@ class _Recovery:
         else:  # its machine was told to stop before it could begin it
             self._burn(task, each.attempt)
 
-    def _place(self, each: Attempted | Arming) -> tuple[int, bool]:
+    def _place(self, each: AttemptRecord | ArmedRecord) -> tuple[int, bool]:
         place, pilot = self._machines.get(each.vm, (-1, -1))
         return place, pilot == each.pilot
 
@@ -70,7 +70,7 @@ class _Recovery:
 
 
 def departures(
-    folder: RunFolder, history: History, vms: Collection[str], *, last: float, linger: float
+    folder: WorkflowRunFolder, history: RunHistory, vms: Collection[str], *, last: float, linger: float
 ) -> list[dict[str, Any]]:
     """That machines which nobody has seen go have gone, for the journal: when they say themselves, or at the latest.
 
@@ -107,11 +107,11 @@ def _split(key: str) -> tuple[str, int]:
 
 def recover(
     flow: Workflow,
-    folder: RunFolder,
-    history: History,
+    folder: WorkflowRunFolder,
+    history: RunHistory,
     machines: dict[str, tuple[int, int]],
     record: Callable[..., None],
-) -> Opened:
+) -> ExecutionOpened:
     """The beginning of a session, from all that earlier sessions have left.
 
     An attempt of which nobody has written how it ended is still running if its machine is there; it has ended if the
@@ -139,10 +139,10 @@ def recover(
     attempts = found.attempts
     for task_id, attempt in history.attempts:
         attempts[flow.index[task_id]] = max(attempts.get(flow.index[task_id], 0), attempt)
-    return Opened(frozenset(done), found.running, attempts, replan=history.replans > 0, armed=found.armed)
+    return ExecutionOpened(frozenset(done), found.running, attempts, replan=history.replans > 0, armed=found.armed)
 
 
-def _lacking(flow: Workflow, folder: RunFolder, done: Collection[int]) -> set[int]:
+def _lacking(flow: Workflow, folder: WorkflowRunFolder, done: Collection[int]) -> set[int]:
     """Only real programs leave outputs that can be missing."""
     if not any(task.command for task in flow.tasks):
         return set()

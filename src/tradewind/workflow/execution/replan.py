@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 Orders = dict[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class ActiveTask:
     """A task that runs, or that its machine will begin by itself.
 
     Attributes:
@@ -33,7 +33,7 @@ class UnderWay:
     after: frozenset[int] = frozenset()
 
 
-def rest_of(flow: Workflow, tasks: Sequence[int]) -> Workflow:
+def remaining_workflow(flow: Workflow, tasks: Sequence[int]) -> Workflow:
     """The workflow of some of its tasks; what they wait for outside of it does not count.
 
     Args:
@@ -49,12 +49,12 @@ def rest_of(flow: Workflow, tasks: Sequence[int]) -> Workflow:
     )
 
 
-def plan_rest(
+def plan_remaining(
     flow: Workflow,
     platform: Platform,
     tasks: Sequence[int],
     vms: Sequence[int],
-    under_way: Sequence[UnderWay],
+    active_tasks: Sequence[ActiveTask],
     planner: Planner,
 ) -> tuple[Orders, Numbers, Numbers, Numbers]:
     """Plan some tasks on some machines, around what is under way there.
@@ -76,11 +76,11 @@ def plan_rest(
     Raises:
         WorkflowError: A task fits on no machine that is left.
     """
-    there = [each for each in under_way if each.vm in set(vms)]
+    there = [each for each in active_tasks if each.vm in set(vms)]
     busy = _busy(flow, platform, there)
     machines = tuple(replace(platform.vms[vm], boot_seconds=busy.get(vm, 0.0)) for vm in vms)
     left = replace(platform, vms=machines)
-    rest = rest_of(flow, tasks)
+    rest = remaining_workflow(flow, tasks)
     left.check(rest)
     schedule = planner.plan(rest, left)
     if there:
@@ -89,11 +89,11 @@ def plan_rest(
     return orders, np.array(vms)[schedule.vm], schedule.start, schedule.finish
 
 
-def _busy(flow: Workflow, platform: Platform, under_way: Sequence[UnderWay]) -> dict[int, float]:
+def _busy(flow: Workflow, platform: Platform, active_tasks: Sequence[ActiveTask]) -> dict[int, float]:
     """Seconds until each machine has a free slot, of those that have none; what begins by itself counts as run."""
     memory, rooms = platform.memory(flow)
     left: dict[int, dict[int, float]] = {}
-    for each in sorted(under_way, key=lambda each: len(each.after)):
+    for each in sorted(active_tasks, key=lambda each: len(each.after)):
         ends = left.setdefault(each.vm, {})
         ends[each.task] = max((ends.pop(task) for task in each.after), default=0.0) + each.seconds
     return {
@@ -110,7 +110,7 @@ def _around(
     left: Platform,
     tasks: Sequence[int],
     vms: Sequence[int],
-    under_way: Sequence[UnderWay],
+    active_tasks: Sequence[ActiveTask],
     schedule: Schedule,
 ) -> Schedule:
     """The same tasks on the same machines, none of them before what it waits for can have ended.
@@ -118,15 +118,15 @@ def _around(
     They are placed in the order of the schedule, behind what is under way, and each where it can begin first: so one
     that waits leaves its machine to those after it, and none begins later than in that order.
     """
-    place = {each.task: len(rest) + number for number, each in enumerate(under_way)}
-    speeds = [left.vms[vms.index(each.vm)].speed for each in under_way]
+    place = {each.task: len(rest) + number for number, each in enumerate(active_tasks)}
+    speeds = [left.vms[vms.index(each.vm)].speed for each in active_tasks]
     extended = Workflow(
         name=rest.name,
         tasks=(
             *rest.tasks,
             *(
                 replace(flow.tasks[each.task], runtime=each.seconds * speed, inputs=(), outputs=())
-                for each, speed in zip(under_way, speeds, strict=True)
+                for each, speed in zip(active_tasks, speeds, strict=True)
             ),
         ),
         parents=(
@@ -134,15 +134,15 @@ def _around(
                 (*parents, *(place[parent] for parent in flow.parents[task] if parent in place))
                 for task, parents in zip(tasks, rest.parents, strict=True)
             ),
-            *(tuple(place[task] for task in sorted(each.after)) for each in under_way),
+            *(tuple(place[task] for task in sorted(each.after)) for each in active_tasks),
         ),
         sizes=rest.sizes,
     )
     booted = replace(left, vms=tuple(replace(vm, boot_seconds=0.0) for vm in left.vms))
-    given = np.array([*schedule.vm, *(vms.index(each.vm) for each in under_way)])
+    given = np.array([*schedule.vm, *(vms.index(each.vm) for each in active_tasks)])
     elsewhere = np.where(given[:, None] == np.arange(len(vms))[None, :], 0.0, np.inf)
-    first = sorted(under_way, key=lambda each: len(each.after))
+    first = sorted(active_tasks, key=lambda each: len(each.after))
     sequence = np.array([*(place[each.task] for each in first), *schedule.sequence(rest)])
-    around = Machines(extended, booted).insert(sequence, elsewhere)
+    around = MachineArrays(extended, booted).insert(sequence, elsewhere)
     count = len(rest)
     return Schedule(around.vm[:count], around.start[:count], around.finish[:count])

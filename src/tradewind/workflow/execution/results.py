@@ -14,11 +14,11 @@ import numpy as np
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.bounds import lower_bound
-from tradewind.workflow.execution.journal import Attempted, History
-from tradewind.workflow.execution.options import stays
+from tradewind.workflow.execution.journal import AttemptRecord, RunHistory
+from tradewind.workflow.execution.options import vm_stays
 from tradewind.workflow.files import Plan, read_bytes
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Repeated, Schedule, figures
+from tradewind.workflow.schedule import RepeatedAttempt, Schedule, figures
 
 FORMAT = "tradewind-results-1"
 
@@ -26,7 +26,7 @@ _LEAST = 1e-3
 """Seconds; a run time that was expected to be shorter says nothing as a ratio."""
 
 
-def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: float) -> dict[str, Any]:
+def results_of(plan: Plan, history: RunHistory, *, engine: str, ending: str, now: float) -> dict[str, Any]:
     """The result of a run as a document.
 
     All times are in seconds of the plan, from the moment at which tasks could begin, without pauses between two
@@ -57,7 +57,7 @@ def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: f
         "machines_lost": [{"vm": each["vm"], "reason": each["reason"]} for each in history.lost],
         "planned": _figures(plan, plan.schedule, bound),
         "actual": None,
-        "kept_cost": platform.bill(stays(history, platform, now)),
+        "kept_cost": platform.bill(vm_stays(history, platform, now)),
     }
     if history.began is not None and len(done) == len(flow):
         document["actual"] = _figures(plan, actual_schedule(plan, history, scale), bound)
@@ -69,7 +69,7 @@ def results_of(plan: Plan, history: History, *, engine: str, ending: str, now: f
     return document
 
 
-def actual_schedule(plan: Plan, history: History, scale: float) -> Schedule:
+def actual_schedule(plan: Plan, history: RunHistory, scale: float) -> Schedule:
     """When and where each task of a finished run really ran, and the attempts at it that failed or were lost."""
     names = {vm.name: place for place, vm in enumerate(plan.platform.vms)}
     done, count = history.done(), len(plan.flow)
@@ -80,14 +80,14 @@ def actual_schedule(plan: Plan, history: History, scale: float) -> Schedule:
         vm[place], attempts[place] = names[each.vm], each.attempt
         start[place], finish[place] = _span(each, history, scale)
     repeated = [
-        Repeated(plan.flow.index[each.task], names[each.vm], *_span(each, history, scale))
+        RepeatedAttempt(plan.flow.index[each.task], names[each.vm], *_span(each, history, scale))
         for each in history.attempts.values()
         if each is not done[each.task] and each.end is not None
     ]
     return Schedule(vm, start, finish, attempts, tuple(repeated))
 
 
-def _span(each: Attempted, history: History, scale: float) -> tuple[float, float]:
+def _span(each: AttemptRecord, history: RunHistory, scale: float) -> tuple[float, float]:
     end = each.end or {"at": each.at}
     # Of a lost attempt nobody knows more than when it was written down that it had begun, and that it was lost.
     begin = end.get("start", each.at)
@@ -108,7 +108,7 @@ def _figures(plan: Plan, schedule: Schedule, bound: float) -> dict[str, float]:
     }
 
 
-def _rows(plan: Plan, history: History, scale: float) -> list[dict[str, Any]]:
+def _rows(plan: Plan, history: RunHistory, scale: float) -> list[dict[str, Any]]:
     flow, platform, schedule = plan.flow, plan.platform, plan.schedule
     names = {vm.name: place for place, vm in enumerate(platform.vms)}
     expected, transfers = platform.seconds(flow), _transfers(plan)
@@ -157,7 +157,7 @@ def _transfers(plan: Plan) -> Numbers:
     return np.asarray(np.maximum(0.0, schedule.finish - schedule.start - running))
 
 
-def chart(results: Mapping[str, Any]) -> dict[str, Any]:
+def results_gantt(results: Mapping[str, Any]) -> dict[str, Any]:
     """The results of a run as the document that a Gantt chart is drawn from.
 
     Args:

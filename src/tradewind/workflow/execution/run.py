@@ -15,19 +15,19 @@ from tradewind.deployer.runner.base import Runner
 from tradewind.errors import WorkflowError
 from tradewind.workflow.execution import earlier
 from tradewind.workflow.execution.controller import Controller
-from tradewind.workflow.execution.events import Ending
-from tradewind.workflow.execution.folder import RunFolder, check_commands, check_names
-from tradewind.workflow.execution.guide import check_online
-from tradewind.workflow.execution.journal import History, Journal, Record
-from tradewind.workflow.execution.options import Options, Progress
-from tradewind.workflow.execution.pilots import Terms
+from tradewind.workflow.execution.events import ExecutionEnding
+from tradewind.workflow.execution.journal import Journal, JournalRecord, RunHistory
+from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
+from tradewind.workflow.execution.pilots import PilotSettings
+from tradewind.workflow.execution.replanning import check_online
 from tradewind.workflow.execution.results import results_of
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder, check_commands, check_names
 from tradewind.workflow.files import Plan, plan_document, write_text
 from tradewind.workflow.planner.base import Planner
 
 
 @dataclass(frozen=True)
-class Carried:
+class ExecutionResult:
     """A plan that was carried out, as far as it was.
 
     Attributes:
@@ -37,31 +37,31 @@ class Carried:
         reason: Why what is left cannot be planned, where it ended for that; else empty.
     """
 
-    ending: Ending
+    ending: ExecutionEnding
     results: dict[str, Any]
     failures: dict[str, str]
     reason: str = ""
 
 
-def carry_out(
+def execute_plan(
     plan: Plan,
     folder: Path,
     runner: Runner,
     *,
-    options: Options,
+    options: ExecutionOptions,
     planner: Planner,
-    terms: Terms | None = None,
+    terms: PilotSettings | None = None,
     fresh: bool = False,
     dismiss: bool = False,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    watch: Callable[[ExecutionProgress], None] = lambda progress: None,
     wanted: Callable[[], bool] = lambda: True,
-) -> Carried:
+) -> ExecutionResult:
     """Carry out a plan, or go on with it where an earlier call in the same folder was ended.
 
     Args:
         plan: The plan.
         folder: The run's folder; all machines must see it under this name.
-        runner: Gives the machines; see `RunFolder` for what it keeps there.
+        runner: Gives the machines; see `WorkflowRunFolder` for what it keeps there.
         options: How the plan is carried out.
         planner: Plans what is left when a machine or a task is lost.
         terms: How machines are got from the runner.
@@ -79,7 +79,7 @@ def carry_out(
     """
     if options.online:
         check_online(planner)
-    place = RunFolder(folder.absolute())
+    place = WorkflowRunFolder(folder.absolute())
     try:
         place.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -93,37 +93,37 @@ def carry_out(
         if fresh:
             _forget(journal, place, runner, dismissed=dismiss)
         vms = [vm.name for vm in plan.platform.vms]
-        terms = terms or Terms()
-        gone = earlier.settle(place, _told(journal), runner, vms, dismissed=dismiss, linger=terms.linger)
+        terms = terms or PilotSettings()
+        gone = earlier.end_orphan_pilots(place, _told(journal), runner, vms, dismissed=dismiss, linger=terms.linger)
         journal.records += journal.write(*gone)
         controller = Controller(plan, place, journal, runner, terms, options, planner, digest, watch, wanted)
         ending = controller.run()
         results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
         write_text(place.results, json.dumps(results, indent=1) + "\n")
-        return Carried(ending, results, controller.failed, controller.impossible)
+        return ExecutionResult(ending, results, controller.failed, controller.impossible)
     finally:
         journal.close()
 
 
-def _header(journal: Journal) -> Record | None:
+def _header(journal: Journal) -> JournalRecord | None:
     return next((record for record in journal.records if record["e"] == "run"), None)
 
 
-def _told(journal: Journal, *, lenient: bool = False) -> History:
+def _told(journal: Journal, *, lenient: bool = False) -> RunHistory:
     """What the journal of earlier sessions tells; leniently, as far as it can be read."""
-    history = History()
+    history = RunHistory()
     with suppress(KeyError, TypeError) if lenient else nullcontext():
         for record in journal.records:
             history.take(record)
     return history
 
 
-def _forget(journal: Journal, folder: RunFolder, runner: Runner, *, dismissed: bool) -> None:
+def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
     """Begin anew; machines of an earlier run that may still be there are given back first."""
     history = _told(journal, lenient=True)
     if history.header is not None:
-        earlier.dismiss(runner, history.header["run"])
-        earlier.settle(folder, history, runner, (), dismissed=dismissed, fresh=True)
+        earlier.cancel_pilots(runner, history.header["run"])
+        earlier.end_orphan_pilots(folder, history, runner, (), dismissed=dismissed, fresh=True)
     journal.clear()
     folder.clear()
     # A machine that still waits in a queue must not find the folder of a new one: no number is given twice.
@@ -136,7 +136,7 @@ def _digest(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _check(plan: Plan, options: Options, journal: Journal, folder: RunFolder, *, fresh: bool) -> None:
+def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: WorkflowRunFolder, *, fresh: bool) -> None:
     """See that a run can begin; what was done before it is removed only after that."""
     if not options.synthetic:
         check_commands(plan.flow)
@@ -145,7 +145,9 @@ def _check(plan: Plan, options: Options, journal: Journal, folder: RunFolder, *,
         folder.require(plan.flow, options.inputs, only=range(len(plan.flow)), anew=fresh)
 
 
-def _check_same(plan: Plan, options: Options, digest: str, journal: Journal, folder: RunFolder) -> None:
+def _check_same(
+    plan: Plan, options: ExecutionOptions, digest: str, journal: Journal, folder: WorkflowRunFolder
+) -> None:
     """A folder belongs to one plan."""
     header = _header(journal)
     if header is None:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.learning.arrays import Arrays, schedule
-from tradewind.workflow.plan import Schedule
+from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
 from tradewind.workflow.planner.lanes import mean_of_fitting
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.reference import Director, State, simulate
+from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.reference import Director, SimulationState, simulate
 from tradewind.workflow.simulator.world import World
 
 if TYPE_CHECKING:
-    from tradewind.workflow.learning.kernel import Given, Run
+    from tradewind.workflow.learning.kernel import EpisodeInput, EpisodeState
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class AdaptiveWeights:
     """What the adaptive policy can be taught; the fields stand in the order of the compiled loops.
 
     The defaults were learned by ``benchmarks/learning/prepare.py`` over graphs, machines and worlds of all kinds.
@@ -60,7 +60,7 @@ class Weights:
         )
 
     @classmethod
-    def of_free(cls, numbers: Sequence[float] | Numbers) -> Weights:
+    def of_free(cls, numbers: Sequence[float] | Numbers) -> AdaptiveWeights:
         """The weights of such numbers."""
         values = {
             name: math.exp(min(max(float(v), -9.0), 3.0)) if name in _POSITIVE else float(v)
@@ -71,10 +71,10 @@ class Weights:
         return cls(**values)
 
 
-NAMES = tuple(each.name for each in fields(Weights))
+NAMES = tuple(each.name for each in fields(AdaptiveWeights))
 _POSITIVE = frozenset({"deviation", "drift", "noise", "overdue"})
 
-ONLINE_HEFT = Weights(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+ONLINE_HEFT = AdaptiveWeights(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Weights with which nothing is learned: ranks of HEFT, and each task to where it ends first at stated speeds."""
 
 
@@ -91,10 +91,12 @@ class AdaptivePolicy:
         arrays: The workflow and its machines as arrays, where somebody has them.
     """
 
-    def __init__(self, flow: Workflow, platform: Platform, weights: Weights, arrays: Arrays | None = None) -> None:
-        from tradewind.workflow.kernel import upward_ranks
+    def __init__(
+        self, flow: Workflow, platform: Platform, weights: AdaptiveWeights, arrays: EpisodeArrays | None = None
+    ) -> None:
+        from tradewind.workflow.kernel_plain import upward_ranks
 
-        self.arrays = arrays or Arrays(flow, platform)
+        self.arrays = arrays or EpisodeArrays(flow, platform)
         self.weights = weights
         arrays = self.arrays
         mean = mean_of_fitting(arrays.seconds[:, arrays.lane_vm])
@@ -111,7 +113,7 @@ class AdaptivePolicy:
         """What the policy comes to in a world, compiled."""
         return schedule(self.arrays.run(world, self.episode))
 
-    def episode(self, given: Given) -> Run:
+    def episode(self, given: EpisodeInput) -> EpisodeState:
         """One compiled episode; see `tradewind.workflow.learning.kernel.adaptive_episode`."""
         from tradewind.workflow.learning import kernel
 
@@ -138,14 +140,14 @@ class AdaptiveDirector(Director):
     def __init__(self, policy: AdaptivePolicy) -> None:
         arrays = policy.arrays
         self._policy, self._arrays, self._weights = policy, arrays, policy.weights.array
-        self.belief = np.zeros((3, len(arrays.slots)))
-        self.belief[1, :] = policy.weights.deviation**2
+        self.posterior = np.zeros((3, len(arrays.slots)))
+        self.posterior[1, :] = policy.weights.deviation**2
         self._lane_task = np.full(len(arrays.lane_vm), -1, dtype=np.int64)
         self._lane_begin = np.zeros(len(arrays.lane_vm))
         self._chosen = np.empty((2, len(arrays.cores)), dtype=np.int64)
         self._pending: list[tuple[int, int]] | None = None
 
-    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
         """See `Director.pick`: what was decided at this moment, one after the other."""
         from tradewind.workflow.learning import kernel
 
@@ -172,9 +174,9 @@ class AdaptiveDirector(Director):
         kernel.occupy(self._lane_task, self._lane_begin, arrays.lane_starts, vm, -1, task, now)
         stated, took = float(arrays.stated[task, vm]), now - begin - float(arrays.reading[task])
         if not failed and stated > 0.0 and took > 0.0:
-            kernel.observe(self.belief, vm, stated / took, now, self._weights, self._policy.unit)
+            kernel.observe(self.posterior, vm, stated / took, now, self._weights, self._policy.unit)
 
-    def _decide(self, ready: Sequence[int], state: State) -> list[tuple[int, int]]:
+    def _decide(self, ready: Sequence[int], state: SimulationState) -> list[tuple[int, int]]:
         from tradewind.workflow.learning import kernel
 
         arrays = self._arrays
@@ -183,7 +185,7 @@ class AdaptiveDirector(Director):
             return []
         urgent = np.array(sorted(ready, key=lambda task: self._policy.turn[task]), dtype=np.int64)
         expected = kernel.expect(
-            state.now, self.belief, self._weights, self._policy.unit, arrays.stated, arrays.reading, arrays.boot,
+            state.now, self.posterior, self._weights, self._policy.unit, arrays.stated, arrays.reading, arrays.boot,
             arrays.lane_vm, self._lane_task, self._lane_begin, arrays.memory, arrays.rooms,
         )  # fmt: skip
         count = kernel.assign(

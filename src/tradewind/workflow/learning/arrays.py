@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.reference import State
+from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.reference import SimulationState
 from tradewind.workflow.simulator.world import MOST_PERIODS, Moment, World
 
 if TYPE_CHECKING:
-    from tradewind.workflow.learning.kernel import Given, Run
+    from tradewind.workflow.learning.kernel import EpisodeInput, EpisodeState
 
 
-class Arrays:
+class EpisodeArrays:
     """A workflow and its machines as arrays, for episodes in any world.
 
     Args:
@@ -56,9 +56,9 @@ class Arrays:
         self.boot = np.array([vm.boot_seconds for vm in platform.vms], dtype=np.float64)
         self.lane_vm = np.repeat(np.arange(len(platform.vms)), self.slots)
         self.lane_starts = np.concatenate([[0], np.cumsum(self.slots)])
-        self._last: Prepared | None = None
+        self._last: PreparedWorld | None = None
 
-    def spare(self, state: State) -> NDArray[np.int64]:
+    def spare(self, state: SimulationState) -> NDArray[np.int64]:
         """Free memory of each machine at a moment of a run; zero where it is not counted."""
         return np.array(state.spare, dtype=np.int64) if self.rooms.any() else self.rooms.copy()
 
@@ -67,26 +67,26 @@ class Arrays:
         """Of each task on each machine, as stated, reading included."""
         return self.stated + self.reading[:, None]
 
-    def given(self, world: World, periods: int = 32) -> Given:
+    def given(self, world: World, periods: int = 32) -> EpisodeInput:
         """The arrays of one world.
 
         Args:
             world: The world.
             periods: For how many of its periods speeds are drawn.
         """
-        from tradewind.workflow.learning.kernel import Given
+        from tradewind.workflow.learning.kernel import EpisodeInput
 
         starts, factor, share = self._luck(world)
         varying = bool(world.unknown or world.drift or world.migration)
         none = np.ones((len(self.slots), 0)), np.zeros((len(self.slots), 0))
         speed, still = self._speeds(world, *none, periods) if varying else none
-        return Given(
+        return EpisodeInput(
             self.child_starts, self.children, self.parents, self.stated, self.reading, self.cores, self.memory,
             self.slots, self.rooms, self.boot, self._delays(world, "engine"), self._delays(world, "queue"),
             self._delays(world, "post"), starts, factor, share, speed, still, float(world.period), varying,
         )  # fmt: skip
 
-    def longer(self, given: Given, world: World) -> Given:
+    def longer(self, given: EpisodeInput, world: World) -> EpisodeInput:
         """The same world with its speeds drawn for twice as long.
 
         Raises:
@@ -128,7 +128,7 @@ class Arrays:
             starts.append(len(factors))
         return np.array(starts, dtype=np.int64), np.array(factors), np.array(shares)
 
-    def run(self, world: World, episode: Callable[[Given], Run]) -> Run:
+    def run(self, world: World, episode: Callable[[EpisodeInput], EpisodeState]) -> EpisodeState:
         """Run one episode; where it lasts longer than speeds were drawn for, again with more of them.
 
         Args:
@@ -142,12 +142,12 @@ class Arrays:
             self._last = self.prepared(world)
         return self._last.run(episode)
 
-    def prepared(self, world: World) -> Prepared:
+    def prepared(self, world: World) -> PreparedWorld:
         """One world for many episodes."""
-        return Prepared(self, world)
+        return PreparedWorld(self, world)
 
 
-class Prepared:
+class PreparedWorld:
     """One world of a workflow and its machines, drawn once for many episodes.
 
     Args:
@@ -158,12 +158,12 @@ class Prepared:
         world: The world.
     """
 
-    def __init__(self, arrays: Arrays, world: World) -> None:
+    def __init__(self, arrays: EpisodeArrays, world: World) -> None:
         self._arrays, self.world = arrays, world
         self._given = arrays.given(world)
 
-    def run(self, episode: Callable[[Given], Run]) -> Run:
-        """See `Arrays.run`."""
+    def run(self, episode: Callable[[EpisodeInput], EpisodeState]) -> EpisodeState:
+        """See `EpisodeArrays.run`."""
         from tradewind.workflow.learning import kernel
 
         while True:
@@ -177,6 +177,6 @@ class Prepared:
             return run
 
 
-def schedule(run: Run) -> Schedule:
+def schedule(run: EpisodeState) -> Schedule:
     """What an episode came to."""
     return Schedule(run.vm.astype(np.int32), run.start, run.finish, run.attempts.astype(np.int32))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.workflow.graph import Numbers
-from tradewind.workflow.learning.arrays import Arrays, Prepared, schedule
-from tradewind.workflow.plan import Schedule
+from tradewind.workflow.learning.arrays import EpisodeArrays, PreparedWorld, schedule
+from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.world import World
 
 
-def followed(arrays: Arrays, plan: Schedule, world: World | Prepared) -> Schedule:
+def simulate_schedule(arrays: EpisodeArrays, plan: Schedule, world: World | PreparedWorld) -> Schedule:
     """What a plan comes to when each machine runs its tasks in their order, compiled.
 
     Args:
@@ -34,7 +34,7 @@ def followed(arrays: Arrays, plan: Schedule, world: World | Prepared) -> Schedul
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedComparison:
     """How much longer one policy takes than another in the same worlds.
 
     Attributes:
@@ -50,11 +50,11 @@ class Paired:
     worlds: int
 
 
-def paired(ours: Sequence[float] | Numbers, theirs: Sequence[float] | Numbers) -> Paired:
+def compare_pairs(ours: Sequence[float] | Numbers, theirs: Sequence[float] | Numbers) -> PairedComparison:
     """The ratio of makespans in the same worlds, with a 95 % interval (Student's t over logarithms)."""
     from scipy.stats import t
 
     logs = np.log(np.asarray(ours, dtype=float) / np.asarray(theirs, dtype=float))
     mean, count = float(logs.mean()), len(logs)
     half = float(t.ppf(0.975, count - 1) * logs.std(ddof=1) / np.sqrt(count)) if count > 1 else float("inf")
-    return Paired(float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), count)
+    return PairedComparison(float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), count)

@@ -19,23 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import MissingProgramError
-from tradewind.programs import how_to_install
+from tradewind.utils.dependencies import install_command
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy
-from tradewind.workflow.learning.arrays import Arrays, schedule
+from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
 from tradewind.workflow.learning.settings import WorldSettings
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.schedule import Schedule
 
 try:
     import gymnasium
     from gymnasium import spaces
 except ImportError:
-    raise MissingProgramError("the environment needs gymnasium", hint=how_to_install("learning")) from None
+    raise MissingProgramError("the environment needs gymnasium", hint=install_command("learning")) from None
 
 if TYPE_CHECKING:
-    from tradewind.workflow.learning.kernel import Given, Run
+    from tradewind.workflow.learning.kernel import EpisodeInput, EpisodeState
 
 ID = "tradewind/Workflow-v0"
 
@@ -82,15 +82,15 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         made = example()
         self.flow, self.platform = flow or made[0], platform or made[1]
         self._settings = WorldSettings.model_validate(dict(settings or {}))
-        self._arrays = Arrays(self.flow, self.platform)
+        self._arrays = EpisodeArrays(self.flow, self.platform)
         self._turn = AdaptivePolicy(self.flow, self.platform, ONLINE_HEFT, self._arrays).turn
         self._bound = max(lower_bound(self.flow, self.platform), 1e-9)
         self._periods = 1 + int(min(HORIZON * self._bound / self._settings.period, 10_000.0))
         machines = len(self.platform.vms)
         self.action_space = spaces.Discrete(machines)
         self.observation_space = spaces.Box(-_MOST, _MOST, (4 * machines + 3,), np.float32)
-        self._given: Given
-        self._run: Run
+        self._given: EpisodeInput
+        self._run: EpisodeState
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.compiling import fast
+from tradewind.utils.jit import njit
 from tradewind.workflow.graph import Numbers
 
 Ints = NDArray[np.integer[Any]]
@@ -23,13 +23,13 @@ END, FAIL, UP, READY = 0, 1, 2, 3
 """What happens, in the order in which it happens at one moment."""
 
 EVENTS, WAITING, FINISHED, BEYOND, ARRIVED = 0, 1, 2, 3, 4
-"""Places in `Run.counts`: events to come, ready tasks, ended tasks, whether speeds were asked for too far, arrivals."""
+"""Places in `EpisodeState.counts`: events to come, ready tasks, ended tasks, whether speeds were asked for too far, arrivals."""
 
 DEVIATION, DRIFT, NOISE, OVERDUE, CAUTION, PATIENCE, OWN, FASTEST = 0, 1, 2, 3, 4, 5, 6, 7
 """Places in the weights of the adaptive policy; see `tradewind.workflow.learning.adaptive`."""
 
 
-class Given(NamedTuple):
+class EpisodeInput(NamedTuple):
     """A workflow, its machines and one world, as arrays; see `tradewind.workflow.learning.arrays`.
 
     Memory of tasks and rooms of machines are zero where memory is not counted.
@@ -57,7 +57,7 @@ class Given(NamedTuple):
     varying: bool
 
 
-class Run(NamedTuple):
+class EpisodeState(NamedTuple):
     """What changes during one episode."""
 
     left: Ints
@@ -78,7 +78,7 @@ class Run(NamedTuple):
     now: Numbers
 
 
-class Expected(NamedTuple):
+class MachineForecast(NamedTuple):
     """What is expected of machines at a moment.
 
     Attributes:
@@ -99,12 +99,12 @@ class Expected(NamedTuple):
     steps: Ints
 
 
-@fast
-def begin(given: Given) -> Run:
+@njit
+def begin(given: EpisodeInput) -> EpisodeState:
     """A run in which nothing has happened; its first events are machines that come up and tasks that wait for none."""
     tasks, vms = given.running.shape
     most = 2 * tasks + vms + 1
-    run = Run(
+    run = EpisodeState(
         given.parents.copy(), np.zeros(tasks), np.zeros(tasks, np.int64), np.zeros(tasks), np.zeros(tasks),
         np.zeros(most), np.zeros(most, np.int64), np.zeros(vms, np.int64), given.rooms.copy(),
         np.full(tasks, -1, np.int64), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks, np.int64),
@@ -119,8 +119,8 @@ def begin(given: Given) -> Run:
     return run
 
 
-@fast
-def advance(given: Given, run: Run, turn: Numbers) -> int:
+@njit
+def advance(given: EpisodeInput, run: EpisodeState, turn: Numbers) -> int:
     """Let all that comes next happen; how many attempts ended (``run.ended``: task, or -1 - task if failed), -1: over.
 
     Args:
@@ -159,8 +159,8 @@ def advance(given: Given, run: Run, turn: Numbers) -> int:
     return ended
 
 
-@fast
-def place(given: Given, run: Run, at: int, vm: int) -> int:
+@njit
+def place(given: EpisodeInput, run: EpisodeState, at: int, vm: int) -> int:
     """Start the ready task at a place of ``run.ready`` on a machine that has room for it; the task."""
     task = int(run.ready[at])
     run.counts[WAITING] -= 1
@@ -185,14 +185,14 @@ def place(given: Given, run: Run, at: int, vm: int) -> int:
     return task
 
 
-@fast
-def has_room(given: Given, run: Run, task: int, vm: int) -> bool:
+@njit
+def has_room(given: EpisodeInput, run: EpisodeState, task: int, vm: int) -> bool:
     """True when a machine has the free slots and the memory for a task."""
     return bool(run.free[vm] >= given.cores[task] and run.spare[vm] >= given.memory[task])
 
 
-@fast
-def _at_real_speed(given: Given, run: Run, vm: int, begin: float, work: float) -> float:
+@njit
+def _at_real_speed(given: EpisodeInput, run: EpisodeState, vm: int, begin: float, work: float) -> float:
     if begin / given.period >= given.speed.shape[1]:  # it may be more than a whole number can be
         run.counts[BEYOND] = 1
         return work
@@ -213,8 +213,8 @@ def _at_real_speed(given: Given, run: Run, vm: int, begin: float, work: float) -
         now = max(now, end)
 
 
-@fast
-def _arrive(run: Run, task: int, turn: Numbers) -> None:
+@njit
+def _arrive(run: EpisodeState, task: int, turn: Numbers) -> None:
     run.ready_at[task] = run.now[0]
     key = turn[task] if len(turn) else float(run.counts[ARRIVED])
     run.counts[ARRIVED] += 1
@@ -226,8 +226,8 @@ def _arrive(run: Run, task: int, turn: Numbers) -> None:
     run.counts[WAITING] += 1
 
 
-@fast
-def _push(run: Run, time: float, event: int) -> None:
+@njit
+def _push(run: EpisodeState, time: float, event: int) -> None:
     when, what, at = run.when, run.what, run.counts[EVENTS]
     run.counts[EVENTS] += 1
     while at > 0:
@@ -239,8 +239,8 @@ def _push(run: Run, time: float, event: int) -> None:
     when[at], what[at] = time, event
 
 
-@fast
-def _pop(run: Run) -> int:
+@njit
+def _pop(run: EpisodeState) -> int:
     when, what = run.when, run.what
     top = int(what[0])
     run.counts[EVENTS] -= 1
@@ -261,8 +261,8 @@ def _pop(run: Run) -> int:
     return top
 
 
-@fast
-def follow(given: Given, starts: Ints, order: Ints) -> Run:
+@njit
+def follow(given: EpisodeInput, starts: Ints, order: Ints) -> EpisodeState:
     """An episode in which each machine runs its tasks in the order of a plan.
 
     Args:
@@ -295,8 +295,8 @@ def follow(given: Given, starts: Ints, order: Ints) -> Run:
                 vm += 1
 
 
-@fast
-def by_key(given: Given, turn: Numbers, preference: Ints) -> Run:
+@njit
+def by_key(given: EpisodeInput, turn: Numbers, preference: Ints) -> EpisodeState:
     """An episode in which the ready task of the smallest key goes to the first machine of a list with room for it."""
     run = begin(given)
     while advance(given, run, turn) >= 0:
@@ -315,14 +315,14 @@ def by_key(given: Given, turn: Numbers, preference: Ints) -> Run:
     return run
 
 
-@fast
+@njit
 def chance(state: Ints) -> float:
     """The next number from 0 to below 1 of a small generator (Park and Miller, CACM 31(10), 1988, with 48271)."""
     state[0] = state[0] * 48271 % 2147483647
     return float(state[0]) / 2147483647.0
 
 
-@fast
+@njit
 def row_of(rows: Ints, task: int, waiting: int, buckets: int) -> int:
     """The row of the table for a task while so many are ready: its own, by the power of two of their number."""
     bucket = 0
@@ -332,7 +332,7 @@ def row_of(rows: Ints, task: int, waiting: int, buckets: int) -> int:
     return int(rows[task]) * buckets + bucket
 
 
-@fast
+@njit
 def choose_machine(
     table: Numbers, row: int, columns: Ints, free: Ints, spare: Ints, cores: int, memory: int, running: Numbers,
     explore: float, state: Ints,
@@ -359,7 +359,7 @@ def choose_machine(
     return best
 
 
-@fast
+@njit
 def credit(
     table: Numbers, row: int, column: int, following: float, took: float, waited: float, seen: Numbers,
     efficiency: Numbers, vm: int, weight: float, rate: float, discount: float,
@@ -397,11 +397,11 @@ def credit(
     return reward
 
 
-@fast
+@njit
 def q_episode(
-    given: Given, table: Numbers, rows: Ints, buckets: int, columns: Ints, efficiency: Numbers, times: Numbers,
+    given: EpisodeInput, table: Numbers, rows: Ints, buckets: int, columns: Ints, efficiency: Numbers, times: Numbers,
     numbers: Numbers, state: Ints,
-) -> Run:  # fmt: skip
+) -> EpisodeState:  # fmt: skip
     """An episode of Q-learning as paper 3 has it; table, efficiency and the state of chance change.
 
     Args:
@@ -439,8 +439,8 @@ def q_episode(
     return run
 
 
-@fast
-def observe(belief: Numbers, vm: int, ratio: float, now: float, weights: Numbers, unit: float) -> None:
+@njit
+def observe(posterior: Numbers, vm: int, ratio: float, now: float, weights: Numbers, unit: float) -> None:
     """Learn from one ended task how fast a machine is: a Kalman filter of ln(real speed / stated speed).
 
     Args:
@@ -451,28 +451,28 @@ def observe(belief: Numbers, vm: int, ratio: float, now: float, weights: Numbers
         weights: Of the policy.
         unit: Seconds in which the variance grows by the square of the drift.
     """
-    variance = belief[1, vm] + weights[DRIFT] ** 2 * (now - belief[2, vm]) / unit
+    variance = posterior[1, vm] + weights[DRIFT] ** 2 * (now - posterior[2, vm]) / unit
     noise = max(weights[NOISE] ** 2, 1e-12)
     gain = variance / (variance + noise)
-    belief[0, vm] += gain * (math.log(ratio) - belief[0, vm])
-    belief[1, vm] = variance * (1.0 - gain)
-    belief[2, vm] = now
+    posterior[0, vm] += gain * (math.log(ratio) - posterior[0, vm])
+    posterior[1, vm] = variance * (1.0 - gain)
+    posterior[2, vm] = now
 
 
-@fast
+@njit
 def expect(
-    now: float, belief: Numbers, weights: Numbers, unit: float, running: Numbers, reading: Numbers, boot: Numbers,
+    now: float, posterior: Numbers, weights: Numbers, unit: float, running: Numbers, reading: Numbers, boot: Numbers,
     lane_vm: Ints, lane_task: Ints, lane_begin: Numbers, memory: Ints, rooms: Ints,
-) -> Expected:  # fmt: skip
+) -> MachineForecast:  # fmt: skip
     """What is expected of machines now, from what was learned of their speeds and what runs on their slots."""
     slow, lanes, vms = np.empty(len(boot)), np.empty(len(lane_vm)), len(boot)
     most = vms + 2 * len(memory) if rooms.max() > 0 else 0
-    expected = Expected(slow, lanes, np.zeros(most), np.zeros(most, np.int64), np.full(most, -1, np.int64),
+    expected = MachineForecast(slow, lanes, np.zeros(most), np.zeros(most, np.int64), np.full(most, -1, np.int64),
                         np.full(1, vms, np.int64))  # fmt: skip
     for vm in range(len(boot)):
-        variance = belief[1, vm] + weights[DRIFT] ** 2 * (now - belief[2, vm]) / unit
+        variance = posterior[1, vm] + weights[DRIFT] ** 2 * (now - posterior[2, vm]) / unit
         # Where tasks take next to no time the variance grows without limit until a machine is up; e^500 is finite.
-        slow[vm] = math.exp(min(-belief[0, vm] + weights[CAUTION] * math.sqrt(variance), 500.0))
+        slow[vm] = math.exp(min(-posterior[0, vm] + weights[CAUTION] * math.sqrt(variance), 500.0))
         if most:
             expected.memory[vm] = rooms[vm]
     for lane in range(len(lane_vm)):
@@ -488,8 +488,8 @@ def expect(
     return expected
 
 
-@fast
-def _hold(expected: Expected, vm: int, begin: float, end: float, amount: int) -> None:
+@njit
+def _hold(expected: MachineForecast, vm: int, begin: float, end: float, amount: int) -> None:
     """Note that memory of a machine is held for a time."""
     step, since, following = vm, expected.since, expected.following
     if amount == 0 or begin >= end:
@@ -505,8 +505,8 @@ def _hold(expected: Expected, vm: int, begin: float, end: float, amount: int) ->
         step = following[step]
 
 
-@fast
-def _split(expected: Expected, step: int, moment: float) -> int:
+@njit
+def _split(expected: MachineForecast, step: int, moment: float) -> int:
     """Make two steps of one; the second."""
     new = int(expected.steps[0])
     expected.steps[0] += 1
@@ -515,8 +515,8 @@ def _split(expected: Expected, step: int, moment: float) -> int:
     return new
 
 
-@fast
-def _with_memory(expected: Expected, vm: int, at: float, took: float, amount: int) -> float:
+@njit
+def _with_memory(expected: MachineForecast, vm: int, at: float, took: float, amount: int) -> float:
     """From when, not before a moment, a machine is expected to have so much memory for a time."""
     if amount == 0:
         return at
@@ -535,9 +535,9 @@ def _with_memory(expected: Expected, vm: int, at: float, took: float, amount: in
     return begin
 
 
-@fast
+@njit
 def assign(
-    now: float, ready: Ints, waiting: int, expected: Expected, lane_starts: Ints, free: Ints, spare: Ints,
+    now: float, ready: Ints, waiting: int, expected: MachineForecast, lane_starts: Ints, free: Ints, spare: Ints,
     running: Numbers, reading: Numbers, cores: Ints, memory: Ints, patience: float, chosen: Ints,
 ) -> int:  # fmt: skip
     """Go through the ready tasks, each to the machine where it is expected to end first, busy ones included.
@@ -591,7 +591,7 @@ def assign(
     return count
 
 
-@fast
+@njit
 def _fill(lanes: Numbers, begin: int, end: int, cores: int, latest: float, until: float) -> None:
     """Keep slots of a machine until a moment: those that are free first, or the last ones that are free by ``latest``.
 
@@ -609,7 +609,7 @@ def _fill(lanes: Numbers, begin: int, end: int, cores: int, latest: float, until
         lanes[chosen] = until
 
 
-@fast
+@njit
 def _earliest(lanes: Numbers, begin: int, end: int, cores: int) -> float:
     if cores == 1:
         least = lanes[begin]
@@ -619,7 +619,7 @@ def _earliest(lanes: Numbers, begin: int, end: int, cores: int) -> float:
     return float(np.sort(lanes[begin:end])[cores - 1])
 
 
-@fast
+@njit
 def occupy(lane_task: Ints, lane_begin: Numbers, lane_starts: Ints, vm: int, task: int, cores: int, now: float) -> None:
     """Note that a task runs on free slots of a machine since now; ``task`` -1 frees those of ``cores``, a task."""
     left = cores
@@ -631,10 +631,10 @@ def occupy(lane_task: Ints, lane_begin: Numbers, lane_starts: Ints, vm: int, tas
             left -= 1
 
 
-@fast
+@njit
 def adaptive_episode(
-    given: Given, turn: Numbers, weights: Numbers, unit: float, lane_vm: Ints, lane_starts: Ints, stated: Numbers,
-) -> Run:  # fmt: skip
+    given: EpisodeInput, turn: Numbers, weights: Numbers, unit: float, lane_vm: Ints, lane_starts: Ints, stated: Numbers,
+) -> EpisodeState:  # fmt: skip
     """An episode of the adaptive policy.
 
     Args:
@@ -647,8 +647,8 @@ def adaptive_episode(
         stated: Stated seconds of each task on each machine, without reading.
     """
     tasks, vms = stated.shape
-    run, belief = begin(given), np.zeros((3, vms))
-    belief[1, :] = weights[DEVIATION] ** 2
+    run, posterior = begin(given), np.zeros((3, vms))
+    posterior[1, :] = weights[DEVIATION] ** 2
     lane_task, lane_begin = np.full(len(lane_vm), -1, np.int64), np.zeros(len(lane_vm))
     chosen = np.empty((2, tasks), np.int64)
     while True:
@@ -663,10 +663,10 @@ def adaptive_episode(
             occupy(lane_task, lane_begin, lane_starts, vm, -1, task, now)
             took = now - run.start[task] - given.reading[task]
             if code >= 0 and stated[task, vm] > 0.0 and took > 0.0:
-                observe(belief, vm, stated[task, vm] / took, now, weights, unit)
+                observe(posterior, vm, stated[task, vm] / took, now, weights, unit)
         if run.counts[WAITING] == 0 or run.free.max() == 0:
             continue
-        expected = expect(now, belief, weights, unit, stated, given.reading, given.boot, lane_vm, lane_task,
+        expected = expect(now, posterior, weights, unit, stated, given.reading, given.boot, lane_vm, lane_task,
                           lane_begin, given.memory, given.rooms)  # fmt: skip
         count = assign(now, run.ready, run.counts[WAITING], expected, lane_starts, run.free.copy(), run.spare.copy(),
                        stated, given.reading, given.cores, given.memory, weights[PATIENCE], chosen)  # fmt: skip

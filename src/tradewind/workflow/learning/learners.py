@@ -14,13 +14,13 @@ from pydantic import Field
 
 from tradewind.plugins import Settings as AnySettings
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.learning.adaptive import NAMES, AdaptivePolicy, Weights
-from tradewind.workflow.learning.arrays import Arrays
+from tradewind.workflow.learning.adaptive import NAMES, AdaptivePolicy, AdaptiveWeights
+from tradewind.workflow.learning.arrays import EpisodeArrays
 from tradewind.workflow.learning.cem import CrossEntropy
 from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
 from tradewind.workflow.learning.settings import WorldSettings
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.reference import Director
 from tradewind.workflow.simulator.world import World
 
@@ -174,7 +174,7 @@ class AdaptiveSettings(WorldSettings):
     population: int = Field(10, ge=4, le=1000, description="Weights that are compared in each world")
 
 
-SPREAD = Weights(0.7, 0.7, 0.5, 0.7, 0.3, 0.1, 0.2, 0.3)
+SPREAD = AdaptiveWeights(0.7, 0.7, 0.5, 0.7, 0.3, 0.1, 0.2, 0.3)
 """How far weights are varied at first; of those above 0 the logarithm."""
 
 
@@ -190,18 +190,18 @@ class AdaptiveLearner(Learner):
     def _start(self) -> None:
         settings = AdaptiveSettings.model_validate(self._settings.model_dump())
         self._size = settings.population
-        self._arrays = Arrays(self.flow, self.platform)
+        self._arrays = EpisodeArrays(self.flow, self.platform)
         spread = [getattr(SPREAD, name) for name in NAMES]
-        self._search = CrossEntropy(Weights().free, spread, size=self._size, seed=self.seed)
+        self._search = CrossEntropy(AdaptiveWeights().free, spread, size=self._size, seed=self.seed)
         self._scores: list[float] = []
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> AdaptiveWeights:
         """The weights that would be followed now: the middle of the search, or those it began with."""
-        return Weights.of_free(self._search.mean) if self._search.generation else Weights()
+        return AdaptiveWeights.of_free(self._search.mean) if self._search.generation else AdaptiveWeights()
 
     def _learn(self) -> tuple[Schedule, dict[str, Any]]:
-        weights = Weights.of_free(self._search.ask()[len(self._scores)])
+        weights = AdaptiveWeights.of_free(self._search.ask()[len(self._scores)])
         policy = AdaptivePolicy(self.flow, self.platform, weights, self._arrays)
         done = policy.run(self.world(self._search.generation + 1))
         self._tell(done.makespan)

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.learning.arrays import Arrays, schedule
+from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
 from tradewind.workflow.learning.settings import WorldSettings
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.reference import Director, State
+from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.reference import Director, SimulationState
 from tradewind.workflow.simulator.world import World
 
 KeyedBy = Literal["machine", "activation", "activity"]
@@ -86,7 +86,7 @@ class QPolicy:
     """
 
     def __init__(self, flow: Workflow, platform: Platform, settings: QLearningSettings, seed: int = 0) -> None:
-        self.arrays, self.settings = Arrays(flow, platform), settings
+        self.arrays, self.settings = EpisodeArrays(flow, platform), settings
         tasks, vms = len(flow), len(platform.vms)
         self.buckets = BUCKETS if settings.keyed_by == "activity" else 1
         self.columns = np.arange(vms)
@@ -131,7 +131,7 @@ class QPolicy:
 
         changed: tuple[Numbers, Numbers, Any] = self.table, self.efficiency, self.chance
 
-        def episode(given: kernel.Given) -> kernel.Run:
+        def episode(given: kernel.EpisodeInput) -> kernel.EpisodeState:
             nonlocal changed
             changed = self.table.copy(), self.efficiency.copy(), self.chance.copy()
             table, efficiency, chance = changed
@@ -210,7 +210,7 @@ class QDirector(Director):
         self._seen = np.zeros(3)
         self._since: dict[int, float] = {}
 
-    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
         """See `Director.pick`: the first ready task that fits, on the idle machine of the highest value."""
         from tradewind.workflow.learning import kernel
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tradewind.workflow.learning.learners import AdaptiveSettings
-from tradewind.workflow.learning.planning import LearningPlanner
+from tradewind.workflow.learning.learning_planner import LearningPlanner
 
 
 class AdaptivePlanner(LearningPlanner):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.reference import Director
 
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Online, Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.platform import Places, Platform
-from tradewind.workflow.simulator.reference import Director, State
+from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.reference import Director, SimulationState
 
 MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
 """The rules, as `tradewind.workflow.kernel_general` numbers them."""
@@ -25,7 +25,7 @@ class _BatchPlanner(Planner, Online):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        return Machines(flow, platform).batch(self.rule)
+        return MachineArrays(flow, platform).batch(self.rule)
 
     def director(self, flow: Workflow, platform: Platform) -> Director:
         """See `Online.director`."""
@@ -73,7 +73,7 @@ class MctPlanner(_BatchPlanner):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        return Machines(flow, platform).append(flow.order)
+        return MachineArrays(flow, platform).append(flow.order)
 
 
 class BatchDirector(Director):
@@ -101,7 +101,7 @@ class BatchDirector(Director):
         # The rule would have started more where what it started has no run time and so seems to leave its cores free.
         self._more = False
 
-    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
         """The next task that the rule would start now."""
         if self._moment != (state.now, len(ready)) or (self._more and not self._decided):
             self._decided = self._decide(ready, state)
@@ -118,10 +118,10 @@ class BatchDirector(Director):
         self._running.pop(task, None)  # one that has failed may never be ready again, or is started by somebody else
         self._moment = (-1.0, 0)
 
-    def _fetching(self, task: int, vm: int, state: State) -> float:
+    def _fetching(self, task: int, vm: int, state: SimulationState) -> float:
         return state.fetching(task, vm) if self._platform.storage == "local" else 0.0
 
-    def _decide(self, ready: Sequence[int], state: State) -> list[tuple[int, int]]:
+    def _decide(self, ready: Sequence[int], state: SimulationState) -> list[tuple[int, int]]:
         """All that starts now."""
         from tradewind.workflow import kernel_general
 
@@ -141,7 +141,7 @@ class BatchDirector(Director):
         self._more = len(decided) < len(starting)
         return decided
 
-    def _pieces(self, state: State, batch: int) -> tuple[Numbers, Places, Places]:
+    def _pieces(self, state: SimulationState, batch: int) -> tuple[Numbers, Places, Places]:
         """When which pieces of each machine's memory are expected to be free, with space for those of a batch."""
         vms, later = len(self._slots), np.nextafter(state.now, np.inf)
         if not self._rooms.any():
@@ -160,7 +160,7 @@ class BatchDirector(Director):
             until[vm, : len(pieces)], size[vm, : len(pieces)] = zip(*pieces, strict=True)
         return until, size, np.array([len(pieces) for pieces in found], dtype=np.int64)
 
-    def _lanes(self, state: State) -> Numbers:
+    def _lanes(self, state: SimulationState) -> Numbers:
         """When each core is expected to be free: now, when its task should end, or when its machine is up."""
         lanes = np.full((len(self._slots), int(self._slots.max())), np.inf)
         later = np.nextafter(state.now, np.inf)

@@ -10,16 +10,16 @@ from pydantic import Field
 
 from tradewind.errors import NothingFeasibleError
 from tradewind.plugins import Settings
-from tradewind.problem.spec_values import PositiveDuration, PositiveMoney
-from tradewind.units import format_duration, format_money
+from tradewind.problem.job_spec.values import PositiveDuration, PositiveMoney
+from tradewind.utils.units import format_duration, format_money
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Schedule, figures
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.planner.ic_pcp import critical_paths
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.planner.sequence import above_children, by_rank
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule, figures
 
 _CLOSE = 1e-9
 
@@ -72,7 +72,7 @@ class CostSearchPlanner(Planner):
             NothingFeasibleError: No plan was found that keeps the deadline and the budget.
         """
         until = time.process_time() + self.settings.seconds
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         chance = np.random.default_rng(self.seed)
         best, found = self._first(machines)
         now, value, turn, gained = best, self._value(machines, found), 0, 0
@@ -93,7 +93,7 @@ class CostSearchPlanner(Planner):
         self._demand(machines, found)
         return found
 
-    def _first(self, machines: Machines) -> tuple[_Genes, Schedule]:
+    def _first(self, machines: MachineArrays) -> tuple[_Genes, Schedule]:
         """The best of IC-PCP, and of HEFT on the first machines by price, by price of speed, by speed, one to all."""
         platform = machines.platform
         prices = np.array([vm.price_per_hour for vm in platform.vms])
@@ -116,7 +116,7 @@ class CostSearchPlanner(Planner):
                 tried.append((genes, plan))
         return min(tried, key=lambda each: self._value(machines, each[1]))
 
-    def _value(self, machines: Machines, plan: Schedule) -> tuple[float, float, float]:
+    def _value(self, machines: MachineArrays, plan: Schedule) -> tuple[float, float, float]:
         """By how much it misses what is demanded, then what is to be small, then what breaks ties."""
         given = self.settings
         cost = _cost(machines, plan)
@@ -126,7 +126,7 @@ class CostSearchPlanner(Planner):
             return late + dear, plan.makespan, cost
         return late + dear, cost, plan.makespan
 
-    def _demand(self, machines: Machines, plan: Schedule) -> None:
+    def _demand(self, machines: MachineArrays, plan: Schedule) -> None:
         """See that the plan keeps deadline and budget."""
         given, flow = self.settings, machines.flow
         cost = _cost(machines, plan)
@@ -149,12 +149,12 @@ class CostSearchPlanner(Planner):
         )
 
 
-def _cost(machines: Machines, plan: Schedule) -> float:
+def _cost(machines: MachineArrays, plan: Schedule) -> float:
     """USD for a plan."""
     return figures(machines.flow, machines.platform, plan, 0.0).cost
 
 
-def _made(machines: Machines, genes: _Genes) -> Schedule | None:
+def _made(machines: MachineArrays, genes: _Genes) -> Schedule | None:
     """The plan that genes make; None when a task has no machine."""
     prices = np.array([vm.price_per_hour / 3600.0 for vm in machines.platform.vms])
     seconds = machines.seconds
@@ -168,7 +168,7 @@ def _made(machines: Machines, genes: _Genes) -> Schedule | None:
     return machines.insert(by_rank(machines.flow, genes.ranks), bonus)
 
 
-def _changed(genes: _Genes, machines: Machines, chance: np.random.Generator, times: int) -> _Genes:
+def _changed(genes: _Genes, machines: MachineArrays, chance: np.random.Generator, times: int) -> _Genes:
     """Genes with some changes."""
     tasks, vms = machines.seconds.shape
     for _ in range(times):

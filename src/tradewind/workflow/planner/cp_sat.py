@@ -10,14 +10,14 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import MissingProgramError
-from tradewind.programs import how_to_install
+from tradewind.utils.dependencies import install_command
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Indices, Numbers, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.planner.sequence import by_rank
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class CpSatSettings(plugins.Settings):
 
 def _no_package() -> MissingProgramError:
     return MissingProgramError(
-        "the package ortools is not installed, which the planner cp_sat needs", hint=how_to_install("optimal")
+        "the package ortools is not installed, which the planner cp_sat needs", hint=install_command("optimal")
     )
 
 
@@ -84,7 +84,7 @@ class CpSatPlanner(Planner):
             from ortools.sat.python import cp_model
         except ImportError:
             raise _no_package() from None
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         first = machines.insert(by_rank(flow, machines.upward(machines.means)))
         self.proven, self.bound = False, 0.0
         if first.makespan <= 0:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.planner.sequence import by_priority
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 _CLOSE = 1e-9
 
@@ -23,7 +23,7 @@ class CpopPlanner(Planner):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         priorities = machines.upward(machines.means) + machines.downward(machines.means)
         path = _path(flow, np.asarray(priorities))
         # The machine that runs most of the path, and that part fastest.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Online, Planner
-from tradewind.workflow.planner.lanes import Lanes
-from tradewind.workflow.planner.machines import Machines, is_plain
+from tradewind.workflow.planner.lanes import SlotArrays
+from tradewind.workflow.planner.list_scheduling import MachineArrays, is_plain
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.reference import ByKey, Director, simulate
+from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.reference import Director, PriorityDirector, simulate
 
 
 class FcfsPlanner(Planner, Online):
@@ -19,10 +19,10 @@ class FcfsPlanner(Planner, Online):
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
         if not (is_plain(flow, platform) and platform.suits(flow)):
-            return Machines(flow, platform).follow(simulate(flow, platform, self.director(flow, platform)))
-        return Lanes(flow, platform).simulate(np.zeros(len(flow)), np.arange(len(platform.vms), dtype=np.int32))
+            return MachineArrays(flow, platform).follow(simulate(flow, platform, self.director(flow, platform)))
+        return SlotArrays(flow, platform).simulate(np.zeros(len(flow)), np.arange(len(platform.vms), dtype=np.int32))
 
     def director(self, flow: Workflow, platform: Platform) -> Director:
         """See `Online.director`."""
         platform.check(flow)
-        return ByKey([0.0] * len(flow), list(range(len(platform.vms))))
+        return PriorityDirector([0.0] * len(flow), list(range(len(platform.vms))))

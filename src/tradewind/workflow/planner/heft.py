@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.lanes import Lanes
-from tradewind.workflow.planner.machines import Machines, is_plain
+from tradewind.workflow.planner.lanes import SlotArrays
+from tradewind.workflow.planner.list_scheduling import MachineArrays, is_plain
 from tradewind.workflow.planner.sequence import by_rank
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 
 class HeftPlanner(Planner):
@@ -22,7 +22,7 @@ class HeftPlanner(Planner):
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
         if is_plain(flow, platform):
-            lanes = Lanes(flow, platform)
+            lanes = SlotArrays(flow, platform)
             return lanes.place(by_rank(flow, lanes.mean_ranks()))
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         return machines.insert(by_rank(flow, machines.upward(machines.means)))

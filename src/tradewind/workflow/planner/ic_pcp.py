@@ -13,15 +13,15 @@ from pydantic import Field
 
 from tradewind.errors import NothingFeasibleError
 from tradewind.plugins import Settings
-from tradewind.problem.spec_values import PositiveDuration
-from tradewind.units import format_duration, format_money
+from tradewind.problem.job_spec.values import PositiveDuration
+from tradewind.utils.units import format_duration, format_money
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule, figures
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.planner.sequence import by_priority
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule, figures
 
 _CLOSE = 1e-9
 
@@ -53,7 +53,7 @@ class IcPcpPlanner(Planner):
             WorkflowError: A task fits on no machine.
             NothingFeasibleError: The plan does not end by the deadline.
         """
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         deadline = self.settings.deadline
         plan = critical_paths(machines, deadline)
         if deadline is not None and plan.makespan > deadline * (1.0 + _CLOSE):
@@ -69,7 +69,7 @@ class IcPcpPlanner(Planner):
         return plan
 
 
-def critical_paths(machines: Machines, deadline: float | None) -> Schedule:
+def critical_paths(machines: MachineArrays, deadline: float | None) -> Schedule:
     """The plan of IC-PCP, which may be late.
 
     Args:
@@ -137,7 +137,7 @@ class _Paths:
         deadline: Seconds, or infinite.
     """
 
-    def __init__(self, machines: Machines, deadline: float) -> None:
+    def __init__(self, machines: MachineArrays, deadline: float) -> None:
         self._machines, self._flow, self._platform = machines, machines.flow, machines.platform
         self._deadline = deadline
         self._classes = self._platform.classes_for(self._flow)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.workflow.graph import Indices, Numbers, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 
 def mean_of_fitting(seconds: Numbers) -> Numbers:
@@ -18,7 +18,7 @@ def mean_of_fitting(seconds: Numbers) -> Numbers:
     return np.asarray(np.where(fits, seconds, 0.0).sum(axis=1) / fits.sum(axis=1))
 
 
-class Climb:
+class LocalSearchState:
     """Where a climb is.
 
     Args:
@@ -42,7 +42,7 @@ class Climb:
         self.state = np.array([1 + seed * 7919 % 2147483646])
 
 
-class Lanes:
+class SlotArrays:
     """A workflow and its machines as arrays: a lane is a slot of a machine.
 
     Args:
@@ -68,21 +68,21 @@ class Lanes:
 
     def ranks(self, weights: Numbers) -> Numbers:
         """The longest path from each task to the end, its own weight included."""
-        from tradewind.workflow import kernel
+        from tradewind.workflow import kernel_plain
 
-        return kernel.upward_ranks(self.flow.order, self._child_starts, self._children, weights)
+        return kernel_plain.upward_ranks(self.flow.order, self._child_starts, self._children, weights)
 
     def place(self, sequence: Indices, lean: Numbers | None = None) -> Schedule:
         """Place the tasks of a sequence one after the other where each ends first, gaps included.
 
         Args:
             sequence: Parents before children.
-            lean: Of each task to fast machines, see `tradewind.workflow.kernel.insert_all`; none without it.
+            lean: Of each task to fast machines, see `tradewind.workflow.kernel_plain.insert_all`; none without it.
         """
-        from tradewind.workflow import kernel
+        from tradewind.workflow import kernel_plain
 
         leaning = np.zeros(len(self.flow)) if lean is None else lean
-        lane, start, finish = kernel.insert_all(
+        lane, start, finish = kernel_plain.insert_all(
             sequence, self._parent_starts, self._parents, self.seconds, self._vm, self._ready_at, leaning
         )
         return Schedule(self._vm[lane].astype(np.int32), start, finish)
@@ -92,21 +92,21 @@ class Lanes:
 
         Every task must fit on every machine.
         """
-        from tradewind.workflow import kernel
+        from tradewind.workflow import kernel_plain
 
         rank = np.empty(len(self.platform.vms), dtype=np.int64)
         rank[preference] = np.arange(len(preference))
         lanes = np.lexsort((np.arange(len(self._vm)), rank[self._vm]))
-        lane, start, finish = kernel.simulate_online(
+        lane, start, finish = kernel_plain.simulate_online(
             self._child_starts, self._children, self._waiting, self.seconds, keys, self._vm, lanes, self._ready_at
         )
         return Schedule(self._vm[lane].astype(np.int32), start, finish)
 
-    def climb(self, search: Climb, goal: float, turns: int) -> None:
-        """Change priorities and leanings at random; see `tradewind.workflow.kernel.climb`."""
-        from tradewind.workflow import kernel
+    def climb(self, search: LocalSearchState, goal: float, turns: int) -> None:
+        """Change priorities and leanings at random; see `tradewind.workflow.kernel_plain.climb`."""
+        from tradewind.workflow import kernel_plain
 
-        search.turn = kernel.climb(
+        search.turn = kernel_plain.climb(
             self.flow.order, self._child_starts, self._children, self._parent_starts, self._parents, self.seconds,
             self._vm, self._ready_at, search.now, search.best, search.past, goal, turns, search.turn, search.state,
         )  # fmt: skip

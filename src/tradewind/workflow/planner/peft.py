@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.planner.sequence import by_priority
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 
 class PeftPlanner(Planner):
@@ -21,6 +21,6 @@ class PeftPlanner(Planner):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         table = machines.cost_table()
         return machines.insert(by_priority(flow, np.asarray(table.mean(axis=1))), table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tradewind.workflow.learning.planning import LearningPlanner
+from tradewind.workflow.learning.learning_planner import LearningPlanner
 from tradewind.workflow.learning.q_learning import QLearningSettings
 
 

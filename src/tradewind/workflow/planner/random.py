@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 
 class RandomPlanner(Planner):
@@ -16,7 +16,7 @@ class RandomPlanner(Planner):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         chance = np.random.default_rng(self.seed)
         draws = np.where(np.isfinite(machines.seconds), chance.random(machines.seconds.shape), -1.0)
         return machines.append(flow.order, np.argmax(draws, axis=1))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 
 class RoundrobinPlanner(Planner):
@@ -19,7 +19,7 @@ class RoundrobinPlanner(Planner):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         count = len(platform.vms)
         given, turn = np.zeros(len(flow), dtype=np.int64), 0
         for task in flow.order:

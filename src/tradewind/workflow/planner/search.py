@@ -10,12 +10,12 @@ from pydantic import Field
 from tradewind.plugins import Settings
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.lanes import Climb, Lanes
-from tradewind.workflow.planner.machines import Machines, is_plain
+from tradewind.workflow.planner.lanes import LocalSearchState, SlotArrays
+from tradewind.workflow.planner.list_scheduling import MachineArrays, is_plain
 from tradewind.workflow.planner.sequence import above_children, by_rank
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 
 _WORK = 20_000
 """Tasks that are placed between two looks at the clock."""
@@ -55,9 +55,9 @@ class SearchPlanner(Planner):
         return time.process_time() < self._until
 
     def _plain(self, flow: Workflow, platform: Platform, goal: float) -> Schedule:
-        lanes = Lanes(flow, platform)
+        lanes = SlotArrays(flow, platform)
         ranks = lanes.mean_ranks()
-        climb = Climb(ranks, lanes.place(by_rank(flow, ranks)).makespan, self.seed)
+        climb = LocalSearchState(ranks, lanes.place(by_rank(flow, ranks)).makespan, self.seed)
         block = max(1, _WORK // len(flow))
         while climb.past[1] > goal and self._goes_on(climb.turn):
             left = block if self.settings.turns is None else min(block, self.settings.turns - climb.turn)
@@ -66,7 +66,7 @@ class SearchPlanner(Planner):
 
     def _general(self, flow: Workflow, platform: Platform, goal: float) -> Schedule:
         """The same where tasks use several cores or files lie on machines: slower, and never from elsewhere."""
-        machines = Machines(flow, platform)
+        machines = MachineArrays(flow, platform)
         chance = np.random.default_rng(self.seed)
         ranks, lean = machines.upward(machines.means), np.zeros(len(flow))
         fits = np.isfinite(machines.seconds)

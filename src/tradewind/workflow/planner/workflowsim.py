@@ -10,11 +10,11 @@ from pydantic import Field
 
 from tradewind.plugins import Settings
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.machines import Machines
+from tradewind.workflow.planner.list_scheduling import MachineArrays
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.workflowsim import Vm, WorkflowSim
+from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.workflowsim import WorkflowSim, WorkflowSimVm
 
 
 class WorkflowsimSettings(Settings):
@@ -39,8 +39,8 @@ class WorkflowsimPlanner(Planner):
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
-        machines = Machines(flow, platform)
-        vms = [Vm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
+        machines = MachineArrays(flow, platform)
+        vms = [WorkflowSimVm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
         seen = flow
         if platform.storage == "none":
             seen = Workflow(flow.name, tuple(replace(task, inputs=()) for task in flow.tasks), flow.parents, flow.sizes)

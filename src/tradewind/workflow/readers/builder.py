@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 63
 
 
 @dataclass
-class Builder:
+class WorkflowBuilder:
     """Collects tasks, files and edges.
 
     Decisions, each counted in `Workflow.warnings`:

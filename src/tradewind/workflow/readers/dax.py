@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.readers.builder import Builder
+from tradewind.workflow.readers.builder import WorkflowBuilder
 
 
 def read_dax(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
@@ -21,12 +21,12 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
     Args:
         text: The file's content.
         file: Its name, for messages.
-        lenient: Accept sizes and run times below zero, as `Builder` says.
+        lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
 
     Raises:
         WorkflowError: It is no DAX file, or something in it is wrong; with the line.
     """
-    builder = Builder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
+    builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
     root = True
     for name, attributes, children, line in _elements(text, builder):
         if root:
@@ -49,7 +49,7 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
 _Element = tuple[str, dict[str, str], list[Any], int]
 
 
-def _elements(text: bytes, builder: Builder) -> Iterator[_Element]:
+def _elements(text: bytes, builder: WorkflowBuilder) -> Iterator[_Element]:
     """The root, then each element below it: name, attributes, its own elements, and line."""
     from xml.parsers import expat
 
@@ -86,13 +86,13 @@ def _elements(text: bytes, builder: Builder) -> Iterator[_Element]:
     yield from done
 
 
-def _needed(builder: Builder, attributes: dict[str, str], key: str, name: str, line: int) -> str:
+def _needed(builder: WorkflowBuilder, attributes: dict[str, str], key: str, name: str, line: int) -> str:
     if not attributes.get(key):
         raise builder.fail(f"<{name}> has no {key}", line)
     return attributes[key]
 
 
-def _job(builder: Builder, attributes: dict[str, str], children: list[_Element], line: int) -> None:
+def _job(builder: WorkflowBuilder, attributes: dict[str, str], children: list[_Element], line: int) -> None:
     task_id = _needed(builder, attributes, "id", "job", line)
     inputs: dict[str, None] = {}
     outputs: dict[str, None] = {}
@@ -119,7 +119,7 @@ def _job(builder: Builder, attributes: dict[str, str], children: list[_Element],
 
 
 def _use(
-    builder: Builder,
+    builder: WorkflowBuilder,
     task: str,
     attributes: dict[str, str],
     line: int,
@@ -143,14 +143,14 @@ def _use(
         outputs[name] = None
 
 
-def _number(builder: Builder, text: str, what: str, line: int) -> float:
+def _number(builder: WorkflowBuilder, text: str, what: str, line: int) -> float:
     try:
         return float(text)
     except ValueError:
         raise builder.fail(f"{what} is {text!r}, not a number", line) from None
 
 
-def _whole(builder: Builder, text: str, what: str, line: int) -> int:
+def _whole(builder: WorkflowBuilder, text: str, what: str, line: int) -> int:
     """A whole number, of a text that may give it as 1e6 or 10.0."""
     number = _number(builder, text, what, line)
     if not math.isfinite(number):

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.readers.builder import Builder
-from tradewind.workflow.readers.lined import Fields, Values, plain
+from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.yaml_lines import YamlMapping, YamlValueReader, plain
 
 _MEBIBYTE = 1 << 20
 
 
-def read_pegasus(document: Fields, file: str, name: str, *, lenient: bool = False) -> Workflow:
+def read_pegasus(document: YamlMapping, file: str, name: str, *, lenient: bool = False) -> Workflow:
     """The workflow of a Pegasus 5 document.
 
     Run times are those of a job's ``metadata.runtime`` or ``profiles.pegasus.runtime``, else of its transformation's;
@@ -20,19 +20,19 @@ def read_pegasus(document: Fields, file: str, name: str, *, lenient: bool = Fals
     ``jobDependencies``. Further catalogues in files of their own are not read.
 
     Args:
-        document: What `tradewind.workflow.readers.lined.read_lined` gives.
+        document: What `tradewind.workflow.readers.yaml_lines.read_yaml_lines` gives.
         file: Its name, for messages.
         name: The workflow's name where the document has none.
-        lenient: Accept sizes and run times below zero, as `Builder` says.
+        lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
 
     Raises:
         WorkflowError: Something in it is wrong; with the line.
     """
-    values = Values(file)
+    values = YamlValueReader(file)
     version = values.text(document, "pegasus", "5.0")
     if not version.startswith("5"):
         raise values.fail(f"its Pegasus version is {version}", document.at("pegasus"), "5.0 and later 5.x are read")
-    builder = Builder(file, values.text(document, "name") or name, lenient)
+    builder = WorkflowBuilder(file, values.text(document, "name") or name, lenient)
     reader = _Pegasus(values, builder, document)
     for given, line in _rows(values, document, "jobs"):
         reader.job(given, line)
@@ -43,13 +43,13 @@ def read_pegasus(document: Fields, file: str, name: str, *, lenient: bool = Fals
     return builder.workflow()
 
 
-def _rows(values: Values, given: Fields, key: str) -> list[tuple[Fields, int | None]]:
+def _rows(values: YamlValueReader, given: YamlMapping, key: str) -> list[tuple[YamlMapping, int | None]]:
     """The mappings of a list, with their lines."""
     items = values.items(given, key)
     found = []
     for place, each in enumerate(items):
         line = items.lines[place] if items.lines else given.at(key)
-        if not isinstance(each, Fields):
+        if not isinstance(each, YamlMapping):
             raise values.fail(f"an item of {key!r} is no mapping", line)
         found.append((each, line))
     return found
@@ -58,7 +58,7 @@ def _rows(values: Values, given: Fields, key: str) -> list[tuple[Fields, int | N
 class _Pegasus:
     """What the catalogues within the document say, and the jobs."""
 
-    def __init__(self, values: Values, builder: Builder, document: Fields) -> None:
+    def __init__(self, values: YamlValueReader, builder: WorkflowBuilder, document: YamlMapping) -> None:
         self._values, self._builder = values, builder
         self._sizes: dict[str, int] = {}
         for given, line in _rows(values, values.fields(document, "replicaCatalog"), "replicas"):
@@ -70,7 +70,7 @@ class _Pegasus:
             for given, _ in _rows(values, values.fields(document, "transformationCatalog"), "transformations")
         }
 
-    def job(self, given: Fields, line: int | None) -> None:
+    def job(self, given: YamlMapping, line: int | None) -> None:
         """Add one job."""
         values, builder = self._values, self._builder
         task_id = values.text(given, "id")
@@ -102,7 +102,7 @@ class _Pegasus:
             line,
         )
 
-    def _uses(self, task_id: str, given: Fields) -> tuple[dict[str, None], dict[str, None]]:
+    def _uses(self, task_id: str, given: YamlMapping) -> tuple[dict[str, None], dict[str, None]]:
         values, builder = self._values, self._builder
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}
@@ -125,7 +125,7 @@ class _Pegasus:
             builder.size(name, size, task_id, output=kind == "output", line=line)
         return inputs, outputs
 
-    def _size(self, given: Fields, line: int | None) -> int | None:
+    def _size(self, given: YamlMapping, line: int | None) -> int | None:
         """The size of a file where it is used or in the catalogue."""
         name = self._values.text(given, "lfn")
         for holder in (given, self._values.fields(given, "metadata")):
@@ -135,7 +135,7 @@ class _Pegasus:
                 return int(found)
         return None
 
-    def _profile(self, given: Fields, transformation: Fields, key: str) -> float | None:
+    def _profile(self, given: YamlMapping, transformation: YamlMapping, key: str) -> float | None:
         """A figure of a job's metadata or Pegasus profile, else of its transformation's."""
         values = self._values
         for holder in (given, transformation):
@@ -156,13 +156,13 @@ def _finite(value: Any) -> float:
     return found
 
 
-def _key(values: Values, given: Fields) -> tuple[str, str, str]:
+def _key(values: YamlValueReader, given: YamlMapping) -> tuple[str, str, str]:
     return values.text(given, "namespace"), values.text(given, "name"), values.text(given, "version")
 
 
-def _program(values: Values, transformation: Fields) -> str:
+def _program(values: YamlValueReader, transformation: YamlMapping) -> str:
     """Where a transformation's program lies, on the first site that says so."""
     for site in transformation.get("sites") or ():
-        if isinstance(site, Fields) and site.get("pfn"):
+        if isinstance(site, YamlMapping) and site.get("pfn"):
             return str(site["pfn"])
     return ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
-from tradewind.workflow.readers.builder import Builder
+from tradewind.workflow.readers.builder import WorkflowBuilder
 
 VERSION = "1.5"
 """The version that is written unless another one is asked for."""
@@ -39,14 +39,14 @@ def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool 
         document: The document.
         file: The file's name, for messages.
         text: The file's content, in which errors look for their lines.
-        lenient: Accept sizes and run times below zero, as `Builder` says.
+        lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
 
     Raises:
         WorkflowError: It is no WfFormat document, or something in it is wrong; with the task.
     """
     given = document if isinstance(document, Mapping) else {}
     name = str(given.get("name") or Path(file).name.removesuffix(".gz").rsplit(".", 1)[0])
-    builder, flow = Builder(file, name, lenient, text), given.get("workflow")
+    builder, flow = WorkflowBuilder(file, name, lenient, text), given.get("workflow")
     if not isinstance(flow, Mapping):
         raise builder.fail("it is no WfFormat file: it has no 'workflow'")
     try:
@@ -62,7 +62,7 @@ def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool 
     return builder.workflow()
 
 
-def _split(builder: Builder, flow: Mapping[str, Any]) -> None:
+def _split(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
     """Version 1.5 and later: what tasks are, and how they ran, apart."""
     specification = flow["specification"]
     listed = _mappings(builder, specification, "tasks")
@@ -81,7 +81,7 @@ def _split(builder: Builder, flow: Mapping[str, Any]) -> None:
     _edges(builder, listed)
 
 
-def _joined(builder: Builder, flow: Mapping[str, Any]) -> None:
+def _joined(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
     """Until 1.4: everything at the task."""
     if "tasks" not in flow and "jobs" not in flow:
         raise builder.fail("its 'workflow' has no 'tasks'")
@@ -101,7 +101,7 @@ def _id_of(task: Mapping[str, Any]) -> str:
     return str(task.get("id") or task["name"])
 
 
-def _edges(builder: Builder, tasks: Sequence[Mapping[str, Any]]) -> None:
+def _edges(builder: WorkflowBuilder, tasks: Sequence[Mapping[str, Any]]) -> None:
     """Who waits for whom: a file may have it at one end only, and may name tasks by names that are not their ids."""
     ids = {_id_of(task) for task in tasks}
     named = [task for task in tasks if "name" in task]
@@ -128,7 +128,11 @@ def _edges(builder: Builder, tasks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _task(
-    builder: Builder, task: Mapping[str, Any], run: Mapping[str, Any], inputs: Sequence[str], outputs: Sequence[str]
+    builder: WorkflowBuilder,
+    task: Mapping[str, Any],
+    run: Mapping[str, Any],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
 ) -> None:
     runtime = run.get("runtimeInSeconds", run.get("runtime"))
     if runtime is None:
@@ -162,7 +166,7 @@ def _task(
         builder.count("tasks that list a file twice, which counts once")
 
 
-def _mappings(builder: Builder, given: Any, key: str, what: str = "") -> list[Mapping[str, Any]]:
+def _mappings(builder: WorkflowBuilder, given: Any, key: str, what: str = "") -> list[Mapping[str, Any]]:
     """The mappings that a key lists; none where it is not there."""
     found = given.get(key) if isinstance(given, Mapping) else given
     if found is not None and (not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found)):
@@ -172,7 +176,7 @@ def _mappings(builder: Builder, given: Any, key: str, what: str = "") -> list[Ma
     return found or []
 
 
-def _names(builder: Builder, task: Mapping[str, Any], key: str) -> list[str]:
+def _names(builder: WorkflowBuilder, task: Mapping[str, Any], key: str) -> list[str]:
     """The names that a key of a task lists."""
     given = task.get(key) or []
     if not isinstance(given, list) or any(isinstance(each, list | Mapping) for each in given):
@@ -181,7 +185,7 @@ def _names(builder: Builder, task: Mapping[str, Any], key: str) -> list[str]:
     return [str(each) for each in given]
 
 
-def _number(builder: Builder, task: str, run: Mapping[str, Any], key: str) -> float:
+def _number(builder: WorkflowBuilder, task: str, run: Mapping[str, Any], key: str) -> float:
     """A number of 0 or more, below any that makes sense; 0 where there is none. Texts that are numbers count."""
     given = run.get(key)
     if given is None:

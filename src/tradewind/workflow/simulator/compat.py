@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from tradewind.errors import WorkflowError
-from tradewind.units import format_memory
+from tradewind.utils.units import format_memory
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
-from tradewind.workflow.plan import Schedule, figures
 from tradewind.workflow.platform import Platform
-from tradewind.workflow.simulator.runs import Result
-from tradewind.workflow.simulator.workflowsim import LOCAL_RATE, POLICIES, SHARED_RATE, Vm, WorkflowSim
+from tradewind.workflow.schedule import Schedule, figures
+from tradewind.workflow.simulator.replications import ReplicationResult
+from tradewind.workflow.simulator.workflowsim import LOCAL_RATE, POLICIES, SHARED_RATE, WorkflowSim, WorkflowSimVm
 
-NAMES = (*POLICIES, "DHEFT", "HEFT")
+WORKFLOWSIM_POLICIES = (*POLICIES, "DHEFT", "HEFT")
 """WorkflowSim's policies and plans. All but HEFT always come to the same result."""
 
 
-def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
+def simulate_like_workflowsim(flow: Workflow, platform: Platform, policy: str) -> ReplicationResult:
     """Simulate it as WorkflowSim 1.0 does: a machine runs one task at a time at the speed of one of its cores.
 
     A task of several cores takes one. Figures are those of such machines, at WorkflowSim's own bandwidth.
@@ -33,13 +33,13 @@ def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
         WorkflowError: It has no such policy, storage is neither shared nor local, or a machine is too small for a task:
             its rules look at no memory.
     """
-    if policy not in NAMES:
-        hint = f"there are {', '.join(NAMES)}"
+    if policy not in WORKFLOWSIM_POLICIES:
+        hint = f"there are {', '.join(WORKFLOWSIM_POLICIES)}"
         raise WorkflowError(f"--compat workflowsim has no planner {policy or 'yet'!r}", hint=hint)
     if platform.storage == "none":
         raise WorkflowError("WorkflowSim knows shared and local storage only", hint="write storage: shared")
     _check_memory(flow, platform)
-    vms = [Vm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
+    vms = [WorkflowSimVm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
     outcome = WorkflowSim(flow, vms, policy, "SHARED" if platform.storage == "shared" else "LOCAL").run()
     schedule = Schedule(np.array(outcome.vms, dtype=np.int32), np.array(outcome.starts), np.array(outcome.ends))
     rate = SHARED_RATE if platform.storage == "shared" else LOCAL_RATE
@@ -55,7 +55,7 @@ def workflowsim(flow: Workflow, platform: Platform, policy: str) -> Result:
         notes.append(("cores", f"a task takes one there: so do {several:,} that ask for more"))
     if policy == "HEFT":
         notes.append(("ties", "in the order of the file; WorkflowSim's own fall by chance, and its makespan with them"))
-    return Result(single, schedule, (found,), (0,), tuple(notes))
+    return ReplicationResult(single, schedule, (found,), (0,), tuple(notes))
 
 
 def _check_memory(flow: Workflow, platform: Platform) -> None:

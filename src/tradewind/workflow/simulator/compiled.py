@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.workflow.graph import Indices, Numbers, Workflow
-from tradewind.workflow.plan import Schedule
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.world import Moment, World
 
 Ints = NDArray[np.integer[Any]]
@@ -20,11 +20,11 @@ _TURNS = 8
 """Tasks that come to start together go in another order from then on, which moves others: so often at most."""
 
 
-class Compiled:
+class CompiledSimulator:
     """A workflow and its machines as arrays, simulated by compiled loops.
 
     What it does is tested to be equal to `tradewind.workflow.simulator.reference.simulate`, whose `Following` is
-    `follow` here, and whose `ByKey` is `queue`. All kinds of storage, tasks of several cores, boot times and delays of
+    `follow` here, and whose `PriorityDirector` is `queue`. All kinds of storage, tasks of several cores, boot times and delays of
     the system are the same; noise, drift, failures and directors of one's own are left to the readable one. Under
     local storage they may differ where a task reads a file without waiting for a task of no length that writes it at
     the same moment.
@@ -128,7 +128,7 @@ class Compiled:
         return Schedule(vms.astype(np.int32), start, finish, np.ones(len(self.flow), dtype=np.int32))
 
 
-def foreseen(flow: Workflow, platform: Platform, schedule: Schedule) -> Schedule:
+def replay_plan(flow: Workflow, platform: Platform, schedule: Schedule) -> Schedule:
     """A plan with the times that come of following it, as long as every task takes what it should.
 
     Under local storage planners are now and then wrong about them: a task that reads a file without waiting for the
@@ -145,7 +145,7 @@ def foreseen(flow: Workflow, platform: Platform, schedule: Schedule) -> Schedule
     """
     if platform.storage != "local":
         return schedule
-    simulator = Compiled(flow, platform)
+    simulator = CompiledSimulator(flow, platform)
     for _ in range(_TURNS):
         before, schedule = schedule, simulator.follow(schedule)
         if before.order_in(flow) == schedule.order_in(flow):

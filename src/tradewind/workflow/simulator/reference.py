@@ -13,13 +13,13 @@ import numpy as np
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.plan import Repeated, Schedule
 from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import RepeatedAttempt, Schedule
 from tradewind.workflow.simulator.world import World
 
 
 @dataclass
-class State:
+class SimulationState:
     """What a policy may know at a moment.
 
     Attributes:
@@ -78,7 +78,7 @@ class Director(ABC):
     """Decides what runs next; it is asked whenever something has changed."""
 
     @abstractmethod
-    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
         """A ready task and the machine with free slots for it that it is placed on now, or None to wait.
 
         Args:
@@ -98,7 +98,7 @@ class Director(ABC):
         """
 
 
-class Following(Director):
+class ScheduleDirector(Director):
     """Follows a schedule: each machine runs its tasks in their order, and waits for the one whose turn it is.
 
     Args:
@@ -109,7 +109,7 @@ class Following(Director):
         self._schedule = schedule
         self._turns: dict[int, list[int]] | None = None
 
-    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
         """The next task of a machine, when it is ready and fits."""
         if self._turns is None:
             self._turns = {vm: list(reversed(tasks)) for vm, tasks in self._schedule.order_in(state.flow).items()}
@@ -126,7 +126,7 @@ class Following(Director):
             self._turns[vm].append(task)
 
 
-class ByKey(Director):
+class PriorityDirector(Director):
     """Gives the ready task of the smallest key to the first machine of a list that has room for it.
 
     Args:
@@ -137,7 +137,7 @@ class ByKey(Director):
     def __init__(self, keys: Sequence[float], preference: Sequence[int]) -> None:
         self._keys, self._preference = keys, preference
 
-    def pick(self, ready: Sequence[int], state: State) -> tuple[int, int] | None:
+    def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
         """The first task in the order of keys that fits somewhere."""
         if not any(state.free):
             return None
@@ -173,7 +173,7 @@ class _Run:
 
     def __init__(self, flow: Workflow, platform: Platform, director: Director, world: World) -> None:
         self.flow, self.platform, self.director, self.world = flow, platform, director, world
-        self.state = State(
+        self.state = SimulationState(
             flow, platform, 0.0, [0] * len(platform.vms), [set() for _ in platform.vms], [-1] * len(flow)
         )
         self.ready: list[int] = []
@@ -182,7 +182,7 @@ class _Run:
         self.known = [0.0] * len(flow)
         self.start, self.finish = np.zeros(len(flow)), np.zeros(len(flow))
         self.attempts = np.zeros(len(flow), dtype=np.int32)
-        self.repeated: list[Repeated] = []
+        self.repeated: list[RepeatedAttempt] = []
         # Files that are fetched since this moment: for tasks that start at the same moment they are not there yet.
         self.coming: list[tuple[int, Sequence[str]]] = []
         # What happens: (when, in which order, what, task or machine).
@@ -227,7 +227,7 @@ class _Run:
             begin = float(self.start[number])
             self.director.ended(number, vm, begin, self.state.now, what == "fail")
             if what == "fail":
-                self.repeated.append(Repeated(number, vm, begin, self.state.now))
+                self.repeated.append(RepeatedAttempt(number, vm, begin, self.state.now))
                 self.state.vm[number] = -1
                 self.ready.append(number)
                 return

@@ -33,7 +33,7 @@ _STAGE_IN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Vm:
+class WorkflowSimVm:
     """A virtual machine as WorkflowSim has them.
 
     Attributes:
@@ -46,7 +46,7 @@ class Vm:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorkflowSimResult:
     """What a simulation came to.
 
     Attributes:
@@ -75,7 +75,7 @@ class _Job:
     total: int = 0
 
 
-Policy = Callable[["WorkflowSim", "list[_Job]"], "list[tuple[_Job, int]]"]
+WorkflowSimPolicy = Callable[["WorkflowSim", "list[_Job]"], "list[tuple[_Job, int]]"]
 """From the queue, in order, to what is placed where now."""
 
 
@@ -91,7 +91,7 @@ class WorkflowSim:
     """
 
     workflow: Workflow
-    vms: Sequence[Vm]
+    vms: Sequence[WorkflowSimVm]
     policy: str
     storage: Storage = "SHARED"
     now: float = 0.0
@@ -99,14 +99,14 @@ class WorkflowSim:
     replicas: dict[str, set[int]] = field(default_factory=dict)
     plan: Sequence[int] | None = None
 
-    def run(self) -> Outcome:
+    def run(self) -> WorkflowSimResult:
         """Simulate it."""
         self.busy = [False] * len(self.vms)
         self.replicas = {}
         plans = {"DHEFT": dheft, "HEFT": heft}
         self.plan = plans[self.policy](self.workflow, self.vms) if self.policy in plans else None
         jobs = _Events(self, _static if self.plan is not None else POLICIES[self.policy]).run()
-        return Outcome(
+        return WorkflowSimResult(
             max(job.end for job in jobs),
             tuple(job.start for job in jobs),
             tuple(job.end for job in jobs),
@@ -151,7 +151,7 @@ class _Events:
     delivered in the next round.
     """
 
-    def __init__(self, sim: WorkflowSim, place: Policy) -> None:
+    def __init__(self, sim: WorkflowSim, place: WorkflowSimPolicy) -> None:
         self._sim, self._place = sim, place
         self._center = _Center(sim)
         self._jobs = [_Job(n, int(max(1000.0 * task.runtime, 100.0))) for n, task in enumerate(sim.workflow.tasks)]
@@ -338,7 +338,7 @@ def _static(sim: WorkflowSim, queue: Sequence[_Job]) -> list[tuple[_Job, int]]:
     return placed
 
 
-POLICIES: dict[str, Policy] = {
+POLICIES: dict[str, WorkflowSimPolicy] = {
     "FCFS": _by_order,
     "ROUNDROBIN": _round_robin,
     "MINMIN": _shortest,
@@ -349,7 +349,7 @@ POLICIES: dict[str, Policy] = {
 """WorkflowSim's policies by their names there; none is the textbook's algorithm of that name."""
 
 
-def dheft(flow: Workflow, vms: Sequence[Vm]) -> list[int]:
+def dheft(flow: Workflow, vms: Sequence[WorkflowSimVm]) -> list[int]:
     """WorkflowSim's DHEFT plan: the VM of each task.
 
     Its transfer times are bytes over MB/s, a million times too long; the plan fixes VMs, not the order on them.

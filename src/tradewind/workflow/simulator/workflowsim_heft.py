@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tradewind.workflow.graph import Workflow
 
-LOCAL_RATE = 1000.0
+HEFT_RATE = 1000.0
 """WorkflowSim's bandwidth of every VM; here it is read as Mbit/s."""
 
 Busy = list[tuple[float, float]]
@@ -58,7 +58,7 @@ def _sending(flow: Workflow) -> dict[tuple[int, int], float]:
         for child in children:
             wanted = frozenset(flow.tasks[child].inputs)
             size = sum(flow.sizes.get(name, 0) or 1 for name in flow.tasks[task].outputs if name in wanted)
-            found[task, child] = size / 1_000_000 * 8.0 / LOCAL_RATE
+            found[task, child] = size / 1_000_000 * 8.0 / HEFT_RATE
     return found
 
 

@@ -19,11 +19,11 @@ from tests.examples.shortened import assert_searched, shortened
 from tests.waiting import eventually
 
 from tradewind import plugins
-from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.link import SshLink, SshTarget
+from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
-from tradewind.deployer.provisioner.libvirt import cluster as libvirt_cluster
+from tradewind.deployer.provisioner.libvirt import cluster_folders as libvirt_cluster
 from tradewind.deployer.runner.base import Runner
+from tradewind.deployer.ssh_connection import SshConnection, SshTarget
 from tradewind.errors import CapacityError, DeployError, UnreachableError
 from tradewind.problem import Fault, Machine, Offer, Run, RunState
 from tradewind.testing.provisioners import Bench, ProvisionerConformance
@@ -133,7 +133,7 @@ def check_the_machines(machines: tuple[Machine, ...], folder: Path) -> None:
     shared = first.data["shared"]
     other = f"ssh -o BatchMode=yes {second.data['private_address']}"
     script = f"set -e; hostname; nproc; echo from node0 > {shared}/note; {other} 'hostname; cat {shared}/note'"
-    link = SshLink(SshTarget.of(first), connect_seconds=60)
+    link = SshConnection(SshTarget.of(first), connect_seconds=60)
     said = link.run(["sh", "-c", script], timeout=120).stdout.decode().split("\n")
     assert said == ["node0", "1", "node1", "from node0", ""]
     assert (folder / "libvirt/run-1/shared/note").read_text() == "from node0\n"

@@ -18,7 +18,7 @@ from tests.deployer.kills import STEPS, Killing, Scene, die_at
 from tests.engines.oned import USERS, Oned
 from tests.waiting import eventually
 
-from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.opennebula.provisioner import OpenNebulaProvisioner
 from tradewind.deployer.provisioner.opennebula.rpc import OneClient
 from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings

@@ -30,10 +30,10 @@ from tests.waiting import eventually
 from tradewind import plugins
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.opennebula import provisioner as opennebula
+from tradewind.deployer.provisioner.opennebula.machines import start_script
 from tradewind.deployer.provisioner.opennebula.provisioner import OpenNebulaProvisioner
-from tradewind.deployer.provisioner.opennebula.rpc import LostAnswerError, OneClient, WrongStateError, parse
+from tradewind.deployer.provisioner.opennebula.rpc import LostAnswerError, OneClient, WrongStateError, parse_xml
 from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings
-from tradewind.deployer.provisioner.opennebula.vms import start_script
 from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.errors import (
@@ -255,7 +255,7 @@ def _say(listener: socket.socket, answer: bytes) -> None:
 def test_xml_with_entities_is_refused() -> None:
     bomb = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><x>&b;</x>'
     with pytest.raises(UnreachableError, match="document type"):
-        parse(bomb)
+        parse_xml(bomb)
 
 
 def test_offers_of_others_are_refused(oned: Oned, tmp_path: Path) -> None:

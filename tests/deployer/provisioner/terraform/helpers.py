@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.engines.moto import DEBIAN
 
-from tradewind.deployer.provisioner.terraform.cloud import Cloud, Found
-from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder
+from tradewind.deployer.provisioner.terraform.cloud import Cloud, TaggedResources
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder, TerraformRunRecord
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.problem import Offer
 
@@ -66,7 +66,7 @@ class Sky(Cloud):
             raise self.problem
         return self.there & set(machines)
 
-    def find(self, owner: str | None) -> list[Found]:
+    def find(self, owner: str | None) -> list[TaggedResources]:
         return []
 
     def give_back(self, run_id: str, region: str) -> list[str]:
@@ -82,13 +82,13 @@ class Sky(Cloud):
         """Leftovers can be looked for."""
 
 
-def ready_run(folder: Path, **changes: Any) -> Record:
+def ready_run(folder: Path, **changes: Any) -> TerraformRunRecord:
     """What a process leaves whose machine is ready."""
     known: dict[str, Any] = {"started": 1.0, "made": 2.0, "ready": 3.0, "account": "mine", "provider": "aws"}
     known |= {"offer": OFFER.to_json(), "region": "us-east-1", "machines": ({"id": "m", "address": "h"},)}
-    run = RunFolder(folder / "terraform" / "runs", "run-1")
+    run = TerraformRunFolder(folder / "terraform" / "runs", "run-1")
     with run.locked(1.0):
-        return run.create(Record("run-1", "me", LATER, **{**known, **changes}))
+        return run.create(TerraformRunRecord("run-1", "me", LATER, **{**known, **changes}))
 
 
 def under_sky(folder: Path, **settings: Any) -> TerraformProvisioner:

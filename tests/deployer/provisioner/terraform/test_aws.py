@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform.errors import Diagnostic, error_of
+from tradewind.deployer.provisioner.terraform.errors import TerraformDiagnostic, terraform_error
 from tradewind.errors import CredentialsError, DeployError
 
 _MOST_VALUES = 200
@@ -28,7 +28,9 @@ class Region:
             raise self.refused[region]
         values = {each["Name"]: each["Value"] for each in parameters.get("Filter", ())}
         if any(len(value) > _MOST_VALUES for value in values.values()):
-            raise error_of([Diagnostic("FilterLimitExceeded: too many values")], "aws", action, applying=True)
+            raise terraform_error(
+                [TerraformDiagnostic("FilterLimitExceeded: too many values")], "aws", action, applying=True
+            )
         if action == "DescribeRegions":
             return [fromstring(f"<item><regionName>{name}</regionName></item>") for name in ("near", "far")]
         if action == "DescribeSpotInstanceRequests":
@@ -56,7 +58,9 @@ def test_any_number_of_spot_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_values_are_no_lack_of_machines() -> None:
-    error = error_of([Diagnostic("FilterLimitExceeded: 201 values")], "aws", "DescribeInstances", applying=True)
+    error = terraform_error(
+        [TerraformDiagnostic("FilterLimitExceeded: 201 values")], "aws", "DescribeInstances", applying=True
+    )
     assert type(error) is DeployError
 
 

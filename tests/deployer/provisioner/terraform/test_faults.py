@@ -23,7 +23,7 @@ from tests.engines.moto import Moto
 from tests.waiting import eventually
 
 from tradewind.deployer.provisioner.base import ClusterState
-from tradewind.deployer.provisioner.terraform.folder import RunFolder
+from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder
 from tradewind.problem import RunState
 
 pytestmark = [pytest.mark.xdist_group("terraform"), pytest.mark.slow, pytest.mark.timeout(300)]
@@ -73,7 +73,7 @@ def _environment(moto: Moto, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def strike(kill: Kill, folder: RunFolder, controller: subprocess.Popen[str]) -> None:
+def strike(kill: Kill, folder: TerraformRunFolder, controller: subprocess.Popen[str]) -> None:
     """Kill the victims."""
     if "controller" in kill.victims:
         controller.kill()
@@ -94,7 +94,7 @@ def one_kill(moto: Moto, base: Path, region: str, kill: Kill) -> None:
         modules=str(modules),
         region=region,
     )
-    folder = RunFolder(data / "terraform/runs", "run-1")
+    folder = TerraformRunFolder(data / "terraform/runs", "run-1")
     struck = threading.Event()
     base.mkdir()
     log = (base / "controller.log").open("w")

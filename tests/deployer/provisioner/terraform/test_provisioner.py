@@ -21,7 +21,7 @@ from tests.engines.moto import Moto
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform.aws_api import Ec2, tags_in
+from tradewind.deployer.provisioner.terraform.aws_api import Ec2Client, tags_in
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.errors import (
     CapacityError,
@@ -96,11 +96,11 @@ def cloud(moto: Moto, initialised: Path, tmp_path: Path) -> Maker:
     return make
 
 
-def tags(ec2: Ec2, region: str, action: str) -> list[dict[str, str]]:
+def tags(ec2: Ec2Client, region: str, action: str) -> list[dict[str, str]]:
     return [tags_in(item) for item in ec2.all(region, action)]
 
 
-def instances(ec2: Ec2, region: str) -> list[Element]:
+def instances(ec2: Ec2Client, region: str) -> list[Element]:
     return [item for each in ec2.all(region, "DescribeInstances") for item in each.findall("instancesSet/item")]
 
 
@@ -113,7 +113,7 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
     moto.refusals[plain, "RunInstances"] = launches.append
     made = at_once({run: partial(maker.make, run, "me", 4e9, offers[run]) for run, maker in makers.items()})
     wanted = {"tradewind-owner": "me", "tradewind-expires": "4000000000"}
-    ec2 = Ec2(moto.endpoint)
+    ec2 = Ec2Client(moto.endpoint)
     for run_id, region, nodes in (("run-1", plain, 1), ("run-2", spot, 2)):
         cluster = made[run_id]
         assert (cluster.state, len(cluster.machines)) == (ClusterState.READY, nodes), cluster
@@ -201,7 +201,7 @@ def test_what_amazon_refuses_is_one_typed_error(cloud: Maker, moto: Moto) -> Non
     )
     moto.refusals.clear()
     cluster = made.pop("zone")
-    reservations = Ec2(moto.endpoint).all(here, "DescribeInstances", InstanceId=[m.id for m in cluster.machines])
+    reservations = Ec2Client(moto.endpoint).all(here, "DescribeInstances", InstanceId=[m.id for m in cluster.machines])
     zones = [each.findtext(".//availabilityZone") for each in reservations]
     assert zones == [f"{here}b"] * 2, cluster
     assert cloud(here).destroy(cluster).state is ClusterState.GONE

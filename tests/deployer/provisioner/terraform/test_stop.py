@@ -14,7 +14,7 @@ from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.deployer.provisioner.terraform.helpers import OFFER
 from tests.waiting import eventually
 
-from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.problem import Run, RunState

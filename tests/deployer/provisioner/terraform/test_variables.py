@@ -13,9 +13,9 @@ from tests.deployer.provisioner.terraform.helpers import LATER
 from tradewind.deployer.provisioner.terraform import azure as terraform_azure
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
 from tradewind.deployer.provisioner.terraform import offers as terraform_offers
-from tradewind.deployer.provisioner.terraform.folder import RunFolder
-from tradewind.deployer.provisioner.terraform.program import Outcome, Program
+from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.problem import Offer
 
@@ -28,13 +28,13 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The variables of each machine that was made, by a Terraform that makes one at once."""
     seen: list[dict[str, Any]] = []
 
-    def run(program: Program, folder: RunFolder, lock: int, verb: str, seconds: float) -> Outcome:
+    def run(program: TerraformCli, folder: TerraformRunFolder, lock: int, verb: str, seconds: float) -> TerraformResult:
         seen.append(json.loads((folder.path / "tradewind.auto.tfvars.json").read_text()))
-        return Outcome(0, outputs={"machines": [{"id": "m", "address": "192.0.2.1"}]})
+        return TerraformResult(0, outputs={"machines": [{"id": "m", "address": "192.0.2.1"}]})
 
-    monkeypatch.setattr(Program, "prepare", lambda self, sources: Path())
-    monkeypatch.setattr(Program, "settle", lambda self, folder, module: None)
-    monkeypatch.setattr(Program, "run", run)
+    monkeypatch.setattr(TerraformCli, "prepare", lambda self, sources: Path())
+    monkeypatch.setattr(TerraformCli, "settle", lambda self, folder, module: None)
+    monkeypatch.setattr(TerraformCli, "run", run)
     for name in ("ARM_SUBSCRIPTION_ID", "GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("CLOUDSDK_CORE_PROJECT", raising=False)

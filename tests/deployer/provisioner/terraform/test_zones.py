@@ -13,12 +13,12 @@ from tests.deployer.provisioner.terraform.helpers import LATER, Sky
 
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
 from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform.errors import Diagnostic
-from tradewind.deployer.provisioner.terraform.folder import RunFolder
+from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult
+from tradewind.deployer.provisioner.terraform.errors import TerraformDiagnostic
 from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform.places import Places
-from tradewind.deployer.provisioner.terraform.program import Outcome, Program
+from tradewind.deployer.provisioner.terraform.places import ProviderClouds
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import CapacityError, OfferRefusedError
 from tradewind.problem import Offer
@@ -111,17 +111,19 @@ class Tries:
         self.zones: list[str] = []
         self.steps: list[str] = []
 
-        def run(program: Program, folder: RunFolder, lock: int, verb: str, seconds: float) -> Outcome:
+        def run(
+            program: TerraformCli, folder: TerraformRunFolder, lock: int, verb: str, seconds: float
+        ) -> TerraformResult:
             zone = json.loads((folder.path / "tradewind.auto.tfvars.json").read_text())["zone"]
             self.zones.append(zone)
             self.steps.append(zone)
             if zone in complaints:
-                return Outcome(1, (Diagnostic(complaints[zone]),), applying=True)
-            return Outcome(0, outputs={"machines": [{"id": "m", "address": "192.0.2.1"}]})
+                return TerraformResult(1, (TerraformDiagnostic(complaints[zone]),), applying=True)
+            return TerraformResult(0, outputs={"machines": [{"id": "m", "address": "192.0.2.1"}]})
 
-        monkeypatch.setattr(Program, "prepare", lambda self, sources: Path())
-        monkeypatch.setattr(Program, "settle", lambda self, folder, module: None)
-        monkeypatch.setattr(Program, "run", run)
+        monkeypatch.setattr(TerraformCli, "prepare", lambda self, sources: Path())
+        monkeypatch.setattr(TerraformCli, "settle", lambda self, folder, module: None)
+        monkeypatch.setattr(TerraformCli, "run", run)
 
 
 def at_google(tmp_path: Path, **settings: Any) -> TerraformProvisioner:
@@ -177,7 +179,7 @@ def test_what_azure_had_no_room_for_is_cleared_before_the_next_zone(
 ) -> None:
     """A machine that could not be allocated stays there with its interface, and Terraform's state does not have it."""
     sky, steps = Sky(), list[str]()
-    monkeypatch.setattr(Places, "_make", lambda self, provider, account: sky)
+    monkeypatch.setattr(ProviderClouds, "_make", lambda self, provider, account: sky)
 
     def give_back(run_id: str, region: str) -> list[str]:
         steps.append("cleared")

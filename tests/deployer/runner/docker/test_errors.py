@@ -20,11 +20,11 @@ from tests.deployer.runner.docker.helpers import Make, docker_runner, in_contain
 from tests.engines import require
 from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a fixture)
 
-from tradewind.deployer.runner.docker.engine import Address, Engine, default_address
-from tradewind.deployer.runner.docker.errors import pull_refusal, refusal
-from tradewind.deployer.runner.docker.names import Listed, cancelled_name, container_name, instant
+from tradewind.deployer.runner.docker.engine import ContainerEngine, EngineAddress, default_address
+from tradewind.deployer.runner.docker.errors import pull_error, start_error
+from tradewind.deployer.runner.docker.names import ListedContainer, cancelled_name, container_name, engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings
-from tradewind.deployer.runner.docker.usage import Meters, larger, meters_of, usage_of
+from tradewind.deployer.runner.docker.usage import CgroupCounters, counters_of, larger_usage, usage_from_stats
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -196,7 +196,7 @@ class RefusedError(Exception):
     ],
 )
 def test_words_of_engines(said: str, error: type[TradewindError], words: str) -> None:
-    found = refusal(RefusedError(said), image="img", program="prog", place="there")
+    found = start_error(RefusedError(said), image="img", program="prog", place="there")
     assert isinstance(found, error)
     import re
 
@@ -217,7 +217,7 @@ def test_words_of_engines(said: str, error: type[TradewindError], words: str) ->
     ],
 )
 def test_words_of_registries(said: str, status: int, error: type[TradewindError]) -> None:
-    assert type(pull_refusal(RefusedError(said, status), "img")) is error
+    assert type(pull_error(RefusedError(said, status), "img")) is error
 
 
 def test_engines_that_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,13 +263,13 @@ def test_an_open_port_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         default_address(DockerSettings())
     for name in ("ca", "cert", "key"):
         (tmp_path / f"{name}.pem").touch()
-    assert default_address(DockerSettings()) == Address("tcp://10.0.0.1:2376")
+    assert default_address(DockerSettings()) == EngineAddress("tcp://10.0.0.1:2376")
     monkeypatch.setenv("DOCKER_HOST", "unix:///run/other.sock")
-    assert default_address(DockerSettings()) == Address("unix:///run/other.sock")
+    assert default_address(DockerSettings()) == EngineAddress("unix:///run/other.sock")
     far = default_address(DockerSettings(host="ssh://me@far:2222"))
     assert far.target is not None
     assert (far.host, far.target.host, far.target.user, far.target.port) == ("/var/run/docker.sock", "far", "me", 2222)
-    assert Address.from_json(json.loads(json.dumps(far.to_json()))) == far
+    assert EngineAddress.from_json(json.loads(json.dumps(far.to_json()))) == far
     with pytest.raises(DeployError, match="not understood"):
         default_address(DockerSettings(host="ftp://x"))
 
@@ -329,11 +329,11 @@ def test_mutual_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return DockerSettings(host=host, **files)
 
     try:
-        engine = Engine(default_address(settings(ours)), settings(ours))
+        engine = ContainerEngine(default_address(settings(ours)), settings(ours))
         assert engine.call(lambda client: client.containers()) == []
         assert not engine.mounts
         engine.close()
-        stranger = Engine(default_address(settings(others)), settings(others))
+        stranger = ContainerEngine(default_address(settings(others)), settings(others))
         with pytest.raises(CredentialsError, match="certificates"):
             stranger.call(lambda client: client.containers())
     finally:
@@ -346,10 +346,10 @@ def test_names_and_times() -> None:
     assert container_name("a b/ü") != container_name("a_b__")
     assert len(container_name("x" * 300)) < 200
     row = {"Id": "x", "State": "running", "Names": [f"/{cancelled_name('tradewind-x')}"], "Labels": None}
-    assert Listed.of(row).cancelled
-    assert instant("0001-01-01T00:00:00Z") == 0.0
-    assert instant("") == 0.0
-    assert instant("2026-11-21T17:15:12.118559085Z") == pytest.approx(1795281312.118559)
+    assert ListedContainer.of(row).cancelled
+    assert engine_time("0001-01-01T00:00:00Z") == 0.0
+    assert engine_time("") == 0.0
+    assert engine_time("2026-11-21T17:15:12.118559085Z") == pytest.approx(1795281312.118559)
 
 
 def test_meters_of_both_kinds(tmp_path: Path) -> None:
@@ -360,24 +360,26 @@ def test_meters_of_both_kinds(tmp_path: Path) -> None:
         "Inter-| Receive | Transmit\n face |bytes packets|bytes\n    lo: 99 1 0 0 0 0 0 0 99 1\n"
         "  eth0: 5 1 0 0 0 0 0 0 7 1\n  eth1:1 1 0 0 0 0 0 0 2 1\n"
     )
-    usage = Meters(tmp_path / "peak", tmp_path / "cpu.stat", True, tmp_path / "io.stat", tmp_path / "dev").read()
+    usage = CgroupCounters(
+        tmp_path / "peak", tmp_path / "cpu.stat", True, tmp_path / "io.stat", tmp_path / "dev"
+    ).read()
     assert usage is not None
     assert (usage.peak_memory_bytes, usage.cpu_seconds) == (5, 1.5)
     assert usage.profile == {"read_bytes": 11, "written_bytes": 22, "network_bytes": 15}
     (tmp_path / "cpu").write_text("1500000000\n")
     (tmp_path / "blkio").write_text("254:0 Read 10\n254:0 Write 20\n254:0 Total 30\nTotal 30\n")
-    old = Meters(tmp_path / "peak", tmp_path / "cpu", False, tmp_path / "blkio", None).read()
+    old = CgroupCounters(tmp_path / "peak", tmp_path / "cpu", False, tmp_path / "blkio", None).read()
     assert old == Usage(5, 1.5, {"read_bytes": 10, "written_bytes": 20})
-    assert Meters(tmp_path / "peak", tmp_path / "cpu", False, tmp_path / "gone", tmp_path / "gone").read() == Usage(
-        5, 1.5
-    )
-    assert Meters(tmp_path / "gone", tmp_path / "gone", False, tmp_path / "gone", None).read() is None
-    assert larger(usage, Usage(4, 2.0, {"read_bytes": 50})).profile == {**usage.profile, "read_bytes": 50}
-    assert meters_of(0, "x") is None
-    assert meters_of(os.getpid(), "x") is None
+    assert CgroupCounters(
+        tmp_path / "peak", tmp_path / "cpu", False, tmp_path / "gone", tmp_path / "gone"
+    ).read() == Usage(5, 1.5)
+    assert CgroupCounters(tmp_path / "gone", tmp_path / "gone", False, tmp_path / "gone", None).read() is None
+    assert larger_usage(usage, Usage(4, 2.0, {"read_bytes": 50})).profile == {**usage.profile, "read_bytes": 50}
+    assert counters_of(0, "x") is None
+    assert counters_of(os.getpid(), "x") is None
     told = {"memory_stats": {"usage": 7}, "cpu_stats": {"cpu_usage": {"total_usage": 2_000_000_000}}}
-    assert (usage_of(told).peak_memory_bytes, usage_of(told).cpu_seconds) == (7, 2.0)
-    assert usage_of({}) == Usage()
+    assert (usage_from_stats(told).peak_memory_bytes, usage_from_stats(told).cpu_seconds) == (7, 2.0)
+    assert usage_from_stats({}) == Usage()
     disks = {"io_service_bytes_recursive": [{"op": "read", "value": 3}, {"op": "Write", "value": 4}]}
-    far = usage_of({"blkio_stats": disks, "networks": {"eth0": {"rx_bytes": 5, "tx_bytes": 6}}})
+    far = usage_from_stats({"blkio_stats": disks, "networks": {"eth0": {"rx_bytes": 5, "tx_bytes": 6}}})
     assert far.profile == {"read_bytes": 3, "written_bytes": 4, "network_bytes": 11}

@@ -11,7 +11,7 @@ from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 from tests.engines.ssh import Sshd, sshd  # noqa: F401  (a fixture)
 from tests.waiting import eventually
 
-from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.deployer.runner.docker.settings import DockerSettings

@@ -7,21 +7,21 @@ from dataclasses import replace
 import pytest
 
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.load import load_status
-from tradewind.deployer.runner.docker.names import Facts
+from tradewind.deployer.runner.docker.load_generator import load_status
+from tradewind.deployer.runner.docker.names import InspectedContainer
 from tradewind.deployer.runner.docker.status import ended_status
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 LIMITED = {names.MEMORY: str(64 << 20), names.LOAD: '{"seconds": 60, "port": null, "path": null, "pattern": "up"}'}
-KILLED = Facts("a", "exited", 137, False, "", 10.0, 10.0, 12.0, "python3", 0, LIMITED, {})
+KILLED = InspectedContainer("a", "exited", 137, False, "", 10.0, 10.0, 12.0, "python3", 0, LIMITED, {})
 UNLIMITED = {names.LOAD: LIMITED[names.LOAD]}
 
 
-def plain(facts: Facts, *, outside: bool = False) -> RunStatus:
+def plain(facts: InspectedContainer, *, outside: bool = False) -> RunStatus:
     return ended_status(facts, cancelled=False, podman=False, usage=Usage(), from_outside=lambda: outside)
 
 
-def driven(facts: Facts, *, outside: bool = False) -> RunStatus:
+def driven(facts: InspectedContainer, *, outside: bool = False) -> RunStatus:
     load = replace(facts, id="b", state="created", exit_code=0, begun=0.0, started=0.0, finished=0.0)
     return load_status(load, facts, cancelled=False, podman=False, usage=Usage(), from_outside=lambda _: outside)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.deployer.helpers import OFFER
 from tests.deployer.runner.docker.helpers import in_container
 
-from tradewind.deployer.runner.docker.engine import Engine, default_address
+from tradewind.deployer.runner.docker.engine import ContainerEngine, default_address
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.submit import start_run
 from tradewind.errors import PrerequisiteError
@@ -65,7 +65,7 @@ class _Engine:
 
 def submit(base: Path, engine: _Engine, offer: Offer = OFFER) -> None:
     request = replace(in_container(base, ("true",)), offer=offer)
-    start_run(cast("Engine", engine), DockerSettings(), request, base / "cache", lambda _: None)
+    start_run(cast("ContainerEngine", engine), DockerSettings(), request, base / "cache", lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_folders_are_mounted_where_the_users_in_containers_can_write_into_them(
     host: str, files: Literal["auto", "mount", "copy"], options: list[str], mounts: bool
 ) -> None:
     settings = DockerSettings(host=host, files=files)
-    engine = Engine(default_address(settings), settings)
+    engine = ContainerEngine(default_address(settings), settings)
     engine._facts = {"SecurityOptions": options}
     assert engine.mounts is mounts
 

@@ -17,8 +17,8 @@ from tests.deployer.runner.docker.helpers import Make, code, docker_runner, ende
 from tests.engines.docker import DockerEngine, docker  # noqa: F401  (a fixture)
 
 from tradewind.deployer.runner.docker import submit as docker_submit
-from tradewind.deployer.runner.docker.load import load_status
-from tradewind.deployer.runner.docker.names import LOAD, WALL, Facts
+from tradewind.deployer.runner.docker.load_generator import load_status
+from tradewind.deployer.runner.docker.names import LOAD, WALL, InspectedContainer
 from tradewind.deployer.runner.docker.status import ended_status
 from tradewind.problem import RunState, RunStatus, Usage
 
@@ -60,10 +60,10 @@ def said(*, created: float = 100.0, started: float = 101.0, finished: float = 10
 
 def moment(seconds: float) -> float:
     """The same moment in seconds since the epoch."""
-    return Facts.of(said(started=seconds)).started
+    return InspectedContainer.of(said(started=seconds)).started
 
 
-def plain(facts: Facts) -> RunStatus:
+def plain(facts: InspectedContainer) -> RunStatus:
     """The status of a run of one container that has ended."""
     return ended_status(facts, cancelled=False, podman=False, usage=Usage(), from_outside=lambda: False)
 
@@ -151,9 +151,9 @@ def test_a_run_that_goes_on_counts_from_the_same_moment(make: Make, tmp_path: Pa
 
 
 def test_a_run_with_a_load_is_charged_from_the_application_s_start() -> None:
-    application = Facts.of(said(started=101.0, finished=103.0), moment(100.5))
+    application = InspectedContainer.of(said(started=101.0, finished=103.0), moment(100.5))
     marks = {LOAD: '{"port": null, "path": "", "pattern": "", "seconds": 9}', WALL: "2.2"}
-    load = Facts.of(said(created=100.1, started=102.0, finished=103.0, **marks))
+    load = InspectedContainer.of(said(created=100.1, started=102.0, finished=103.0, **marks))
     given_ = {"cancelled": False, "podman": False, "usage": Usage(), "from_outside": lambda facts: False}
     status = load_status(load, application, **given_)  # type: ignore[arg-type]
     assert status.state is RunState.DONE
@@ -173,15 +173,17 @@ def test_never_less_than_the_engine_saw_nor_more_than_the_container_was_there(
 ) -> None:
     """Whatever the clocks were set to meanwhile."""
     told = said(created=1000.0, started=1000.0 + waited, finished=1000.0 + waited + ran)
-    facts = Facts.of(told, moment(asked))
+    facts = InspectedContainer.of(told, moment(asked))
     seen = facts.finished - facts.started
     runtime = plain(facts).runtime
     assert seen <= runtime <= facts.finished - moment(1000.0)
-    assert plain(Facts.of(told)).runtime == seen, "of an older run it is not known when it was asked to start"
+    assert plain(InspectedContainer.of(told)).runtime == seen, (
+        "of an older run it is not known when it was asked to start"
+    )
 
 
 def test_what_never_began_is_not_charged() -> None:
     told = said()
     told["State"] |= {"StartedAt": "0001-01-01T00:00:00Z", "ExitCode": 127, "Error": "no such file"}
-    facts = Facts.of(told, moment(100.2))
+    facts = InspectedContainer.of(told, moment(100.2))
     assert (facts.begun, facts.ran, plain(facts).runtime) == (0.0, 0.0, 0.0)

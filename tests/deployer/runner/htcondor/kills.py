@@ -16,8 +16,8 @@ from tests.deployer.kills import STEPS, Killing, Scene, die_at, die_in
 from tests.engines.condor import Condor
 from tests.waiting import eventually
 
-from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.runner.htcondor import programs as htcondor_programs
+from tradewind.deployer.lifecycle.deployer import Deployer
+from tradewind.deployer.runner.htcondor import commands as htcondor_programs
 from tradewind.deployer.runner.htcondor.runner import HtCondorRunner
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.problem import RunRequest
@@ -38,7 +38,7 @@ class PoolScene(Scene):
     def doom(self, call: int, step: str) -> None:
         if step.startswith("at-"):
             die_in(float(step[3:]))
-        die_at(htcondor_programs.Condor, "_run", call, step, lambda: random.uniform(0.0, 0.2))
+        die_at(htcondor_programs.CondorCommands, "_run", call, step, lambda: random.uniform(0.0, 0.2))
 
 
 def _clean(condor: Condor, deployer: Deployer, run_id: str, place: str) -> None:

@@ -21,11 +21,11 @@ from tests.waiting import eventually
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.htcondor import asking as htcondor_asking
-from tradewind.deployer.runner.htcondor.events import read_log
+from tradewind.deployer.runner.htcondor.event_log import read_event_log
 from tradewind.deployer.runner.htcondor.runner import HtCondorRunner
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor.status import status_of, story_of, why_idle
-from tradewind.deployer.runner.htcondor.submit import quoted, script
+from tradewind.deployer.runner.htcondor.status import status_of, summary_of_ad, why_idle
+from tradewind.deployer.runner.htcondor.submit_description import quoted, script
 from tradewind.errors import (
     CredentialsError,
     DeployError,
@@ -35,7 +35,7 @@ from tradewind.errors import (
     UnreachableError,
 )
 from tradewind.problem import Fault, Handle, RunRequest, RunState
-from tradewind.testing.runners import RunnerBench, RunnerConformance, ended, until
+from tradewind.testing.runners import RunnerBench, RunnerConformance, poll_until, wait_for_end
 
 pytestmark = pytest.mark.xdist_group("htcondor")
 
@@ -124,7 +124,7 @@ def test_arguments_and_variables_arrive_as_they_are(runner: HtCondorRunner, tmp_
     odd = "\n".join(HOSTILE)
     request = request_for(tmp_path, (*python(code), *HOSTILE), "run '1' $(x)", env={"ODD": odd})
     handle = runner.submit(request, [])
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert status.state is RunState.DONE, (status, (request.folder / "stderr").read_text())
     assert json.loads((request.folder / "stdout").read_text()) == [list(HOSTILE), odd, "run '1' $(x)"]
 
@@ -146,7 +146,7 @@ def test_a_folder_with_a_line_break_is_refused_clearly(plain: HtCondorRunner, tm
     assert isinstance(answers["run-1"], Handle)
     assert isinstance(answers["run-2"], DeployError)
     assert "line break" in str(answers["run-2"])
-    assert ended(plain, answers["run-1"]).state is RunState.DONE
+    assert wait_for_end(plain, answers["run-1"]).state is RunState.DONE
 
 
 def test_many_runs_are_one_submission(runner: HtCondorRunner, condor: Condor, tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_many_runs_are_one_submission(runner: HtCondorRunner, condor: Condor, tm
     handles = [handle for handle in answers.values() if isinstance(handle, Handle)]
     assert len({handle.data["cluster"] for handle in handles}) == 1
     assert sorted(handle.data["process"] for handle in handles) == list(range(12))
-    states = [ended(runner, handle).exit_code for handle in handles]
+    states = [wait_for_end(runner, handle).exit_code for handle in handles]
     assert states == [0, 1] * 6
     asked = condor.calls("condor_q")
     for _ in range(20):
         runner.poll(handles)
-    assert condor.calls("condor_q") == asked, "runs that have ended are not asked about"
+    assert condor.calls("condor_q") == asked, "runs that have wait_for_end are not asked about"
 
 
 def test_files_go_there_and_come_back(runner: HtCondorRunner, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_files_go_there_and_come_back(runner: HtCondorRunner, tmp_path: Path) ->
     (tmp_path / "far").write_text("more\n")
     (request.folder / "inputs" / "more").symlink_to(tmp_path / "far")
     handle = runner.submit(request, [])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     for _ in range(2):
         runner.collect(handle, request)
     assert (request.folder / "stdout").read_text() == "in\nmore\n"
@@ -196,7 +196,7 @@ def test_files_go_there_and_come_back(runner: HtCondorRunner, tmp_path: Path) ->
 def test_the_environment_is_that_of_a_run(runner: HtCondorRunner, tmp_path: Path) -> None:
     script = "echo $TRADEWIND_PARAM_X $COLOUR; test -d $TRADEWIND_OUTPUTS; pwd; echo oops >&2; exit 4"
     request = request_for(tmp_path, ("sh", "-c", script), env={"COLOUR": "blue"})
-    status = ended(runner, runner.submit(request, []))
+    status = wait_for_end(runner, runner.submit(request, []))
     assert (status.exit_code, status.reason) == (4, "the program exited with code 4")
     first, place = (request.folder / "stdout").read_text().splitlines()
     assert first == "1 blue"
@@ -212,12 +212,12 @@ def test_secrets_stay_until_a_job_that_starts_slowly_has_read_them(
     def slow(*words: Any) -> str:
         return script(*words).replace("\n", "\nsleep 1\n", 1)
 
-    monkeypatch.setattr("tradewind.deployer.runner.htcondor.folder.script", slow)
+    monkeypatch.setattr("tradewind.deployer.runner.htcondor.exchange_folder.script", slow)
     monkeypatch.setenv("MY_TOKEN", "s3cr3t")
     code = "import os, sys; sys.exit(os.environ.get('TOKEN') != 's3cr3t')"
     request = request_for(tmp_path, python(code), secrets={"TOKEN": "env:MY_TOKEN"})
     handle = runner.submit(request, [])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     assert not (request.folder / "condor" / "secrets.sh").exists()
 
 
@@ -240,7 +240,7 @@ def test_secrets_reach_the_job_and_stay_nowhere(
     handle = runner.submit(request, [])
     job = condor.of("run-1")
     assert "s3cr3t" not in json.dumps([job, handle.to_json()])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     # The folder that the job ran in may just be going: what has gone keeps nothing.
     places = [Path(at) / name for top in (tmp_path, condor.state) for at, _, names in os.walk(top) for name in names]
@@ -255,7 +255,7 @@ def test_secrets_reach_the_job_and_stay_nowhere(
 def test_a_flood_of_output_is_cut(runner: HtCondorRunner, tmp_path: Path) -> None:
     request = request_for(tmp_path, ("sh", "-c", "head -c 30000000 /dev/zero; echo end >&2"), log=100_000)
     handle = runner.submit(request, [])
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert status.state is RunState.DONE, status
     runner.collect(handle, request)
     assert (request.folder / "stdout").stat().st_size == 100_000
@@ -264,7 +264,7 @@ def test_a_flood_of_output_is_cut(runner: HtCondorRunner, tmp_path: Path) -> Non
 
 
 def test_a_signal_is_a_negative_exit_code(plain: HtCondorRunner, tmp_path: Path) -> None:
-    status = ended(plain, plain.submit(request_for(tmp_path, ("sh", "-c", "kill -SEGV $$")), []))
+    status = wait_for_end(plain, plain.submit(request_for(tmp_path, ("sh", "-c", "kill -SEGV $$")), []))
     assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, -11, Fault.JOB)
     assert "SIGSEGV" in status.reason
 
@@ -272,7 +272,7 @@ def test_a_signal_is_a_negative_exit_code(plain: HtCondorRunner, tmp_path: Path)
 def test_a_file_that_is_not_executable(runner: HtCondorRunner, tmp_path: Path) -> None:
     request = request_for(tmp_path, ("./data.txt",))
     (request.workdir / "data.txt").write_text("x")
-    status = ended(runner, runner.submit(request, []))
+    status = wait_for_end(runner, runner.submit(request, []))
     assert (status.state, status.exit_code) == (RunState.FAILED, 127)
     assert "not executable" in status.reason
 
@@ -280,7 +280,7 @@ def test_a_file_that_is_not_executable(runner: HtCondorRunner, tmp_path: Path) -
 def test_memory_is_limited_also_where_machines_do_not(plain: HtCondorRunner, condor: Condor, tmp_path: Path) -> None:
     condor.config(memory=False)
     request = request_for(tmp_path, python("x = b'x' * 2**28\nimport time; time.sleep(60)"), memory=2**27)
-    status = ended(plain, plain.submit(request, []))
+    status = wait_for_end(plain, plain.submit(request, []))
     assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
     assert status.reason == "out of memory: it used more memory than it asked for"
     assert condor.left() == []
@@ -288,7 +288,7 @@ def test_memory_is_limited_also_where_machines_do_not(plain: HtCondorRunner, con
 
 def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(plain: HtCondorRunner, tmp_path: Path) -> None:
     request = request_for(tmp_path, ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"), wall=0.5)
-    status = ended(plain, plain.submit(request, []))
+    status = wait_for_end(plain, plain.submit(request, []))
     assert (status.state, status.exit_code) == (RunState.TIMED_OUT, -9)
     assert 0.8 <= status.runtime < 30
 
@@ -300,13 +300,13 @@ def test_a_job_may_say_goodbye(plain: HtCondorRunner, tmp_path: Path) -> None:
     handle = plain.submit(request, [])
     eventually(lambda: (request.folder / "stdout").exists() and (request.folder / "stdout").read_text())
     plain.cancel(handle)
-    assert ended(plain, handle).state is RunState.CANCELLED
+    assert wait_for_end(plain, handle).state is RunState.CANCELLED
     assert (request.folder / "stdout").read_text() == "ready\nbye\n"
 
 
 def running(runner: HtCondorRunner, request: RunRequest) -> Handle:
     handle = runner.submit(request, [])
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     return handle
 
 
@@ -326,7 +326,7 @@ def test_a_run_that_is_taken_its_machine_is_preempted_and_not_repeated(
         assert condor.call("condor_rm", "-constraint", 'TradewindRun == "run-1"').returncode == 0
     else:
         condor.order("run-1", fate)
-    status = ended(plain, handle)
+    status = wait_for_end(plain, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     words = {"evict": "evicted", "hold": "somebody has put it on hold", "machine": "lost its machine", "rm": "removed"}
     assert words[fate] in status.reason
@@ -344,7 +344,7 @@ def test_what_is_past_its_expiry_is_removed_by_the_pool_itself(condor: Condor, t
     runner.close()
     eventually(lambda: condor.of("run-1") is None)
     assert condor.left() == []
-    assert ended(runner_over(condor, tmp_path), handle).state is RunState.PREEMPTED
+    assert wait_for_end(runner_over(condor, tmp_path), handle).state is RunState.PREEMPTED
 
 
 def test_what_waits_does_not_expire_and_what_runs_counts_from_its_beginning(condor: Condor, tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_what_waits_does_not_expire_and_what_runs_counts_from_its_beginning(cond
     eventually(lambda: runner.poll([handle])["run-1"].state is RunState.EXECUTING)
     [running] = runner.find(request.owner)
     assert running.data["expires"] > request.expires + 1.0
-    assert ended(runner, handle).state is RunState.PREEMPTED  # in the end the pool removes it
+    assert wait_for_end(runner, handle).state is RunState.PREEMPTED  # in the end the pool removes it
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_held_jobs_are_seen_and_end(
     condor.config(**config)
     runner = runner_over(condor, tmp_path, files="shared" if image else "transfer")
     handle = runner.submit(request_for(tmp_path, ("true",), image=image), [])
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (state, fault)
     assert re.search(words, status.reason)
     eventually(lambda: (condor.of("run-1") is not None) == (state is not RunState.DONE))
@@ -409,23 +409,23 @@ def test_held_jobs_are_seen_and_end(
 )
 def test_whose_fault_a_hold_is(code: int, subcode: int, why: str, state: RunState, fault: Fault, words: str) -> None:
     ad = {"JobStatus": 5, "HoldReasonCode": code, "HoldReasonSubCode": subcode, "HoldReason": why}
-    status = status_of(story_of(ad), {}, "program", 60.0, None)
+    status = status_of(summary_of_ad(ad), {}, "program", 60.0, None)
     assert (status.state, status.fault) == (state, fault)
     assert re.search(words, status.reason), status.reason
-    assert status_of(story_of(ad), {}, "program", 60.0, "enough").state is RunState.CANCELLED
+    assert status_of(summary_of_ad(ad), {}, "program", 60.0, "enough").state is RunState.CANCELLED
 
 
 def test_attributes_tell_the_same_as_logs() -> None:
-    assert story_of({"JobStatus": 1, "NumJobStarts": 0}).state == "idle"
-    assert story_of({"JobStatus": 1, "NumJobStarts": 1}).state == "lost"
-    assert story_of({"JobStatus": 2}).state == story_of({"JobStatus": 6}).state == "running"
-    assert story_of({"JobStatus": 5, "HoldReasonCode": 16}).state == "idle", "its files are on their way"
-    done = story_of({"JobStatus": 4, "ExitCode": 0, "CompletionDate": 100, "RemoteWallClockTime": 7.5})
+    assert summary_of_ad({"JobStatus": 1, "NumJobStarts": 0}).state == "idle"
+    assert summary_of_ad({"JobStatus": 1, "NumJobStarts": 1}).state == "lost"
+    assert summary_of_ad({"JobStatus": 2}).state == summary_of_ad({"JobStatus": 6}).state == "running"
+    assert summary_of_ad({"JobStatus": 5, "HoldReasonCode": 16}).state == "idle", "its files are on their way"
+    done = summary_of_ad({"JobStatus": 4, "ExitCode": 0, "CompletionDate": 100, "RemoteWallClockTime": 7.5})
     assert (done.state, done.code, done.begun, done.ended) == ("terminated", 0, 92.5, 100)
-    killed = story_of({"JobStatus": 4, "ExitBySignal": True, "ExitSignal": 9})
+    killed = summary_of_ad({"JobStatus": 4, "ExitBySignal": True, "ExitSignal": 9})
     status = status_of(killed, {}, "program", None, None)
     assert (status.exit_code, status.state) == (-9, RunState.FAILED)
-    none = status_of(story_of({"JobStatus": 4}), {}, "program", None, None)
+    none = status_of(summary_of_ad({"JobStatus": 4}), {}, "program", None, None)
     assert (none.state, none.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
 
 
@@ -439,7 +439,7 @@ def test_logs_of_older_versions_and_half_written_ones(tmp_path: Path) -> None:
         "\t2048  -  ResidentSetSize of job (KB)\n...\n"
     )
     log.write_text(event)
-    story = read_log(log)
+    story = read_event_log(log)
     assert (story.cluster, story.process, story.state, story.memory_bytes) == (41, 2, "running", 2**21)
     assert story.begun is not None
     assert 90 < time.time() - story.begun < 200
@@ -450,12 +450,12 @@ def test_logs_of_older_versions_and_half_written_ones(tmp_path: Path) -> None:
         "\t   Memory (MB)          :        7      128       128\n"
     )
     log.write_text(event + end)
-    assert read_log(log).state == "running", "the event is not whole yet"
+    assert read_event_log(log).state == "running", "the event is not whole yet"
     log.write_text(event + end + "...\n")
-    story = read_log(log)
+    story = read_event_log(log)
     assert (story.state, story.code, story.cpu_seconds, story.memory_bytes) == ("terminated", -9, 86466.0, 7 * 2**20)
     log.write_text("nonsense\n...\n\n...\n" + event + f"007 (041.002.000) {today} Shadow exception!\n\tlost it\n...\n")
-    assert (read_log(log).state, "lost it" in read_log(log).reason) == ("lost", True)
+    assert (read_event_log(log).state, "lost it" in read_event_log(log).reason) == ("lost", True)
 
 
 def test_the_end_is_known_while_condor_q_is_down(plain: HtCondorRunner, condor: Condor, tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_the_end_is_known_while_condor_q_is_down(plain: HtCondorRunner, condor: 
     time.sleep(0.3)
     assert plain.poll([handle])["run-1"].state is RunState.EXECUTING
     (request.workdir / "go").touch()
-    assert ended(plain, handle).state is RunState.DONE
+    assert wait_for_end(plain, handle).state is RunState.DONE
     with pytest.raises(UnreachableError):
         plain.find(None)
 
@@ -484,9 +484,9 @@ def test_an_engine_that_is_gone_holds_nobody_up(condor: Condor, tmp_path: Path) 
             time.sleep(0.2)
         assert time.monotonic() - began < 5
     condor.config()
-    assert ended(runner, stranger).state is RunState.PREEMPTED
+    assert wait_for_end(runner, stranger).state is RunState.PREEMPTED
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
 
 @pytest.mark.parametrize("history", ["fine", "slow", "dead"])
@@ -500,13 +500,13 @@ def test_without_event_logs_the_queue_and_the_history_tell(condor: Condor, tmp_p
         request = request_for(tmp_path, ("sh", "-c", "exit 3"))
         handle = runner.submit(request, [])
         began = time.monotonic()
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert time.monotonic() - began < 30
         # The script's own note says it in the end.
         assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, 3, Fault.JOB)
         (request.folder / "condor" / "result").unlink()
         other = runner_over(condor, tmp_path, timeout=1)
-        status = ended(other, handle)
+        status = wait_for_end(other, handle)
         wanted = (RunState.FAILED, 3) if history == "fine" else (RunState.PREEMPTED, None)
         assert (status.state, status.exit_code) == wanted
     finally:
@@ -547,12 +547,12 @@ def test_a_run_that_no_machine_matches_says_so_while_it_waits(
 ) -> None:
     condor.config(no_match="no match found ")
     handle = plain.submit(request_for(tmp_path, ("true",)), [])
-    status = until(plain, handle, lambda status: bool(status.reason))
+    status = poll_until(plain, handle, lambda status: bool(status.reason))
     assert status.state is RunState.SUBMITTING
     [ad] = condor.jobs()
     assert status.reason == f"no match found (condor_q -better-analyze {ad['ClusterId']}.0 says more)"
     condor.config()
-    done = ended(plain, handle)
+    done = wait_for_end(plain, handle)
     assert (done.state, done.reason) == (RunState.DONE, "")
 
 
@@ -621,8 +621,8 @@ def test_tags_are_in_the_submission(plain: HtCondorRunner, condor: Condor, tmp_p
     assert found.data["owner"] == request.owner
     assert found.data["expires"] >= request.expires
     other.cancel(found)
-    assert ended(other, found).state is RunState.CANCELLED
-    assert ended(plain, handle).state is RunState.CANCELLED
+    assert wait_for_end(other, found).state is RunState.CANCELLED
+    assert wait_for_end(plain, handle).state is RunState.CANCELLED
 
 
 def test_a_lost_answer_submits_nothing_twice(condor: Condor, tmp_path: Path) -> None:
@@ -636,7 +636,7 @@ def test_a_lost_answer_submits_nothing_twice(condor: Condor, tmp_path: Path) -> 
         runner = runner_over(condor, tmp_path, files="shared")
         handle = runner.submit(request, [])
     condor.config()
-    assert ended(runner_over(condor, tmp_path), handle).state is RunState.DONE
+    assert wait_for_end(runner_over(condor, tmp_path), handle).state is RunState.DONE
     assert (request.workdir / "count").read_text() == "ran\n"
     assert condor.starts(request.folder) == 1
 

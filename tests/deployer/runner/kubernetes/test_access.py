@@ -17,7 +17,7 @@ from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.errors import CredentialsError
 from tradewind.problem import RunRequest, RunState
-from tradewind.testing.runners import ended, until
+from tradewind.testing.runners import poll_until, wait_for_end
 
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(300)]
 __all__ = ["kube_cluster"]
@@ -58,12 +58,12 @@ def test_a_login_that_is_renewed_while_a_run_runs(tmp_path: Path, cluster: KubeA
     (tmp_path / "token").write_text(TOKEN)
     runner = over(tmp_path, plugin(tmp_path, config) if program else config)
     handle = runner.submit(request(tmp_path, "sleep 60"), [])
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     cluster.token = "another"
     (tmp_path / "token").write_text("another")
     cluster.kubeconfig(tmp_path / "config", "another")
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     runner.close()
 
 
@@ -94,7 +94,7 @@ def test_a_restricted_namespace_admits_pods_of_a_plain_user(tmp_path: Path, clus
     cluster.restricted = True
     runner = over(tmp_path, cluster.kubeconfig(tmp_path / "config"), run_as=1000)
     handle = runner.submit(request(tmp_path, "echo fine"), [])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     [pod] = cluster.objects["pods"].values()
     assert pod["spec"]["securityContext"]["runAsUser"] == pod["spec"]["securityContext"]["fsGroup"] == 1000
     runner.close()

@@ -16,7 +16,7 @@ from tests.engines.ssh import free_port
 from tradewind.deployer.runner.kubernetes.load import posix_pattern
 from tradewind.errors import DeployError
 from tradewind.problem import Fault, Load, RunRequest, RunState
-from tradewind.testing.runners import ended, until
+from tradewind.testing.runners import poll_until, wait_for_end
 
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(300)]
 __all__ = ["kube_cluster"]
@@ -64,7 +64,7 @@ def test_a_load_generator_drives_an_application(bench: KubeBench) -> None:
     request = driven(bench)
     runner = bench.make()
     handle = bench.submit(runner, request)
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert status.state is RunState.DONE, status
     runner.collect(handle, request)
     assert (request.folder / "stdout").read_text() == "hello $(HOME) 5\n"
@@ -84,12 +84,12 @@ def test_loads_that_fail_and_applications_that_do(bench: KubeBench) -> None:
         (
             replace(driven(bench, waits, "run-4", **anyway), argv=("sh", "-c", "sleep 1; exit 6")),
             6,
-            "the application ended before the load generator did, with code 6",
+            "the application wait_for_end before the load generator did, with code 6",
         ),
         (replace(driven(bench, waits, "run-5"), argv=("no-such-program",)), 127, "application.*code 127"),
     ):
         handle = bench.submit(runner, request)
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert (status.state, status.fault, status.exit_code) == (RunState.FAILED, Fault.JOB, code), status
         assert re.search(words, status.reason), status
         runner.collect(handle, request)
@@ -102,7 +102,7 @@ def test_a_load_has_the_time_of_its_run(bench: KubeBench) -> None:
     runner = bench.make()
     request = driven(bench, "import time; time.sleep(60)")
     request = replace(request, limits=replace(request.limits, wall_seconds=4.0))
-    status = ended(runner, bench.submit(runner, request))
+    status = wait_for_end(runner, bench.submit(runner, request))
     assert status.state is RunState.TIMED_OUT, status
     runner.close()
 
@@ -110,9 +110,9 @@ def test_a_load_has_the_time_of_its_run(bench: KubeBench) -> None:
 def test_a_cancelled_load_takes_its_application_along(bench: KubeBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, driven(bench, "print('on', flush=True); import time; time.sleep(60)"))
-    until(runner, handle, lambda status: bool(runner.read_log(handle, "stdout", 0)))
+    poll_until(runner, handle, lambda status: bool(runner.read_log(handle, "stdout", 0)))
     runner.cancel(handle, "enough")
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     assert not bench.left("run-1")
     runner.close()
 
@@ -122,7 +122,7 @@ def test_an_application_that_takes_too_much_memory_is_told(bench: KubeBench) -> 
     request = driven(bench, "import time; time.sleep(120)", port=None, ready_path="", ready_pattern="")
     grows = "import time\nmany = []\nwhile True: many.append(b'x' * 2**24); time.sleep(0.01)"
     handle = bench.submit(runner, replace(request, argv=(bench.python, "-S", "-c", grows)))
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
     assert "the application" in status.reason
     assert "memory" in status.reason

@@ -22,7 +22,7 @@ from tests.deployer.runner.kubernetes.test_runner import IMAGE, REAL, KubeBench,
 from tests.waiting import eventually
 
 from tradewind.problem import Fault, RunState
-from tradewind.testing.runners import ended, until
+from tradewind.testing.runners import poll_until, wait_for_end
 
 pytestmark = [
     pytest.mark.xdist_group("kubernetes"),
@@ -65,13 +65,13 @@ def spaces(bench: KubeBench) -> Iterator[dict[str, str]]:
 def test_a_quota_is_waited_for_and_said(bench: KubeBench, spaces: dict[str, str]) -> None:
     runner = bench.make(namespace=spaces["one"], schedule_seconds=5.0)
     first = bench.submit(runner, shell(bench, "sleep 120"))
-    until(runner, first, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, first, lambda status: status.state is RunState.EXECUTING)
     second = bench.submit(runner, bench.request("good", "run-2"))
-    until(runner, second, lambda status: "exceeded quota: rule" in status.reason)
+    poll_until(runner, second, lambda status: "exceeded quota: rule" in status.reason)
     time.sleep(6.0)
     assert runner.poll([second])["run-2"].state is RunState.SUBMITTING, "the quota is full of our own"
     runner.cancel(first)
-    assert ended(runner, first).state is RunState.CANCELLED
+    assert wait_for_end(runner, first).state is RunState.CANCELLED
     runner.forget(first)
     # The controller tries again after pauses that double.
     eventually(lambda: runner.poll([second])["run-2"].state is RunState.DONE, 120)
@@ -92,7 +92,7 @@ def test_what_is_never_admitted_ends_within_seconds(
 ) -> None:
     runner = bench.make(namespace=spaces[space], **settings)
     began = time.monotonic()
-    status = ended(runner, bench.submit(runner, bench.request("good")))
+    status = wait_for_end(runner, bench.submit(runner, bench.request("good")))
     assert (status.state, status.fault) == (RunState.FAILED, fault), status
     assert words in status.reason
     assert time.monotonic() - began < 30
@@ -103,20 +103,20 @@ def test_a_pod_that_is_too_large_says_that_no_node_has_room(bench: KubeBench) ->
     runner = bench.make()
     request = bench.request("good")
     handle = bench.submit(runner, replace(request, offer=replace(request.offer, vcpu=500)))
-    status = until(runner, handle, lambda status: bool(status.reason))
+    status = poll_until(runner, handle, lambda status: bool(status.reason))
     assert (status.state, "Insufficient cpu" in status.reason) == (RunState.SUBMITTING, True), status
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     runner.close()
 
 
 def test_an_image_that_is_not_there_is_said_while_it_waits(bench: KubeBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, replace(bench.request("good"), image="local/missing:1"))
-    status = until(runner, handle, lambda status: "local/missing:1" in status.reason)
+    status = poll_until(runner, handle, lambda status: "local/missing:1" in status.reason)
     assert status.state is RunState.SUBMITTING
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     runner.close()
 
 
@@ -143,10 +143,10 @@ def test_pods_of_others_are_taken_off_the_nodes(bench: KubeBench, spaces: dict[s
     runner._api.call("DELETE", f"/api/v1/namespaces/{spaces['free']}/pods/other")
     eventually(lambda: runner.nodes()["node-1"] == before, 30)
     own = bench.submit(runner, shell(bench, "sleep 60"))
-    until(runner, own, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, own, lambda status: status.state is RunState.EXECUTING)
     assert runner.nodes()["node-1"] == before, "our own pods are not others'"
     runner.cancel(own)
-    ended(runner, own)
+    wait_for_end(runner, own)
     runner.close()
 
 
@@ -174,7 +174,7 @@ def test_searches_share_the_cluster(tmp_path: Path) -> None:
     for tenant in ("a", "b"):
         _tradewind(tmp_path, "submit", "job.yaml", "--tenant", tenant, "--trials", "3", "--parallel", "2")
     settings = ["--set", f"kubeconfig={REAL}", "--set", "helper_image=local/busybox:1"]
-    _tradewind(tmp_path, "cluster", "start", "--kubernetes", *settings, "--limit", "cpu=2", "--until-empty")
+    _tradewind(tmp_path, "cluster", "start", "--kubernetes", *settings, "--limit", "cpu=2", "--poll_until-empty")
     for tenant in ("a", "b"):
         told = json.loads(_tradewind(tmp_path, "status", f"{tenant}/train", "--json"))
         assert "succeeded" in json.dumps(told), told

@@ -27,17 +27,10 @@ from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import ENDING, job_of, literal, name_of, owner_label
 from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
-from tradewind.deployer.runner.kubernetes.status import Patience, read_marked, verdict
-from tradewind.errors import (
-    CapacityError,
-    CredentialsError,
-    DeployError,
-    ImageError,
-    TradewindError,
-    UnreachableError,
-)
+from tradewind.deployer.runner.kubernetes.status import WaitLimits, read_marked, verdict
+from tradewind.errors import CapacityError, CredentialsError, DeployError, ImageError, TradewindError, UnreachableError
 from tradewind.problem import Fault, RunRequest, RunState
-from tradewind.testing.runners import ALIVE, OWNER_A, OWNER_B, RunnerBench, RunnerConformance, ended, until
+from tradewind.testing.runners import ALIVE, OWNER_A, OWNER_B, RunnerBench, RunnerConformance, poll_until, wait_for_end
 
 REAL = os.environ.get("TRADEWIND_KUBERNETES", "")
 IMAGE = "local/py:1"
@@ -146,7 +139,7 @@ def test_files_go_there_and_come_back(bench: KubeBench) -> None:
     (request.folder / "inputs" / "part").write_text("part of it\n")
     runner = bench.make()
     handle = bench.submit(runner, request)
-    assert until(runner, handle, lambda s: s.state.ended).exit_code == 1  # what grep -c of nothing says
+    assert poll_until(runner, handle, lambda s: s.state.ended).exit_code == 1  # what grep -c of nothing says
     runner.collect(handle, request)
     said = (request.folder / "stdout").read_text()
     assert said == "100005\npart of it\ngood $(PATH) $$ blue\nT 3\nO\n0\n"
@@ -162,14 +155,14 @@ def test_files_go_there_and_come_back(bench: KubeBench) -> None:
 def test_a_run_brings_its_time_and_its_memory(bench: KubeBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, shell(bench, "sleep 0.5"))
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert 0.5 <= status.runtime < 10
     runner.close()
 
 
 def test_a_signal_is_a_negative_exit_code(bench: KubeBench) -> None:
     runner = bench.make()
-    status = ended(runner, bench.submit(runner, shell(bench, "kill -SEGV $$")))
+    status = wait_for_end(runner, bench.submit(runner, shell(bench, "kill -SEGV $$")))
     assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, -11, Fault.JOB)
     assert "SIGSEGV" in status.reason
     runner.close()
@@ -177,7 +170,7 @@ def test_a_signal_is_a_negative_exit_code(bench: KubeBench) -> None:
 
 def test_what_a_run_leaves_behind_does_not_hold_it_up(bench: KubeBench) -> None:
     runner = bench.make()
-    status = ended(runner, bench.submit(runner, shell(bench, "setsid sleep 60 & echo done")))
+    status = wait_for_end(runner, bench.submit(runner, shell(bench, "setsid sleep 60 & echo done")))
     assert status.state is RunState.DONE
     eventually(lambda: not bench.left("run-1"))
     runner.close()
@@ -187,7 +180,7 @@ def test_outputs_beyond_the_limit_are_one_clear_error(bench: KubeBench) -> None:
     runner = bench.make(output_bytes=1000)
     request = shell(bench, "echo hello; head -c 9000 /dev/urandom > $TRADEWIND_OUTPUTS/noise")
     handle = bench.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     with pytest.raises(DeployError, match="output_bytes") as caught:
         runner.collect(handle, request)
     assert not caught.value.retryable
@@ -200,7 +193,7 @@ def test_logs_are_cut_at_their_limit(bench: KubeBench) -> None:
     request = shell(bench, "yes | head -c 100000")
     request = replace(request, limits=replace(request.limits, log_bytes=1000))
     handle = bench.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     assert (request.folder / "stdout").read_text() == "y\n" * 500
     runner.close()
@@ -210,13 +203,13 @@ def test_secrets_are_in_a_secret_that_goes_with_the_job(bench: KubeBench, monkey
     monkeypatch.setenv("MY_TOKEN", "hush-4711")
     runner = bench.make()
     handle = bench.submit(runner, shell(bench, "test ${#TOKEN} = 9 && sleep 60", secrets={"TOKEN": "env:MY_TOKEN"}))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     objects = [*runner._api.listed("jobs", ""), *runner._api.listed("pods", "")]
     assert "hush-4711" not in json.dumps([objects, handle.to_json()])
     name = f"{name_of('run-1')}-env"
     assert runner._api.document("GET", runner._api.path("secrets", name))["metadata"]["ownerReferences"]
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     runner.forget(handle)
     eventually(lambda: name not in [each["metadata"]["name"] for each in runner._api.listed("secrets", "")])
     eventually(lambda: not runner._api.listed("secrets", "app.kubernetes.io/managed-by=tradewind"))
@@ -230,7 +223,7 @@ def test_runs_with_the_same_files_share_them(bench: KubeBench) -> None:
     assert [len(each["metadata"]["ownerReferences"]) for each in found] == [2]
     assert found[0]["metadata"]["name"].startswith("tradewind-work-")
     for handle in handles:
-        ended(runner, handle)
+        wait_for_end(runner, handle)
     runner.close()
 
 
@@ -243,7 +236,7 @@ def test_the_files_of_a_run_are_there_though_those_of_the_last_one_are_just_bein
         handle = bench.submit(runner, shell(bench, "sleep 1.5", f"run-{i}"))
         time.sleep(1.0)
         assert runner._api.listed("secrets", "app.kubernetes.io/managed-by=tradewind")
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         runner.forget(handle)
         time.sleep(0.15)  # the collector has looked at the owners by then
     runner.close()
@@ -252,7 +245,7 @@ def test_the_files_of_a_run_are_there_though_those_of_the_last_one_are_just_bein
 def test_a_log_is_read_while_the_run_goes_on(bench: KubeBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, shell(bench, "echo one; echo two >&2; sleep 60"))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     eventually(lambda: runner.read_log(handle, "stderr", 0) == b"two\n")
     eventually(lambda: runner.read_log(handle, "stdout", 2) == b"e\n")
     assert runner.read_log(handle, "stdout", 1000) == b""
@@ -280,7 +273,7 @@ def test_a_job_without_an_image_is_refused(bench: KubeBench) -> None:
 def test_an_image_that_is_not_there_fails_in_time(bench: KubeBench) -> None:
     runner = bench.make(image_seconds=1.0)
     handle = bench.submit(runner, replace(bench.request("good"), image="local/missing:1"))
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
     assert "local/missing:1" in status.reason
     assert "image_pull_secrets" in status.reason
@@ -293,7 +286,7 @@ def test_a_node_that_nobody_has_is_a_matter_of_capacity(bench: KubeBench) -> Non
     runner = bench.make(schedule_seconds=1.0, instance_type=True)
     request = bench.request("good")
     handle = bench.submit(runner, replace(request, offer=replace(request.offer, instance_type="x9.huge")))
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.FAILED, Fault.CAPACITY)
     assert "no node" in status.reason
     runner.close()
@@ -316,7 +309,7 @@ def test_who_only_looks_gives_up_nothing_that_waits(bench: KubeBench) -> None:
     assert job["spec"]["parallelism"] == 1
     assert patient.poll([handle])["run-1"].state is RunState.SUBMITTING
     hasty.cancel(theirs[0])
-    assert ended(patient, handle).state is RunState.CANCELLED
+    assert wait_for_end(patient, handle).state is RunState.CANCELLED
     for runner in (patient, hasty):
         runner.close()
 
@@ -329,7 +322,7 @@ def test_who_only_looks_does_not_end_what_is_to_be_given_up(bench: KubeBench) ->
     assert runner.poll(runner.find(None))["run-1"].state is RunState.SUBMITTING
     job = runner._api.document("GET", runner._api.path("jobs", name_of("run-1")))
     assert ENDING not in job["metadata"]["annotations"]
-    assert ended(runner, handle).fault is Fault.CAPACITY
+    assert wait_for_end(runner, handle).fault is Fault.CAPACITY
     runner.close()
 
 
@@ -348,7 +341,7 @@ def test_several_nodes_are_an_indexed_job(bench: KubeBench, cluster: KubeApi) ->
     request = replace(request, offer=request.offer.times(3))
     handle = bench.submit(runner, request)
     assert list(cluster.objects["services"]) == [name_of("run-1")]
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     name = name_of("run-1")
     hosts = [f"{name}-{i}.{name}" for i in range(3)]
@@ -366,7 +359,7 @@ def test_a_command_may_start_on_every_node(bench: KubeBench, cluster: KubeApi) -
     runner = bench.make(everywhere=True)
     request = shell(bench, "echo $JOB_COMPLETION_INDEX; sleep 0.3")
     handle = bench.submit(runner, replace(request, offer=request.offer.times(2)))
-    ended(runner, handle)
+    wait_for_end(runner, handle)
     logs = [(cluster.folder / uid / "job.log").read_bytes() for uid in cluster._containers]
     assert sorted(read_marked(log).streams["stdout"] for log in logs) == [b"0\n", b"1\n"]
     runner.close()
@@ -379,7 +372,7 @@ def test_the_working_folder_may_be_in_a_claim(bench: KubeBench, cluster: KubeApi
     runner = bench.make(claim="data", claim_path="here")
     request = shell(bench, "cat given; cp given kept", outputs=("kept",))
     handle = bench.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     assert (request.folder / "stdout").read_text() == "from the claim\n"
     assert (request.folder / "outputs" / "kept").read_text() == "from the claim\n"
@@ -433,15 +426,15 @@ def test_a_quota_that_others_of_ours_have_used_up_is_waited_for(bench: KubeBench
     cluster.pod_quota = 1
     runner = bench.make(schedule_seconds=2.5)
     first = bench.submit(runner, shell(bench, "sleep 60"))
-    until(runner, first, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, first, lambda status: status.state is RunState.EXECUTING)
     second = bench.submit(runner, bench.request("good", "run-2"))
     time.sleep(3.0)
     status = runner.poll([second])["run-2"]
     assert status.state is RunState.SUBMITTING, status
     assert "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1" in status.reason
     runner.cancel(first)
-    ended(runner, first)
-    assert ended(runner, second).state is RunState.DONE
+    wait_for_end(runner, first)
+    assert wait_for_end(runner, second).state is RunState.DONE
     runner.close()
 
 
@@ -449,7 +442,7 @@ def test_a_quota_that_others_of_ours_have_used_up_is_waited_for(bench: KubeBench
 def test_a_quota_that_others_have_used_up_is_a_matter_of_capacity(bench: KubeBench, cluster: KubeApi) -> None:
     cluster.admission = 'pods "x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
     runner = bench.make(schedule_seconds=1.0)
-    status = ended(runner, bench.submit(runner, bench.request("good")))
+    status = wait_for_end(runner, bench.submit(runner, bench.request("good")))
     assert (status.state, status.fault) == (RunState.FAILED, Fault.CAPACITY)
     assert "exceeded quota" in status.reason
     runner.close()
@@ -487,7 +480,7 @@ def test_a_pod_that_the_cluster_will_never_admit_ends_its_run_soon(
     cluster.admission = words
     runner = bench.make()
     began = time.monotonic()
-    status = ended(runner, bench.submit(runner, bench.request("good")))
+    status = wait_for_end(runner, bench.submit(runner, bench.request("good")))
     assert time.monotonic() - began < 20.0
     assert (status.state, status.fault) == (RunState.FAILED, fault)
     assert words in status.reason
@@ -502,10 +495,10 @@ def test_a_pod_that_the_cluster_does_not_admit_for_the_moment_says_so_and_waits(
     cluster.admission = 'Internal error occurred: failed calling webhook "v.kyverno.svc": connection refused'
     runner = bench.make()
     handle = bench.submit(runner, bench.request("good"))
-    status = until(runner, handle, lambda status: "failed calling webhook" in status.reason)
+    status = poll_until(runner, handle, lambda status: "failed calling webhook" in status.reason)
     assert status.state is RunState.SUBMITTING
     cluster.admission = ""
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.close()
 
 
@@ -521,7 +514,7 @@ def test_a_run_that_waits_in_a_queue_waits(bench: KubeBench, cluster: KubeApi) -
     assert runner.poll([handle])["run-1"].state is RunState.SUBMITTING
     cluster.pod_quota = None
     job["spec"]["suspend"] = False
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.close()
 
 
@@ -545,11 +538,11 @@ def test_a_run_that_waits_in_a_queue_does_not_expire(bench: KubeBench, cluster: 
     cluster.pod_quota = None
     with cluster.lock:
         job["spec"]["suspend"], job["status"]["conditions"] = False, []
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     [running] = runner.find(None)
     assert running.data["expires"] >= freed - 1.0 + 1.9  # the API says whole seconds
     runner.cancel(handle)
-    ended(runner, handle)
+    wait_for_end(runner, handle)
     [over] = runner.find(None)
     assert over.data["expires"] >= began + 2.0
     runner.close()
@@ -564,9 +557,9 @@ def test_a_run_without_a_node_does_not_expire(bench: KubeBench) -> None:
     [waiting] = runner.find(OWNER_A)
     assert "expires" not in waiting.data
     runner.cancel(handle)
-    ended(runner, handle)
+    wait_for_end(runner, handle)
     [over] = runner.find(OWNER_A)
-    assert over.data["expires"] < time.time(), "what has ended goes with its lease"
+    assert over.data["expires"] < time.time(), "what has wait_for_end goes with its lease"
     runner.close()
 
 
@@ -588,7 +581,7 @@ def test_a_suspended_job_gets_what_belongs_to_it(bench: KubeBench, cluster: Kube
     cluster.pod_quota = None
     with cluster.lock:
         job["spec"]["suspend"], job["status"]["conditions"] = False, []
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.close()
 
 
@@ -596,9 +589,9 @@ def test_a_suspended_job_gets_what_belongs_to_it(bench: KubeBench, cluster: Kube
 def test_a_pod_that_is_evicted_is_the_infrastructures_fault(bench: KubeBench, cluster: KubeApi) -> None:
     runner = bench.make()
     handle = bench.submit(runner, bench.request("long"))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     cluster.evict("run-1")
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     assert "Evicted" in status.reason
     runner.close()
@@ -609,13 +602,13 @@ def test_a_pod_that_is_evicted_is_the_infrastructures_fault(bench: KubeBench, cl
 def test_what_somebody_else_deletes_is_gone(bench: KubeBench, cluster: KubeApi, kind: str) -> None:
     runner = bench.make()
     handle = bench.submit(runner, bench.request("long"))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     with cluster.lock:
         if kind == "jobs":
             cluster.objects["jobs"].clear()
         else:
             cluster.delete_pod(next(iter(cluster.objects["pods"].values())))
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     runner.close()
 
@@ -632,7 +625,7 @@ def test_runs_go_on_while_the_api_is_down(bench: KubeBench, cluster: KubeApi) ->
             assert time.monotonic() - began < 4.0
     finally:
         cluster.start()
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.close()
 
 
@@ -646,7 +639,7 @@ def test_a_lost_node_counts_as_alive_for_a_minute() -> None:
     }
     job = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
     deleted = 1767229200.0
-    data, patience = KubernetesData(), Patience(60, 60)
+    data, patience = KubernetesData(), WaitLimits(60, 60)
     assert verdict(data, job, [pod], deleted + 30, patience).status.state is RunState.EXECUTING
     assert verdict(data, job, [pod], deleted + 90, patience).status.state is RunState.PREEMPTED
     pod["status"] = {"phase": "Pending"}  # it never began, and never will
@@ -723,6 +716,6 @@ def test_another_controller_sees_a_run_of_a_killed_one(bench: KubeBench) -> None
     assert first.poll([handle])["run-1"].state in ALIVE
     first._complete = whole  # type: ignore[method-assign]
     second = bench.make()
-    assert ended(second, bench.submit(second, request)).state is RunState.DONE
+    assert wait_for_end(second, bench.submit(second, request)).state is RunState.DONE
     first.close()
     second.close()

@@ -12,7 +12,7 @@ from tests.deployer.helpers import request_for
 
 from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import job_of
-from tradewind.deployer.runner.kubernetes.refused import latest_words, quantity
+from tradewind.deployer.runner.kubernetes.refused import latest_messages, quantity
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.status import FOREVER, end_of, read_marked, verdict
 from tradewind.problem import Fault, RunState, RunStatus
@@ -111,7 +111,9 @@ def test_of_the_events_of_a_job_the_newest_counts() -> None:
     def event(uid: str, when: str, message: str) -> dict[str, Any]:
         return {"metadata": {}, "involvedObject": {"uid": uid}, "lastTimestamp": when, "message": message}
 
-    found = latest_words([event("a", ENDED, "Error creating: new"), event("a", BEGAN, "old"), event("b", BEGAN, "its")])
+    found = latest_messages(
+        [event("a", ENDED, "Error creating: new"), event("a", BEGAN, "old"), event("b", BEGAN, "its")]
+    )
     assert found == {"a": "new", "b": "its"}
 
 

@@ -28,9 +28,9 @@ from tests.waiting import eventually
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.ray import driver as ray_driver
-from tradewind.deployer.runner.ray import link as ray_link
+from tradewind.deployer.runner.ray import driver_client as ray_link
 from tradewind.deployer.runner.ray import runner as ray_runner
-from tradewind.deployer.runner.ray.files import packed
+from tradewind.deployer.runner.ray.node_files import packed
 from tradewind.deployer.runner.ray.runner import RayRunner, RaySettings
 from tradewind.errors import (
     CapacityError,
@@ -41,7 +41,15 @@ from tradewind.errors import (
     UnreachableError,
 )
 from tradewind.problem import Fault, Handle, RunRequest, RunState
-from tradewind.testing.runners import ALIVE, OWNER_A, RunnerBench, RunnerConformance, ended, processes_of, until
+from tradewind.testing.runners import (
+    ALIVE,
+    OWNER_A,
+    RunnerBench,
+    RunnerConformance,
+    poll_until,
+    processes_of,
+    wait_for_end,
+)
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
 __all__ = ["ray_cluster"]
@@ -118,7 +126,7 @@ def test_files_go_there_and_come_back(bench: RayBench) -> None:
     (request.folder / "inputs" / "part").write_text("part of it\n")
     runner = bench.runner()
     handle = bench.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     said = (request.folder / "stdout").read_text().splitlines()
     assert said[:3] == ["5000005", "part of it", "good blue"]
@@ -146,7 +154,7 @@ def test_the_next_run_begins_in_the_process_of_the_one_before(bench: RayBench, m
     for number, secrets in enumerate(({"TOKEN": "env:MY_TOKEN"}, {}, {})):
         request = shell(bench, "echo $PPID; env", f"run-{number}", secrets=secrets, env={f"ONLY_{number}": "x"})
         handle = bench.submit(runner, request)
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, request)
         warden, *environment = (request.folder / "stdout").read_text().splitlines()
         wardens.add(warden)
@@ -161,7 +169,7 @@ def test_a_log_is_read_after_the_end_and_much_output_comes_too(bench: RayBench) 
     runner = bench.make()
     request = shell(bench, "echo one; head -c 3000000 /dev/urandom > $TRADEWIND_OUTPUTS/much")
     handle = bench.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     assert runner.read_log(handle, "stdout", 1) == b"ne\n"
     runner.collect(handle, request)
     assert (request.folder / "outputs" / "much").stat().st_size == 3_000_000
@@ -188,9 +196,9 @@ def test_what_is_packed_is_little_and_inside_the_folder(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_keeper_goes_when_there_is_nothing_to_do_and_comes_again(bench: RayBench) -> None:
     runner = bench.make(keep_seconds=0.5)
-    assert ended(runner, bench.submit(runner, bench.request("good"))).state is RunState.DONE
+    assert wait_for_end(runner, bench.submit(runner, bench.request("good"))).state is RunState.DONE
     eventually(lambda: not bench.cluster.processes("ray::Keeper"))
-    assert ended(runner, bench.submit(runner, bench.request("good", "run-2"))).state is RunState.DONE
+    assert wait_for_end(runner, bench.submit(runner, bench.request("good", "run-2"))).state is RunState.DONE
     runner.close()
 
 
@@ -199,11 +207,11 @@ def test_a_run_has_an_actor_of_its_own_where_it_is_wanted(bench: RayBench, monke
     monkeypatch.setenv("MY_TOKEN", "hush")
     runner = bench.make(actors=True)
     request = shell(bench, "test $TOKEN = hush", secrets={"TOKEN": "env:MY_TOKEN"})
-    assert ended(runner, bench.submit(runner, request)).state is RunState.DONE
+    assert wait_for_end(runner, bench.submit(runner, request)).state is RunState.DONE
     handle = bench.submit(runner, bench.request("long", "run-2"))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     eventually(lambda: not processes_of("run-2"))
     runner.close()
 
@@ -213,7 +221,7 @@ def test_outputs_beyond_the_limit_are_one_clear_error(bench: RayBench) -> None:
     runner = bench.make(output_bytes=1000)
     request = shell(bench, "head -c 2000 /dev/zero > $TRADEWIND_OUTPUTS/zeros")
     handle = bench.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     with pytest.raises(DeployError, match="output_bytes") as caught:
         runner.collect(handle, request)
     assert not caught.value.retryable
@@ -225,7 +233,7 @@ def test_secrets_reach_the_job_only(bench: RayBench, monkeypatch: pytest.MonkeyP
     runner = bench.make()
     request = shell(bench, "test $TOKEN = hush-4711; sleep 60", secrets={"TOKEN": "env:MY_TOKEN"})
     handle = bench.submit(runner, request)
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     assert "hush-4711" not in json.dumps(handle.to_json())
     [found] = runner.find(OWNER_A)
     assert request.expires <= found.data["expires"] < request.expires + 60
@@ -233,7 +241,7 @@ def test_secrets_reach_the_job_only(bench: RayBench, monkeypatch: pytest.MonkeyP
     for path in bench.folder.rglob("*"):
         assert not path.is_file() or b"hush-4711" not in path.read_bytes(), path
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     runner.close()
 
 
@@ -255,7 +263,7 @@ def test_secrets_come_late_when_the_submitting_process_died(bench: RayBench, mon
     runner = bench.make()
     _without_values(runner, monkeypatch)
     request = shell(bench, "test $TOKEN = hush", secrets={"TOKEN": "env:MY_TOKEN"})
-    assert ended(runner, bench.submit(runner, request)).state is RunState.DONE
+    assert wait_for_end(runner, bench.submit(runner, request)).state is RunState.DONE
     runner.close()
 
 
@@ -275,7 +283,7 @@ def test_who_only_looks_tells_no_secrets(bench: RayBench, monkeypatch: pytest.Mo
         time.sleep(0.2)
     monkeypatch.setenv("MY_TOKEN", "right")
     [again] = mine.find(OWNER_A)
-    assert ended(mine, again).state is RunState.DONE
+    assert wait_for_end(mine, again).state is RunState.DONE
     mine.close()
     other.close()
 
@@ -284,7 +292,7 @@ def test_who_only_looks_tells_no_secrets(bench: RayBench, monkeypatch: pytest.Mo
 def test_a_log_is_read_while_the_run_goes_on(bench: RayBench) -> None:
     runner = bench.make()
     handle = bench.submit(runner, shell(bench, "echo one; echo two >&2; echo {} > $TRADEWIND_METRICS; sleep 60"))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     eventually(lambda: runner.read_log(handle, "stderr", 0) == b"two\n")
     assert runner.read_log(handle, "stdout", 2) == b"e\n"
     eventually(lambda: runner.read_report(handle, 1) == b"}\n")
@@ -297,7 +305,7 @@ def test_several_nodes_are_a_placement_group(bench: RayBench) -> None:
     request = shell(bench, "echo $TRADEWIND_NODES; echo $TRADEWIND_NODE_IPS; cat $TRADEWIND_HOSTFILE")
     request = replace(request, offer=request.offer.times(2))
     handle = bench.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     [count, addresses, *hosts] = (request.folder / "stdout").read_text().splitlines()
     assert (count, len(addresses.split())) == ("2", 2)
@@ -306,7 +314,7 @@ def test_several_nodes_are_a_placement_group(bench: RayBench) -> None:
     folder = bench.folder / "runs" / "run-2"
     alone = replace(request, run_id="run-2", folder=folder, offer=request.offer.times(1))
     again = bench.submit(runner, alone)
-    assert ended(runner, again).state is RunState.DONE
+    assert wait_for_end(runner, again).state is RunState.DONE
     runner.collect(again, alone)
     address = addresses.split()[0]  # both nodes are on this machine
     assert (folder / "stdout").read_text().splitlines() == ["1", address, f"{address} slots=1"]
@@ -324,7 +332,7 @@ def test_a_cancelled_run_that_waits_for_cpus_never_starts(bench: RayBench) -> No
     assert runner.poll([waits])["run-2"].state is RunState.CANCELLED
     for handle in first:
         runner.cancel(handle)
-        ended(runner, handle)
+        wait_for_end(runner, handle)
     assert not list(bench.folder.glob("scratch/*/work/count"))
     runner.close()
 
@@ -348,7 +356,7 @@ def test_a_run_that_waits_for_cpus_does_not_expire(bench: RayBench) -> None:
     runner = bench.make()
     first = [bench.submit(runner, bench.request("long", f"run-{i}")) for i in range(2)]
     for handle in first:
-        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+        poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     submitted = time.time()
     waits = bench.submit(runner, replace(bench.request("long", "run-2"), expires=submitted + 2.0))
     time.sleep(max(0.0, submitted + 2.5 - time.time()))
@@ -357,7 +365,7 @@ def test_a_run_that_waits_for_cpus_does_not_expire(bench: RayBench) -> None:
     assert found["run-0"].data["expires"] > time.time() + 60
     freed = time.time()
     runner.cancel(first[0])
-    until(runner, waits, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, waits, lambda status: status.state is RunState.EXECUTING)
     expires = {each.run_id: each.data["expires"] for each in runner.find(OWNER_A)}["run-2"]
     assert freed + 1.5 < expires < freed + 60
     state = runner._call("poll", seconds=10, keys={"run-2": f"{OWNER_A}/run-2"})["run-2"]["state"]
@@ -365,7 +373,7 @@ def test_a_run_that_waits_for_cpus_does_not_expire(bench: RayBench) -> None:
     assert float(Path(state["folder"], "expires").read_text()) == pytest.approx(expires, abs=1.0)
     for handle in (first[1], waits):
         runner.cancel(handle)
-        ended(runner, handle)
+        wait_for_end(runner, handle)
     over = {each.run_id: each.data["expires"] for each in runner.find(OWNER_A)}
     assert over["run-2"] == expires
     runner.close()
@@ -459,8 +467,8 @@ def test_what_users_meet_is_one_typed_error(
     ],
 )
 def test_what_ray_says_becomes_a_typed_error(told: Exception, error: type[DeployError]) -> None:
-    link = ray_link.RayLink(address="head:1", python="", connect_seconds=1, log=Path("log"))
-    raised = link._error(ray_link._Told(ray_driver._kind_of(told), str(told)))
+    link = ray_link.RayDriverClient(address="head:1", python="", connect_seconds=1, log=Path("log"))
+    raised = link._error(ray_link._DriverFailure(ray_driver._kind_of(told), str(told)))
     assert type(raised) is error
     assert "head:1" in str(raised)
 
@@ -481,7 +489,7 @@ def test_a_helper_that_is_killed_is_replaced(bench: RayBench) -> None:
         time.sleep(0.05)
     eventually(lambda: runner.read_log(handle, "stdout", 0) == b"")
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
     runner.close()
 
 
@@ -545,14 +553,14 @@ def test_what_dies_around_a_run_is_the_infrastructures_fault(bench: RayBench) ->
     for victim in (*_VICTIMS, "node"):
         runner = bench.make(resources={"two": 1}, actors=victim == "actor")
         handle = bench.submit(runner, bench.request("long", f"run-{victim}"))
-        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+        poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
         assert processes_of(f"run-{victim}")
         if victim == "node":
             bench.cluster.raylet("two").kill()
         else:
             [process] = bench.cluster.processes(_VICTIMS[victim])
             process.kill()
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
         eventually(lambda name=victim: not processes_of(f"run-{name}"))  # type: ignore[misc]
         with pytest.raises(DeployError) if victim == "node" else nullcontext():
@@ -567,14 +575,14 @@ def test_the_head_dies_and_another_one_takes_its_place(bench: RayBench) -> None:
     """The last test: the cluster is not what it was."""
     runner = bench.make(resources={"one": 1})
     handle = bench.submit(runner, bench.request("long"))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     bench.cluster.kill("head")
     for _ in range(3):
         began = time.monotonic()
         assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
         assert time.monotonic() - began < 4.0
     bench.cluster.start_head()
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     assert runner.find(None) == []
     bench.cluster.kill("one")

@@ -17,10 +17,10 @@ from tests.engines.slurm import SlurmCluster, slurm_cluster
 from tests.engines.ssh import Sshd
 from tests.waiting import eventually
 
-from tradewind.deployer.link import SshLink, SshTarget
 from tradewind.deployer.runner.slurm import backlog
-from tradewind.deployer.runner.slurm.programs import Programs, refusal, surely_refused
+from tradewind.deployer.runner.slurm.commands import SlurmCommands, refusal, surely_refused
 from tradewind.deployer.runner.slurm.runner import SlurmRunner
+from tradewind.deployer.ssh_connection import SshConnection, SshTarget
 from tradewind.errors import CapacityError, TradewindError
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus
 
@@ -296,15 +296,15 @@ def test_an_sbatch_that_sleeps_is_not_waited_for(tmp_path: Path, *, remote: bool
     with program.open("a") as file:
         file.write("exec sleep 60\n")
     program.chmod(0o755)
-    link: SshLink | None = None
+    link: SshConnection | None = None
     server: Sshd | None = None
     if remote:
         require("sshd", "ssh", "ssh-keygen", package="openssh-server openssh-client")
         (tmp_path / "sshd").mkdir()
         server = Sshd(tmp_path / "sshd")
         server.start()
-        link = SshLink(SshTarget(host=server.address, **server.facts))
-    programs = Programs(str(tmp_path), link)
+        link = SshConnection(SshTarget(host=server.address, **server.facts))
+    programs = SlurmCommands(str(tmp_path), link)
     try:
         began = time.monotonic()
         answer = programs.run("sbatch", timeout=60.0)

@@ -18,10 +18,10 @@ from tests.deployer.runner.slurm.helpers import programs, slurm_runner
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
 from tests.waiting import eventually
 
-from tradewind.deployer.lifecycle import Deployer
+from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.errors import UnreachableError
 from tradewind.problem import Fault, Handle, RunState
-from tradewind.testing.runners import ended, processes_of, until
+from tradewind.testing.runners import poll_until, processes_of, wait_for_end
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -142,7 +142,7 @@ def test_controllers_killed_around_sbatch(tmp_path: Path, cluster: SlurmCluster,
 
 def test_a_look_leaves_batches_alone_that_are_being_handed_over(tmp_path: Path, cluster: SlurmCluster) -> None:
     """``tradewind reap --dry-run`` in the same data folder, while one of them has to wait for slurmctld."""
-    waits = 'until [ -e "$0.go" ]; do touch "$0.now"; sleep 0.05; done; exec "$REAL" "$@"'
+    waits = 'poll_until [ -e "$0.go" ]; do touch "$0.now"; sleep 0.05; done; exec "$REAL" "$@"'
     slow = programs(tmp_path / "bin", sbatch=waits)
     runner = slurm_runner(tmp_path, bin=str(slow), max_array=1)
     requests = [request_for(tmp_path, ("true",), f"run-{i}") for i in range(2)]
@@ -161,32 +161,32 @@ def test_a_look_leaves_batches_alone_that_are_being_handed_over(tmp_path: Path, 
         thread.join()
     for handle in answers.values():
         assert isinstance(handle, Handle)
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
 
 
 @pytest.mark.slow
 def test_runs_go_on_without_slurmctld_and_their_ends_are_seen(tmp_path: Path, cluster: SlurmCluster) -> None:
     runner = slurm_runner(tmp_path, timeout=1.0)
-    script = "echo ran >> count; until [ -e go ]; do sleep 0.05; done; exit 3"
+    script = "echo ran >> count; poll_until [ -e go ]; do sleep 0.05; done; exit 3"
     ends = runner.submit(request_for(tmp_path, ("sh", "-c", script), "ends"), [])
     goes_on = runner.submit(request_for(tmp_path, ("sleep", "60"), "goes-on"), [])
     requests = [request_for(tmp_path, ("sh", "-c", f"echo ran >> count-{i}; sleep 1"), f"run-{i}") for i in range(8)]
     many = [h for h in runner.submit_all([(each, ()) for each in requests]).values() if isinstance(h, Handle)]
     for handle in (ends, goes_on):
-        until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+        poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     cluster.save()
     cluster.kill_controller()
     began = time.monotonic()
     assert runner.poll([goes_on])["goes-on"].state is RunState.EXECUTING
     assert time.monotonic() - began < 5
     (tmp_path / "work" / "go").touch()
-    status = ended(runner, ends)
+    status = wait_for_end(runner, ends)
     assert (status.state, status.exit_code) == (RunState.FAILED, 3)
     with pytest.raises(UnreachableError):
         runner.find(OWNER)
-    # It is ended by a file that its job looks at.
+    # It is wait_for_end by a file that its job looks at.
     runner.cancel(goes_on)
-    assert ended(runner, goes_on).state is RunState.CANCELLED
+    assert wait_for_end(runner, goes_on).state is RunState.CANCELLED
     assert not processes_of("goes-on")
     late = request_for(tmp_path, ("sh", "-c", "echo ran >> late"), "late")
     with pytest.raises(UnreachableError):
@@ -195,8 +195,8 @@ def test_runs_go_on_without_slurmctld_and_their_ends_are_seen(tmp_path: Path, cl
     # What was submitted meanwhile is submitted when Slurm is there again, once.
     handle = slurm_runner(tmp_path).submit(late, [])
     for each in (handle, *many):
-        assert ended(slurm_runner(tmp_path), each).state is RunState.DONE
-    assert ended(slurm_runner(tmp_path), ends).exit_code == 3
+        assert wait_for_end(slurm_runner(tmp_path), each).state is RunState.DONE
+    assert wait_for_end(slurm_runner(tmp_path), ends).exit_code == 3
     assert {p.read_text() for p in (tmp_path / "work").glob("*") if p.name != "go"} == {"ran\n"}
 
 
@@ -212,13 +212,13 @@ def test_jobs_that_slurmctld_forgot_are_repeated_and_end(tmp_path: Path, cluster
     patient = slurm_runner(tmp_path, patience=30)
     second = patient.submit(request_for(tmp_path, ("sleep", "60"), "run-2"), [])
     back.join()
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     eventually(lambda: not processes_of("run-1"))
     assert (request.workdir / "count").read_text() == "ran\n"
     runner.cancel(handle)
     patient.cancel(second)
-    assert ended(patient, second).state in (RunState.CANCELLED, RunState.PREEMPTED)
+    assert wait_for_end(patient, second).state in (RunState.CANCELLED, RunState.PREEMPTED)
 
 
 def test_a_node_that_goes_down_is_the_infrastructures_fault(tmp_path: Path, cluster: SlurmCluster) -> None:
@@ -239,11 +239,11 @@ def test_a_node_that_goes_down_is_the_infrastructures_fault(tmp_path: Path, clus
 def test_a_job_that_somebody_else_cancels_is_repeated(tmp_path: Path, cluster: SlurmCluster) -> None:
     runner = slurm_runner(tmp_path)
     running = runner.submit(request_for(tmp_path, ("sleep", "60")), [])
-    until(runner, running, lambda status: status.state is RunState.EXECUTING and status.runtime > 0)
+    poll_until(runner, running, lambda status: status.state is RunState.EXECUTING and status.runtime > 0)
     waits = slurm_runner(tmp_path, sbatch=["--hold"]).submit(request_for(tmp_path, ("true",), "run-2"), [])
     cluster.call("scancel", str(running.data["job"]), str(waits.data["job"]))
     for handle in (running, waits):
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
         assert "somebody else cancelled" in status.reason
     assert not processes_of("run-1")
@@ -252,8 +252,8 @@ def test_a_job_that_somebody_else_cancels_is_repeated(tmp_path: Path, cluster: S
 def test_a_killed_job_script_is_the_infrastructures_fault(tmp_path: Path, cluster: SlurmCluster) -> None:
     runner = slurm_runner(tmp_path)
     handle = runner.submit(request_for(tmp_path, ("sleep", "60")), [])
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING and bool(processes_of("run-1")))
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING and bool(processes_of("run-1")))
     os.kill(processes_of("run-1")[0].ppid(), signal.SIGKILL)
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     eventually(lambda: not processes_of("run-1"))

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import OFFER, request_for
 
-from tradewind.deployer.runner.slurm.options import SlurmSettings, words_of
-from tradewind.deployer.runner.slurm.queue import Row
-from tradewind.deployer.runner.slurm.status import hopeless
+from tradewind.deployer.runner.slurm.options import SlurmSettings, command_of
+from tradewind.deployer.runner.slurm.queue import SlurmQueueRow
+from tradewind.deployer.runner.slurm.status import blocking_reason
 
 
 def command(base: Path, image: str | None = None, **settings: Any) -> list[str]:
     offer = replace(OFFER, vcpu=2, nodes=3)
     request = replace(request_for(base, ("app", "-x"), offer=offer), image=image)
-    return words_of(request, base, SlurmSettings.model_validate(settings), ["A"], "mine")
+    return command_of(request, base, SlurmSettings.model_validate(settings), ["A"], "mine")
 
 
 def test_a_container_is_held_to_the_offer_and_is_found_again(tmp_path: Path) -> None:
@@ -37,8 +37,8 @@ def test_options_of_a_container_are_the_users(tmp_path: Path, container: str) ->
     assert found.index("--nv") < found.index("app")
 
 
-def waiting(reason: str) -> Row:
-    return Row("7", "7", "batch", 0, "PENDING", reason, 0.0, {})
+def waiting(reason: str) -> SlurmQueueRow:
+    return SlurmQueueRow("7", "7", "batch", 0, "PENDING", reason, 0.0, {})
 
 
 def test_a_command_is_started_once_or_once_for_each_task(tmp_path: Path) -> None:
@@ -66,11 +66,11 @@ def test_a_container_of_slurm_is_that_of_the_tasks(tmp_path: Path) -> None:
     ["QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerNode", "QOSMaxMemoryPerJob", "AssocMaxCpuPerJobLimit", "QOSMinGRES"],
 )
 def test_limits_of_a_single_job_do_not_go_away(reason: str) -> None:
-    found = hopeless(waiting(reason), "")
+    found = blocking_reason(waiting(reason), "")
     assert reason in found
     assert "one job may" in found
 
 
 @pytest.mark.parametrize("reason", ["QOSMaxJobsPerUserLimit", "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "Resources"])
 def test_limits_of_all_jobs_together_are_waited_for(reason: str) -> None:
-    assert hopeless(waiting(reason), "") == ""
+    assert blocking_reason(waiting(reason), "") == ""

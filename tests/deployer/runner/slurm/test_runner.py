@@ -25,7 +25,7 @@ from tests.waiting import eventually
 from tradewind.deployer.runner.slurm.runner import SlurmRunner
 from tradewind.errors import DeployError, ImageError, OfferRefusedError, UnreachableError
 from tradewind.problem import Fault, Handle, RunState
-from tradewind.testing.runners import RunnerBench, RunnerConformance, ended, processes_of, until
+from tradewind.testing.runners import RunnerBench, RunnerConformance, poll_until, processes_of, wait_for_end
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.slow]
 
@@ -80,7 +80,7 @@ def test_words_variables_and_output_arrive_as_they_are(make: Make, tmp_path: Pat
     request = request_for(tmp_path, (*python(code), odd, "", "-x"), env={"ODD": odd})
     (tmp_path / "mine").write_text("1")
     runner = make(sbatch=["--comment=overridden", "--job-name=other"])
-    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     work = request.workdir.resolve()
     assert (request.folder / "stdout").read_text() == f"{[odd, '', '-x']} {odd} {work} 1\n"
     assert runner.read_log(Handle("run-1", "slurm", {"owner": OWNER}), "stdout", 1).startswith(b"'a")
@@ -93,7 +93,7 @@ def test_reports_are_read_while_the_run_goes_on(make: Make, tmp_path: Path) -> N
     eventually(lambda: runner.read_report(handle, 0) == b"{}\n")
     assert runner.read_report(handle, 1) == b"}\n"
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
 
 def test_secrets_reach_the_job_and_nothing_else(
@@ -112,7 +112,7 @@ def test_secrets_reach_the_job_and_nothing_else(
     told = cluster.call("scontrol", "show", "job", job) + cluster.call("scontrol", "write", "batch_script", job, "-")
     assert "s3cr3t" not in told + json.dumps(handle.to_json())
     cluster.call("scontrol", "release", job)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     assert (tmp_path / "runs" / "run-1" / "stdout").read_text() == "12\n"
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"s3cr3t" in p.read_bytes()]
     # What Slurm kept of the job has the environment of sbatch only.
@@ -140,7 +140,7 @@ def test_runs_that_ask_for_the_same_become_one_array(make: Make, tmp_path: Path,
     handles = [answer for answer in answers.values() if isinstance(answer, Handle)]
     assert [h.data["batch"] for h in handles] == ["a-0+3"] * 4 + ["a-4+2"] * 2 + ["wide"]
     assert len({h.data["job"] for h in handles}) == 3
-    statuses = {h.run_id: ended(runner, h) for h in handles}
+    statuses = {h.run_id: wait_for_end(runner, h) for h in handles}
     assert [statuses[f"a-{i}"].exit_code for i in range(6)] == [0, 1, 2, 3, 4, 5]
     assert (small[5].folder / "stdout").read_text() == "a-5\n"
     assert (wide.folder / "stdout").read_text() == "2\n"
@@ -155,14 +155,14 @@ def test_elements_of_an_array_are_cancelled_one_by_one(make: Make, tmp_path: Pat
     runner = make()
     runs = [request_for(tmp_path, ("sleep", "60"), f"run-{i}") for i in range(9)]
     handles = [h for h in runner.submit_all([(r, ()) for r in runs]).values() if isinstance(h, Handle)]
-    until(runner, handles[0], lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handles[0], lambda status: status.state is RunState.EXECUTING)
     waiting = [h for h in handles if runner.poll(handles)[h.run_id].state is RunState.SUBMITTING]
     assert len(waiting) >= 3  # there are six CPUs
     for each in (handles[0], waiting[-1]):
         runner.cancel(each, "enough")
-        status = ended(runner, each)
+        status = wait_for_end(runner, each)
         assert (status.state, status.reason) == (RunState.CANCELLED, "enough")
-    assert ended(make(), waiting[-1]).state is RunState.CANCELLED
+    assert wait_for_end(make(), waiting[-1]).state is RunState.CANCELLED
     eventually(lambda: len(cluster.jobs(f"--name={handles[0].data['batch']}")) == 7)
 
 
@@ -173,7 +173,7 @@ def test_a_job_on_several_nodes_starts_once_and_finds_them(make: Make, tmp_path:
         "srun sh -c 'echo at $SLURMD_NODENAME with $SLURM_CPUS_PER_TASK' | sort"
     )
     request = request_for(tmp_path, ("sh", "-c", script), offer=replace(OFFER, vcpu=2, nodes=2))
-    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     lines = (request.folder / "stdout").read_text().splitlines()
     assert lines[:4] == ["start", "2", "127.0.0.1", "127.0.0.1"]
     assert lines[4:6] == ["127.0.0.1 slots=2"] * 2
@@ -184,7 +184,7 @@ def test_a_job_on_several_nodes_starts_once_and_finds_them(make: Make, tmp_path:
 def test_mpi_starts_one_task_for_each_cpu(make: Make, tmp_path: Path) -> None:
     runner = make(mpi="none")
     request = request_for(tmp_path, ("sh", "-c", "echo $SLURMD_NODENAME"), offer=replace(OFFER, vcpu=2, nodes=2))
-    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     nodes = (request.folder / "stdout").read_text().split()
     assert len(nodes) == 4
     assert {nodes.count(node) for node in nodes} == {2}
@@ -213,7 +213,7 @@ def test_an_mpi_program_runs_over_the_nodes(make: Make, tmp_path: Path) -> None:
     env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self,tcp"}
     runner = make(mpi="mpirun")
     request = request_for(tmp_path, (str(tmp_path / "sum"),), offer=replace(OFFER, vcpu=2, nodes=2), env=env)
-    status = ended(runner, runner.submit(request, []))
+    status = wait_for_end(runner, runner.submit(request, []))
     assert status.state is RunState.DONE, (request.folder / "stderr").read_text()
     assert (request.folder / "stdout").read_text() == "6 of 4\n"
 
@@ -245,15 +245,15 @@ def test_ways_to_end_and_what_was_used(make: Make, tmp_path: Path) -> None:
     handles = {
         h.run_id: h for h in runner.submit_all([(each, ()) for each in requests]).values() if isinstance(h, Handle)
     }
-    status = ended(runner, handles["signal"])
+    status = wait_for_end(runner, handles["signal"])
     assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, -11, Fault.JOB)
     assert "SIGSEGV" in status.reason
     # One that ignores SIGTERM is killed after the grace.
-    status = ended(runner, handles["stubborn"])
+    status = wait_for_end(runner, handles["stubborn"])
     assert (status.state, status.exit_code) == (RunState.TIMED_OUT, -9)
     assert 0.7 <= status.runtime < 3
-    # Memory, processor time and logs; what it leaves behind is ended.
-    status = ended(runner, handles["busy"])
+    # Memory, processor time and logs; what it leaves behind is wait_for_end.
+    status = wait_for_end(runner, handles["busy"])
     assert status.state is RunState.DONE
     assert not processes_of("busy")
     assert status.usage.cpu_seconds is not None and 0.3 <= status.usage.cpu_seconds < 5
@@ -263,8 +263,8 @@ def test_ways_to_end_and_what_was_used(make: Make, tmp_path: Path) -> None:
     assert (busy.folder / "stdout").stat().st_size == 1000
     assert json.loads((busy.folder / "result.json").read_text())["truncated"] is True
     # Time in the queue is not run time.
-    until(late, waits, lambda status: status.runtime > 0.5)
-    status = ended(late, waits)
+    poll_until(late, waits, lambda status: status.runtime > 0.5)
+    status = wait_for_end(late, waits)
     assert 1.2 <= status.runtime < 1.9 < time.monotonic() - began
 
 
@@ -279,10 +279,10 @@ def test_programs_and_folders_that_are_not_there_on_the_node(make: Make, tmp_pat
     held = make(sbatch=["--hold"]).submit(request_for(tmp_path, ("true",), "moved", workdir=passing), [])
     passing.rmdir()
     runner._programs.ask("scontrol", "release", str(held.data["job"]), timeout=5)
-    status = ended(runner, inert)
+    status = wait_for_end(runner, inert)
     assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, 127, Fault.JOB)
     assert "not executable" in status.reason
-    status = ended(runner, held)
+    status = wait_for_end(runner, held)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     assert "cannot enter the working folder" in status.reason
 
@@ -295,7 +295,7 @@ def test_a_node_that_does_not_see_the_folders_is_named(make: Make, tmp_path: Pat
     runner._programs.ask("scontrol", "release", str(handle.data["job"]), timeout=5)
     eventually(lambda: ("run-1", 0) not in runner._queue.all().rows)
     (tmp_path / "elsewhere").rename(spool)
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     assert "does not see" in status.reason
     assert "set `folder`" in status.reason
@@ -306,7 +306,7 @@ def test_a_folder_on_another_file_system(make: Make, tmp_path: Path) -> None:
     script = "echo $TRADEWIND_OUTPUTS; echo 1 > $TRADEWIND_OUTPUTS/x; ln -s /etc/passwd $TRADEWIND_OUTPUTS/link"
     request = request_for(tmp_path, ("sh", "-c", script))
     handle = runner.submit(request, [])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     shared = tmp_path / "shared" / "runs" / "run-1"
     assert (request.folder / "stdout").read_text() == f"{shared}/outputs\n"
@@ -324,7 +324,7 @@ def test_a_login_host(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None
         runner = make(**given)
         request = request_for(tmp_path, ("sh", "-c", "echo ran >> count; echo hello $MINE"), env={"MINE": "a 'b'"})
         handle = runner.submit(request, [])
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, request)
         assert (request.folder / "stdout").read_text() == "hello a 'b'\n"
         other = make(**given)
@@ -336,7 +336,7 @@ def test_a_login_host(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None
             other.find(OWNER)
         server.start()
         other.cancel(long)
-        assert ended(other, long).state is RunState.CANCELLED
+        assert wait_for_end(other, long).state is RunState.CANCELLED
     finally:
         server.stop()
 
@@ -345,7 +345,7 @@ def test_what_waits_for_ever_is_given_up(make: Make, tmp_path: Path, cluster: Sl
     """Slurm's first word on it stands for up to a second, and is another one."""
     runner = make(partition="short", settle=2.0)
     handle = runner.submit(request_for(tmp_path, ("true",), wall=600), [])
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB), "as where sbatch refuses it"
     assert "time limit is shorter" in status.reason
     eventually(lambda: not cluster.jobs("--name=run-1"))
@@ -355,12 +355,12 @@ def test_what_waits_for_ever_is_given_up(make: Make, tmp_path: Path, cluster: Sl
 def test_time_in_which_a_job_is_suspended_is_not_run_time(make: Make, tmp_path: Path, cluster: SlurmCluster) -> None:
     runner = make()
     handle = runner.submit(request_for(tmp_path, ("sleep", "2"), wall=3.0), [])
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     cluster.call("scontrol", "suspend", str(handle.data["job"]))
-    until(runner, handle, lambda status: status.reason == "SUSPENDED")
+    poll_until(runner, handle, lambda status: status.reason == "SUSPENDED")
     time.sleep(4.0)  # longer than the run may take
     cluster.call("scontrol", "resume", str(handle.data["job"]))
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert status.state is RunState.DONE, status.reason
     assert status.runtime < 3.5
 
@@ -381,7 +381,7 @@ def test_what_slurm_sets_for_a_job_stays(
         script = "echo $CUDA_VISIBLE_DEVICES $MINE $GIVEN"
         request = request_for(tmp_path, ("sh", "-c", script), env={"GIVEN": "by the job"})
         runner = make()
-        assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+        assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     finally:
         cluster.conf.write_text(plain)
         cluster.call("scontrol", "reconfigure")
@@ -409,11 +409,11 @@ def test_a_container_ends_with_its_run(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     runner = make(container="podman")
     handle = runner.submit(request_for(tmp_path, ("app",), image="x:1", wall=2.0 if how == "limit" else 60.0), [])
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     eventually(lambda: pids.exists() and len(pids.read_text().splitlines()) == 2)
     if how == "cancel":
         runner.cancel(handle)
-    assert ended(runner, handle).state is (RunState.CANCELLED if how == "cancel" else RunState.TIMED_OUT)
+    assert wait_for_end(runner, handle).state is (RunState.CANCELLED if how == "cancel" else RunState.TIMED_OUT)
     container = pids.read_text().split()[-1]
     assert (tmp_path / "said").read_text().splitlines() == [f"kill {container}", f"rm {container}"]
 
@@ -438,7 +438,7 @@ def test_a_job_that_another_data_folder_has_is_found_and_ended(
     assert len(strays) == 2
     for stray in strays:
         other.cancel(stray)
-        assert ended(other, stray).state is RunState.CANCELLED
+        assert wait_for_end(other, stray).state is RunState.CANCELLED
     eventually(lambda: not cluster.jobs())
 
 
@@ -448,7 +448,7 @@ def test_time_in_the_queue_does_not_bring_a_run_nearer_to_its_expiry(
     """It waits for longer than it was to last, and is kept; when it has begun it has all of its time."""
     runner = make()
     first = runner.submit(replace(request_for(tmp_path, ("sleep", "60"), "first"), offer=replace(OFFER, nodes=3)), [])
-    until(runner, first, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, first, lambda status: status.state is RunState.EXECUTING)
     request = replace(request_for(tmp_path, ("sleep", "60"), "second"), expires=time.time() + 2)
     second = runner.submit(replace(request, offer=replace(OFFER, nodes=3, vcpu=2)), [])
 
@@ -464,13 +464,13 @@ def test_time_in_the_queue_does_not_bring_a_run_nearer_to_its_expiry(
     assert "expires" not in next(each for each in runner.find(OWNER) if each.run_id == "second").data
     runner.cancel(first)
     began = time.time()
-    until(runner, second, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, second, lambda status: status.state is RunState.EXECUTING)
     told = expiry()
     assert told is not None
     assert began <= told <= time.time() + 2.5
     runner.cancel(second)
     for handle in (first, second):
-        assert ended(runner, handle).state is RunState.CANCELLED
+        assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -517,7 +517,7 @@ def test_an_image_is_run_with_names_of_variables_only(
     runner = make(container="podman")
     request = request_for(tmp_path, ("prog", "a b"), image="python:3", secrets={"TOKEN": "env:MY_TOKEN"})
     handle = runner.submit(request, [])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     words = (request.folder / "stdout").read_text().splitlines()
     assert words[-3:] == ["python:3", "prog", "a b"]
     assert "--env=TOKEN" in words
@@ -534,7 +534,7 @@ def test_a_full_disk(make: Make, tmp_path: Path) -> None:
     try:
         runner = make(folder=disk)
         request = request_for(tmp_path, ("sh", "-c", "cat /dev/zero > $TRADEWIND_OUTPUTS/x"))
-        status = ended(runner, runner.submit(request, []))
+        status = wait_for_end(runner, runner.submit(request, []))
         assert (status.state, status.exit_code) == (RunState.FAILED, 1)
         with pytest.raises(DeployError, match=r"disk under .* is full") as caught:
             runner.submit(request_for(tmp_path, ("true",), "run-2"), [])
@@ -555,12 +555,12 @@ def test_a_lost_answer_is_looked_for_and_nothing_is_submitted_twice(
         make(bin=str(lossy)).submit(request, [])
     runner = make()
     handle = runner.submit(request, [])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     assert (request.workdir / "count").read_text() == "ran\n"
-    # The same, with another try within the call, and a job that ended before it was looked for.
+    # The same, with another try within the call, and a job that wait_for_end before it was looked for.
     again = request_for(tmp_path, ("sh", "-c", "echo ran >> count2"), "run-2")
     patient = make(bin=str(lossy), patience=5)
-    assert ended(patient, patient.submit(again, [])).state is RunState.DONE
+    assert wait_for_end(patient, patient.submit(again, [])).state is RunState.DONE
     assert (request.workdir / "count2").read_text() == "ran\n"
 
 
@@ -568,7 +568,7 @@ def test_of_two_jobs_for_one_run_one_runs_it(make: Make, tmp_path: Path) -> None
     twice = programs(tmp_path / "bin", sbatch='"$REAL" "$@" > /dev/null; exec "$REAL" "$@"')
     runner = make(bin=str(twice))
     request = request_for(tmp_path, ("sh", "-c", "echo ran >> count; sleep 0.3"))
-    assert ended(runner, runner.submit(request, [])).state is RunState.DONE
+    assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     eventually(lambda: not runner._queue.all().rows)
     assert (request.workdir / "count").read_text() == "ran\n"
 

@@ -11,7 +11,7 @@ from threading import Barrier
 
 import pytest
 
-from tradewind.deployer.runner.slurm.programs import script_source
+from tradewind.deployer.runner.slurm.commands import script_source
 from tradewind.deployer.runner.slurm.spool import Spool
 from tradewind.errors import DeployError
 

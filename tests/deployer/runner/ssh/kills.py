@@ -24,11 +24,11 @@ from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.hosts import Hosts
 from tests.waiting import eventually
 
-from tradewind.deployer.lifecycle import Deployer
-from tradewind.deployer.link import SshSettings
+from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
+from tradewind.deployer.ssh_connection import SshSettings
 from tradewind.problem import RunRequest, RunState
 
 STAGES = tuple(f"{when} {what}" for what in ("submit", "poll", "collect", "forget") for when in ("before", "after"))

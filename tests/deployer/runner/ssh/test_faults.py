@@ -22,7 +22,7 @@ from tests.waiting import eventually
 from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.errors import UnreachableError
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState
-from tradewind.testing.runners import ALIVE, OWNER_A, ended, processes_of, until
+from tradewind.testing.runners import ALIVE, OWNER_A, poll_until, processes_of, wait_for_end
 
 pytestmark = pytest.mark.xdist_group("ssh")
 
@@ -73,14 +73,14 @@ def test_a_network_that_is_cut_while_a_run_is_submitted(three: HostsBench) -> No
     assert runner.find(OWNER_A) == [], "nobody was ever asked to start it"
     hosts.mend("h1")
     first = _submit_at_last(runner, _counting(three, 0.1, "first"), _first(three))
-    assert ended(runner, first).state is RunState.DONE
+    assert wait_for_end(runner, first).state is RunState.DONE
     runner.forget(first)
     eventually(lambda: hosts.is_empty("h1", f"{three.far}/runs"))
     time.sleep(0.2)  # and that was answered
     hosts.cut("h1")
     with pytest.raises(UnreachableError):
         runner.submit(_counting(three, 0.1), _first(three))
-    # It may be there or not: it is looked for, and counts as alive, until it has certainly expired.
+    # It may be there or not: it is looked for, and counts as alive, poll_until it has certainly expired.
     [handle] = runner.find(OWNER_A)
     assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
     old = Handle("run-1", "ssh", {**handle.data, "expires": time.time() - 61})
@@ -97,7 +97,7 @@ def test_a_network_that_is_cut_while_a_run_is_submitted(three: HostsBench) -> No
         cutter.join()
         mender.join()
         hosts.mend("h1")
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
         assert _once(three, run_id)
 
 
@@ -106,7 +106,7 @@ def test_a_submission_that_has_only_begun_is_waited_for(three: HostsBench) -> No
     first, request = three.make(), _counting(three, 0.1)
     three._made.append(first)
     handle = first.submit(request, _first(three))
-    assert ended(first, handle).state is RunState.DONE
+    assert wait_for_end(first, handle).state is RunState.DONE
     first.forget(handle)
     eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/runs"))
     (three.folder / "count-run-1").unlink()
@@ -115,17 +115,17 @@ def test_a_submission_that_has_only_begun_is_waited_for(three: HostsBench) -> No
     for _ in range(2):
         assert next_one.poll([handle])["run-1"].state in ALIVE
         time.sleep(0.5)
-    assert ended(next_one, next_one.submit(request, _first(three))).state is RunState.DONE
+    assert wait_for_end(next_one, next_one.submit(request, _first(three))).state is RunState.DONE
     assert _once(three)
 
 
 def test_files_that_cannot_be_unpacked_there_are_one_clear_error(three: HostsBench) -> None:
     runner, machines = three.runner(), _first(three)
     first = runner.submit(_counting(three, 0.1), machines)
-    assert ended(runner, first).state is RunState.DONE
+    assert wait_for_end(runner, first).state is RunState.DONE
     spoil = f"for file in {three.far}/bundles/*.tar; do echo spoilt >$file; done"
     three.hosts.run("h1", ["sh", "-c", spoil]).check_returncode()
-    status = ended(runner, runner.submit(_counting(three, 0.1, "run-2"), machines))
+    status = wait_for_end(runner, runner.submit(_counting(three, 0.1, "run-2"), machines))
     assert (status.state, status.fault) == (RunState.FAILED, Fault.INFRASTRUCTURE)
     assert "cannot be unpacked" in status.reason
     assert not (three.folder / "count-run-2").exists()
@@ -136,7 +136,7 @@ def test_a_network_that_is_cut_while_a_run_runs(three: HostsBench) -> None:
     runner, hosts = three.runner(), three.hosts
     request = _counting(three, 2.0)
     handle = runner.submit(request, _first(three))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     hosts.cut("h1")
     for _ in range(2):
         began = time.monotonic()
@@ -146,7 +146,7 @@ def test_a_network_that_is_cut_while_a_run_runs(three: HostsBench) -> None:
         runner.collect(handle, request)
     runner.cancel(Handle("run-2", "ssh", {**handle.data, "name": "run-2"}))
     hosts.mend("h1")
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     assert (request.folder / "stdout").read_text() == "out\n"
     assert _once(three)
@@ -158,7 +158,7 @@ def test_a_network_that_is_cut_while_results_come_back(three: HostsBench) -> Non
     script = "head -c 60000000 /dev/urandom >$TRADEWIND_OUTPUTS/big"
     request = replace(three.request("good"), argv=("sh", "-c", script))
     handle = runner.submit(request, _first(three))
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     cutter = threading.Timer(0.15, hosts.cut, ["h1"])
     cutter.start()
     with pytest.raises(UnreachableError):
@@ -178,7 +178,7 @@ def test_a_network_that_is_cut_while_results_come_back(three: HostsBench) -> Non
 def test_a_killed_server_takes_no_run_with_it(three: HostsBench) -> None:
     runner, hosts = three.runner(), three.hosts
     handle = runner.submit(_counting(three, 1.5), _first(three))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     hosts.stop_sshd("h1")
     try:
         assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
@@ -187,7 +187,7 @@ def test_a_killed_server_takes_no_run_with_it(three: HostsBench) -> None:
         assert time.monotonic() - began < 5, "nobody would tell of its end"
     finally:
         hosts.start_sshd("h1")
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     assert _once(three)
 
 
@@ -195,13 +195,13 @@ def test_a_killed_server_takes_no_run_with_it(three: HostsBench) -> None:
 def test_a_killed_watcher_is_the_infrastructures_fault_and_leaves_nothing(three: HostsBench, also: str) -> None:
     runner = three.runner()
     handle = runner.submit(_counting(three, 60), _first(three))
-    until(runner, handle, lambda status: status.runtime > 0.3)
+    poll_until(runner, handle, lambda status: status.runtime > 0.3)
     claim = three.hosts.run("h1", ["readlink", f"{three.far}/runs/run-1/claim"]).stdout.decode()
     os.kill(int(claim.split(":")[2]), signal.SIGKILL)
     if also:
         for process in processes_of("run-1"):
             process.kill()
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
     assert status.runtime > 0.1
     assert processes_of("run-1") == []
@@ -213,14 +213,14 @@ def test_a_killed_watcher_is_the_infrastructures_fault_and_leaves_nothing(three:
 def test_another_session_with_the_jobs_number_is_left_alone(three: HostsBench, since: str) -> None:
     runner = three.runner()
     handle = runner.submit(_counting(three, 60), _first(three))
-    until(runner, handle, lambda status: status.runtime > 0.3)
+    poll_until(runner, handle, lambda status: status.runtime > 0.3)
     claim = three.hosts.run("h1", ["readlink", f"{three.far}/runs/run-1/claim"]).stdout.decode()
     bystander = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         # Long after the job, its number is somebody else's.
         three.hosts.run("h1", ["sh", "-c", f"echo '{bystander.pid}{since}' >{three.far}/runs/run-1/leader"])
         os.kill(int(claim.split(":")[2]), signal.SIGKILL)
-        assert ended(runner, handle).state is RunState.PREEMPTED
+        assert wait_for_end(runner, handle).state is RunState.PREEMPTED
         runner.forget(handle)
         eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/runs"))
         assert bystander.poll() is None
@@ -240,18 +240,18 @@ def test_one_silent_machine_does_not_hold_up_the_others(three: HostsBench) -> No
     three.hosts.cut("h1")
     began = time.monotonic()
     for handle in handles[1:]:
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
     assert runner.poll(handles)["run-0"].state is RunState.EXECUTING
     assert time.monotonic() - began < 20
     three.hosts.mend("h1")
     runner.cancel(handles[0])
-    assert ended(runner, handles[0]).state is RunState.CANCELLED
+    assert wait_for_end(runner, handles[0]).state is RunState.CANCELLED
 
 
 def test_a_conversation_that_ended_leaves_nobody_listening(three: HostsBench) -> None:
     runner = three.runner()
     handle = runner.submit(_counting(three, 0.1), _first(three))
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.close()
     eventually(lambda: three.hosts.is_empty("h1", f"{three.far}/listeners"))
     serving = [p for p in psutil.process_iter(["cmdline"]) if "serve" in (p.info["cmdline"] or [])[-1:]]

@@ -20,17 +20,25 @@ from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Sshd, sshd
 from tests.waiting import eventually
 
-from tradewind.deployer.link import SshSettings
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner.ssh import channel as ssh_channel
-from tradewind.deployer.runner.ssh import machine as ssh_machine
+from tradewind.deployer.runner.ssh import remote_machine as ssh_machine
 from tradewind.deployer.runner.ssh.channel import script
 from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
+from tradewind.deployer.ssh_connection import SshSettings
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 from tradewind.problem import Fault, Limits, Machine, RunRequest, RunState, RunStatus
 from tradewind.problem.run import Load
-from tradewind.testing.runners import OWNER_A, OWNER_B, RunnerBench, RunnerConformance, ended, processes_of, until
+from tradewind.testing.runners import (
+    OWNER_A,
+    OWNER_B,
+    RunnerBench,
+    RunnerConformance,
+    poll_until,
+    processes_of,
+    wait_for_end,
+)
 
 pytestmark = pytest.mark.xdist_group("ssh")
 
@@ -60,7 +68,7 @@ class SshBench(RunnerBench):
             for owner in (OWNER_A, OWNER_B):
                 for handle in runner.find(owner):
                     runner.cancel(handle)
-                    ended(runner, handle)
+                    wait_for_end(runner, handle)
                     runner.forget(handle)
             runner.close()
         self._made.clear()
@@ -99,7 +107,7 @@ def _brought(bench: SshBench, request: RunRequest, runner: SshRunner | None = No
     """Run something to its end, bring what it left, and forget it."""
     runner = runner or _runner(bench)
     handle = bench.submit(runner, request)
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     runner.collect(handle, request)
     runner.forget(handle)
     return status
@@ -173,7 +181,7 @@ def test_logs_are_cut_and_read_while_they_grow(bench: SshBench) -> None:
     assert runner.read_log(handle, "stderr", 0) == b""
     with pytest.raises(DeployError, match="no stream"):
         runner.read_log(handle, "../tag", 0)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     assert (request.folder / "stdout").stat().st_size == 5000
     assert json.loads((request.folder / "result.json").read_text()) == {"truncated": True}
@@ -182,21 +190,21 @@ def test_logs_are_cut_and_read_while_they_grow(bench: SshBench) -> None:
 def test_the_end_of_a_short_run_comes_without_being_asked_for(bench: SshBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A submission, the news of its end with the result, and what it left: each question costs some milliseconds."""
     asked: list[str] = []
-    request = ssh_channel.Channel.request
+    request = ssh_channel.SshChannel.request
 
-    def noting(self: ssh_channel.Channel, *words: str, **given: Any) -> list[str]:
+    def noting(self: ssh_channel.SshChannel, *words: str, **given: Any) -> list[str]:
         asked.append(words[0])
         return request(self, *words, **given)
 
     runner = bench.runner()
     first = bench.request("good")
-    assert ended(runner, bench.submit(runner, first)).state is RunState.DONE  # which opens the connection
-    monkeypatch.setattr(ssh_channel.Channel, "request", noting)
+    assert wait_for_end(runner, bench.submit(runner, first)).state is RunState.DONE  # which opens the connection
+    monkeypatch.setattr(ssh_channel.SshChannel, "request", noting)
     monkeypatch.setattr(ssh_machine, "_FRESH_SECONDS", 60.0)
     again = replace(first, run_id="run-2", folder=first.folder.with_name("run-2"), argv=("sh", "-c", "exit 3"))
     handle = bench.submit(runner, again)
     assert runner.poll([handle])["run-2"].state in (RunState.SUBMITTING, RunState.FAILED)
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     runner.collect(handle, again)
     assert (status.state, status.exit_code) == (RunState.FAILED, 3)
     assert status.usage.cpu_seconds is not None
@@ -213,7 +221,7 @@ def test_reports_are_read_while_the_run_goes_on(bench: SshBench) -> None:
     eventually(lambda: runner.read_report(handle, 0) == b'{"x": 1}\n')
     assert runner.read_report(handle, 5) == b" 1}\n"
     runner.cancel(handle)
-    assert ended(runner, handle).state is RunState.CANCELLED
+    assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
 
 def test_much_is_brought_back_too_and_too_much_is_refused(bench: SshBench) -> None:
@@ -331,9 +339,9 @@ def test_memory_that_processes_share_counts_once(bench: SshBench, own: int, fits
 def test_a_run_ends_and_is_cleaned_up_when_it_expires(bench: SshBench) -> None:
     runner = bench.runner()
     handle = bench.submit(runner, replace(bench.request("long"), expires=time.time() + 2))
-    until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
     done = bench.submit(runner, replace(bench.request("good", "run-2"), expires=time.time() + 3))
-    assert ended(runner, done).state is RunState.DONE
+    assert wait_for_end(runner, done).state is RunState.DONE
     runner.close()
     eventually(lambda: not list(bench.far.glob("runs/*")))
     assert processes_of("run-1") == []
@@ -363,7 +371,7 @@ def test_own_hosts_are_taken_in_turn(bench: SshBench) -> None:
     runner = bench.make(hosts=(host,))
     bench._made.append(runner)
     handle = runner.submit(bench.request("good"), [Machine("localhost")])
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     # A process that has lost its notes asks the hosts themselves.
     for note in (bench.folder / "data").rglob("*.json"):
         note.unlink()
@@ -371,7 +379,7 @@ def test_own_hosts_are_taken_in_turn(bench: SshBench) -> None:
     bench._made.append(other)
     assert [each.run_id for each in other.find(OWNER_A)] == ["run-1"]
     for each in other.find(OWNER_A):
-        assert ended(other, each).state is RunState.DONE
+        assert wait_for_end(other, each).state is RunState.DONE
         other.forget(each)
     assert other.find(OWNER_A) == []
     with pytest.raises(DeployError, match=r"runner ssh has 0 hosts, 1 wanted.*list hosts"):
@@ -408,7 +416,7 @@ def test_a_full_disk_there_is_said_plainly(bench: SshBench, when: str) -> None:
             return
         fill = "head -c 3000000 /dev/zero" + (" >$TRADEWIND_OUTPUTS/big" if when == "outputs" else "")
         handle = bench.submit(runner, _sh(bench, fill))
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert status.state is RunState.FAILED
         if when == "logs":
             assert status.fault is Fault.INFRASTRUCTURE
@@ -440,7 +448,7 @@ def test_busybox_is_enough(tmp_path: Path) -> None:
         assert (request.folder / "outputs/a").exists()
         long = bench.submit(bench._made[0], bench.request("long", "run-2"))
         bench._made[0].cancel(long)
-        assert ended(bench._made[0], long).state is RunState.CANCELLED
+        assert wait_for_end(bench._made[0], long).state is RunState.CANCELLED
         assert processes_of("run-2") == []
         bench.close()
     finally:
@@ -490,7 +498,7 @@ def test_several_nodes_have_the_files_and_know_each_other(three: HostsBench) -> 
     request = replace(request, offer=replace(request.offer, nodes=3, vcpu=2), outputs=("*.txt",))
     runner = three.runner()
     handle = three.submit(runner, request)
-    assert ended(runner, handle).state is RunState.DONE
+    assert wait_for_end(runner, handle).state is RunState.DONE
     runner.collect(handle, request)
     ips = list(three.hosts.addresses.values())
     lines = (request.folder / "stdout").read_text().splitlines()
@@ -536,7 +544,7 @@ def test_a_load_generator_drives_an_application(three: HostsBench, count: int) -
     request = _loaded(three, 8801)
     runner = three.runner()
     handle = runner.submit(request, three.machines()[:count])
-    status = ended(runner, handle)
+    status = wait_for_end(runner, handle)
     assert status.state is RunState.DONE, status
     runner.collect(handle, request)
     where = f"{three.hosts.addresses['h1']} h2" if count == 2 else "127.0.0.1 h1"
@@ -562,7 +570,7 @@ def test_a_load_that_fails_and_applications_that_do(three: HostsBench) -> None:
         (kills, 6, "application.*code 6"),
     ):
         handle = runner.submit(request, three.machines()[:1])
-        status = ended(runner, handle)
+        status = wait_for_end(runner, handle)
         assert (status.state, status.fault, status.exit_code) == (RunState.FAILED, Fault.JOB, code), status
         assert re.search(words, status.reason), status
         runner.collect(handle, request)

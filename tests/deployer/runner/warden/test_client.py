@@ -17,7 +17,7 @@ from tests.waiting import eventually
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.deployer.runner.warden import client as warden_client
 from tradewind.problem import RunState
-from tradewind.testing.runners import ended
+from tradewind.testing.runners import wait_for_end
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def run(folder: Path, name: str, program: str = "pass", *, wait: bool = True) ->
     request = request_for(folder, python(program), name)
     handle = runner.submit(request, [])
     if wait:
-        assert ended(runner, handle).state is RunState.DONE
+        assert wait_for_end(runner, handle).state is RunState.DONE
     pid: int = json.loads((request.folder / "started.json").read_text())["warden"][0]
     return runner, pid
 
 
 def zombies() -> set[int]:
-    """Children of this process that have ended, and were not waited for."""
+    """Children of this process that have wait_for_end, and were not waited for."""
     mine = psutil.Process().children()
     return {child.pid for child in mine if child.status() == psutil.STATUS_ZOMBIE}
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from tradewind.interpreter.base import Interpreter
-from tradewind.interpreter.reading import LogReader, check_name, locate, nothing_found, parse_number
+from tradewind.interpreter.log_reader import LogReader, check_file_name, locate_file, no_match_error, parse_number
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
 
@@ -26,7 +26,7 @@ LINE = re.compile(rf"^\s*({'|'.join(map(re.escape, LABELS))}): (\S+)[ \r]*$", re
 class GnuTimeSettings(Settings):
     """Settings of `GnuTimeInterpreter`."""
 
-    file: Annotated[str, AfterValidator(check_name)] = Field(
+    file: Annotated[str, AfterValidator(check_file_name)] = Field(
         "stderr", description="stdout, stderr or a path below outputs/ (for time --output)"
     )
 
@@ -43,7 +43,7 @@ class GnuTimeInterpreter(Interpreter):
         Raises:
             InterpretationError: The file is missing, empty or truncated, or has no such report.
         """
-        reader = LogReader(locate(output, self.settings.file), self.settings.file)
+        reader = LogReader(locate_file(output, self.settings.file), self.settings.file)
         found: dict[str, float] = {}
         for text in reader.text(backwards=True):
             for label, value in reversed(LINE.findall(text)):
@@ -51,4 +51,4 @@ class GnuTimeInterpreter(Interpreter):
                 found.setdefault(name, parse_number(value, durations=True) * factor)
             if len(found) == len(LABELS):
                 return found
-        raise nothing_found(output, reader, "gnu_time", hint="start the program with /usr/bin/time -v")
+        raise no_match_error(output, reader, "gnu_time", hint="start the program with /usr/bin/time -v")

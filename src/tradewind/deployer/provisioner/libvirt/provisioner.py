@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from tradewind import plugins
-from tradewind.deployer.link import SshTarget
 from tradewind.deployer.provisioner.base import (
     Cluster,
     ClusterState,
@@ -25,26 +24,27 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.libvirt.cluster import (
+from tradewind.deployer.provisioner.libvirt.boot import find_iso_tool, make_seed
+from tradewind.deployer.provisioner.libvirt.cluster_folders import (
     PREFIX,
+    ClusterFolders,
+    ClusterPlan,
     MachinePlan,
-    Plan,
-    Shelf,
     find_tools,
-    machine_plans,
-    names_of,
+    machine_names,
+    plan_machines,
     run_tool,
-    safe,
+    safe_name,
 )
-from tradewind.deployer.provisioner.libvirt.host import Domain, Host, NotThereError, PortTakenError, find_virsh
-from tradewind.deployer.provisioner.libvirt.ready import Look, Prober, answers, last_words, ssh_facts
-from tradewind.deployer.provisioner.libvirt.seed import find_maker, make_seed
+from tradewind.deployer.provisioner.libvirt.ready import BootProbe, BootProber, console_tail, probe_machine, ssh_data
 from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
-from tradewind.deployer.provisioner.libvirt.xml import Tags, domain_xml, tags_of
+from tradewind.deployer.provisioner.libvirt.virsh import Domain, LibvirtHost, NotThereError, PortTakenError, find_virsh
+from tradewind.deployer.provisioner.libvirt.xml import DomainTags, domain_tags, domain_xml
+from tradewind.deployer.ssh_connection import SshTarget
 from tradewind.errors import CapacityError, DeployError, ImageError, TeardownError, UnreachableError
-from tradewind.paths import expand
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Machine, Offer
+from tradewind.utils.paths import expand
 
 _PORT_ATTEMPTS = 5
 _TOGETHER = 4  # machines of a run that are started, or ended, at the same time
@@ -72,16 +72,16 @@ class LibvirtProvisioner(
 
     name = "libvirt"
     Settings = LibvirtSettings
-    needs = (find_virsh, find_tools, find_maker)
+    needs = (find_virsh, find_tools, find_iso_tool)
     settings: LibvirtSettings
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         storage = self.settings.storage or data_folder / "libvirt"
-        self._shelf = Shelf(expand(storage).absolute())
-        self._host = Host(self.settings.uri, self.settings.timeout)
-        self._prober = Prober()
-        self._tags: dict[str, Tags] = {}
+        self._folders = ClusterFolders(expand(storage).absolute())
+        self._host = LibvirtHost(self.settings.uri, self.settings.timeout)
+        self._prober = BootProber()
+        self._tags: dict[str, DomainTags] = {}
 
     def refuses(self, offer: Offer) -> str:
         """Offers of other providers and of other processors, and machines without memory."""
@@ -101,9 +101,9 @@ class LibvirtProvisioner(
             CapacityError: The host has too little memory, disk or too few CPUs.
         """
         image = self._image()
-        with self._shelf.locked(run_id) as lock:
-            folder = self._shelf.of(run_id)
-            plan = self._shelf.plan(folder)
+        with self._folders.locked(run_id) as lock:
+            folder = self._folders.of(run_id)
+            plan = self._folders.plan(folder)
             if plan is None:
                 plan = self._begin(run_id, owner, expires, offer)
             if not plan.made:
@@ -113,8 +113,8 @@ class LibvirtProvisioner(
                     started = [pool.submit(self._start, run_id, name, folder, image, lock) for name in missing]
                 for each in started:
                     each.result()
-                plan = self._shelf.plan(folder) or plan
-                self._shelf.change(replace(plan, made=True))
+                plan = self._folders.plan(folder) or plan
+                self._folders.change(replace(plan, made=True))
         return self.poll([Cluster(run_id, ClusterState.BOOTING)])[run_id]
 
     def _image(self) -> Mapping[str, object]:
@@ -136,11 +136,11 @@ class LibvirtProvisioner(
             raise ImageError(f"{image} is not a disk image: {error.message}") from None
         return {"path": str(image), **facts}
 
-    def _begin(self, run_id: str, owner: str, expires: float, offer: Offer) -> Plan:
+    def _begin(self, run_id: str, owner: str, expires: float, offer: Offer) -> ClusterPlan:
         """Write down what is to be made, if the host has room for it."""
         vcpu, memory = max(1, math.ceil(offer.vcpu)), max(64, round(offer.memory_gib * _MIB))
         digest = hashlib.sha256(run_id.encode()).digest()
-        plan = Plan(
+        plan = ClusterPlan(
             run_id=run_id,
             owner=owner,
             expires=expires,
@@ -149,7 +149,7 @@ class LibvirtProvisioner(
             memory_mib=memory,
             group=f"239.{digest[0]}.{digest[1]}.{digest[2]}",
             group_port=10000 + int.from_bytes(digest[3:5], "big") % 50000,
-            machines=machine_plans(
+            machines=plan_machines(
                 run_id,
                 offer.nodes,
                 internal=self.settings.internal,
@@ -157,24 +157,24 @@ class LibvirtProvisioner(
             ),
             price_per_hour=offer.hourly,
         )
-        with self._shelf.locked() as lock:
+        with self._folders.locked() as lock:
             self._check_room(plan)
-            return self._shelf.begin(plan, lock)
+            return self._folders.begin(plan, lock)
 
-    def _check_room(self, plan: Plan) -> None:
+    def _check_room(self, plan: ClusterPlan) -> None:
         """Hold the machines of everybody to what the host has.
 
         Raises:
             CapacityError: It has not that much.
         """
-        domains, planned = self._host.domains(), self._shelf.plans()
+        domains, planned = self._host.domains(), self._folders.plans()
         coming = {m.name: each for each in planned.values() if not each.made for m in each.machines}
         running = {name: each for name, each in domains.items() if each.runs}
         vcpu = sum(each.vcpu for name, each in running.items() if name.startswith(PREFIX) and name not in coming)
         memory = sum(each.memory_kib for name, each in running.items() if name not in coming)
         vcpu += sum(each.vcpu for each in coming.values())
         memory += sum(each.memory_mib * _MIB for each in coming.values())
-        host, nodes = self._host.abilities(), len(plan.machines)
+        host, nodes = self._host.capabilities(), len(plan.machines)
         room = host.cpus * self.settings.overcommit
         if vcpu + plan.vcpu * nodes > room + 1e-9:
             raise CapacityError(
@@ -189,7 +189,9 @@ class LibvirtProvisioner(
                 hint="fewer runs at a time, or smaller offers",
             )
 
-    def _prepare(self, plan: Plan, machine: MachinePlan, folder: Path, image: Mapping[str, object], lock: int) -> None:
+    def _prepare(
+        self, plan: ClusterPlan, machine: MachinePlan, folder: Path, image: Mapping[str, object], lock: int
+    ) -> None:
         """Make the drives of a machine; of one that was not started they are made anew."""
         disk = machine.disk(folder)
         new = disk.with_suffix(".part")
@@ -215,7 +217,7 @@ class LibvirtProvisioner(
     def _start(self, run_id: str, name: str, folder: Path, image: Mapping[str, object], lock: int) -> None:
         """Make the drives of a machine, describe it to libvirt with the tags in it, and start it."""
         for attempt in range(_PORT_ATTEMPTS):
-            plan = self._shelf.plan(folder)
+            plan = self._folders.plan(folder)
             assert plan is not None, "the folder is ours as long as we have the lock"
             machine = next(each for each in plan.machines if each.name == name)
             if attempt == 0:
@@ -228,13 +230,13 @@ class LibvirtProvisioner(
             except PortTakenError:
                 if attempt + 1 == _PORT_ATTEMPTS:
                     raise
-                with self._shelf.locked():
-                    self._shelf.other_port(folder, name)
+                with self._folders.locked():
+                    self._folders.other_port(folder, name)
                 continue
             return
 
     def _kvm(self) -> bool:
-        return self.settings.emulator == "kvm" or (self.settings.emulator == "auto" and self._host.abilities().kvm)
+        return self.settings.emulator == "kvm" or (self.settings.emulator == "auto" and self._host.capabilities().kvm)
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
         """Where some clusters are, in one question to libvirt; see `Provisioner.poll`."""
@@ -251,13 +253,13 @@ class LibvirtProvisioner(
             return replace(cluster, state=ClusterState.UNKNOWN, reason=error.message)
 
     def _state(self, cluster: Cluster, domains: Mapping[str, Domain]) -> Cluster:
-        folder = Path(str(cluster.data.get("folder") or self._shelf.of(cluster.run_id)))
-        plan, names = self._shelf.plan(folder), names_of(cluster.run_id, domains)
+        folder = Path(str(cluster.data.get("folder") or self._folders.of(cluster.run_id)))
+        plan, names = self._folders.plan(folder), machine_names(cluster.run_id, domains)
         if plan is None:
             # Machines whose folder somebody removed are still there, and can only be destroyed.
             state = ClusterState.FAILED if names else ClusterState.GONE
             return replace(cluster, state=state, machines=(), reason="their folder is gone" if names else "")
-        ready = self._shelf.ready(folder)
+        ready = self._folders.ready(folder)
         now = self.clock.now()
         seen = Cluster(
             cluster.run_id,
@@ -273,7 +275,7 @@ class LibvirtProvisioner(
         if ready is None and not trouble:
             looks = [self._look(plan, machine, folder) for machine in plan.machines]
             if all(look.address for look in looks):
-                ready = self._shelf.note_ready(folder, now, [look.address for look in looks])
+                ready = self._folders.note_ready(folder, now, [look.address for look in looks])
             elif now > plan.created + self.settings.boot:
                 return replace(seen, state=ClusterState.FAILED, reason=self._stuck(plan, folder, looks))
         if ready is None:
@@ -286,34 +288,34 @@ class LibvirtProvisioner(
             seen, state=ClusterState.READY, machines=machines, setup_seconds=max(0.0, ready[0] - plan.created)
         )
 
-    def _trouble(self, plan: Plan, folder: Path, domains: Mapping[str, Domain]) -> str:
+    def _trouble(self, plan: ClusterPlan, folder: Path, domains: Mapping[str, Domain]) -> str:
         """What is wrong with one of the machines, or an empty text."""
         for machine in plan.machines:
             domain = domains.get(machine.name)
             what = "not there any more" if domain is None else domain.trouble
             if what:
-                words = last_words(machine.console(folder))
+                words = console_tail(machine.console(folder))
                 return f"machine {machine.name} is {what}" + (f"; its console: {words}" if words else "")
         return ""
 
-    def _stuck(self, plan: Plan, folder: Path, looks: Sequence[Look]) -> str:
+    def _stuck(self, plan: ClusterPlan, folder: Path, looks: Sequence[BootProbe]) -> str:
         machine, look = next(pair for pair in zip(plan.machines, looks, strict=True) if not pair[1].address)
-        words = last_words(machine.console(folder)) or "nothing"
+        words = console_tail(machine.console(folder)) or "nothing"
         return f"{machine.name} is not up after {self.settings.boot:g} s: {look.missing}; its console: {words}"
 
-    def _look(self, plan: Plan, machine: MachinePlan, folder: Path) -> Look:
+    def _look(self, plan: ClusterPlan, machine: MachinePlan, folder: Path) -> BootProbe:
         return self._prober.look(machine.name, partial(self._look_now, machine, folder))
 
-    def _look_now(self, machine: MachinePlan, folder: Path, last: Look) -> Look:
+    def _look_now(self, machine: MachinePlan, folder: Path, last: BootProbe) -> BootProbe:
         host = "127.0.0.1" if machine.port is not None else self._host.address(machine.name)
         if not host:
-            return Look(missing=f"it has got no address in the network {self.settings.network}")
-        target = SshTarget(**ssh_facts(folder, self.settings.user, host, machine.port))
-        return answers(target, last, docker=self.settings.docker)
+            return BootProbe(missing=f"it has got no address in the network {self.settings.network}")
+        target = SshTarget(**ssh_data(folder, self.settings.user, host, machine.port))
+        return probe_machine(target, last, docker=self.settings.docker)
 
-    def _machine(self, plan: Plan, machine: MachinePlan, folder: Path, address: str) -> Machine:
+    def _machine(self, plan: ClusterPlan, machine: MachinePlan, folder: Path, address: str) -> Machine:
         data = {
-            "ssh": ssh_facts(folder, self.settings.user, address, machine.port),
+            "ssh": ssh_data(folder, self.settings.user, address, machine.port),
             "private_address": machine.internal.partition("/")[0] or address,
         }
         if self.settings.share != "none":
@@ -323,9 +325,9 @@ class LibvirtProvisioner(
     def find(self, owner: str | None) -> list[Cluster]:
         """All clusters of an owner, or of all, by the tags of the machines and of the folders."""
         domains = self._host.domains()
-        found: dict[str, Tags] = {}
-        for folder, plan in self._shelf.plans().items():
-            found[plan.run_id] = Tags(plan.run_id, plan.owner, plan.expires, folder, plan.facts)
+        found: dict[str, DomainTags] = {}
+        for folder, plan in self._folders.plans().items():
+            found[plan.run_id] = DomainTags(plan.run_id, plan.owner, plan.expires, folder, plan.facts)
         for name in (name for name in domains if name.startswith(PREFIX)):
             tags = self._tags_of(name)
             if tags is not None:
@@ -345,11 +347,11 @@ class LibvirtProvisioner(
                     clusters.append(seen)
         return clusters
 
-    def _tags_of(self, name: str) -> Tags | None:
+    def _tags_of(self, name: str) -> DomainTags | None:
         """The tags of a machine; they never change, so that each machine is asked about once."""
         if name not in self._tags:
             try:
-                tags = tags_of(self._host.call("dumpxml", "--inactive", name))
+                tags = domain_tags(self._host.call("dumpxml", "--inactive", name))
             except NotThereError:
                 return None
             if tags is None:
@@ -364,13 +366,13 @@ class LibvirtProvisioner(
             TeardownError: libvirt or the file system refused.
         """
         run_id = cluster.run_id
-        with self._shelf.locked(run_id) as lock:
+        with self._folders.locked(run_id) as lock:
             try:
-                names = names_of(run_id, self._host.domains())
-                folders = {self._shelf.of(run_id)}
+                names = machine_names(run_id, self._host.domains())
+                folders = {self._folders.of(run_id)}
                 for name in names:
                     tags = self._tags_of(name)
-                    if tags is not None and tags.folder.name == safe(run_id):
+                    if tags is not None and tags.folder.name == safe_name(run_id):
                         folders.add(tags.folder)
                 with ThreadPoolExecutor(_TOGETHER) as pool:
                     ended = [pool.submit(self._host.remove, name, lock) for name in names]
@@ -380,9 +382,9 @@ class LibvirtProvisioner(
                     self._tags.pop(name, None)
                     self._prober.forget(name)
                 for folder in folders:
-                    self._shelf.remove(folder)
-                with self._shelf.locked():
-                    self._shelf.tidy()
+                    self._folders.remove(folder)
+                with self._folders.locked():
+                    self._folders.tidy()
             except UnreachableError:
                 raise
             except DeployError as error:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.link import SshLink, SshTarget
-from tradewind.deployer.provisioner.libvirt.seed import READY_FILE
+from tradewind.deployer.provisioner.libvirt.boot import READY_FILE
+from tradewind.deployer.ssh_connection import SshConnection, SshTarget
 from tradewind.errors import TradewindError
 
 _BANNER_SECONDS = 8.0
@@ -22,7 +22,7 @@ _CONSOLE_LINES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BootProbe:
     """What one look at a machine has shown.
 
     Attributes:
@@ -36,15 +36,15 @@ class Look:
     speaks: bool = False
 
 
-class Prober:
+class BootProber:
     """Looks at machines, each in a thread of its own, until they answer."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, Look] = {}
+        self._seen: dict[str, BootProbe] = {}
         self._busy: set[str] = set()
         self._guard = threading.Lock()
 
-    def look(self, name: str, work: Callable[[Look], Look]) -> Look:
+    def look(self, name: str, work: Callable[[BootProbe], BootProbe]) -> BootProbe:
         """What the last look at a machine has shown; the next one is begun unless the machine answered.
 
         Args:
@@ -52,7 +52,7 @@ class Prober:
             work: Looks at it, given what the last look has shown.
         """
         with self._guard:
-            seen = self._seen.get(name, Look())
+            seen = self._seen.get(name, BootProbe())
             if not seen.address and name not in self._busy:
                 self._busy.add(name)
                 threading.Thread(
@@ -65,40 +65,40 @@ class Prober:
         with self._guard:
             self._seen.pop(name, None)
 
-    def _carry_out(self, name: str, last: Look, work: Callable[[Look], Look]) -> None:
+    def _carry_out(self, name: str, last: BootProbe, work: Callable[[BootProbe], BootProbe]) -> None:
         try:
             seen = work(last)
         except TradewindError as error:
-            seen = Look(missing=error.message, speaks=last.speaks)
+            seen = BootProbe(missing=error.message, speaks=last.speaks)
         except Exception as error:
             # Whatever it is, the machine is looked at again, and has failed when its time is up.
-            seen = Look(missing=f"{type(error).__name__}: {error}", speaks=last.speaks)
+            seen = BootProbe(missing=f"{type(error).__name__}: {error}", speaks=last.speaks)
         with self._guard:
             self._seen[name] = seen
             self._busy.discard(name)
 
 
-def answers(target: SshTarget, last: Look, *, docker: bool) -> Look:
+def probe_machine(target: SshTarget, last: BootProbe, *, docker: bool) -> BootProbe:
     """One look at a machine: its SSH server speaks, lets us in, and the machine has done what its seed says.
 
     Each connection costs a booting machine time, and QEMU keeps those that came too early for later: there is one at a
     time, and a machine that has spoken is not asked again whether it does.
     """
     if not last.speaks:
-        return Look(missing="it lets nobody in yet", speaks=True) if _speaks(target) else _SILENT
-    link = SshLink(target, connect_seconds=_LOGIN_SECONDS)
+        return BootProbe(missing="it lets nobody in yet", speaks=True) if _speaks(target) else _SILENT
+    link = SshConnection(target, connect_seconds=_LOGIN_SECONDS)
     try:
         if link.run(["test", "-e", READY_FILE], timeout=_LOGIN_SECONDS, check=False).code:
-            return Look(missing="it is still setting itself up", speaks=True)
+            return BootProbe(missing="it is still setting itself up", speaks=True)
         if docker and link.run(["docker", "version"], timeout=_LOGIN_SECONDS, check=False).code:
-            return Look(missing="its container engine does not answer", speaks=True)
+            return BootProbe(missing="its container engine does not answer", speaks=True)
     finally:
         with contextlib.suppress(OSError, subprocess.SubprocessError, TradewindError):
             link.close()
-    return Look(target.host, "", speaks=True)
+    return BootProbe(target.host, "", speaks=True)
 
 
-_SILENT = Look(missing="its SSH server does not answer")
+_SILENT = BootProbe(missing="its SSH server does not answer")
 
 
 def _speaks(target: SshTarget) -> bool:
@@ -110,7 +110,7 @@ def _speaks(target: SshTarget) -> bool:
         return False
 
 
-def last_words(console: Path) -> str:
+def console_tail(console: Path) -> str:
     """The last lines that a machine wrote to its console, in one line."""
     try:
         with console.open("rb") as stream:
@@ -122,7 +122,7 @@ def last_words(console: Path) -> str:
     return " | ".join([line for line in lines if line][-_CONSOLE_LINES:])
 
 
-def ssh_facts(folder: Path, user: str, host: str, port: int | None) -> dict[str, Any]:
+def ssh_data(folder: Path, user: str, host: str, port: int | None) -> dict[str, Any]:
     """How a machine is reached, as `SshTarget` has it."""
     facts: dict[str, Any] = {
         "host": host,

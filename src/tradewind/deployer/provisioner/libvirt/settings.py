@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from tradewind import plugins
 from tradewind.errors import InputError
-from tradewind.units import parse_memory
+from tradewind.utils.units import parse_memory
 
 USER_MODE = "user"
 """The network that needs no rights on the host: each machine behind a port of its own."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from tradewind.deployer.provisioner.libvirt.cluster import MachinePlan, Plan
+from tradewind.deployer.provisioner.libvirt.cluster_folders import ClusterPlan, MachinePlan
 from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
-from tradewind.paths import expand
+from tradewind.utils.paths import expand
 
 _OURS = "urn:tradewind:libvirt:1"
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -20,7 +20,7 @@ _OUTSIDE_SLOT = "0x1c"  # on the machine's first bus, where libvirt does not get
 
 
 @dataclass(frozen=True, slots=True)
-class Tags:
+class DomainTags:
     """What a machine's description says about whose it is.
 
     Attributes:
@@ -38,7 +38,7 @@ class Tags:
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
-def tags_of(document: str) -> Tags | None:
+def domain_tags(document: str) -> DomainTags | None:
     """The tags in a machine's description; None when it is not one of ours."""
     try:
         run = ElementTree.fromstring(document).find(f"metadata/{{{_OURS}}}run")  # noqa: S314  (libvirt's own answer)
@@ -46,12 +46,12 @@ def tags_of(document: str) -> Tags | None:
             return None
         facts = {name: float(run.attrib[name]) for name in _FACTS if name in run.attrib}
         expires, folder = float(run.attrib["expires"]), Path(run.attrib["folder"])
-        return Tags(run.attrib["id"], run.attrib["owner"], expires, folder, facts)
+        return DomainTags(run.attrib["id"], run.attrib["owner"], expires, folder, facts)
     except (ElementTree.ParseError, KeyError, ValueError):
         return None
 
 
-def domain_xml(settings: LibvirtSettings, plan: Plan, machine: MachinePlan, folder: Path, *, kvm: bool) -> str:
+def domain_xml(settings: LibvirtSettings, plan: ClusterPlan, machine: MachinePlan, folder: Path, *, kvm: bool) -> str:
     """The description of one machine.
 
     Args:
@@ -131,7 +131,9 @@ def _share(devices: Element, settings: LibvirtSettings, folder: Path) -> None:
     SubElement(share, "target", dir=_SHARE_TAG)
 
 
-def _network(domain: Element, devices: Element, settings: LibvirtSettings, plan: Plan, machine: MachinePlan) -> None:
+def _network(
+    domain: Element, devices: Element, settings: LibvirtSettings, plan: ClusterPlan, machine: MachinePlan
+) -> None:
     if settings.network != USER_MODE:
         card = SubElement(devices, "interface", type="network")
         SubElement(card, "mac", address=machine.outside)

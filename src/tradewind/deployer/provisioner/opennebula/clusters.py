@@ -13,15 +13,15 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.provisioner.opennebula.machines import OpenNebulaVm
 from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings
-from tradewind.deployer.provisioner.opennebula.vms import Vm
-from tradewind.paths import expand
 from tradewind.problem import Machine
+from tradewind.utils.paths import expand
 
 _KNOCK_SECONDS = 1.0
 
 
-class Sight:
+class ClusterObservation:
     """What this process has seen of a cluster, beyond what oned keeps.
 
     Attributes:
@@ -31,27 +31,27 @@ class Sight:
 
     def __init__(self) -> None:
         self.ready: float | None = None
-        self.told = False
+        self.reported = False
 
 
-def kept(vms: Sequence[Vm]) -> dict[int, Vm]:
+def vms_by_node(vms: Sequence[OpenNebulaVm]) -> dict[int, OpenNebulaVm]:
     """The machines that count, by node: one each, not one on its way down, nor one on hold where another runs."""
-    found: dict[int, Vm] = {}
+    found: dict[int, OpenNebulaVm] = {}
     for vm in sorted(vms, key=lambda vm: (vm.phase == "leaving", vm.held, vm.id)):
         found.setdefault(vm.node, vm)
     return found
 
 
-def surplus(vms: Sequence[Vm]) -> list[Vm]:
+def duplicate_vms(vms: Sequence[OpenNebulaVm]) -> list[OpenNebulaVm]:
     """The machines that were created twice, because the answer to the first call came too late."""
-    counted = {vm.id for vm in kept(vms).values()}
+    counted = {vm.id for vm in vms_by_node(vms).values()}
     return [vm for vm in vms if vm.id not in counted and vm.phase != "leaving"]
 
 
-def cluster_of(
+def cluster_from_vms(
     run_id: str,
-    vms: Sequence[Vm],
-    sight: Sight,
+    vms: Sequence[OpenNebulaVm],
+    observation: ClusterObservation,
     settings: OpenNebulaSettings,
     data_folder: Path,
     before: Cluster | None,
@@ -60,20 +60,20 @@ def cluster_of(
     if not vms:
         setup = before.setup_seconds if before else 0.0
         return Cluster(run_id, ClusterState.GONE, setup_seconds=setup, owner=before.owner if before else "")
-    vms = sorted(kept(vms).values(), key=lambda vm: vm.node)
+    vms = sorted(vms_by_node(vms).values(), key=lambda vm: vm.node)
     machines = tuple(_machine(vm, settings, data_folder) for vm in vms)
     state, reason = _state(vms, settings)
     leaving = any(vm.phase == "leaving" for vm in vms)
-    sight.ready = sight.ready or max(vm.ready for vm in vms) or None
-    if state is ClusterState.READY and sight.ready is None:
+    observation.ready = observation.ready or max(vm.ready for vm in vms) or None
+    if state is ClusterState.READY and observation.ready is None:
         if settings.ready == "ssh" and not settings.jump and not _answer(machines, settings.port):
             state = ClusterState.BOOTING
         else:
-            sight.ready = time.time()
+            observation.ready = time.time()
     # The list has these times in some versions of OpenNebula only; without them, waiting for a host counts too.
     begun = min((vm.begun or vm.created for vm in vms if vm.begun or vm.phase != "waiting"), default=0.0)
-    setup = max(0.0, (sight.ready or time.time()) - begun) if begun else 0.0
-    if leaving and sight.ready is None and before is not None:
+    setup = max(0.0, (observation.ready or time.time()) - begun) if begun else 0.0
+    if leaving and observation.ready is None and before is not None:
         setup = before.setup_seconds
     return Cluster(
         run_id,
@@ -88,7 +88,7 @@ def cluster_of(
     )
 
 
-def _facts(vms: Sequence[Vm]) -> dict[str, float]:
+def _facts(vms: Sequence[OpenNebulaVm]) -> dict[str, float]:
     """When they were asked for and what they cost, as far as oned knows."""
     created = min((vm.created for vm in vms if vm.created), default=None)
     price = next((vm.price_per_hour for vm in vms if vm.price_per_hour is not None), None)
@@ -96,13 +96,13 @@ def _facts(vms: Sequence[Vm]) -> dict[str, float]:
     return {name: float(value) for name, value in known.items() if value is not None}
 
 
-def known_hosts(data_folder: Path, run_id: str, number: int | str) -> Path:
+def known_hosts_file(data_folder: Path, run_id: str, number: int | str) -> Path:
     """The file with the host key of a machine; ``*`` stands for all machines of a run."""
     return data_folder.absolute() / "opennebula" / f"known-hosts-{quote(run_id, safe='')}-{number}"
 
 
-def _machine(vm: Vm, settings: OpenNebulaSettings, data_folder: Path) -> Machine:
-    known = known_hosts(data_folder, vm.run, vm.id)
+def _machine(vm: OpenNebulaVm, settings: OpenNebulaSettings, data_folder: Path) -> Machine:
+    known = known_hosts_file(data_folder, vm.run, vm.id)
     ssh: dict[str, Any] = {"user": settings.user, "port": settings.port, "accept_new": True, "known_hosts": str(known)}
     if settings.identity:
         ssh["identity"] = str(expand(settings.identity).absolute())
@@ -115,12 +115,12 @@ def _machine(vm: Vm, settings: OpenNebulaSettings, data_folder: Path) -> Machine
     return Machine(str(vm.id), address, data)
 
 
-def _late(vms: Sequence[Vm], settings: OpenNebulaSettings) -> list[Vm]:
+def _late(vms: Sequence[OpenNebulaVm], settings: OpenNebulaSettings) -> list[OpenNebulaVm]:
     """The machines that have waited for a host for too long."""
     return [vm for vm in vms if vm.phase == "waiting" and time.time() > vm.created + settings.queue_seconds]
 
 
-def _state(vms: Sequence[Vm], settings: OpenNebulaSettings) -> tuple[ClusterState, str]:
+def _state(vms: Sequence[OpenNebulaVm], settings: OpenNebulaSettings) -> tuple[ClusterState, str]:
     phases = Counter(vm.phase for vm in vms)
     if phases["leaving"]:
         # Also on their way down: they are there and cost money.

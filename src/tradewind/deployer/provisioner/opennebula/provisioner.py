@@ -22,16 +22,14 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.opennebula.clusters import Sight, cluster_of, kept, known_hosts, surplus
-from tradewind.deployer.provisioner.opennebula.rpc import (
-    LostAnswerError,
-    NoSuchObjectError,
-    OneClient,
-    WrongStateError,
-    parse,
+from tradewind.deployer.provisioner.opennebula.clusters import (
+    ClusterObservation,
+    cluster_from_vms,
+    duplicate_vms,
+    known_hosts_file,
+    vms_by_node,
 )
-from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings, find_credentials, text_of
-from tradewind.deployer.provisioner.opennebula.vms import (
+from tradewind.deployer.provisioner.opennebula.machines import (
     EXPIRES,
     NODE,
     NODES,
@@ -39,12 +37,20 @@ from tradewind.deployer.provisioner.opennebula.vms import (
     PRICE,
     READY,
     RUN,
-    Vm,
-    Wishes,
+    OpenNebulaVm,
+    VmOptions,
     extra_template,
-    gpus_of,
-    vm_of,
+    parse_vm,
+    template_gpus,
 )
+from tradewind.deployer.provisioner.opennebula.rpc import (
+    LostAnswerError,
+    NoSuchObjectError,
+    OneClient,
+    WrongStateError,
+    parse_xml,
+)
+from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings, find_credentials, read_text_setting
 from tradewind.errors import DeployError, OfferRefusedError, TeardownError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Offer
@@ -83,8 +89,8 @@ class OpenNebulaProvisioner(
         self._client: OneClient | None = None
         self._base: tuple[int, ElementTree.Element] | None = None
         self._changes = 0
-        self._listing: tuple[int, float, list[Vm]] | None = None
-        self._sights: dict[str, Sight] = {}
+        self._listing: tuple[int, float, list[OpenNebulaVm]] | None = None
+        self._observations: dict[str, ClusterObservation] = {}
 
     def refuses(self, offer: Offer) -> str:
         """Whether an offer is another provider's, or has GPUs that nothing is said of; see `Provisioner.refuses`."""
@@ -103,13 +109,13 @@ class OpenNebulaProvisioner(
         if why := self.refuses(offer):
             raise OfferRefusedError(f"provisioner opennebula cannot make {offer.key}: {why}")
         template, base = self._template()
-        if self.settings.gpu == "template" and (gpus := gpus_of(base)) != offer.gpus:
+        if self.settings.gpu == "template" and (gpus := template_gpus(base)) != offer.gpus:
             raise OfferRefusedError(
                 f"OpenNebula: the template {self.settings.template} has {gpus} GPUs, and the offer {offer.gpus}",
                 hint="name another template, or the PCI device in the setting gpu",
             )
-        wishes = self._wishes()
-        known_hosts(self.data_folder, run_id, 0).parent.mkdir(parents=True, exist_ok=True)
+        vm_options = self._vm_options()
+        known_hosts_file(self.data_folder, run_id, 0).parent.mkdir(parents=True, exist_ok=True)
         try:
             # Machines on their way down, of a call that failed, are not counted: they will not come back.
             there = self._kept([vm for vm in self._tagged(run_id) if vm.phase != "leaving"])
@@ -117,7 +123,7 @@ class OpenNebulaProvisioner(
                 if node not in there:
                     tags = {RUN: run_id, OWNER: owner, EXPIRES: repr(expires), NODE: str(node)}
                     tags |= {NODES: str(offer.nodes), PRICE: repr(offer.hourly)}
-                    there[node] = self._create(template, extra_template(base, wishes, offer, tags), run_id, node)
+                    there[node] = self._create(template, extra_template(base, vm_options, offer, tags), run_id, node)
             self._release(there.values())
         except TradewindError:
             with contextlib.suppress(TradewindError):
@@ -127,11 +133,11 @@ class OpenNebulaProvisioner(
             self._changed()
         return self._seen(run_id, self._tagged(run_id))
 
-    def _create(self, template: int, extra: str, run_id: str, node: int) -> Vm:
+    def _create(self, template: int, extra: str, run_id: str, node: int) -> OpenNebulaVm:
         client, name = self._oned(), f"tradewind-{run_id}-{node}"
         try:
             number = client.call("template.instantiate", template, name, True, extra, False)
-            return vm_of(parse(client.ask("vm.info", number)))
+            return parse_vm(parse_xml(client.ask("vm.info", number)))
         except NoSuchObjectError as error:
             self._base = None
             raise OfferRefusedError(str(error.message), hint="it was removed after the search began") from None
@@ -145,7 +151,7 @@ class OpenNebulaProvisioner(
                         return min(found, key=lambda vm: vm.id)
             raise
 
-    def _release(self, vms: Iterable[Vm]) -> None:
+    def _release(self, vms: Iterable[OpenNebulaVm]) -> None:
         for vm in vms:
             # In a wrong state it has been released already, by a call whose answer was lost.
             with contextlib.suppress(WrongStateError):
@@ -161,31 +167,31 @@ class OpenNebulaProvisioner(
         found = {}
         for cluster in clusters:
             mine = [vm for vm in listed if vm.run == cluster.run_id]
-            if surplus(mine) or any(vm.held for vm in mine):
+            if duplicate_vms(mine) or any(vm.held for vm in mine):
                 # One that came too late, or whose release was lost.
                 with contextlib.suppress(TradewindError):
                     self._release(self._kept(mine).values())
             found[cluster.run_id] = self._seen(cluster.run_id, mine, cluster)
         return found
 
-    def _seen(self, run_id: str, mine: Sequence[Vm], before: Cluster | None = None) -> Cluster:
+    def _seen(self, run_id: str, mine: Sequence[OpenNebulaVm], before: Cluster | None = None) -> Cluster:
         with self._lock:
-            sight = self._sights.setdefault(run_id, Sight())
-        cluster = cluster_of(run_id, mine, sight, self.settings, self.data_folder, before)
+            observation = self._observations.setdefault(run_id, ClusterObservation())
+        cluster = cluster_from_vms(run_id, mine, observation, self.settings, self.data_folder, before)
         if cluster.state is ClusterState.GONE:
             self._forget(run_id)
-        elif sight.ready is not None and not sight.told:
+        elif observation.ready is not None and not observation.reported:
             # Another process would otherwise take all the time until it looks for time to boot.
-            sight.told = True
-            note = f"<TEMPLATE><{READY}>{sight.ready!r}</{READY}></TEMPLATE>"
+            observation.reported = True
+            note = f"<TEMPLATE><{READY}>{observation.ready!r}</{READY}></TEMPLATE>"
             with contextlib.suppress(TradewindError):
                 self._oned().ask("vm.update", min(vm.id for vm in mine), note, _APPEND, seconds=_POLL_SECONDS)
         return cluster
 
     def _forget(self, run_id: str) -> None:
         with self._lock:
-            self._sights.pop(run_id, None)
-        pattern = known_hosts(self.data_folder, run_id, "*")
+            self._observations.pop(run_id, None)
+        pattern = known_hosts_file(self.data_folder, run_id, "*")
         for file in pattern.parent.glob(pattern.name):
             file.unlink(missing_ok=True)
 
@@ -194,14 +200,14 @@ class OpenNebulaProvisioner(
 
         Nothing is noted of them: when others' machines are ready is for others' settings to say.
         """
-        runs: dict[str, list[Vm]] = {}
+        runs: dict[str, list[OpenNebulaVm]] = {}
         for vm in self._list(_ALL if owner is None else _MINE):
             if vm.run and owner in (None, vm.owner):
                 runs.setdefault(vm.run, []).append(vm)
         with self._lock:
-            sights = {run_id: copy.copy(self._sights.get(run_id, Sight())) for run_id in runs}
+            observations = {run_id: copy.copy(self._observations.get(run_id, ClusterObservation())) for run_id in runs}
         return [
-            cluster_of(run_id, mine, sights[run_id], self.settings, self.data_folder, None)
+            cluster_from_vms(run_id, mine, observations[run_id], self.settings, self.data_folder, None)
             for run_id, mine in sorted(runs.items())
         ]
 
@@ -223,7 +229,7 @@ class OpenNebulaProvisioner(
             self._changed()
         return self._seen(cluster.run_id, left, cluster)
 
-    def _terminate(self, run_id: str) -> list[Vm]:
+    def _terminate(self, run_id: str) -> list[OpenNebulaVm]:
         """Have oned terminate all machines of a run; what is left of them then."""
         until = time.monotonic() + _PATIENCE_SECONDS
         began, pause = time.monotonic(), 0.1
@@ -241,13 +247,13 @@ class OpenNebulaProvisioner(
         """Make sure of machines that are known by number: those of another account are not in our list."""
         for number in cluster.data.get("vms", ()):
             try:
-                document = parse(self._oned().ask("vm.info", int(number)))
+                document = parse_xml(self._oned().ask("vm.info", int(number)))
             except NoSuchObjectError:
                 continue
-            if vm_of(document).phase != "gone":
+            if parse_vm(document).phase != "gone":
                 raise DeployError(f"OpenNebula: virtual machine {number} is not in the list, and is there")
 
-    def _end(self, vm: Vm, began: float) -> str:
+    def _end(self, vm: OpenNebulaVm, began: float) -> str:
         """Terminate a machine; why it cannot be done now, or an empty text."""
         client = self._oned()
         try:
@@ -282,7 +288,7 @@ class OpenNebulaProvisioner(
             if wanted.isdigit():
                 number = int(wanted)
             else:
-                pool = parse(client.ask("templatepool.info", _ALL, -1, -1))
+                pool = parse_xml(client.ask("templatepool.info", _ALL, -1, -1))
                 named = [each for each in pool.iterfind("VMTEMPLATE") if each.findtext("NAME") == wanted]
                 named = [each for each in named if each.findtext("UNAME") == client.user] or named
                 if len(named) != 1:
@@ -292,40 +298,40 @@ class OpenNebulaProvisioner(
                     )
                 number = int(named[0].findtext("ID") or 0)
             try:
-                document = parse(client.ask("template.info", number))
+                document = parse_xml(client.ask("template.info", number))
             except NoSuchObjectError as error:
                 raise OfferRefusedError(error.message, hint="onetemplate list shows those that there are") from None
             content = document.find("TEMPLATE")
             found = self._base = (number, ElementTree.Element("TEMPLATE") if content is None else content)
         return found
 
-    def _wishes(self) -> Wishes:
+    def _vm_options(self) -> VmOptions:
         settings = self.settings
-        return Wishes(
+        return VmOptions(
             cluster=settings.cluster,
             network=settings.network,
             disk_bytes=settings.disk_bytes,
             public_key=settings.key(),
             context=settings.context,
-            script=text_of(settings.start_script, "start_script"),
+            script=read_text_setting(settings.start_script, "start_script"),
             terminate=settings.terminate,
             gpu="" if settings.gpu == "template" else settings.gpu,
         )
 
-    def _kept(self, vms: Sequence[Vm]) -> dict[int, Vm]:
+    def _kept(self, vms: Sequence[OpenNebulaVm]) -> dict[int, OpenNebulaVm]:
         """The machines by node; of those that were created twice, the first: the others are terminated."""
-        for vm in surplus(vms):
+        for vm in duplicate_vms(vms):
             self._end(vm, time.monotonic())
-        return kept(vms)
+        return vms_by_node(vms)
 
-    def _tagged(self, run_id: str) -> list[Vm]:
+    def _tagged(self, run_id: str) -> list[OpenNebulaVm]:
         return [vm for vm in self._list(_MINE) if vm.run == run_id]
 
     def _changed(self) -> None:
         with self._lock:
             self._changes += 1
 
-    def _recent(self) -> list[Vm]:
+    def _recent(self) -> list[OpenNebulaVm]:
         """A listing of our machines that is as old as the interval at most, and younger than what we changed."""
         now = time.monotonic()
         with self._lock:
@@ -337,7 +343,7 @@ class OpenNebulaProvisioner(
             self._listing = (changes, now, vms)
         return vms
 
-    def _list(self, whose: int, seconds: float | None = None) -> list[Vm]:
+    def _list(self, whose: int, seconds: float | None = None) -> list[OpenNebulaVm]:
         """All machines that are not done, page by page.
 
         Raises:
@@ -349,15 +355,15 @@ class OpenNebulaProvisioner(
                 return found
         raise UnreachableError("OpenNebula's list of machines changes while it is read")
 
-    def _pages(self, whose: int, seconds: float | None) -> list[Vm] | None:
+    def _pages(self, whose: int, seconds: float | None) -> list[OpenNebulaVm] | None:
         """The list, or None when a machine may be missing because others went away between two pages."""
         client = self._oned()
-        vms: dict[int, Vm] = {}
+        vms: dict[int, OpenNebulaVm] = {}
         offset, last = 0, None
         while True:
             # The short form, vmpool.info, has no tags.
             text = client.ask("vmpool.infoextended", whose, offset, -_PAGE, _NOT_DONE, seconds=seconds)
-            page = [vm_of(each) for each in parse(text).iterfind("VM")]
+            page = [parse_vm(each) for each in parse_xml(text).iterfind("VM")]
             if last is not None and (not page or page[0].id != last):
                 return None
             vms.update((vm.id, vm) for vm in page)

@@ -41,7 +41,7 @@ class LostAnswerError(UnreachableError):
     """The call was sent and no answer came: it may have been carried out."""
 
 
-def parse(text: str) -> ElementTree.Element:
+def parse_xml(text: str) -> ElementTree.Element:
     """The root of an XML document of oned.
 
     Raises:
@@ -88,11 +88,11 @@ class OneClient:
         order = xmlrpc.client.dumps((self._session, *arguments), f"one.{method}", encoding="utf-8").encode()
         body = self._send(order, self._seconds if seconds is None else seconds)
         try:
-            # In another encoding, what `parse` looks for would look otherwise.
+            # In another encoding, what `parse_xml` looks for would look otherwise.
             text = body.decode()
         except UnicodeDecodeError:
             raise LostAnswerError(f"{self.endpoint} does not speak oned's XML-RPC") from None
-        parse(text)
+        parse_xml(text)
         try:
             [answer], _ = xmlrpc.client.loads(text)
         except xmlrpc.client.Fault as fault:

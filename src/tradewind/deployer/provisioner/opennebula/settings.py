@@ -10,8 +10,8 @@ from pydantic import Field, field_validator
 from tradewind import plugins
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import CredentialsError, DeployError, InputError
-from tradewind.paths import expand
-from tradewind.units import parse_memory
+from tradewind.utils.paths import expand
+from tradewind.utils.units import parse_memory
 
 _ENDPOINT = "http://localhost:2633/RPC2"
 
@@ -113,9 +113,9 @@ class OpenNebulaSettings(plugins.Settings):
             DeployError: The file that was named cannot be read.
         """
         if self.public_key:
-            return text_of(self.public_key, "public_key").strip()
+            return read_text_setting(self.public_key, "public_key").strip()
         beside = expand(self.identity + ".pub")
-        return text_of(str(beside), "identity").strip() if self.identity and beside.is_file() else ""
+        return read_text_setting(str(beside), "identity").strip() if self.identity and beside.is_file() else ""
 
 
 def find_credentials() -> None:
@@ -127,7 +127,7 @@ def find_credentials() -> None:
     OpenNebulaSettings(template="any").session()
 
 
-def text_of(path: str, setting: str) -> str:
+def read_text_setting(path: str, setting: str) -> str:
     """The text of a file that a setting names; an empty one without a name.
 
     Raises:

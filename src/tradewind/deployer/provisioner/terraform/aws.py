@@ -8,15 +8,16 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from tradewind.deployer.amazon_keys import default_region, find_keys
-from tradewind.deployer.provisioner.terraform.aws_api import (
-    Ec2,
-    Filter,
-    filters,
-    is_gone,
-    tags_in,
+from tradewind.deployer.aws_credentials import default_region, find_aws_credentials
+from tradewind.deployer.provisioner.terraform.aws_api import Ec2Client, Filter, filters, is_not_found, tags_in
+from tradewind.deployer.provisioner.terraform.cloud import (
+    OWNER,
+    RUN,
+    Cloud,
+    TaggedResources,
+    merge_by_run,
+    resources_from_tags,
 )
-from tradewind.deployer.provisioner.terraform.cloud import OWNER, RUN, Cloud, Found, merge, tags_of
 from tradewind.errors import CredentialsError, DeployError, TeardownError
 
 _log = logging.getLogger("tradewind.deployer")
@@ -52,7 +53,7 @@ class AmazonCloud(Cloud):
 
     def __init__(self, regions: Sequence[str], endpoint: str, account: str = "") -> None:
         self._given = tuple(regions)
-        self._ec2 = Ec2(endpoint)
+        self._ec2 = Ec2Client(endpoint)
         self._account = account
         self._guard = threading.Lock()
         self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -73,7 +74,7 @@ class AmazonCloud(Cloud):
 
     def check(self) -> None:
         """Raise `CredentialsError` when there are no credentials for looking."""
-        find_keys()
+        find_aws_credentials()
 
     def zones(self, region: str, kind: str, nodes: int) -> tuple[str, ...]:
         """See `Cloud.zones`; Amazon finds one by itself, but for each machine, and bills traffic between zones."""
@@ -93,7 +94,7 @@ class AmazonCloud(Cloud):
                 self._zones[region, kind] = found
         return found
 
-    def find(self, owner: str | None) -> list[Found]:
+    def find(self, owner: str | None) -> list[TaggedResources]:
         """See `Cloud.find`; all regions at once."""
         wanted = filters(tag_key=RUN) if owner is None else _tagged(OWNER, owner)
         regions = self._given or tuple(
@@ -103,7 +104,7 @@ class AmazonCloud(Cloud):
             answers = list(pool.map(lambda region: self._allowed_in(region, wanted), regions))
         return [each for answer in answers for each in answer]
 
-    def _allowed_in(self, region: str, wanted: list[Filter]) -> list[Found]:
+    def _allowed_in(self, region: str, wanted: list[Filter]) -> list[TaggedResources]:
         try:
             return self._in_region(region, wanted)
         except CredentialsError as error:
@@ -112,22 +113,22 @@ class AmazonCloud(Cloud):
                 hint = "where only some regions are allowed, list them in the setting regions of provisioner terraform"
             raise CredentialsError(f"leftovers cannot be looked for in {region}: {error.message}", hint=hint) from error
 
-    def _in_region(self, region: str, wanted: list[Filter]) -> list[Found]:
+    def _in_region(self, region: str, wanted: list[Filter]) -> list[TaggedResources]:
         found = []
         for item in self._instances(region, wanted):
             tags = tags_in(item)
             if RUN in tags:
-                found.append(tags_of(tags[RUN], region, tags, (item.findtext("instanceId", ""),)))
+                found.append(resources_from_tags(tags[RUN], region, tags, (item.findtext("instanceId", ""),)))
         for item, machine in self._requests(region, wanted):
             tags = tags_in(item)
             if RUN in tags and (machine or item.findtext("state") == "open"):
-                found.append(tags_of(tags[RUN], region, tags, (machine,) if machine else ()))
+                found.append(resources_from_tags(tags[RUN], region, tags, (machine,) if machine else ()))
         for action, *_ in _OTHERS.values():
             for item in self._ec2.all(region, action, Filter=wanted):
                 tags = tags_in(item)
                 if RUN in tags:
-                    found.append(tags_of(tags[RUN], region, tags))
-        return merge(found)
+                    found.append(resources_from_tags(tags[RUN], region, tags))
+        return merge_by_run(found)
 
     def give_back(self, run_id: str, region: str) -> list[str]:
         """See `Cloud.give_back`."""
@@ -146,7 +147,7 @@ class AmazonCloud(Cloud):
             try:
                 self._ec2.call(region, "TerminateInstances", InstanceId=condemned)
             except DeployError as error:
-                if not is_gone(error):
+                if not is_not_found(error):
                     raise
         if states:
             # What they use can be deleted only after them.
@@ -228,7 +229,7 @@ class AmazonCloud(Cloud):
         try:
             self._ec2.call(region, action, **{parameter: name})
         except DeployError as error:
-            if is_gone(error):
+            if is_not_found(error):
                 return True
             if any(code in str(error) for code in ("DependencyViolation", "InUse", "in use", "IncorrectState")):
                 return False

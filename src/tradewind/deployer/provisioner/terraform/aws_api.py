@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from tradewind.deployer.amazon_keys import Keys, find_keys
-from tradewind.deployer.provisioner.terraform.errors import Diagnostic, error_of
+from tradewind.deployer.aws_credentials import AwsCredentials, find_aws_credentials
+from tradewind.deployer.provisioner.terraform.errors import TerraformDiagnostic, terraform_error
 from tradewind.errors import DeployError, UnreachableError
 
 _VERSIONS = {"ec2": "2016-11-15", "sts": "2011-06-15"}
@@ -30,7 +30,7 @@ _KEPT_SECONDS = 300.0
 Filter = dict[str, Any]
 
 
-class Ec2:
+class Ec2Client:
     """EC2 of all regions of one account; may be used by several threads.
 
     Args:
@@ -39,7 +39,7 @@ class Ec2:
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
-        self._keys: tuple[Keys, float] | None = None
+        self._keys: tuple[AwsCredentials, float] | None = None
         self._guard = threading.Lock()
 
     def all(self, region: str, action: str, **parameters: Any) -> Iterator[ElementTree.Element]:
@@ -82,7 +82,7 @@ class Ec2:
             except urllib.error.HTTPError as error:
                 problem = _refusal(error.read(), error.code)
                 if error.code < 500 and "RequestLimitExceeded" not in problem:
-                    raise error_of([Diagnostic(problem)], "aws", action, applying=True) from None
+                    raise terraform_error([TerraformDiagnostic(problem)], "aws", action, applying=True) from None
             except (OSError, ElementTree.ParseError) as error:
                 problem = str(getattr(error, "reason", error))
             if turn < _TRIES:
@@ -100,10 +100,10 @@ class Ec2:
             content: bytes = answer.read()
             return content
 
-    def _sign_with(self) -> Keys:
+    def _sign_with(self) -> AwsCredentials:
         with self._guard:
             if self._keys is None or time.monotonic() > self._keys[1]:
-                self._keys = (find_keys(), time.monotonic() + _KEPT_SECONDS)
+                self._keys = (find_aws_credentials(), time.monotonic() + _KEPT_SECONDS)
             return self._keys[0]
 
 
@@ -120,7 +120,7 @@ def tags_in(element: ElementTree.Element) -> dict[str, str]:
     return {each.findtext("key", ""): each.findtext("value", "") for each in element.findall("tagSet/item")}
 
 
-def _signed(keys: Keys, service: str, region: str, host: str, path: str, body: bytes) -> dict[str, str]:
+def _signed(keys: AwsCredentials, service: str, region: str, host: str, path: str, body: bytes) -> dict[str, str]:
     """The headers of a signed POST (AWS, "Signature Version 4 signing process")."""
     moment = datetime.datetime.now(datetime.UTC)
     stamp, day = moment.strftime("%Y%m%dT%H%M%SZ"), moment.strftime("%Y%m%d")
@@ -171,6 +171,6 @@ def _refusal(content: bytes, status: int) -> str:
     return f"{error.findtext('Code')}: {error.findtext('Message')}"
 
 
-def is_gone(error: DeployError) -> bool:
+def is_not_found(error: DeployError) -> bool:
     """True when an error says that a thing is not there."""
     return ".NotFound" in str(error) or "NotFound:" in str(error)

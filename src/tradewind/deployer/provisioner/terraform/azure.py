@@ -8,7 +8,15 @@ import shutil
 from collections.abc import Collection
 from typing import Any
 
-from tradewind.deployer.provisioner.terraform.cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
+from tradewind.deployer.provisioner.terraform.cloud import (
+    OWNER,
+    RUN,
+    Cloud,
+    TaggedResources,
+    ask,
+    merge_by_run,
+    resources_from_tags,
+)
 from tradewind.errors import DeployError, MissingProgramError
 
 _GONE = re.compile(r"ResourceGroupNotFound|could not be found", re.IGNORECASE)
@@ -60,7 +68,7 @@ class AzureCloud(Cloud):
             self._ask("group", "list", "--tag", f"{RUN}=none", "--output", "json")
             self._answers = True
 
-    def find(self, owner: str | None) -> list[Found]:
+    def find(self, owner: str | None) -> list[TaggedResources]:
         """See `Cloud.find`."""
         wanted = f"{OWNER}={owner}" if owner else RUN
         groups = self._ask("group", "list", "--tag", wanted, "--output", "json") or []
@@ -68,8 +76,8 @@ class AzureCloud(Cloud):
         for group in groups:
             tags = group.get("tags") or {}
             if RUN in tags:
-                found.append(tags_of(tags[RUN], group["location"], tags, (group["name"],)))
-        return merge(found)
+                found.append(resources_from_tags(tags[RUN], group["location"], tags, (group["name"],)))
+        return merge_by_run(found)
 
     def alive(self, region: str, machines: Collection[str]) -> set[str]:
         """See `Cloud.alive`."""

@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from tradewind.deployer.provisioner.terraform.cli import TerraformCli
 from tradewind.deployer.provisioner.terraform.cloud import Cloud
-from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder
-from tradewind.deployer.provisioner.terraform.places import Places
-from tradewind.deployer.provisioner.terraform.program import Program
+from tradewind.deployer.provisioner.terraform.places import ProviderClouds
+from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder, TerraformRunRecord
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import DeployError, MissingProgramError, TeardownError, TradewindError
 
 _POLL_SECONDS = 2.0
 
 
-class Clearing:
+class Teardown:
     """Takes back what runs have made: by tag at the provider, and with Terraform what only its state knows.
 
     Args:
@@ -25,12 +25,14 @@ class Clearing:
         program: Gives Terraform.
     """
 
-    def __init__(self, settings: TerraformSettings, places: Places, program: Callable[[], Program]) -> None:
+    def __init__(
+        self, settings: TerraformSettings, places: ProviderClouds, program: Callable[[], TerraformCli]
+    ) -> None:
         self._settings = settings
-        self._places = places
+        self._clouds = places
         self._program = program
 
-    def clear(self, folder: RunFolder, record: Record, lock: int, now: float) -> None:
+    def clear(self, folder: TerraformRunFolder, record: TerraformRunRecord, lock: int, now: float) -> None:
         """Take back all that a run has; the lock is held.
 
         Args:
@@ -45,7 +47,7 @@ class Clearing:
         given = self._settings
         until = time.monotonic() + given.destroy_seconds
         listed_by = time.monotonic() + (given.listing_seconds if record.applying else 0.0)
-        places = self._places.of_run(record)
+        places = self._clouds.of_run(record)
         seen, problem = self._asked(places, record)
         # Where the provider knows nothing of what the state has, it may have been asked in the wrong place.
         covered: frozenset[str] = frozenset().union(*(cloud.covers for cloud in seen))
@@ -68,7 +70,9 @@ class Clearing:
                 )
             time.sleep(min(_POLL_SECONDS, max(0.1, listed_by - time.monotonic())) if not left else _POLL_SECONDS)
 
-    def _asked(self, places: list[tuple[Cloud, str]], record: Record) -> tuple[list[Cloud], TradewindError | None]:
+    def _asked(
+        self, places: list[tuple[Cloud, str]], record: TerraformRunRecord
+    ) -> tuple[list[Cloud], TradewindError | None]:
         """Who still has something of a run, and why that could not be told everywhere."""
         seen: list[Cloud] = []
         problem: TradewindError | None = None
@@ -83,7 +87,7 @@ class Clearing:
                 problem = error  # Terraform has credentials of its own, which may be good
         return seen, problem
 
-    def _destroy(self, folder: RunFolder, record: Record, lock: int) -> None:
+    def _destroy(self, folder: TerraformRunFolder, record: TerraformRunRecord, lock: int) -> None:
         outcome = self._program().run(folder, lock, "destroy", self._settings.destroy_seconds)
         if outcome.code:
             why = str(outcome.diagnostics[0]) if outcome.diagnostics else f"exit code {outcome.code}"

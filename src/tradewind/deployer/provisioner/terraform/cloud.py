@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform.errors import error_of_asking
+from tradewind.deployer.provisioner.terraform.errors import cloud_cli_error
 from tradewind.errors import MissingProgramError, UnreachableError
 from tradewind.problem import Machine
 
@@ -27,7 +27,7 @@ _ASK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TaggedResources:
     """What a provider has with the tag of one run.
 
     Attributes:
@@ -59,7 +59,7 @@ class Cloud(ABC):
     covers: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
-    def find(self, owner: str | None) -> list[Found]:
+    def find(self, owner: str | None) -> list[TaggedResources]:
         """All that an owner has, one for each run and region; of all owners without one.
 
         Raises:
@@ -122,10 +122,12 @@ class Cloud(ABC):
         """
 
 
-def tags_of(run_id: str, region: str, tags: dict[str, str], machines: Sequence[str] = ()) -> Found:
+def resources_from_tags(
+    run_id: str, region: str, tags: dict[str, str], machines: Sequence[str] = ()
+) -> TaggedResources:
     """What was found, with what its tags say: owner, expiry, age and price."""
     expires, created, price = (_number(tags.get(key, "")) for key in (EXPIRES, CREATED, PRICE))
-    return Found(run_id, region, tags.get(OWNER, ""), expires, tuple(machines), created, price)
+    return TaggedResources(run_id, region, tags.get(OWNER, ""), expires, tuple(machines), created, price)
 
 
 def _number(text: str) -> float | None:
@@ -136,9 +138,9 @@ def _number(text: str) -> float | None:
         return None
 
 
-def merge(found: Sequence[Found]) -> list[Found]:
+def merge_by_run(found: Sequence[TaggedResources]) -> list[TaggedResources]:
     """One for each run and region."""
-    merged: dict[tuple[str, str], Found] = {}
+    merged: dict[tuple[str, str], TaggedResources] = {}
     for each in found:
         key = (each.run_id, each.region)
         other = merged.get(key, each)
@@ -152,7 +154,7 @@ def merge(found: Sequence[Found]) -> list[Found]:
                 (each.price_per_hour, other.price_per_hour),
             )
         )
-        merged[key] = Found(each.run_id, each.region, owner, expires, machines, created, price)
+        merged[key] = TaggedResources(each.run_id, each.region, owner, expires, machines, created, price)
     return list(merged.values())
 
 
@@ -190,11 +192,11 @@ def ask(provider: str, program: str, *words: str, patience: float | None = None)
         raise UnreachableError(f"{provider}: {program} did not answer within {_ASK_SECONDS:g} s") from None
     if done.returncode:
         words_of = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-        raise error_of_asking(words_of, provider, f"{program} {' '.join(words[:3])}")
+        raise cloud_cli_error(words_of, provider, f"{program} {' '.join(words[:3])}")
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 
-def stray(found: Found, provider: str, owner: str | None) -> Cluster:
+def orphan_cluster(found: TaggedResources, provider: str, owner: str | None) -> Cluster:
     """A cluster that the provider has and no folder here knows."""
     machines = tuple(Machine(each) for each in found.machines)
     known = {"created": found.created, "price_per_hour": found.price_per_hour}

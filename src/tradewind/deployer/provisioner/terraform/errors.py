@@ -87,7 +87,7 @@ _LOG_IN = {"gcp": "`gcloud auth login`, or `gcloud auth activate-service-account
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class TerraformDiagnostic:
     """One complaint of Terraform.
 
     Attributes:
@@ -105,7 +105,7 @@ class Diagnostic:
     about: str = ""
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Diagnostic:
+    def from_json(cls, document: Mapping[str, Any]) -> TerraformDiagnostic:
         """The diagnostic of a document of ``-json``."""
         place = document.get("range") or {}
         line = (place.get("start") or {}).get("line", 0)
@@ -126,7 +126,9 @@ class Diagnostic:
         return f"{self.file}:{self.line}: {self.text}" if self.file else self.text
 
 
-def error_of(diagnostics: Sequence[Diagnostic], provider: str, offer: str, *, applying: bool) -> DeployError:
+def terraform_error(
+    diagnostics: Sequence[TerraformDiagnostic], provider: str, offer: str, *, applying: bool
+) -> DeployError:
     """The typed error of a command that failed.
 
     Args:
@@ -168,11 +170,11 @@ def error_of(diagnostics: Sequence[Diagnostic], provider: str, offer: str, *, ap
     if _NETWORK.search(text):
         return UnreachableError(f"{provider} does not answer: {shown}")
     if not applying and any(each.file for each in diagnostics):
-        return error_of_template(diagnostics)
+        return template_error(diagnostics)
     return DeployError(f"terraform could not make {offer}: {shown}")
 
 
-def error_of_asking(text: str, provider: str, command: str) -> DeployError:
+def cloud_cli_error(text: str, provider: str, command: str) -> DeployError:
     """The typed error of a provider's own program, which was asked for what is there, or to take it back.
 
     Args:
@@ -194,10 +196,10 @@ def error_of_asking(text: str, provider: str, command: str) -> DeployError:
     return DeployError(f"`{command}` has failed: {shown}")
 
 
-def error_of_template(diagnostics: Sequence[Diagnostic]) -> DeployError:
+def template_error(diagnostics: Sequence[TerraformDiagnostic]) -> DeployError:
     """The error of a template that Terraform does not take, with its file and line."""
     first = next(
-        (each for each in diagnostics if each.file), diagnostics[0] if diagnostics else Diagnostic("no reason")
+        (each for each in diagnostics if each.file), diagnostics[0] if diagnostics else TerraformDiagnostic("no reason")
     )
     return DeployError(
         f"the Terraform template is wrong: {_shorten(str(first))}",
@@ -206,7 +208,7 @@ def error_of_template(diagnostics: Sequence[Diagnostic]) -> DeployError:
     )
 
 
-def error_of_init(program: str, stderr: str) -> DeployError | MissingProgramError:
+def init_error(program: str, stderr: str) -> DeployError | MissingProgramError:
     """The error of an ``init`` that failed for another reason than the template."""
     words = [line.strip(" │╷╵\t") for line in stderr.splitlines()]
     shown = _shorten(" ".join(word for word in words if word)) or "no reason given"

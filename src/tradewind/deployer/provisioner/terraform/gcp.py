@@ -9,7 +9,15 @@ import shutil
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tradewind.deployer.provisioner.terraform.cloud import OWNER, RUN, Cloud, Found, ask, merge, tags_of
+from tradewind.deployer.provisioner.terraform.cloud import (
+    OWNER,
+    RUN,
+    Cloud,
+    TaggedResources,
+    ask,
+    merge_by_run,
+    resources_from_tags,
+)
 from tradewind.errors import DeployError, MissingProgramError, OfferRefusedError
 
 _GONE = re.compile(r"was not found|notFound|404", re.IGNORECASE)
@@ -74,7 +82,7 @@ class GoogleCloud(Cloud):
             self._zones[region, kind] = found
         return found
 
-    def find(self, owner: str | None) -> list[Found]:
+    def find(self, owner: str | None) -> list[TaggedResources]:
         """See `Cloud.find`."""
         wanted = f"labels.{RUN}:*" + (f" AND labels.{OWNER}={label(owner)}" if owner else "")
         found = []
@@ -82,12 +90,12 @@ class GoogleCloud(Cloud):
             for each in self._list(kind, wanted):
                 labels = each.get("labels", {})
                 machines = (each["name"],) if kind == "instances" else ()
-                found.append(tags_of(labels.get(RUN, ""), _region(each), labels, machines))
+                found.append(resources_from_tags(labels.get(RUN, ""), _region(each), labels, machines))
         for rule in self._rules():
             facts = rule["facts"]
             if owner is None or facts.get(OWNER) == label(owner):
-                found.append(tags_of(facts[RUN], facts.get("region", ""), facts))
-        return merge(found)
+                found.append(resources_from_tags(facts[RUN], facts.get("region", ""), facts))
+        return merge_by_run(found)
 
     def give_back(self, run_id: str, region: str) -> list[str]:
         """See `Cloud.give_back`; it waits for Google's own operations, a while."""

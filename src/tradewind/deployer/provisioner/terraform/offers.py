@@ -20,7 +20,7 @@ _AZURES_CLOCK_SECONDS = 82800
 """Machines of shorter leases are ended by Azure, whose schedules are daily; as the shipped module has it."""
 
 
-def why_not(given: TerraformSettings, offer: Offer) -> str:
+def offer_refusal(given: TerraformSettings, offer: Offer) -> str:
     """Why the machines of an offer can never be made with some settings, or would be paid for in vain; else empty."""
     if given.module is None and offer.provider not in given.providers:
         return f"provider {offer.provider} is not in the setting providers ({', '.join(given.providers)})"
@@ -38,7 +38,7 @@ def why_not(given: TerraformSettings, offer: Offer) -> str:
     return _lacks_gpus(given, offer) if offer.gpus else ""
 
 
-def unguarded(given: TerraformSettings, provider: str, seconds: float) -> str:
+def lease_warning(given: TerraformSettings, provider: str, seconds: float) -> str:
     """What to know of machines that are still paid for when their lease has ended and nobody gives them back.
 
     Args:

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from tradewind.deployer.provisioner.base import Cluster
 from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
 from tradewind.deployer.provisioner.terraform.azure import AzureCloud
-from tradewind.deployer.provisioner.terraform.cloud import Cloud, stray
-from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder
+from tradewind.deployer.provisioner.terraform.cloud import Cloud, orphan_cluster
 from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
+from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder, TerraformRunRecord
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import TeardownError
 
 _LEAST_PATIENCE = 60.0
 
 
-class Places:
+class ProviderClouds:
     """The providers of some settings; may be used by several threads.
 
     Args:
@@ -34,13 +34,13 @@ class Places:
         wanted = self._settings.sweep and provider in self._settings.providers
         return self._of(provider) if wanted else None
 
-    def strays(self, owner: str | None) -> Iterator[Cluster]:
+    def orphans(self, owner: str | None) -> Iterator[Cluster]:
         """What the providers have of an owner, or of all."""
         for provider in self._settings.providers if self._settings.sweep else ():
             for each in self._of(provider).find(owner):
-                yield stray(each, provider, owner)
+                yield orphan_cluster(each, provider, owner)
 
-    def of_run(self, record: Record) -> list[tuple[Cloud, str]]:
+    def of_run(self, record: TerraformRunRecord) -> list[tuple[Cloud, str]]:
         """Where things of a run may be: its own region, or all of our providers where that is not known.
 
         Raises:
@@ -56,14 +56,14 @@ class Places:
         found = [(self._of(name), each) for name in given.providers for each in self._of(name).find(None)]
         return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
 
-    def asked_for(self, record: Record) -> tuple[Cloud, str] | None:
+    def asked_for(self, record: TerraformRunRecord) -> tuple[Cloud, str] | None:
         """Who can be asked whether the machines of a run are still there, and in which region; None where nobody is."""
         given = self._settings
         if not (given.sweep and record.provider in given.providers and record.region):
             return None
         return self._of(record.provider, record.account), record.region
 
-    def check(self, folder: RunFolder, record: Record) -> None:
+    def check(self, folder: TerraformRunFolder, record: TerraformRunRecord) -> None:
         """Make sure that somebody knows whether there are machines that no folder here knows.
 
         Raises:

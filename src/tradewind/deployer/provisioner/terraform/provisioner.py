@@ -22,19 +22,28 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.terraform.clear import Clearing
+from tradewind.deployer.provisioner.terraform.clear import Teardown
+from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult, find_terraform
 from tradewind.deployer.provisioner.terraform.cloud import Cloud
-from tradewind.deployer.provisioner.terraform.errors import error_of
-from tradewind.deployer.provisioner.terraform.folder import Record, RunFolder, find_keygen, write_private
-from tradewind.deployer.provisioner.terraform.offers import unguarded, why_not
-from tradewind.deployer.provisioner.terraform.places import Places
-from tradewind.deployer.provisioner.terraform.program import Outcome, Program, find_program
-from tradewind.deployer.provisioner.terraform.ready import Prober, address_of_this_machine, machines_of
+from tradewind.deployer.provisioner.terraform.errors import terraform_error
+from tradewind.deployer.provisioner.terraform.machine_health import (
+    ReadinessProber,
+    address_of_this_machine,
+    machines_from_output,
+)
+from tradewind.deployer.provisioner.terraform.offers import lease_warning, offer_refusal
+from tradewind.deployer.provisioner.terraform.places import ProviderClouds
+from tradewind.deployer.provisioner.terraform.run_folder import (
+    TerraformRunFolder,
+    TerraformRunRecord,
+    find_keygen,
+    write_private,
+)
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
-from tradewind.deployer.provisioner.terraform.watch import Watch
+from tradewind.deployer.provisioner.terraform.watch import MachineLossMonitor
 from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TradewindError
 from tradewind.problem import Machine, Offer
-from tradewind.units import count
+from tradewind.utils.units import count
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -63,7 +72,7 @@ class TerraformProvisioner(
 
     name = "terraform"
     Settings = TerraformSettings
-    needs = (find_program, find_keygen)
+    needs = (find_terraform, find_keygen)
     settings: TerraformSettings
     patience_seconds: ClassVar[float] = 1200.0
 
@@ -71,17 +80,17 @@ class TerraformProvisioner(
         super().__init__(settings=settings, data_folder=data_folder)
         self._base = data_folder / "terraform"
         self._runs = self._base / "runs"
-        self._prober = Prober()
-        self._watch = Watch()
+        self._prober = ReadinessProber()
+        self._loss_monitor = MachineLossMonitor()
         self._guard = threading.Lock()
-        self._places = Places(self.settings)
-        self._clearing = Clearing(self.settings, self._places, self._program)
+        self._clouds = ProviderClouds(self.settings)
+        self._teardown = Teardown(self.settings, self._clouds, self._program)
         self._abandoned: set[str] = set()
         self._warned = False
 
     def refuses(self, offer: Offer) -> str:
         """Why the machines of an offer can never be made; see `Provisioner.refuses`."""
-        return why_not(self.settings, offer)
+        return offer_refusal(self.settings, offer)
 
     def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
         """Make the machines of an offer, and wait until Terraform has made them; see `Provisioner.make`.
@@ -102,7 +111,7 @@ class TerraformProvisioner(
             self._wanted(run_id)
 
     def _make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
-        folder = RunFolder(self._runs, run_id)
+        folder = TerraformRunFolder(self._runs, run_id)
         folder.wait(self.settings.boot_seconds, lambda: self._unwanted(run_id))
         with folder.locked(self.settings.boot_seconds, lambda: self._unwanted(run_id)) as lock:
             record = folder.read()
@@ -114,9 +123,9 @@ class TerraformProvisioner(
             if record is not None:
                 # An earlier attempt was cut off, and may have created what its state does not know.
                 self._clear(folder, record, lock)
-            if (cloud := self._places.cloud(offer.provider)) is not None:
+            if (cloud := self._clouds.cloud(offer.provider)) is not None:
                 cloud.check()  # before there is a folder: nothing has been made that would have to be given back
-            record = Record(
+            record = TerraformRunRecord(
                 run_id, owner, expires, offer.to_json(), offer.region or self.settings.region, offer.provider
             )
             record = folder.create(replace(record, started=self.clock.now()))
@@ -140,13 +149,13 @@ class TerraformProvisioner(
         with self._guard:
             return run_id in self._abandoned
 
-    def _apply(self, folder: RunFolder, record: Record, lock: int) -> Record:
+    def _apply(self, folder: TerraformRunFolder, record: TerraformRunRecord, lock: int) -> TerraformRunRecord:
         given, offer = self.settings, Offer.from_json(record.offer)
-        cloud = self._places.cloud(record.provider)
+        cloud = self._clouds.cloud(record.provider)
         if cloud is not None:
             with suppress(DeployError):  # without a note they are looked for where the credentials of then lead
                 record = folder.write(replace(record, account=cloud.account()))
-        self._warn(unguarded(given, record.provider, record.expires - self.clock.now()))
+        self._warn(lease_warning(given, record.provider, record.expires - self.clock.now()))
         program = self._program(record.run_id)
         source = given.module or _MODULES / record.provider
         module = program.prepare([_CLOUD_INIT, source])
@@ -187,7 +196,7 @@ class TerraformProvisioner(
         if new:
             _log.warning("%s", words)
 
-    def _zones(self, cloud: Cloud | None, record: Record, offer: Offer) -> tuple[str, ...]:
+    def _zones(self, cloud: Cloud | None, record: TerraformRunRecord, offer: Offer) -> tuple[str, ...]:
         """Where to try, one after the other; a nameless zone leaves it to the provider."""
         given = self.settings
         if given.module is None and record.provider == "aws" and given.variables.get("subnet_id"):
@@ -197,7 +206,9 @@ class TerraformProvisioner(
             named = cloud.zones(record.region, offer.instance_type, offer.nodes)
         return named or ("",)
 
-    def _machines(self, outcome: Outcome, record: Record, offer: Offer) -> tuple[Mapping[str, Any], ...]:
+    def _machines(
+        self, outcome: TerraformResult, record: TerraformRunRecord, offer: Offer
+    ) -> tuple[Mapping[str, Any], ...]:
         """What the module says that it made, or the error that it says."""
         if self._unwanted(record.run_id):
             raise DeployError(f"making {offer.key} was given up")
@@ -207,7 +218,7 @@ class TerraformProvisioner(
         if outcome.code:
             if outcome.cut_off:
                 raise DeployError(f"terraform was ended while it made {offer.key} (exit code {outcome.code})")
-            raise error_of(outcome.diagnostics, record.provider, offer.key, applying=outcome.applying)
+            raise terraform_error(outcome.diagnostics, record.provider, offer.key, applying=outcome.applying)
         listed = (outcome.outputs or {}).get("machines")
         if not isinstance(listed, list) or not all(isinstance(m, dict) and m.get("id") for m in listed):
             raise DeployError(
@@ -225,7 +236,7 @@ class TerraformProvisioner(
             )
         return tuple(listed)
 
-    def _variables(self, folder: RunFolder, record: Record, offer: Offer) -> dict[str, Any]:
+    def _variables(self, folder: TerraformRunFolder, record: TerraformRunRecord, offer: Offer) -> dict[str, Any]:
         given = self.settings
         made = {
             "run_id": record.run_id,
@@ -256,7 +267,7 @@ class TerraformProvisioner(
         return {cluster.run_id: self._where(cluster) for cluster in clusters}
 
     def _where(self, cluster: Cluster) -> Cluster:
-        folder = RunFolder(self._runs, cluster.run_id)
+        folder = TerraformRunFolder(self._runs, cluster.run_id)
         try:
             record = folder.read()
         except DeployError as error:
@@ -267,21 +278,21 @@ class TerraformProvisioner(
             return replace(cluster, state=ClusterState.GONE if ours else ClusterState.UNKNOWN)
         return self._watched(self._cluster(folder, record), record)
 
-    def _watched(self, cluster: Cluster, record: Record) -> Cluster:
+    def _watched(self, cluster: Cluster, record: TerraformRunRecord) -> Cluster:
         """Failed, when the provider has taken machines back: a runner only sees that they do not answer."""
         if record.ended is not None:
             reason = "terraform has destroyed its machines; whether more is left is not known yet"
             return replace(cluster, state=ClusterState.FAILED, reason=reason, vanished=True)
-        place = self._places.asked_for(record)
+        place = self._clouds.asked_for(record)
         if place is None or record.made is None or cluster.state is ClusterState.FAILED:
             return cluster
         # Otherwise a provider may know the machines by other names, or be asked in the wrong place.
         sure = self.settings.module is None and bool(record.account)
-        sight = self._watch.look(*place, [machine.id for machine in cluster.machines], sure=sure)
-        if not sight.lost:
-            return replace(cluster, vanished=sight.vanished)
-        reason = f"{record.provider} does not run {', '.join(sight.lost)} any more: taken back, or turned off"
-        return replace(cluster, state=ClusterState.FAILED, reason=reason, vanished=sight.vanished)
+        loss = self._loss_monitor.look(*place, [machine.id for machine in cluster.machines], sure=sure)
+        if not loss.lost:
+            return replace(cluster, vanished=loss.vanished)
+        reason = f"{record.provider} does not run {', '.join(loss.lost)} any more: taken back, or turned off"
+        return replace(cluster, state=ClusterState.FAILED, reason=reason, vanished=loss.vanished)
 
     def find(self, owner: str | None) -> list[Cluster]:
         """All clusters of an owner, by the folders here and by tag at the providers; see `Provisioner.find`.
@@ -292,14 +303,14 @@ class TerraformProvisioner(
         found: dict[str, Cluster] = {}
         for path in sorted(self._runs.glob("[!.]*/run.json")):
             try:
-                record = RunFolder(self._runs, json.loads(path.read_bytes())["run_id"]).read()
+                record = TerraformRunFolder(self._runs, json.loads(path.read_bytes())["run_id"]).read()
             except FileNotFoundError:
                 continue  # given back in this moment
             except (ValueError, KeyError, TypeError, OSError) as error:
                 raise DeployError(f"{path} cannot be read: {error}") from error
             if record is not None and owner in (None, record.owner):
-                found[record.run_id] = self._cluster(RunFolder(self._runs, record.run_id), record)
-        for each in self._places.strays(owner):
+                found[record.run_id] = self._cluster(TerraformRunFolder(self._runs, record.run_id), record)
+        for each in self._clouds.orphans(owner):
             found.setdefault(each.run_id, each)
         return list(found.values())
 
@@ -309,15 +320,15 @@ class TerraformProvisioner(
         Raises:
             TeardownError: Some are still there, or nobody knows whether they are.
         """
-        folder = RunFolder(self._runs, cluster.run_id)
+        folder = TerraformRunFolder(self._runs, cluster.run_id)
         self.abandon(cluster.run_id)
         try:
             folder.stop(self.settings.stop_seconds)
             with folder.locked(self.settings.destroy_seconds) as lock:
                 record = folder.read()
                 if record is None:
-                    record = Record.of(cluster)
-                    self._places.check(folder, record)
+                    record = TerraformRunRecord.of(cluster)
+                    self._clouds.check(folder, record)
                 setup = self._cluster(folder, record).setup_seconds
                 self._clear(folder, record, lock)
                 folder.remove()
@@ -325,7 +336,7 @@ class TerraformProvisioner(
             self._wanted(cluster.run_id)
         return replace(cluster, state=ClusterState.GONE, setup_seconds=max(setup, cluster.setup_seconds))
 
-    def _clear_after(self, error: TradewindError, folder: RunFolder, lock: int) -> None:
+    def _clear_after(self, error: TradewindError, folder: TerraformRunFolder, lock: int) -> None:
         """Take back what a failed attempt has made; where that fails as well, the folder stays, to be found."""
         record = folder.read()
         assert record is not None
@@ -339,15 +350,15 @@ class TerraformProvisioner(
             record = folder.read() or record
             folder.write(replace(record, reason=f"{error}; and giving it back has failed: {problem}"))
 
-    def _clear(self, folder: RunFolder, record: Record, lock: int) -> None:
+    def _clear(self, folder: TerraformRunFolder, record: TerraformRunRecord, lock: int) -> None:
         """Take back all that a run has; the lock is held."""
-        self._clearing.clear(folder, record, lock, self.clock.now())
+        self._teardown.clear(folder, record, lock, self.clock.now())
 
     def next_change(self, clusters: Sequence[Cluster]) -> float:
         """Sooner where machines are about to answer."""
         return 0.25 if any(cluster.state is ClusterState.BOOTING for cluster in clusters) else 1.0
 
-    def _cluster(self, folder: RunFolder, record: Record) -> Cluster:
+    def _cluster(self, folder: TerraformRunFolder, record: TerraformRunRecord) -> Cluster:
         now = self.clock.now()
         given = self.settings
         machines = self._machines_of(folder, record)
@@ -371,11 +382,11 @@ class TerraformProvisioner(
             data |= {"created": record.started, "price_per_hour": Offer.from_json(record.offer).hourly}
         return Cluster(record.run_id, state, machines, setup, reason, data, record.owner, record.expires)
 
-    def _machines_of(self, folder: RunFolder, record: Record) -> tuple[Machine, ...]:
+    def _machines_of(self, folder: TerraformRunFolder, record: TerraformRunRecord) -> tuple[Machine, ...]:
         keys = {"identity": str(folder.identity), "known_hosts": str(folder.known_hosts)}
-        return machines_of(record.machines, self.settings.ssh, keys)
+        return machines_from_output(record.machines, self.settings.ssh, keys)
 
-    def _program(self, making: str = "") -> Program:
+    def _program(self, making: str = "") -> TerraformCli:
         """Terraform; for making the machines of a run, until that is given up."""
         program, seconds = self.settings.program, self.settings.stop_seconds
-        return Program(program, self._base, seconds, lambda: self._unwanted(making))
+        return TerraformCli(program, self._base, seconds, lambda: self._unwanted(making))

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tradewind import plugins
-from tradewind.paths import expand
+from tradewind.utils.paths import expand
 
 SHIPPED = ("aws", "azure", "gcp")
 """The providers that a module is shipped for."""

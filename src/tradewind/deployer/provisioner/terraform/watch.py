@@ -20,7 +20,7 @@ _LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class MachineLoss:
     """What the looks at the machines of one run have shown.
 
     Attributes:
@@ -33,7 +33,7 @@ class Sight:
 
 
 @dataclass(slots=True)
-class _Place:
+class _RegionState:
     """What is known of one region of one account.
 
     Attributes:
@@ -51,17 +51,17 @@ class _Place:
     next_at: float = float("-inf")
 
 
-class Watch:
+class MachineLossMonitor:
     """Asks each provider, account and region for the machines of all runs there at once, every 15 s or less often.
 
     What cannot be told counts as being there: a provider that does not answer has taken nothing back.
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[Cloud, str], _Place] = {}
+        self._places: dict[tuple[Cloud, str], _RegionState] = {}
         self._guard = threading.Lock()
 
-    def look(self, cloud: Cloud, region: str, machines: Collection[str], *, sure: bool) -> Sight:
+    def look(self, cloud: Cloud, region: str, machines: Collection[str], *, sure: bool) -> MachineLoss:
         """What the looks so far have shown of some machines; a new one is begun when it is time.
 
         Args:
@@ -72,7 +72,7 @@ class Watch:
                 only what it has shown before can be missing.
         """
         with self._guard:
-            place = self._places.setdefault((cloud, region), _Place())
+            place = self._places.setdefault((cloud, region), _RegionState())
             place.wanted.update(machines)
             if not place.busy and time.monotonic() >= place.next_at:
                 place.busy = True
@@ -81,9 +81,9 @@ class Watch:
                 threading.Thread(target=self._ask, args=arguments, name="tradewind-terraform", daemon=True).start()
             missed = {each: place.missed.get(each, 0) for each in machines if sure or each in place.seen}
             lost = tuple(each for each, times in missed.items() if times >= _LOOKS)
-            return Sight(lost, len(missed) == len(machines) > 0 and all(missed.values()))
+            return MachineLoss(lost, len(missed) == len(machines) > 0 and all(missed.values()))
 
-    def _ask(self, place: _Place, cloud: Cloud, region: str, wanted: set[str]) -> None:
+    def _ask(self, place: _RegionState, cloud: Cloud, region: str, wanted: set[str]) -> None:
         begun = time.monotonic()
         alive: Collection[str] | None = None
         try:

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.engine import CALL_SECONDS, Engine
-from tradewind.deployer.runner.docker.errors import words_of
-from tradewind.deployer.runner.docker.files import fetch
+from tradewind.deployer.runner.docker.engine import CALL_SECONDS, ContainerEngine
+from tradewind.deployer.runner.docker.errors import engine_message
+from tradewind.deployer.runner.docker.file_transfer import fetch
 from tradewind.deployer.runner.docker.logs import save_logs
-from tradewind.deployer.runner.docker.names import Listed
-from tradewind.deployer.runner.files import folder_error, replace_document
+from tradewind.deployer.runner.docker.names import ListedContainer
+from tradewind.deployer.runner.run_files import folder_error, replace_document
 from tradewind.deployer.staging import stage_out
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
@@ -20,7 +20,7 @@ _GONE = (404, 409)
 RESULT = "result.json"
 
 
-def collect(engine: Engine, request: RunRequest, limit: int) -> None:
+def collect(engine: ContainerEngine, request: RunRequest, limit: int) -> None:
     """Write the logs of a run into its folder; from an engine that does not see it, the files too.
 
     Args:
@@ -33,7 +33,7 @@ def collect(engine: Engine, request: RunRequest, limit: int) -> None:
     """
     from docker.errors import APIError
 
-    rows = members(engine, request.run_id)
+    rows = containers_of(engine, request.run_id)
     if not any(row.role == names.JOB for row in rows):
         raise DeployError(f"the container of run {request.run_id} is gone, and what it printed with it")
     try:
@@ -52,22 +52,22 @@ def collect(engine: Engine, request: RunRequest, limit: int) -> None:
     except OSError as error:
         raise folder_error(error, request.folder) from error
     except APIError as error:
-        raise DeployError(f"what run {request.run_id} left cannot be fetched: {words_of(error)}") from error
+        raise DeployError(f"what run {request.run_id} left cannot be fetched: {engine_message(error)}") from error
 
 
-def _logs(client: Any, row: Listed, request: RunRequest, prefix: str) -> bool:
+def _logs(client: Any, row: ListedContainer, request: RunRequest, prefix: str) -> bool:
     paths = request.folder / f"{prefix}stdout", request.folder / f"{prefix}stderr"
     return save_logs(client, row.id, paths, request.limits.log_bytes)
 
 
-def members(engine: Engine, run_id: str, seconds: float = CALL_SECONDS) -> list[Listed]:
+def containers_of(engine: ContainerEngine, run_id: str, seconds: float = CALL_SECONDS) -> list[ListedContainer]:
     """All containers of a run; ``seconds`` is how long the engine may take to tell."""
     filters = {"label": [f"{names.RUN}={run_id}"]}
     rows = engine.call(lambda client: client.containers(all=True, filters=filters), seconds)
-    return [Listed.of(row) for row in rows]
+    return [ListedContainer.of(row) for row in rows]
 
 
-def remove(engine: Engine, run_id: str) -> None:
+def remove_containers(engine: ContainerEngine, run_id: str) -> None:
     """Remove all containers and networks of a run; not finding them is success.
 
     Raises:
@@ -89,7 +89,7 @@ def remove(engine: Engine, run_id: str) -> None:
     try:
         engine.call(clear, CALL_SECONDS)
     except APIError as error:
-        raise DeployError(f"the containers of run {run_id} cannot be removed: {words_of(error)}") from error
+        raise DeployError(f"the containers of run {run_id} cannot be removed: {engine_message(error)}") from error
 
 
 def _unless_gone(act: Any) -> None:

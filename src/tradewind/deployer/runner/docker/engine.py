@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from tradewind import plugins
-from tradewind.deployer.link import SshLink, SshTarget, find_ssh
-from tradewind.deployer.runner.docker.names import instant
+from tradewind.deployer.runner.docker.names import engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.ssh_connection import SshConnection, SshTarget, find_ssh
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
-from tradewind.paths import expand
 from tradewind.problem import Machine
-from tradewind.programs import how_to_install
+from tradewind.utils.dependencies import install_command
+from tradewind.utils.paths import expand
 
 CALL_SECONDS = 60.0
 """How long a call that changes something may take: engines are slow under load."""
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class EngineAddress:
     """Where an engine is.
 
     Attributes:
@@ -60,13 +60,13 @@ class Address:
         return {"host": self.host, "target": self.target.to_json() if self.target else None}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Address:
+    def from_json(cls, document: Mapping[str, Any]) -> EngineAddress:
         """The address of a document that `to_json` made."""
         target = document.get("target")
         return cls(str(document["host"]), SshTarget(**target) if target else None)
 
 
-def default_address(settings: DockerSettings) -> Address:
+def default_address(settings: DockerSettings) -> EngineAddress:
     """The engine that is used without machines: the setting, ``DOCKER_HOST``, or a socket that is there.
 
     Raises:
@@ -77,18 +77,18 @@ def default_address(settings: DockerSettings) -> Address:
     if not host:
         places = [_DOCKER_SOCKET, f"{os.environ.get('XDG_RUNTIME_DIR', '/run')}/podman/podman.sock"]
         places.append("/run/podman/podman.sock")
-        return Address("unix://" + next((place for place in places if Path(place).exists()), _DOCKER_SOCKET))
+        return EngineAddress("unix://" + next((place for place in places if Path(place).exists()), _DOCKER_SOCKET))
     parts = urlsplit(host)
     if parts.scheme == "unix" and parts.path:
-        return Address(f"unix://{parts.path}")
+        return EngineAddress(f"unix://{parts.path}")
     if parts.scheme == "ssh" and parts.hostname:
         login = {"user": parts.username, "port": parts.port}
         given = {**settings.ssh.facts(), **{key: value for key, value in login.items() if value}}
         target = SshTarget(**{"host": parts.hostname, **given})
-        return Address(parts.path if parts.path not in ("", "/") else settings.remote_socket, target)
+        return EngineAddress(parts.path if parts.path not in ("", "/") else settings.remote_socket, target)
     if parts.scheme in ("tcp", "https") and parts.hostname:
         _certificates(settings, host)
-        return Address(f"tcp://{parts.netloc}")
+        return EngineAddress(f"tcp://{parts.netloc}")
     raise DeployError(
         f"the engine's address {host!r} is not understood",
         hint="write unix:///path, ssh://user@host, or tcp://host:port with TLS",
@@ -96,9 +96,9 @@ def default_address(settings: DockerSettings) -> Address:
     )
 
 
-def machine_address(settings: DockerSettings, machine: Machine) -> Address:
+def machine_address(settings: DockerSettings, machine: Machine) -> EngineAddress:
     """The engine of a machine that a provisioner gave us."""
-    return Address(settings.remote_socket, SshTarget.of(machine, settings.ssh.facts()))
+    return EngineAddress(settings.remote_socket, SshTarget.of(machine, settings.ssh.facts()))
 
 
 def _certificates(settings: DockerSettings, host: str) -> tuple[str, str, str]:
@@ -121,7 +121,7 @@ def _certificates(settings: DockerSettings, host: str) -> tuple[str, str, str]:
     return files
 
 
-class Engine:
+class ContainerEngine:
     """Calls one engine, from several threads.
 
     Args:
@@ -133,13 +133,13 @@ class Engine:
         answering: False while the connection to its machine has to be opened first, which may take a while.
     """
 
-    def __init__(self, address: Address, settings: DockerSettings) -> None:
+    def __init__(self, address: EngineAddress, settings: DockerSettings) -> None:
         self.address = address
         self._settings = settings
         self._idle: list[Any] = []
         self._lock = threading.Lock()
         self.link = (
-            SshLink(address.target, connect_seconds=settings.ssh.connect_seconds)
+            SshConnection(address.target, connect_seconds=settings.ssh.connect_seconds)
             if address.target is not None
             else None
         )
@@ -271,7 +271,7 @@ class Engine:
         """What the engine says of itself, asked once."""
         if self._facts is None:
             told = self.call(lambda client: client.info(), CALL_SECONDS)
-            here, there = time.time(), instant(str(told.get("SystemTime") or ""))
+            here, there = time.time(), engine_time(str(told.get("SystemTime") or ""))
             # This machine's engine has this machine's clock, and asking took some time.
             self._offset = there - here if there and not self.address.local else 0.0
             self._facts = told
@@ -322,7 +322,7 @@ def _package(name: str) -> Any:
 
 
 def _no_package() -> MissingProgramError:
-    return MissingProgramError("the Python package docker is not installed", hint=how_to_install("docker"))
+    return MissingProgramError("the Python package docker is not installed", hint=install_command("docker"))
 
 
 def find_package() -> None:

@@ -32,13 +32,13 @@ _NETWORK_WORDS = (
 _LIMITS = (("Memory", "MemoryLimit", "memory"), ("NanoCpus", "CpuCfsQuota", "CPUs"))
 
 
-def words_of(error: Any) -> str:
+def engine_message(error: Any) -> str:
     """What the engine said, without the library's frame around it."""
     said = getattr(error, "explanation", None) or str(error)
     return str(said).strip()
 
 
-def refusal(error: Any, *, image: str, program: str, place: str) -> TradewindError:
+def start_error(error: Any, *, image: str, program: str, place: str) -> TradewindError:
     """The typed error for what an engine refused to create or to start.
 
     Args:
@@ -47,7 +47,7 @@ def refusal(error: Any, *, image: str, program: str, place: str) -> TradewindErr
         program: The first word of its command.
         place: Where the engine is.
     """
-    said = words_of(error)
+    said = engine_message(error)
     low = said.lower()
     if "no space left on device" in low or "disk quota exceeded" in low:
         return DeployError(
@@ -62,7 +62,7 @@ def refusal(error: Any, *, image: str, program: str, place: str) -> TradewindErr
     )
 
 
-def unlimited(wanted: Mapping[str, Any], facts: Mapping[str, Any], place: str) -> PrerequisiteError | None:
+def missing_limit_error(wanted: Mapping[str, Any], facts: Mapping[str, Any], place: str) -> PrerequisiteError | None:
     """The error for an engine that would start a container without the limits it is to have.
 
     Args:
@@ -74,7 +74,7 @@ def unlimited(wanted: Mapping[str, Any], facts: Mapping[str, Any], place: str) -
     return _without_limits(place, " and ".join(lacking)) if lacking else None
 
 
-def dropped(wanted: Mapping[str, Any], warnings: Sequence[str], place: str) -> PrerequisiteError | None:
+def dropped_limit_error(wanted: Mapping[str, Any], warnings: Sequence[str], place: str) -> PrerequisiteError | None:
     """The error for an engine that has created a container and says that it does not have its memory limit."""
     low = " ".join(warnings).lower()
     memory = "memory limit capabilities" in low or "resource limits are not supported" in low
@@ -167,9 +167,9 @@ def _resource_refusal(said: str, low: str, place: str) -> DeployError | None:
     return None
 
 
-def pull_refusal(error: Any, image: str) -> TradewindError:
+def pull_error(error: Any, image: str) -> TradewindError:
     """The typed error for an image that could not be pulled."""
-    said = words_of(error)
+    said = engine_message(error)
     low = said.lower()
     if any(words in low for words in _NETWORK_WORDS):
         return UnreachableError(f"the registry of the image {image} does not answer: {said}")

@@ -7,11 +7,11 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from tradewind.deployer.runner.docker.engine import Engine
+from tradewind.deployer.runner.docker.engine import ContainerEngine
 from tradewind.deployer.runner.docker.names import RUN
 from tradewind.errors import TradewindError
 
-_AGAIN_SECONDS = 1.0
+_RECONNECT_SECONDS = 1.0
 
 
 class EventListener:
@@ -22,7 +22,7 @@ class EventListener:
         heard: Is set when something happened to a container of a run, and when listening begins.
     """
 
-    def __init__(self, engine: Engine, heard: threading.Event) -> None:
+    def __init__(self, engine: ContainerEngine, heard: threading.Event) -> None:
         self._engine = engine
         self._heard = heard
         self._closed = threading.Event()
@@ -36,7 +36,7 @@ class EventListener:
             with suppress(Exception):  # whatever ends a stream: it is opened again
                 self._hear()
             self.listening = False
-            self._closed.wait(_AGAIN_SECONDS)
+            self._closed.wait(_RECONNECT_SECONDS)
 
     def _hear(self) -> None:
         try:

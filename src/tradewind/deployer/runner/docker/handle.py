@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.deployer.runner.docker.engine import Address
+from tradewind.deployer.runner.docker.engine import EngineAddress
 from tradewind.deployer.runner.handle import HandleData
 
 
@@ -16,7 +16,7 @@ class DockerData(HandleData):
 
     Attributes:
         folder: The run's folder.
-        engine: Where its engine is, as `Address` writes it; None for that of the settings.
+        engine: Where its engine is, as `EngineAddress` writes it; None for that of the settings.
         asked: When the engine was asked to start it, by the engine's clock; 0 while it was not.
         look: True when it may be anybody's run: polling starts nothing, and ends nothing that was not cancelled here.
         ports: The ports of this machine that lead to those of the job.
@@ -29,6 +29,6 @@ class DockerData(HandleData):
     ports: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> EngineAddress | None:
         """Where its engine is, or None for that of the settings."""
-        return Address.from_json(self.engine) if self.engine else None
+        return EngineAddress.from_json(self.engine) if self.engine else None

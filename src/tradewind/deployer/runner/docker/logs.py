@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.docker.names import instant
+from tradewind.deployer.runner.docker.names import engine_time
 
 _PIECE_LIMIT = 4 << 20
 _HEADER = struct.Struct(">BxxxL")
@@ -72,7 +72,7 @@ def save_logs(client: Any, container: str, paths: tuple[Path, Path], limit: int 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPosition:
     """Where reading a log stopped: engines count in time, readers in bytes.
 
     Attributes:
@@ -86,7 +86,9 @@ class Place:
     seen: int = 0
 
 
-def read_from(client: Any, container: str, stream: str, offset: int, place: Place) -> tuple[bytes, Place]:
+def read_container_log(
+    client: Any, container: str, stream: str, offset: int, place: LogPosition
+) -> tuple[bytes, LogPosition]:
     """What a container printed from a byte on, and where that ends.
 
     Args:
@@ -97,9 +99,9 @@ def read_from(client: Any, container: str, stream: str, offset: int, place: Plac
         place: Where an earlier call ended, if that was at this byte; else the log is read from its beginning.
     """
     if place.offset != offset:
-        place = Place()
+        place = LogPosition()
     position, last, seen, skip = place.offset, place.time, place.seen, place.seen
-    since = {"since": f"{instant(last) - 1e-5:.6f}"} if last else {}
+    since = {"since": f"{engine_time(last) - 1e-5:.6f}"} if last else {}
     found = bytearray()
     with closing(_frames(client, container, **{stream: 1}, timestamps=1, **since)) as frames:  # type: ignore[type-var]
         for _, piece in frames:
@@ -114,4 +116,4 @@ def read_from(client: Any, container: str, stream: str, offset: int, place: Plac
             position += len(text)
             if len(found) >= _PIECE_LIMIT:
                 break
-    return bytes(found), Place(position, last, seen)
+    return bytes(found), LogPosition(position, last, seen)

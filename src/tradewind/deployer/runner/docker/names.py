@@ -47,7 +47,7 @@ def cancelled_name(name: str) -> str:
     return name + _CANCELLED
 
 
-def instant(text: str) -> float:
+def engine_time(text: str) -> float:
     """Seconds since the epoch of a time as the engine writes it, or 0 for its zero time."""
     try:
         seconds = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
@@ -70,7 +70,7 @@ def grace_of(labels: Mapping[str, str], otherwise: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedContainer:
     """One container as the engine's list has it.
 
     Attributes:
@@ -86,7 +86,7 @@ class Listed:
     labels: Mapping[str, str]
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Listed:
+    def of(cls, row: Mapping[str, Any]) -> ListedContainer:
         """From a row of the list."""
         cancelled = any(name.endswith(_CANCELLED) for name in row.get("Names") or ())
         return cls(row["Id"], str(row["State"]).lower(), cancelled, row.get("Labels") or {})
@@ -108,12 +108,12 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InspectedContainer:
     """One container as the engine tells it when asked for all of it.
 
     Attributes:
         id: Its id.
-        state: As in `Listed`.
+        state: As in `ListedContainer`.
         exit_code: Of its first process.
         oom: True when the engine saw a process of it killed for memory.
         error: What the engine says went wrong, or empty.
@@ -142,7 +142,7 @@ class Facts:
     ports: Mapping[str, int]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], asked: float = 0.0) -> Facts:
+    def of(cls, told: Mapping[str, Any], asked: float = 0.0) -> InspectedContainer:
         """From what inspecting a container gives.
 
         Args:
@@ -150,9 +150,9 @@ class Facts:
             asked: When it was asked to start, in seconds since the epoch, or 0 where that is not known.
         """
         state = told["State"]
-        started = instant(str(state.get("StartedAt") or ""))
+        started = engine_time(str(state.get("StartedAt") or ""))
         # Nothing is asked to start before it was made, nor after it did: a clock that jumped makes no hours to pay.
-        begun = min(started, max(asked, instant(str(told.get("Created") or "")))) if asked else started
+        begun = min(started, max(asked, engine_time(str(told.get("Created") or "")))) if asked else started
         return cls(
             told["Id"],
             str(state.get("Status", "")).lower(),
@@ -161,7 +161,7 @@ class Facts:
             str(state.get("Error") or ""),
             begun,
             started,
-            instant(str(state.get("FinishedAt") or "")),
+            engine_time(str(state.get("FinishedAt") or "")),
             str(told.get("Path") or ""),
             int(state.get("Pid") or 0),
             (told.get("Config") or {}).get("Labels") or {},

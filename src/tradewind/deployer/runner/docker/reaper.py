@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.engine import Address, Engine
-from tradewind.deployer.runner.docker.names import Facts
+from tradewind.deployer.runner.docker.engine import ContainerEngine, EngineAddress
+from tradewind.deployer.runner.docker.names import InspectedContainer
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.errors import TradewindError
 
@@ -25,7 +25,7 @@ _IDLE_SECONDS = 1.0
 _PATIENCE_SECONDS = 600.0
 
 
-def _lock_path(folder: Path, address: Address) -> Path:
+def _lock_path(folder: Path, address: EngineAddress) -> Path:
     return folder / f"reaper-{hashlib.sha256(str(address).encode()).hexdigest()[:16]}"
 
 
@@ -41,7 +41,7 @@ def _locked(path: Path) -> IO[str] | None:
     return file
 
 
-def ensure_reaper(folder: Path, address: Address, settings: DockerSettings) -> None:
+def ensure_reaper(folder: Path, address: EngineAddress, settings: DockerSettings) -> None:
     """Start the reaper of an engine unless there is one.
 
     Args:
@@ -90,7 +90,7 @@ def _has_ended(pid: int) -> bool:
 class _Reaper:
     """Ends the overdue containers of one engine, each with the grace of who started it, or else ours."""
 
-    def __init__(self, engine: Engine, grace: float) -> None:
+    def __init__(self, engine: ContainerEngine, grace: float) -> None:
         self._engine = engine
         self._grace = grace
         self._ends: dict[str, tuple[float, float]] = {}  # when each is overdue, and its grace
@@ -126,8 +126,8 @@ class _Reaper:
         pauses = [next((each - now for each in pair if each > now), _LATE_SECONDS) for pair in moments]
         return max(0.05, min(pauses))
 
-    def _facts(self, container: str) -> Facts:
-        return Facts.of(self._engine.call(lambda client: client.inspect_container(container)))
+    def _facts(self, container: str) -> InspectedContainer:
+        return InspectedContainer.of(self._engine.call(lambda client: client.inspect_container(container)))
 
     def _signal(self, container: str, signal: str) -> None:
         from docker.errors import APIError
@@ -151,7 +151,7 @@ def main(descriptor: int, order: dict[str, Any]) -> None:
     path = Path(order["path"])
     lock: IO[str] | None = os.fdopen(descriptor, "a+")
     settings = DockerSettings.model_validate(order["settings"])
-    engine = Engine(Address.from_json(order["address"]), settings)
+    engine = ContainerEngine(EngineAddress.from_json(order["address"]), settings)
     reaper = _Reaper(engine, settings.grace)
     unheard = time.time()
     idle = 0

@@ -26,11 +26,11 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.collect import collect, members, remove
+from tradewind.deployer.runner.docker.collect import collect, containers_of, remove_containers
 from tradewind.deployer.runner.docker.engine import (
     LOOK_SECONDS,
-    Address,
-    Engine,
+    ContainerEngine,
+    EngineAddress,
     default_address,
     find_engine,
     find_package,
@@ -38,13 +38,13 @@ from tradewind.deployer.runner.docker.engine import (
 )
 from tradewind.deployer.runner.docker.events import EventListener
 from tradewind.deployer.runner.docker.handle import DockerData
-from tradewind.deployer.runner.docker.logs import Place, read_from
+from tradewind.deployer.runner.docker.logs import LogPosition, read_container_log
+from tradewind.deployer.runner.docker.monitor import ContainerMonitor, runs_of
 from tradewind.deployer.runner.docker.reaper import ensure_reaper
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.submit import start_run
-from tradewind.deployer.runner.docker.watch import Watch, runs_of
-from tradewind.deployer.runner.limits import fits_here
-from tradewind.deployer.runner.notes import Notes
+from tradewind.deployer.runner.notes import RunNotes
+from tradewind.deployer.runner.resource_limits import fits_here
 from tradewind.errors import DeployError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
@@ -82,11 +82,11 @@ class DockerRunner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._folder = data_folder / "docker"
-        self._notes = Notes(self._folder / "runs")
+        self._notes = RunNotes(self._folder / "runs")
         self._lock = threading.Lock()
-        self._watches: dict[Address, Watch] = {}
-        self._listeners: dict[Address, EventListener] = {}
-        self._places: dict[tuple[str, str], Place] = {}
+        self._watches: dict[EngineAddress, ContainerMonitor] = {}
+        self._listeners: dict[EngineAddress, EventListener] = {}
+        self._places: dict[tuple[str, str], LogPosition] = {}
 
     @property
     def kill_seconds(self) -> float:
@@ -107,21 +107,21 @@ class DockerRunner(
         """True when this machine has the CPUs and the memory; offers of other providers have machines of their own."""
         return any(each.provider != "local" for each in (*running, offer)) or fits_here(offer, running)
 
-    def _watch(self, address: Address) -> Watch:
+    def _watch(self, address: EngineAddress) -> ContainerMonitor:
         with self._lock:
             if address not in self._watches:
-                self._watches[address] = Watch(Engine(address, self.settings), self.settings)
+                self._watches[address] = ContainerMonitor(ContainerEngine(address, self.settings), self.settings)
             return self._watches[address]
 
-    def _listen(self, address: Address) -> None:
+    def _listen(self, address: EngineAddress) -> None:
         with self._lock:
             if address not in self._listeners:
                 self._listeners[address] = EventListener(self._watches[address].engine, self._woken)
 
-    def _address_of(self, handle: Handle) -> Address:
+    def _address_of(self, handle: Handle) -> EngineAddress:
         return DockerData.of(handle).address or default_address(self.settings)
 
-    def _data(self, run_id: str, owner: str, expires: float | None, folder: str, address: Address) -> DockerData:
+    def _data(self, run_id: str, owner: str, expires: float | None, folder: str, address: EngineAddress) -> DockerData:
         # Whoever asks now may not be who asked it to start.
         note = self._notes.read(owner, run_id)
         asked = DockerData.of(Handle.from_json(note)).asked if note else 0.0
@@ -160,7 +160,7 @@ class DockerRunner(
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; see `Runner.poll`."""
-        groups: dict[Address, list[Handle]] = {}
+        groups: dict[EngineAddress, list[Handle]] = {}
         found: dict[str, RunStatus] = {}
         for handle in handles:
             try:
@@ -216,7 +216,7 @@ class DockerRunner(
             return [replace(DockerData.of(each), look=True).handle(each.run_id, self.name) for each in found.values()]
         return list(found.values())
 
-    def _find_at(self, address: Address, owner: str | None, found: dict[str, Handle]) -> None:
+    def _find_at(self, address: EngineAddress, owner: str | None, found: dict[str, Handle]) -> None:
         wanted = names.RUN if owner is None else f"{names.OWNER}={owner}"
         for run_id, (labels, made) in runs_of(self._watch(address).engine, wanted).items():
             whose, expires = labels.get(names.OWNER, ""), _number(labels.get(names.EXPIRES, ""))
@@ -236,13 +236,15 @@ class DockerRunner(
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
         engine = self._watch(self._address_of(handle)).engine
-        found = [row for row in members(engine, handle.run_id) if row.role == names.JOB]
+        found = [row for row in containers_of(engine, handle.run_id) if row.role == names.JOB]
         if not found:
             return b""
         key = (found[0].id, stream)
         client = engine.client(LOOK_SECONDS)
         try:
-            piece, self._places[key] = read_from(client, found[0].id, stream, offset, self._places.get(key, Place()))
+            piece, self._places[key] = read_container_log(
+                client, found[0].id, stream, offset, self._places.get(key, LogPosition())
+            )
         except Exception as error:
             raise engine.trouble(error) from error
         finally:
@@ -255,7 +257,7 @@ class DockerRunner(
         watch = self._watch(address)
         watch.drop(handle.run_id)
         try:
-            remove(watch.engine, handle.run_id)
+            remove_containers(watch.engine, handle.run_id)
         except DeployError:
             # A machine that was given back took its containers along; elsewhere the next sweep removes them.
             if address.local:

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.link_target import SshSettings
 from tradewind.deployer.runner.docker.names import MOST_GRACE
+from tradewind.deployer.ssh_target import SshSettings
 
 
 class DockerSettings(plugins.Settings):

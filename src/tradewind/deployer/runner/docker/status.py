@@ -5,48 +5,48 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from tradewind.deployer.runner import endings
-from tradewind.deployer.runner.docker.names import MEMORY, Facts
+from tradewind.deployer.runner import exit_reasons
+from tradewind.deployer.runner.docker.names import MEMORY, InspectedContainer
 from tradewind.problem import Fault, RunState, RunStatus, Usage
-from tradewind.units import format_memory
+from tradewind.utils.units import format_memory
 
 _LOST = 255  # what an engine writes that did not see the end, after a restart of its machine
 _NO_PROGRAM, _NO_START = 127, 126
 
 
-def failed(reason: str, runtime: float, code: int | None, usage: Usage) -> RunStatus:
+def failed_status(reason: str, runtime: float, code: int | None, usage: Usage) -> RunStatus:
     """A run that failed by its own fault."""
     return RunStatus(RunState.FAILED, runtime=runtime, reason=reason, fault=Fault.JOB, exit_code=code, usage=usage)
 
 
-def out_of_memory(facts: Facts, *, podman: bool) -> bool:
+def was_out_of_memory(facts: InspectedContainer, *, podman: bool) -> bool:
     """True when a container was ended for its memory; Podman tells it by the exit code only."""
-    return facts.exit_code != 0 and (facts.oom or (podman and killed_within_limit(facts)))
+    return facts.exit_code != 0 and (facts.oom or (podman and was_killed_within_limit(facts)))
 
 
-def killed_within_limit(facts: Facts) -> bool:
+def was_killed_within_limit(facts: InspectedContainer) -> bool:
     """True when a container that has a limit of memory was ended by SIGKILL.
 
     Where nobody has asked the engine for that, it may well be the kernel: containerd loses what it says of memory when
     the container's control group is gone before it is read.
     """
-    return facts.exit_code == endings.SIGNALLED + signal.SIGKILL and bool(facts.labels.get(MEMORY))
+    return facts.exit_code == exit_reasons.SIGNAL_OFFSET + signal.SIGKILL and bool(facts.labels.get(MEMORY))
 
 
-def out_of_memory_words(facts: Facts, what: str = "it") -> str:
+def out_of_memory_words(facts: InspectedContainer, what: str = "it") -> str:
     """The reason of a run that was ended for its memory."""
     limit = facts.labels.get(MEMORY)
-    return endings.out_of_memory(int(limit) if limit else None, what)
+    return exit_reasons.out_of_memory_reason(int(limit) if limit else None, what)
 
 
-def killed_words(facts: Facts, what: str) -> str:
+def killed_words(facts: InspectedContainer, what: str) -> str:
     """The reason of a run whose container was killed within its limit of memory, for which the engine has no word."""
-    told = f"{what} was killed by {endings.signal_name(signal.SIGKILL)}, and the engine does not say why"
+    told = f"{what} was killed by {exit_reasons.signal_name(signal.SIGKILL)}, and the engine does not say why"
     return f"{told}: it may have used more than {format_memory(int(facts.labels[MEMORY]))}"
 
 
 def ended_status(
-    facts: Facts, *, cancelled: bool, podman: bool, usage: Usage, from_outside: Callable[[], bool]
+    facts: InspectedContainer, *, cancelled: bool, podman: bool, usage: Usage, from_outside: Callable[[], bool]
 ) -> RunStatus:
     """The status of a run whose container has ended, or could not be started.
 
@@ -58,29 +58,31 @@ def ended_status(
         from_outside: Asks the engine whether somebody else ended the container.
     """
     runtime = max(0.0, facts.finished - facts.begun) if facts.started else 0.0
-    code = endings.code_of(facts.exit_code)
+    code = exit_reasons.exit_code_of(facts.exit_code)
     if cancelled:
         return RunStatus(RunState.CANCELLED, runtime=runtime, exit_code=code, usage=usage)
     if not facts.started:
         if facts.exit_code in (_NO_PROGRAM, _NO_START):
-            return failed(f"there is no program {facts.program!r} that can be run", 0.0, _NO_PROGRAM, usage)
-        return endings.gone(f"the container could not be started: {facts.error or 'the engine does not say why'}")
+            return failed_status(f"there is no program {facts.program!r} that can be run", 0.0, _NO_PROGRAM, usage)
+        return exit_reasons.lost_status(
+            f"the container could not be started: {facts.error or 'the engine does not say why'}"
+        )
     if facts.wall is not None and facts.ran >= facts.wall:
-        reason = endings.timed_out(facts.wall)
+        reason = exit_reasons.timeout_reason(facts.wall)
         return RunStatus(
             RunState.TIMED_OUT, runtime=runtime, reason=reason, fault=Fault.JOB, exit_code=code, usage=usage
         )
     if facts.exit_code == 0:
         return RunStatus(RunState.DONE, runtime=runtime, exit_code=0, usage=usage)
-    if out_of_memory(facts, podman=podman):
-        return failed(out_of_memory_words(facts), runtime, code, usage)
+    if was_out_of_memory(facts, podman=podman):
+        return failed_status(out_of_memory_words(facts), runtime, code, usage)
     killed = code in (-signal.SIGKILL, -signal.SIGTERM) or facts.exit_code == _LOST
     if killed and from_outside():
-        return endings.gone("its container was stopped from outside, or its engine was restarted", runtime)
-    if killed_within_limit(facts):
-        return failed(killed_words(facts, "the program"), runtime, code, usage)
+        return exit_reasons.lost_status("its container was stopped from outside, or its engine was restarted", runtime)
+    if was_killed_within_limit(facts):
+        return failed_status(killed_words(facts, "the program"), runtime, code, usage)
     if facts.exit_code == _NO_PROGRAM:
-        return failed(
+        return failed_status(
             f"exit code 127: there is no program {facts.program!r}, or none that it calls", runtime, 127, usage
         )
-    return failed(endings.failure(code), runtime, code, usage)
+    return failed_status(exit_reasons.failure_reason(code), runtime, code, usage)

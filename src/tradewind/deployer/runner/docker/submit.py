@@ -11,14 +11,20 @@ from typing import Any
 
 from tradewind.deployer.environment import OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.collect import members, remove
-from tradewind.deployer.runner.docker.container import container
-from tradewind.deployer.runner.docker.engine import CALL_SECONDS, Engine
-from tradewind.deployer.runner.docker.errors import dropped, pull_refusal, refusal, unlimited, words_of
-from tradewind.deployer.runner.docker.files import send
-from tradewind.deployer.runner.docker.names import Facts, Listed
+from tradewind.deployer.runner.docker.collect import containers_of, remove_containers
+from tradewind.deployer.runner.docker.container_spec import container_spec
+from tradewind.deployer.runner.docker.engine import CALL_SECONDS, ContainerEngine
+from tradewind.deployer.runner.docker.errors import (
+    dropped_limit_error,
+    engine_message,
+    missing_limit_error,
+    pull_error,
+    start_error,
+)
+from tradewind.deployer.runner.docker.file_transfer import send
+from tradewind.deployer.runner.docker.names import InspectedContainer, ListedContainer
 from tradewind.deployer.runner.docker.settings import DockerSettings
-from tradewind.deployer.runner.files import folder_error
+from tradewind.deployer.runner.run_files import folder_error
 from tradewind.errors import DeployError, ImageError, TradewindError
 from tradewind.problem import RunRequest
 
@@ -29,7 +35,7 @@ _MISSING, _TAKEN = 404, 409
 
 
 def start_run(
-    engine: Engine, settings: DockerSettings, request: RunRequest, cache: Path, asked: Callable[[float], None]
+    engine: ContainerEngine, settings: DockerSettings, request: RunRequest, cache: Path, asked: Callable[[float], None]
 ) -> Mapping[str, int]:
     """Start a run, or find that it was started.
 
@@ -58,7 +64,7 @@ class _Start:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ContainerEngine,
         settings: DockerSettings,
         request: RunRequest,
         cache: Path,
@@ -80,7 +86,7 @@ class _Start:
                 hint="set job.image",
                 retryable=False,
             )
-        there = {row.role: row for row in members(self._engine, request.run_id)}
+        there = {row.role: row for row in containers_of(self._engine, request.run_id)}
         job = there.get(names.JOB)
         if job is not None and job.labels.get(names.OWNER) != request.owner:
             raise DeployError(
@@ -103,11 +109,11 @@ class _Start:
             raise
 
     def _clear(self) -> None:
-        rows = members(self._engine, self._request.run_id)
+        rows = containers_of(self._engine, self._request.run_id)
         if not any(row.alive or row.state == "exited" for row in rows if row.role == names.JOB):
-            remove(self._engine, self._request.run_id)
+            remove_containers(self._engine, self._request.run_id)
 
-    def _ensure(self, role: str, found: Listed | None, network: str, *, start: bool) -> Mapping[str, int]:
+    def _ensure(self, role: str, found: ListedContainer | None, network: str, *, start: bool) -> Mapping[str, int]:
         """Have a container of the run, and have it started."""
         ours = found is None
         container_id = self._create(role, network) if found is None else found.id
@@ -126,7 +132,7 @@ class _Start:
         self._start(container_id, role)
         return self._facts(container_id).ports if self._request.ports else {}
 
-    def _settled(self, container_id: str) -> Facts:
+    def _settled(self, container_id: str) -> InspectedContainer:
         """A container that somebody else created, once nobody can be about to start it."""
         end = time.monotonic() + _IN_FLIGHT_SECONDS
         facts = self._facts(container_id)
@@ -135,8 +141,10 @@ class _Start:
             facts = self._facts(container_id)
         return facts
 
-    def _facts(self, container_id: str) -> Facts:
-        return Facts.of(self._engine.call(lambda client: client.inspect_container(container_id), CALL_SECONDS))
+    def _facts(self, container_id: str) -> InspectedContainer:
+        return InspectedContainer.of(
+            self._engine.call(lambda client: client.inspect_container(container_id), CALL_SECONDS)
+        )
 
     def _create(self, role: str, network: str) -> str | None:
         """Create a container; None when its name is taken."""
@@ -146,8 +154,8 @@ class _Start:
         self._prepare()
         if self._secrets is None:
             self._secrets = resolve_secrets(request.secrets)
-        document = container(request, role, self._engine, self._settings, self._secrets)
-        lacking = unlimited(document["HostConfig"], self._engine.facts(), str(self._engine.address))
+        document = container_spec(request, role, self._engine, self._settings, self._secrets)
+        lacking = missing_limit_error(document["HostConfig"], self._engine.facts(), str(self._engine.address))
         if lacking is not None:
             raise lacking
         document["HostConfig"]["NetworkMode"] = network
@@ -161,20 +169,20 @@ class _Start:
                 made = self._engine.call(
                     lambda client: client.create_container_from_config(document, name), CALL_SECONDS
                 )
-                self._heed(document["HostConfig"], made.get("Warnings") or ())
+                self._check_warnings(document["HostConfig"], made.get("Warnings") or ())
                 return str(made["Id"])
             except APIError as error:
-                if error.status_code == _TAKEN or "already in use" in words_of(error):
+                if error.status_code == _TAKEN or "already in use" in engine_message(error):
                     return None
-                absent = error.status_code == _MISSING or "image not known" in words_of(error)
+                absent = error.status_code == _MISSING or "image not known" in engine_message(error)
                 if not absent or image in self._pulled or self._settings.pull == "never":
                     raise self._refusal(error, role) from error
                 self._pull(image)
 
-    def _heed(self, wanted: Mapping[str, Any], warnings: Sequence[str]) -> None:
+    def _check_warnings(self, wanted: Mapping[str, Any], warnings: Sequence[str]) -> None:
         """Take in what the engine says of a container that it has created all the same."""
         place = str(self._engine.address)
-        lacking = dropped(wanted, warnings, place)
+        lacking = dropped_limit_error(wanted, warnings, place)
         if lacking is not None:
             raise lacking
         for words in warnings:
@@ -192,7 +200,7 @@ class _Start:
         """The container that has our name, if it is of our run."""
         name = names.container_name(self._request.run_id, role)
         told = self._engine.call(lambda client: client.inspect_container(name), CALL_SECONDS)
-        facts = Facts.of(told)
+        facts = InspectedContainer.of(told)
         mine = (self._request.run_id, self._request.owner)
         if (facts.labels.get(names.RUN), facts.labels.get(names.OWNER)) != mine:
             raise DeployError(
@@ -237,7 +245,7 @@ class _Start:
         try:
             self._engine.call(pull, self._settings.pull_seconds)
         except APIError as error:
-            raise pull_refusal(error, image) from error
+            raise pull_error(error, image) from error
         except DeployError as error:
             raise _pull_error(error, image) from error
 
@@ -267,7 +275,7 @@ class _Start:
         load = request.load if role == names.JOB else None
         image = (load.image if load else None) or request.image or ""
         program = (load.argv if load else request.argv)[0]
-        return refusal(error, image=image, program=program, place=str(self._engine.address))
+        return start_error(error, image=image, program=program, place=str(self._engine.address))
 
 
 @functools.cache
@@ -278,5 +286,5 @@ def _warn_once(place: str, words: str) -> None:
 def _pull_error(error: DeployError, image: str) -> TradewindError:
     """What a registry said, which comes as a line of an answer that began well."""
     cause = error.__cause__
-    named = pull_refusal(cause, image) if cause is not None and type(cause).__name__ == "DockerException" else error
+    named = pull_error(cause, image) if cause is not None and type(cause).__name__ == "DockerException" else error
     return named if isinstance(named, TradewindError) else ImageError(str(error))

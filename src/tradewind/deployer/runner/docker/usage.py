@@ -13,7 +13,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
-class Meters:
+class CgroupCounters:
     """The files in which the kernel counts for one container.
 
     Attributes:
@@ -68,7 +68,7 @@ class Meters:
         return {"network_bytes": float(sum(map(sum, cables)))} if rows else {}
 
 
-def meters_of(pid: int, container: str) -> Meters | None:
+def counters_of(pid: int, container: str) -> CgroupCounters | None:
     """The files for a container of this machine's engine; None where there are none."""
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines() if pid else []
@@ -80,7 +80,7 @@ def meters_of(pid: int, container: str) -> Meters | None:
         groups |= {kind: place.lstrip("/") for kind in kinds.split(",")}
     if "memory" in groups and container in groups["memory"]:
         cpu = groups.get("cpuacct", groups["memory"])
-        return Meters(
+        return CgroupCounters(
             _ROOT / "memory" / groups["memory"] / "memory.max_usage_in_bytes",
             _ROOT / "cpuacct" / cpu / "cpuacct.usage",
             False,
@@ -92,7 +92,7 @@ def meters_of(pid: int, container: str) -> Meters | None:
         parts = groups[""].split("/")
         own = next(i for i, part in enumerate(parts) if container in part)
         top = _ROOT.joinpath(*parts[: own + 1])
-        return Meters(top / "memory.peak", top / "cpu.stat", True, top / "io.stat", _own_network(pid))
+        return CgroupCounters(top / "memory.peak", top / "cpu.stat", True, top / "io.stat", _own_network(pid))
     return None
 
 
@@ -105,7 +105,7 @@ def _own_network(pid: int) -> Path | None:
     return Path(f"/proc/{pid}/net/dev") if theirs != ours else None
 
 
-def usage_of(stats: Mapping[str, Any]) -> Usage:
+def usage_from_stats(stats: Mapping[str, Any]) -> Usage:
     """What an engine's statistics say of a container."""
     memory = stats.get("memory_stats") or {}
     peak = memory.get("max_usage") or memory.get("usage")
@@ -121,7 +121,7 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
     return Usage(int(peak) if peak else None, cpu / 1e9 if cpu else None, profile)
 
 
-def larger(old: Usage, new: Usage) -> Usage:
+def larger_usage(old: Usage, new: Usage) -> Usage:
     """Both together: what was used only grows."""
     peaks = [each.peak_memory_bytes for each in (old, new) if each.peak_memory_bytes is not None]
     times = [each.cpu_seconds for each in (old, new) if each.cpu_seconds is not None]

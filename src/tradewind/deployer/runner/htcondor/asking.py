@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tradewind.deployer.runner.htcondor.commands import ClassAd, CondorCommands
 from tradewind.deployer.runner.htcondor.handle import HtCondorData
-from tradewind.deployer.runner.htcondor.programs import Ad, Condor
-from tradewind.deployer.runner.htcondor.submit import text_of_ad
+from tradewind.deployer.runner.htcondor.submit_description import text_of_ad
 from tradewind.errors import TradewindError
 from tradewind.problem import Handle
 
@@ -19,21 +19,21 @@ _HASTE_SECONDS = 0.5
 _ABSENT_SECONDS = 1.0
 
 
-def tagged(run_id: str) -> str:
+def run_constraint(run_id: str) -> str:
     """The constraint that finds a run."""
     return f"TradewindRun == {text_of_ad(run_id)}"
 
 
-class _Question:
+class _Query:
     """Something that is asked in a thread."""
 
-    def __init__(self, ask: Callable[[], list[Ad]]) -> None:
+    def __init__(self, ask: Callable[[], list[ClassAd]]) -> None:
         self.asked = time.time()
-        self.answer: list[Ad] | None = None
+        self.answer: list[ClassAd] | None = None
         self._done = threading.Event()
         threading.Thread(target=self._run, args=(ask,), name="tradewind-htcondor", daemon=True).start()
 
-    def _run(self, ask: Callable[[], list[Ad]]) -> None:
+    def _run(self, ask: Callable[[], list[ClassAd]]) -> None:
         with contextlib.suppress(TradewindError, OSError):
             self.answer = ask()
         self._done.set()
@@ -43,7 +43,7 @@ class _Question:
         return self._done.wait(seconds)
 
 
-class Asker:
+class JobAdCache:
     """Knows what the queue said last about all runs that somebody waits for.
 
     Args:
@@ -51,17 +51,17 @@ class Asker:
         interval: Seconds between two questions.
     """
 
-    def __init__(self, condor: Condor, interval: float) -> None:
+    def __init__(self, condor: CondorCommands, interval: float) -> None:
         self._condor = condor
         self._interval = interval
         self._watched: dict[str, Handle] = {}
         self._covered: frozenset[str] = frozenset()
         self._asked = 0.0
-        self._ads: Mapping[str, Ad] = {}
-        self._question: _Question | None = None
+        self._ads: Mapping[str, ClassAd] = {}
+        self._question: _Query | None = None
         self._asking: frozenset[str] = frozenset()
         self._absent: dict[str, float] = {}
-        self._history: dict[str, _Question] = {}
+        self._history: dict[str, _Query] = {}
 
     def look(self, handles: Sequence[Handle], *, urgent: bool) -> None:
         """Have the queue asked about some runs, and all others that are waited for, when it is time.
@@ -78,10 +78,10 @@ class Asker:
             told = {run_id: HtCondorData.of(each).cluster for run_id, each in self._watched.items()}
             clusters = {int(cluster) for cluster in told.values() if cluster is not None}
             terms = [f"ClusterId == {cluster}" for cluster in sorted(clusters)]
-            terms += [tagged(run_id) for run_id, cluster in told.items() if cluster is None]
+            terms += [run_constraint(run_id) for run_id, cluster in told.items() if cluster is None]
             constraint = " || ".join(f"({term})" for term in terms)
             self._asking = frozenset(self._watched)
-            self._question = _Question(lambda: self._condor.queue(constraint))
+            self._question = _Query(lambda: self._condor.queue(constraint))
         if self._question.done(_PATIENCE_SECONDS):
             question, self._question = self._question, None
             self._asked = question.asked
@@ -96,7 +96,7 @@ class Asker:
         self._absent.pop(run_id, None)
         self._history.pop(run_id, None)
 
-    def said(self, handle: Handle) -> Ad | None:
+    def said(self, handle: Handle) -> ClassAd | None:
         """The attributes of a run's job, as the queue had them last; None when it did not list it, or was not asked."""
         ad = self._ads.get(handle.run_id) if handle.run_id in self._covered else None
         if ad is not None:
@@ -117,11 +117,11 @@ class Asker:
         """
         question = self._history.get(handle.run_id)
         if question is None:
-            constraint = tagged(handle.run_id)
+            constraint = run_constraint(handle.run_id)
             cluster = HtCondorData.of(handle).cluster
             if cluster is not None:
                 constraint = f"ClusterId == {cluster} && {constraint}"
-            question = self._history[handle.run_id] = _Question(lambda: self._condor.history(constraint, 1))
+            question = self._history[handle.run_id] = _Query(lambda: self._condor.history(constraint, 1))
         if not question.done():
             return False, None
         return True, question.answer[0] if question.answer else None

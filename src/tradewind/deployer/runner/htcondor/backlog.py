@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tradewind.deployer.runner.htcondor.asking import tagged
-from tradewind.deployer.runner.htcondor.folder import Exchange
-from tradewind.deployer.runner.htcondor.programs import Condor
+from tradewind.deployer.runner.htcondor.asking import run_constraint
+from tradewind.deployer.runner.htcondor.commands import CondorCommands
+from tradewind.deployer.runner.htcondor.exchange_folder import ExchangeFolder
 from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.problem import Fault, RunState, RunStatus
-from tradewind.units import format_duration
+from tradewind.utils.units import format_duration
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -30,7 +30,7 @@ _NOT_YET = "it is not handed to HTCondor yet"
 
 
 @dataclass
-class Backlog:
+class CondorBacklog:
     """The runs that HTCondor has no room for.
 
     Args:
@@ -39,11 +39,11 @@ class Backlog:
         longest: Seconds after which they are given up while HTCondor has no other job of ours.
     """
 
-    condor: Condor
-    sent: Callable[[Exchange], bool]
+    condor: CondorCommands
+    sent: Callable[[ExchangeFolder], bool]
     longest: float
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _waiting: dict[str, Exchange] = field(default_factory=dict)
+    _waiting: dict[str, ExchangeFolder] = field(default_factory=dict)
     _words: str = ""
     _due: float = 0.0
     _pause: float = _SOON
@@ -55,7 +55,7 @@ class Backlog:
         """True while something waits: what comes now has its place behind it."""
         return bool(self._waiting)
 
-    def put(self, run_id: str, exchange: Exchange, text: str, words: str) -> None:
+    def put(self, run_id: str, exchange: ExchangeFolder, text: str, words: str) -> None:
         """Let a run wait that HTCondor has just refused, or that comes while others wait.
 
         Args:
@@ -90,7 +90,7 @@ class Backlog:
         with self._lock:
             self._pause, self._due = _SOON, min(self._due, time.monotonic())
 
-    def status(self, run_id: str, exchange: Exchange, *, may: bool) -> RunStatus | None:
+    def status(self, run_id: str, exchange: ExchangeFolder, *, may: bool) -> RunStatus | None:
         """Where a run is that HTCondor does not have; None for one that it has, or had.
 
         Args:
@@ -109,7 +109,7 @@ class Backlog:
                 self._waiting.setdefault(run_id, exchange)
         return RunStatus(RunState.SUBMITTING, reason=self._words or _NOT_YET)
 
-    def withdraw(self, run_id: str, exchange: Exchange, reason: str, seconds: float) -> bool:
+    def withdraw(self, run_id: str, exchange: ExchangeFolder, reason: str, seconds: float) -> bool:
         """Take a run back that was not submitted; False where it was.
 
         Raises:
@@ -139,11 +139,11 @@ class Backlog:
             with self._lock:
                 self._pushing = False
 
-    def _first(self) -> tuple[str, Exchange] | None:
+    def _first(self) -> tuple[str, ExchangeFolder] | None:
         with self._lock:
             return next(iter(self._waiting.items()), None)
 
-    def _hand_over(self, run_id: str, exchange: Exchange) -> bool:
+    def _hand_over(self, run_id: str, exchange: ExchangeFolder) -> bool:
         """Submit a run; False when there is no use in trying the others."""
         try:
             with self.condor.alone() as lock:
@@ -168,9 +168,9 @@ class Backlog:
             self._alone_since, self._pause = None, _SOON
         return True
 
-    def _submit(self, run_id: str, exchange: Exchange, lock: int) -> None:
+    def _submit(self, run_id: str, exchange: ExchangeFolder, lock: int) -> None:
         # A process that was cut off may have submitted it, and not written it down.
-        for ad in self.condor.queue(tagged(run_id)):
+        for ad in self.condor.queue(run_constraint(run_id)):
             exchange.claim(int(ad["ClusterId"]), int(ad["ProcId"]), time.time())
             return
         began = time.time()

@@ -21,17 +21,17 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesImages,
 )
-from tradewind.deployer.runner.endings import gone
-from tradewind.deployer.runner.htcondor.asking import Asker, tagged
-from tradewind.deployer.runner.htcondor.backlog import Backlog
-from tradewind.deployer.runner.htcondor.events import Story, read_log
-from tradewind.deployer.runner.htcondor.folder import Exchange
+from tradewind.deployer.runner.exit_reasons import lost_status
+from tradewind.deployer.runner.htcondor.asking import JobAdCache, run_constraint
+from tradewind.deployer.runner.htcondor.backlog import CondorBacklog
+from tradewind.deployer.runner.htcondor.commands import CondorCommands, find_programs
+from tradewind.deployer.runner.htcondor.event_log import JobLogSummary, read_event_log
+from tradewind.deployer.runner.htcondor.exchange_folder import ExchangeFolder
 from tradewind.deployer.runner.htcondor.handle import HtCondorData
-from tradewind.deployer.runner.htcondor.programs import Condor, find_programs
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, story_of, why_idle
-from tradewind.deployer.runner.htcondor.submit import description, text_of_ad
-from tradewind.deployer.runner.notes import Notes
+from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, summary_of_ad, why_idle
+from tradewind.deployer.runner.htcondor.submit_description import submit_description, text_of_ad
+from tradewind.deployer.runner.notes import RunNotes
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -42,11 +42,11 @@ from tradewind.errors import (
 )
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
-from tradewind.units import count
+from tradewind.utils.units import count
 
 _GONE = (3, 4)
 _FIND_SECONDS = 10.0
-_FRESH = Story()
+_FRESH = JobLogSummary()
 
 
 class HtCondorRunner(
@@ -75,12 +75,12 @@ class HtCondorRunner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._folder = data_folder.absolute() / "htcondor"
-        self._condor = Condor(self.settings.bin, self.settings.timeout, self._folder)
-        self._notes = Notes(self._folder / "runs")
-        self._asker = Asker(self._condor, self.settings.interval)
-        self._logs: dict[Path, tuple[tuple[int, int], Story]] = {}
+        self._condor = CondorCommands(self.settings.bin, self.settings.timeout, self._folder)
+        self._notes = RunNotes(self._folder / "runs")
+        self._asker = JobAdCache(self._condor, self.settings.interval)
+        self._logs: dict[Path, tuple[tuple[int, int], JobLogSummary]] = {}
         self._ended: dict[str, RunStatus] = {}
-        self._backlog = Backlog(
+        self._backlog = CondorBacklog(
             self._condor, lambda exchange: self._story(exchange).cluster is not None, self.settings.full
         )
 
@@ -104,7 +104,7 @@ class HtCondorRunner(
         answers: dict[str, Handle | TradewindError] = {}
         fresh = []
         for request, _ in runs:
-            exchange = Exchange(request.folder.absolute())
+            exchange = ExchangeFolder(request.folder.absolute())
             if exchange.data().cluster is not None or self._story(exchange).cluster is not None:
                 answers[request.run_id] = self._handle(request.run_id, exchange)
             else:
@@ -119,12 +119,12 @@ class HtCondorRunner(
 
     def _submit_alone(self, requests: Sequence[RunRequest], lock: int) -> dict[str, Handle | TradewindError]:
         # An earlier process has come as far as these, and may have submitted them.
-        answers = self._there([each for each in requests if Exchange(each.folder.absolute()).prepared])
+        answers = self._there([each for each in requests if ExchangeFolder(each.folder.absolute()).prepared])
         ready = []
         for request in requests:
             if request.run_id in answers:
                 continue
-            exchange = Exchange(request.folder.absolute())
+            exchange = ExchangeFolder(request.folder.absolute())
             try:
                 self._notes.write(request.owner, request.run_id, {"folder": str(exchange.folder)})
                 exchange.prepare(request, self.settings, self._folder / "bundles")
@@ -138,7 +138,7 @@ class HtCondorRunner(
         return answers
 
     def _drop(self, request: RunRequest) -> None:
-        Exchange(request.folder.absolute()).drop_secrets()
+        ExchangeFolder(request.folder.absolute()).drop_secrets()
         self._notes.remove(request.owner, request.run_id)
 
     def _submit(self, requests: Sequence[RunRequest], lock: int) -> dict[str, Handle | TradewindError]:
@@ -148,7 +148,7 @@ class HtCondorRunner(
             return {each.run_id: self._let_wait(each, "") for each in requests}
         began = time.time()
         try:
-            jobs = self._condor.submit(description(requests, self.settings), lock)
+            jobs = self._condor.submit(submit_description(requests, self.settings), lock)
         except (UnreachableError, MissingProgramError, CredentialsError) as error:
             return self._there_or(requests, error)
         except DeployError as error:
@@ -164,15 +164,15 @@ class HtCondorRunner(
             return self._there_or(requests, wrong)
         answers: dict[str, Handle | TradewindError] = {}
         for request, (cluster, process) in zip(requests, jobs, strict=True):
-            exchange = Exchange(request.folder.absolute())
+            exchange = ExchangeFolder(request.folder.absolute())
             exchange.claim(cluster, process, began)
             answers[request.run_id] = self._handle(request.run_id, exchange)
         return answers
 
     def _let_wait(self, request: RunRequest, words: str) -> Handle | TradewindError:
-        exchange = Exchange(request.folder.absolute())
+        exchange = ExchangeFolder(request.folder.absolute())
         try:
-            self._backlog.put(request.run_id, exchange, description([request], self.settings), words)
+            self._backlog.put(request.run_id, exchange, submit_description([request], self.settings), words)
         except DeployError as error:
             return error
         return self._handle(request.run_id, exchange)
@@ -194,18 +194,18 @@ class HtCondorRunner(
         if not requests:
             return {}
         found: dict[str, Handle | TradewindError] = {}
-        for ad in self._condor.queue(" || ".join(f"({tagged(each.run_id)})" for each in requests)):
+        for ad in self._condor.queue(" || ".join(f"({run_constraint(each.run_id)})" for each in requests)):
             request = next(each for each in requests if each.run_id == ad.get("TradewindRun"))
-            exchange = Exchange(request.folder.absolute())
+            exchange = ExchangeFolder(request.folder.absolute())
             exchange.claim(int(ad["ClusterId"]), int(ad["ProcId"]), time.time())
             found[request.run_id] = self._handle(request.run_id, exchange)
         for request in requests:
-            exchange = Exchange(request.folder.absolute())
+            exchange = ExchangeFolder(request.folder.absolute())
             if request.run_id not in found and self._story(exchange).cluster is not None:
                 found[request.run_id] = self._handle(request.run_id, exchange)
         return found
 
-    def _handle(self, run_id: str, exchange: Exchange, ad: Mapping[str, Any] | None = None) -> Handle:
+    def _handle(self, run_id: str, exchange: ExchangeFolder, ad: Mapping[str, Any] | None = None) -> Handle:
         data = exchange.data()
         if data.cluster is None:
             story = self._story(exchange)
@@ -251,14 +251,14 @@ class HtCondorRunner(
 
     def _status(self, handle: Handle) -> RunStatus:
         exchange = _exchange(handle)
-        story: Story | None = self._story(exchange) if exchange else _FRESH
+        story: JobLogSummary | None = self._story(exchange) if exchange else _FRESH
         if story is not None and not story.final:
             story = self._asked(handle, exchange, story)
         if story is None and exchange is not None and result_of(exchange.result).get("code", "").isdigit():
             # Nobody else remembers it, but its own script has noted how it ended.
-            story = Story(state="terminated", code=int(result_of(exchange.result)["code"]))
+            story = JobLogSummary(state="terminated", code=int(result_of(exchange.result)["code"]))
         if story is None:
-            return gone("neither HTCondor's queue nor its history knows it")
+            return lost_status("neither HTCondor's queue nor its history knows it")
         if exchange is None:
             # Nothing but its tags is known of it.
             return status_of(story, {}, "", None, "") if story.final else RunStatus(RunState.EXECUTING)
@@ -273,12 +273,12 @@ class HtCondorRunner(
             return replace(status, reason=why_idle(self._asker.said(handle))) if waits else status
         return status_of(story, result_of(exchange.result), program, wall, exchange.cancelled)
 
-    def _asked(self, handle: Handle, exchange: Exchange | None, story: Story) -> Story | None:
+    def _asked(self, handle: Handle, exchange: ExchangeFolder | None, story: JobLogSummary) -> JobLogSummary | None:
         """What the queue, or else the history, tells of a run whose log does not tell its end; None: it is gone."""
-        alive = story if story.cluster is not None else Story(state="running")
+        alive = story if story.cluster is not None else JobLogSummary(state="running")
         ad = self._asker.said(handle)
         if ad is not None:
-            told = story_of(ad)
+            told = summary_of_ad(ad)
             return told if told.final or story.cluster is None else story
         if not self._asker.missing(handle):
             return alive
@@ -287,9 +287,9 @@ class HtCondorRunner(
         asked, ad = self._asker.remembered(handle)
         if not asked:
             return alive
-        return story_of(ad) if ad is not None else None
+        return summary_of_ad(ad) if ad is not None else None
 
-    def _story(self, exchange: Exchange) -> Story:
+    def _story(self, exchange: ExchangeFolder) -> JobLogSummary:
         """What the event log tells, read again only when it has changed."""
         try:
             facts = exchange.log.stat()
@@ -298,7 +298,7 @@ class HtCondorRunner(
         key = (facts.st_size, facts.st_mtime_ns)
         before = self._logs.get(exchange.log)
         if before is None or before[0] != key:
-            before = self._logs[exchange.log] = (key, read_log(exchange.log))
+            before = self._logs[exchange.log] = (key, read_event_log(exchange.log))
         return before[1]
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
@@ -327,7 +327,7 @@ class HtCondorRunner(
             if exchange.waits and self._backlog.withdraw(handle.run_id, exchange, reason, _FIND_SECONDS):
                 return
             exchange.drop_secrets()
-        self._condor.remove(tagged(handle.run_id))
+        self._condor.remove(run_constraint(handle.run_id))
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all: those noted here, and those that HTCondor has by tag; see `Runner.find`.
@@ -337,7 +337,7 @@ class HtCondorRunner(
         """
         found = {}
         for note in self._notes.all(owner):
-            told = HtCondorData.of(self._handle(note.run_id, Exchange(Path(note.content["folder"]))))
+            told = HtCondorData.of(self._handle(note.run_id, ExchangeFolder(Path(note.content["folder"]))))
             found[note.run_id] = replace(told, owner=note.owner).handle(note.run_id, self.name)
         # A condor_submit that outlived its caller has to be over before one can say what there is.
         with self._condor.alone(_FIND_SECONDS):
@@ -346,7 +346,7 @@ class HtCondorRunner(
         for ad in ads:
             known = "TradewindRun" in ad and "TradewindFolder" in ad
             if known and int(ad.get("JobStatus", 0)) not in _GONE:
-                exchange = Exchange(Path(str(ad["TradewindFolder"])))
+                exchange = ExchangeFolder(Path(str(ad["TradewindFolder"])))
                 found[str(ad["TradewindRun"])] = self._handle(str(ad["TradewindRun"]), exchange, ad)
         if owner is not None:
             return list(found.values())
@@ -355,7 +355,7 @@ class HtCondorRunner(
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring what the job made into the run's folder; see `Runner.collect`."""
-        Exchange(request.folder.absolute()).collect(request, self.settings, self._folder / "back")
+        ExchangeFolder(request.folder.absolute()).collect(request, self.settings, self._folder / "back")
 
     def forget(self, handle: Handle) -> None:
         """Remove the job, where it is still in the queue, and what was kept for it; see `Runner.forget`."""
@@ -363,7 +363,7 @@ class HtCondorRunner(
         state = self._story(exchange).state if exchange is not None else ""
         if state not in ("terminated", "removed"):
             with contextlib.suppress(TradewindError):
-                self._condor.remove(tagged(handle.run_id))
+                self._condor.remove(run_constraint(handle.run_id))
         if exchange is not None:
             exchange.drop_secrets()
             exchange.drop_archives()
@@ -378,6 +378,6 @@ class HtCondorRunner(
         self._backlog.close()
 
 
-def _exchange(handle: Handle) -> Exchange | None:
+def _exchange(handle: Handle) -> ExchangeFolder | None:
     place = HtCondorData.of(handle).place
-    return Exchange(place) if place is not None else None
+    return ExchangeFolder(place) if place is not None else None

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from tradewind import plugins
 from tradewind.errors import InputError
-from tradewind.units import parse_memory
+from tradewind.utils.units import parse_memory
 
 _OURS = frozenset(
     {

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner import endings
-from tradewind.deployer.runner.htcondor.events import Story
-from tradewind.deployer.runner.htcondor.submit import MISSING, NOT_EXECUTABLE
+from tradewind.deployer.runner import exit_reasons
+from tradewind.deployer.runner.htcondor.event_log import JobLogSummary
+from tradewind.deployer.runner.htcondor.submit_description import MISSING, NOT_EXECUTABLE
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _SENDING, _STOPPED = 1, 2, 3, 4, 5, 6, 7
@@ -50,7 +50,7 @@ def why_idle(ad: Mapping[str, Any] | None) -> str:
     )
 
 
-def story_of(ad: Mapping[str, Any]) -> Story:
+def summary_of_ad(ad: Mapping[str, Any]) -> JobLogSummary:
     """What the attributes of a job tell, in the words of its event log."""
     status = int(ad.get("JobStatus", 0))
     names = {_IDLE: "idle", _REMOVED: "removed", _COMPLETED: "terminated", _HELD: "held"}
@@ -67,7 +67,7 @@ def story_of(ad: Mapping[str, Any]) -> Story:
     begun = float(ad.get("JobCurrentStartExecutingDate") or 0) or None
     if begun is None and wall and ended:
         begun = ended - wall
-    return Story(
+    return JobLogSummary(
         cluster=ad.get("ClusterId"),
         process=int(ad.get("ProcId", 0)),
         state=state,
@@ -89,7 +89,7 @@ def result_of(path: Path) -> dict[str, str]:
 
 
 def status_of(
-    story: Story, result: Mapping[str, str], program: str, wall_seconds: float | None, cancelled: str | None
+    story: JobLogSummary, result: Mapping[str, str], program: str, wall_seconds: float | None, cancelled: str | None
 ) -> RunStatus:
     """Where a run is.
 
@@ -122,7 +122,7 @@ def status_of(
     )
 
 
-def _runtime(story: Story, result: Mapping[str, str]) -> float:
+def _runtime(story: JobLogSummary, result: Mapping[str, str]) -> float:
     try:
         # A date program that knows no fractions leaves the %N, or nothing, behind the point.
         begun, ended = (float(re.match(r"\d+(\.\d+)?", result[name])[0]) for name in ("begun", "ended"))  # type: ignore[index]
@@ -135,13 +135,13 @@ def _runtime(story: Story, result: Mapping[str, str]) -> float:
 
 
 def _exit(
-    story: Story, result: Mapping[str, str], program: str, wall_seconds: float | None
+    story: JobLogSummary, result: Mapping[str, str], program: str, wall_seconds: float | None
 ) -> tuple[RunState, str, Fault | None, int | None]:
     # The script's shell writes 128 and more for a program that a signal ended.
-    code = None if story.code is None else endings.code_of(story.code)
+    code = None if story.code is None else exit_reasons.exit_code_of(story.code)
     noted = result.get("fault", "")
     if noted == "late":
-        return RunState.TIMED_OUT, endings.timed_out(wall_seconds), Fault.JOB, code
+        return RunState.TIMED_OUT, exit_reasons.timeout_reason(wall_seconds), Fault.JOB, code
     if noted == "missing":
         words = "there is no program" if code == MISSING else "not executable on its machine:"
         return RunState.FAILED, f"{words} {program!r}", Fault.JOB, MISSING
@@ -155,16 +155,16 @@ def _exit(
     if not noted and "code" not in result and code == NOT_EXECUTABLE:
         words = "its files could not be unpacked on its machine (is there a tar?)"
         return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
-    return RunState.FAILED, endings.failure(code), Fault.JOB, code
+    return RunState.FAILED, exit_reasons.failure_reason(code), Fault.JOB, code
 
 
-def _hold(story: Story, wall_seconds: float | None) -> tuple[RunState, str, Fault]:
+def _hold(story: JobLogSummary, wall_seconds: float | None) -> tuple[RunState, str, Fault]:
     """Whose fault a hold is, by its code; what HTCondor says about it comes along."""
     (code, subcode), why = story.hold, story.reason or "HTCondor does not say why"
     low = why.lower()
     about_memory = "memory" in low and code in (_POLICY, _SYSTEM, _RESOURCES, 0)
     if code in (_DURATION, _EXECUTION):
-        return RunState.TIMED_OUT, f"{endings.timed_out(wall_seconds)}: {why}", Fault.JOB
+        return RunState.TIMED_OUT, f"{exit_reasons.timeout_reason(wall_seconds)}: {why}", Fault.JOB
     if about_memory or (code == _RESOURCES and "disk" not in low):
         return RunState.FAILED, f"out of memory: {why}", Fault.JOB
     if code == _IMAGE or (code == _NO_START and "image" in low):

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 from tradewind import plugins
 from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
-from tradewind.paths import expand
-from tradewind.programs import how_to_install
+from tradewind.utils.dependencies import install_command
+from tradewind.utils.paths import expand
 
 Document = dict[str, Any]
 
@@ -28,11 +28,11 @@ _IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CREDENTIALS_HINT = "set kubeconfig and context, or KUBECONFIG"
 
 
-class NotThere(Exception):  # noqa: N818  (it is an answer)
+class ObjectNotFound(Exception):  # noqa: N818  (it is an answer)
     """The API has no such object."""
 
 
-class Conflict(Exception):  # noqa: N818  (it is an answer)
+class ObjectConflict(Exception):  # noqa: N818  (it is an answer)
     """The object is there already, or has changed meanwhile."""
 
 
@@ -47,7 +47,7 @@ def find_package() -> None:
 
 
 def _no_package() -> MissingProgramError:
-    return MissingProgramError("the package kubernetes is not installed", hint=how_to_install("kubernetes"))
+    return MissingProgramError("the package kubernetes is not installed", hint=install_command("kubernetes"))
 
 
 def find_credentials() -> None:
@@ -245,9 +245,9 @@ def _refusal(status: int, content: bytes, call: str) -> Exception:
     if status == 404 and "namespaces" in words and "not found" in words and call.startswith("POST"):
         return DeployError(f"Kubernetes: {words}", hint="set namespace to one that is there", retryable=False)
     if status == 404 or (status == 400 and "is waiting to start" in words):  # the latter is said of a log
-        return NotThere(words)
+        return ObjectNotFound(words)
     if status == 409:
-        return Conflict(words)
+        return ObjectConflict(words)
     if status == 401:
         return CredentialsError(f"Kubernetes does not know us: {words}", hint="renew the credentials of the kubeconfig")
     if status == 403 and "exceeded quota" in words:

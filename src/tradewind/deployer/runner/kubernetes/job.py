@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.deployer.environment import job_environment
 from tradewind.deployer.runner.kubernetes.load import APPLICATION_CONTAINER, posix_pattern
-from tradewind.deployer.runner.kubernetes.script import PREPARE
-from tradewind.deployer.runner.limits import cpus_of, memory_of
+from tradewind.deployer.runner.kubernetes.pod_scripts import PREPARE
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.problem import RunRequest
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tradewind.deployer.runner.endings import out_of_memory
+from tradewind.deployer.runner.exit_reasons import out_of_memory_reason
 from tradewind.errors import DeployError
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
@@ -75,5 +75,5 @@ def stopped_early(
     code = int(said.get("application") or 1)
     words = f"the application ended before the load generator did, with code {code}"
     if oom:
-        words = f"the application: {out_of_memory(memory)}"
+        words = f"the application: {out_of_memory_reason(memory)}"
     return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code or 1, usage)

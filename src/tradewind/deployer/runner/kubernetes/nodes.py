@@ -7,13 +7,13 @@ from typing import Any
 
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 
-Document = dict[str, Any]
+NodeDocument = dict[str, Any]
 
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 
 
 def nodes_of(
-    nodes: Iterable[Document], pods: Iterable[Document], settings: KubernetesSettings
+    nodes: Iterable[NodeDocument], pods: Iterable[NodeDocument], settings: KubernetesSettings
 ) -> dict[str, dict[str, float]]:
     """What each node has for our pods, by its name: its allocatable amounts less what others' pods request there.
 
@@ -41,14 +41,14 @@ def nodes_of(
             continue
         name, has = node["metadata"]["name"], node["status"].get("allocatable", {})
         left = {
-            kind: max(0.0, _amount(has.get(theirs, "0")) - taken.get((name, theirs), 0.0)) / units[kind]
+            kind: max(0.0, _node_amount(has.get(theirs, "0")) - taken.get((name, theirs), 0.0)) / units[kind]
             for kind, theirs in kinds.items()
         }
         found[name] = {kind: amount for kind, amount in left.items() if amount}
     return found
 
 
-def _requested(spec: Document, kinds: Iterable[str]) -> dict[str, float]:
+def _requested(spec: NodeDocument, kinds: Iterable[str]) -> dict[str, float]:
     """What a pod requests of a node, as the scheduler counts it ("Resource sharing within containers").
 
     Its containers run together, with the init containers that go on (sidecars); the other init containers run before,
@@ -63,15 +63,15 @@ def _requested(spec: Document, kinds: Iterable[str]) -> dict[str, float]:
                 together += amount
             before = max(before, together if each.get("restartPolicy") == "Always" else together + amount)
         together += sum(_request(each, kind) for each in spec.get("containers") or ())
-        found[kind] = max(before, together) + _amount((spec.get("overhead") or {}).get(kind, "0"))
+        found[kind] = max(before, together) + _node_amount((spec.get("overhead") or {}).get(kind, "0"))
     return found
 
 
-def _request(container: Document, kind: str) -> float:
-    return _amount((container.get("resources", {}).get("requests") or {}).get(kind, "0"))
+def _request(container: NodeDocument, kind: str) -> float:
+    return _node_amount((container.get("resources", {}).get("requests") or {}).get(kind, "0"))
 
 
-def _takes_pods(node: Document, tolerations: Iterable[Mapping[str, str | int]]) -> bool:
+def _takes_pods(node: NodeDocument, tolerations: Iterable[Mapping[str, str | int]]) -> bool:
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions") or ())
     spec = node.get("spec", {})
     taints = [taint for taint in spec.get("taints") or () if taint["effect"] in _KEEPS_OFF]
@@ -88,7 +88,7 @@ def _tolerates(toleration: Mapping[str, str | int], taint: Mapping[str, str]) ->
     return (toleration.get("key"), toleration.get("value", "")) == (taint["key"], taint.get("value", ""))
 
 
-def _amount(quantity: str | int) -> float:
+def _node_amount(quantity: str | int) -> float:
     """A quantity as Kubernetes writes it: ``3920m``, ``16Gi``."""
     from kubernetes.utils import parse_quantity
 

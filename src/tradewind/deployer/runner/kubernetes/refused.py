@@ -19,12 +19,12 @@ _SUFFIXES = {
 }
 _QUANTITY = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (.*?), used: (.*?), limited: (.*)", re.DOTALL)
-_NOT_LET = re.compile(
+_FORBIDDEN = re.compile(
     r"violates PodSecurity|unable to validate against any|denied the request|no PriorityClass|"
     r"error looking up service account"
 )
-_PASSES = re.compile(r"exceeded quota|failed calling webhook|timed? ?out|object has been modified|being terminated")
-_FINAL = re.compile(r"is forbidden|is invalid|denied the request")
+_TEMPORARY = re.compile(r"exceeded quota|failed calling webhook|timed? ?out|object has been modified|being terminated")
+_REFUSED = re.compile(r"is forbidden|is invalid|denied the request")
 
 
 def quantity(text: str) -> float:
@@ -39,7 +39,7 @@ def quantity(text: str) -> float:
     return float(found[1]) * _SUFFIXES[found[2]]
 
 
-def refused_for_good(words: str) -> tuple[Fault, str] | None:
+def final_refusal(words: str) -> tuple[Fault, str] | None:
     """Whose fault it is that no pod is made, and what to do, where no waiting helps; None where it may.
 
     Args:
@@ -48,10 +48,10 @@ def refused_for_good(words: str) -> tuple[Fault, str] | None:
     if (quota := _QUOTA.search(words)) is not None:
         beyond = _beyond(quota[2], quota[4])
         return (Fault.JOB, f"one pod alone asks for more {beyond} than the quota {quota[1]} has") if beyond else None
-    if _NOT_LET.search(words):
+    if _FORBIDDEN.search(words):
         hint = "set run_as" if "violates PodSecurity" in words else "what the namespace asks of pods is the cluster's"
         return Fault.CREDENTIALS, hint
-    if _PASSES.search(words) or not _FINAL.search(words):
+    if _TEMPORARY.search(words) or not _REFUSED.search(words):
         return None
     return Fault.JOB, "offer other sizes, or ask for other limits of the namespace"
 
@@ -73,7 +73,7 @@ def _amounts(text: str) -> Mapping[str, float]:
     return found
 
 
-def latest_words(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def latest_messages(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The newest message about each Job, by its uid.
 
     Args:

@@ -27,9 +27,14 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     wait_by_polling,
 )
-from tradewind.deployer.runner.files import folder_error
-from tradewind.deployer.runner.kubernetes.api import ClusterApi, Conflict, NotThere, find_credentials, find_package
-from tradewind.deployer.runner.kubernetes.files import (
+from tradewind.deployer.runner.kubernetes.api import (
+    ClusterApi,
+    ObjectConflict,
+    ObjectNotFound,
+    find_credentials,
+    find_package,
+)
+from tradewind.deployer.runner.kubernetes.file_transfer import (
     UNPACKED_BYTES,
     content_name,
     handle_of,
@@ -55,28 +60,29 @@ from tradewind.deployer.runner.kubernetes.job import (
     service_of,
 )
 from tradewind.deployer.runner.kubernetes.nodes import nodes_of
-from tradewind.deployer.runner.kubernetes.refused import latest_words
-from tradewind.deployer.runner.kubernetes.script import APPLICATION, SCRIPT
+from tradewind.deployer.runner.kubernetes.pod_scripts import APPLICATION, SCRIPT
+from tradewind.deployer.runner.kubernetes.refused import latest_messages
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.deployer.runner.kubernetes.shared import share_secret
 from tradewind.deployer.runner.kubernetes.status import (
     FOREVER,
-    Patience,
+    WaitLimits,
     by_uid,
     end_of,
     explained,
-    figures,
     first_pod,
     job_of_pod,
     lives,
     read_marked,
+    termination_figures,
     verdict,
 )
-from tradewind.deployer.runner.limits import memory_of
+from tradewind.deployer.runner.resource_limits import memory_of
+from tradewind.deployer.runner.run_files import folder_error
 from tradewind.errors import DeployError, ImageError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
-from tradewind.units import format_memory
+from tradewind.utils.units import format_memory
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -118,7 +124,7 @@ class KubernetesRunner(
         super().__init__(settings=settings, data_folder=data_folder)
         given = self.settings
         self._api = ClusterApi(kubeconfig=given.kubeconfig, context=given.context, namespace=given.namespace)
-        self._patience = Patience(given.image_seconds, given.schedule_seconds)
+        self._patience = WaitLimits(given.image_seconds, given.schedule_seconds)
         self._silent = False
         self._seen: dict[str, RunState] = {}
         self._asked, self._said = float("-inf"), dict[str, str]()
@@ -161,7 +167,7 @@ class KubernetesRunner(
         job = job_of(request, json.dumps(data.to_json()), names, self.settings, home)
         try:
             job = self._api.document("POST", self._api.path("jobs"), job)
-        except Conflict:
+        except ObjectConflict:
             job = self._api.document("GET", self._api.path("jobs", name_of(request.run_id)))
         handle = handle_of(job, self.name)
         if not has_ended(job):
@@ -207,7 +213,7 @@ class KubernetesRunner(
         for kind, each in objects:
             try:
                 self._api.call("POST", self._api.path(kind), each)
-            except Conflict:
+            except ObjectConflict:
                 continue
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
@@ -219,7 +225,7 @@ class KubernetesRunner(
             # In this order: a Job that is made in between is not missed.
             pods = self._api.listed("pods", selector, seconds=_POLL_SECONDS)
             jobs = {job["metadata"]["name"]: job for job in self._api.listed("jobs", selector, seconds=_POLL_SECONDS)}
-        except (TradewindError, NotThere) as error:
+        except (TradewindError, ObjectNotFound) as error:
             if not self._silent:
                 _log.warning("runs on Kubernetes are taken to be alive: %s", error)
             self._silent = True
@@ -247,11 +253,11 @@ class KubernetesRunner(
         self._seen = {name: status.state for name, status in statuses.items()}
         return statuses
 
-    def _patience_with(self, data: KubernetesData) -> Patience:
+    def _patience_with(self, data: KubernetesData) -> WaitLimits:
         """That of the settings with which a run was submitted."""
         if data.look:
             return FOREVER
-        return Patience(**data.patience) if data.patience else self._patience
+        return WaitLimits(**data.patience) if data.patience else self._patience
 
     def _refusals(self) -> Mapping[str, str]:
         """What the cluster's events say of Jobs that it makes no pods for, by uid; asked for once in a while."""
@@ -261,10 +267,10 @@ class KubernetesRunner(
         query = {"fieldSelector": "involvedObject.kind=Job,reason=FailedCreate,type=Warning"}
         try:
             events = self._api.document("GET", self._api.path("events"), query=query, seconds=_POLL_SECONDS)["items"]
-        except (TradewindError, NotThere) as error:
+        except (TradewindError, ObjectNotFound) as error:
             _log.info("the events of Kubernetes cannot be read: %s", error)
         else:
-            self._said = latest_words(events)
+            self._said = latest_messages(events)
         return self._said
 
     def _mark(self, name: str, status: RunStatus) -> None:
@@ -273,7 +279,7 @@ class KubernetesRunner(
         change = {"metadata": {"annotations": {ENDING: json.dumps(ending)}}, "spec": {"parallelism": 0}}
         try:
             self._api.patch("jobs", name, change)
-        except (TradewindError, Conflict, NotThere) as error:
+        except (TradewindError, ObjectConflict, ObjectNotFound) as error:
             _log.info("run %s: %s", name, error)
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
@@ -291,7 +297,7 @@ class KubernetesRunner(
         change = {"metadata": {"annotations": {ENDING: json.dumps(ending)}}, "spec": {"parallelism": 0}}
         try:
             self._api.patch("jobs", name, change)
-        except NotThere:
+        except ObjectNotFound:
             return
 
     def find(self, owner: str | None) -> list[Handle]:
@@ -316,7 +322,7 @@ class KubernetesRunner(
         path = self._api.path("pods", f"{pod['metadata']['name']}/log")
         try:
             return self._api.call("GET", path, query={"container": CONTAINER}, seconds=_LOG_SECONDS)
-        except NotThere:
+        except ObjectNotFound:
             return b""
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
@@ -329,7 +335,7 @@ class KubernetesRunner(
         pod = self._pod_of(handle)
         if pod is None:
             return
-        said = figures(end_of(pod) or {})
+        said = termination_figures(end_of(pod) or {})
         log = read_marked(self._log_of(pod))
         folder = request.folder.absolute()
         try:
@@ -360,7 +366,7 @@ class KubernetesRunner(
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         try:
             self._api.call("DELETE", self._api.path("jobs", name_of(handle.run_id)), options)
-        except NotThere:
+        except ObjectNotFound:
             return
 
     def close(self) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tradewind.deployer.runner.kubernetes.api import ClusterApi, Conflict, NotThere
+from tradewind.deployer.runner.kubernetes.api import ClusterApi, ObjectConflict, ObjectNotFound
 from tradewind.deployer.runner.kubernetes.job import MANAGED, secret_of
 from tradewind.errors import DeployError
 
-Document = dict[str, Any]
+SecretDocument = dict[str, Any]
 
 _ATTEMPTS = 20
 _LATEST = 3
 
 
-def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner: Document) -> None:
+def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner: SecretDocument) -> None:
     """Make a Secret that all runs with the same content own together, or join its owners.
 
     The garbage collector looks at the owners of an object first, and deletes it, by its uid, a while after: it may
@@ -36,7 +36,7 @@ def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner
         try:
             api.call("POST", api.path("secrets"), secret_of(name, labels, owner, content))
             return
-        except Conflict:
+        except ObjectConflict:
             pass
         try:
             found = api.document("GET", path)["metadata"]
@@ -49,17 +49,17 @@ def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner
                 return
             unchanged = {"uid": found["uid"], "resourceVersion": found["resourceVersion"]}
             api.call("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": unchanged})
-        except (Conflict, NotThere):
+        except (ObjectConflict, ObjectNotFound):
             continue
     raise DeployError(f"the Secret {name} changes all the time")
 
 
-def _any_lives(api: ClusterApi, owners: Sequence[Document]) -> bool:
+def _any_lives(api: ClusterApi, owners: Sequence[SecretDocument]) -> bool:
     """True when one of some Jobs is there; the latest are asked about first, which mostly is enough."""
     for each in reversed(owners[-_LATEST:]):
         try:
             about = api.document("GET", api.path("jobs", each["name"]))["metadata"]
-        except NotThere:
+        except ObjectNotFound:
             continue
         if about["uid"] == each["uid"] and not about.get("deletionTimestamp"):
             return True

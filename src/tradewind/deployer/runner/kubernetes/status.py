@@ -13,13 +13,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tradewind.deployer.runner.endings import SIGNALLED, code_of, failure, gone, out_of_memory, timed_out
+from tradewind.deployer.runner.exit_reasons import (
+    SIGNAL_OFFSET,
+    exit_code_of,
+    failure_reason,
+    lost_status,
+    out_of_memory_reason,
+    timeout_reason,
+)
 from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING, QUEUE
 from tradewind.deployer.runner.kubernetes.load import APPLICATION_CONTAINER, stopped_early
-from tradewind.deployer.runner.kubernetes.refused import refused_for_good
+from tradewind.deployer.runner.kubernetes.refused import final_refusal
 from tradewind.problem import Fault, RunState, RunStatus, Usage
-from tradewind.units import format_duration
+from tradewind.utils.units import format_duration
 
 Document = dict[str, Any]
 
@@ -38,7 +45,7 @@ _ARCHIVE = re.compile(rb"T (\d+)\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitLimits:
     """How long a run may stay where nothing happens.
 
     Attributes:
@@ -50,12 +57,12 @@ class Patience:
     schedule_seconds: float
 
 
-FOREVER = Patience(math.inf, math.inf)
+FOREVER = WaitLimits(math.inf, math.inf)
 """For a run that is only looked at, which somebody else gives up in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodVerdict:
     """Where a run is, and what the runner must do about it.
 
     Attributes:
@@ -108,8 +115,8 @@ def ending_of_mark(job: Document) -> Document | None:
 
 
 def verdict(
-    data: KubernetesData, job: Document | None, pods: Sequence[Document], now: float, patience: Patience
-) -> Verdict:
+    data: KubernetesData, job: Document | None, pods: Sequence[Document], now: float, patience: WaitLimits
+) -> PodVerdict:
     """Where a run is.
 
     Args:
@@ -120,43 +127,43 @@ def verdict(
         patience: How long it may stay where nothing happens.
     """
     if job is None:
-        return Verdict(gone("Kubernetes has no such Job"))
+        return PodVerdict(lost_status("Kubernetes has no such Job"))
     pod = first_pod(pods)
     mark = ending_of_mark(job)
     if mark is not None:
         if any(lives(each, now) for each in pods):
-            return Verdict(RunStatus(RunState.EXECUTING, mark["runtime"]))
+            return PodVerdict(RunStatus(RunState.EXECUTING, mark["runtime"]))
         fault = Fault(mark["fault"]) if mark["fault"] else None
-        return Verdict(RunStatus(RunState(mark["state"]), mark["runtime"], mark["reason"], fault))
+        return PodVerdict(RunStatus(RunState(mark["state"]), mark["runtime"], mark["reason"], fault))
     if pod is None:
         return _without_pod(job, now, patience)
     ended = end_of(pod)
     if _taken(pod):
-        return Verdict(gone(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
+        return PodVerdict(lost_status(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
     if ended is not None:
-        return Verdict(_ended(data, pod, ended))
+        return PodVerdict(_ended(data, pod, ended))
     if pod["status"].get("phase") == "Failed":
-        return Verdict(_failed(data, pod))
+        return PodVerdict(_failed(data, pod))
     if not lives(pod, now):
-        return Verdict(gone("its node is lost"))
+        return PodVerdict(lost_status("its node is lost"))
     running = _container(pod).get("running")
     if running is not None and (verdict_of_both := _application_gone(data, pod, now)) is not None:
         return verdict_of_both
     if running is not None:
-        return Verdict(RunStatus(RunState.EXECUTING, max(0.0, now - (seconds_of(running["startedAt"]) or now))))
+        return PodVerdict(RunStatus(RunState.EXECUTING, max(0.0, now - (seconds_of(running["startedAt"]) or now))))
     return _waiting(pod, now, patience)
 
 
-def _application_gone(data: KubernetesData, pod: Document, now: float) -> Verdict | None:
+def _application_gone(data: KubernetesData, pod: Document, now: float) -> PodVerdict | None:
     """The end of a run whose application was killed with its whole container, which the load cannot see."""
     ended = _container(pod, APPLICATION_CONTAINER).get("terminated")
     if ended is None or now < (seconds_of(ended.get("finishedAt")) or now) + _LOAD_SECONDS:
         return None
     oom = ended.get("reason") == "OOMKilled"
     words = f"the application ended before the load generator did, with code {ended['exitCode']}"
-    words = f"the application: {out_of_memory(data.memory_bytes)}" if oom else words
+    words = f"the application: {out_of_memory_reason(data.memory_bytes)}" if oom else words
     code = int(ended["exitCode"]) or 1
-    return Verdict(RunStatus(RunState.FAILED, _lasted(ended), words, Fault.JOB, code_of(code)), mark=True)
+    return PodVerdict(RunStatus(RunState.FAILED, _lasted(ended), words, Fault.JOB, exit_code_of(code)), mark=True)
 
 
 def lives(pod: Document, now: float) -> bool:
@@ -174,20 +181,20 @@ def lives(pod: Document, now: float) -> bool:
     return bool(pod.get("spec", {}).get("nodeName")) and now <= deleted
 
 
-def _without_pod(job: Document, now: float, patience: Patience) -> Verdict:
+def _without_pod(job: Document, now: float, patience: WaitLimits) -> PodVerdict:
     for condition in job.get("status", {}).get("conditions") or []:
         if condition["type"] in ("Failed", "Complete") and condition["status"] == "True":
             if condition.get("reason") == "DeadlineExceeded":
-                return Verdict(RunStatus(RunState.TIMED_OUT, 0.0, timed_out(None), Fault.JOB))
-            return Verdict(gone("its pod is gone"))
+                return PodVerdict(RunStatus(RunState.TIMED_OUT, 0.0, timeout_reason(None), Fault.JOB))
+            return PodVerdict(lost_status("its pod is gone"))
     # Time in a queue, in which the Job is suspended, does not count.
     age = now - (_began(job) or now)
     if job["spec"].get("suspend"):
-        return Verdict(RunStatus(RunState.SUBMITTING, reason="its Job is suspended, as by a queue that it waits in"))
+        return PodVerdict(RunStatus(RunState.SUBMITTING, reason="its Job is suspended, as by a queue that it waits in"))
     if age < patience.schedule_seconds:
-        return Verdict(RunStatus(RunState.SUBMITTING), ask=age > _PROMPT_SECONDS)
+        return PodVerdict(RunStatus(RunState.SUBMITTING), ask=age > _PROMPT_SECONDS)
     words = f"Kubernetes made no pod within {format_duration(patience.schedule_seconds)}"
-    return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True, ask=True)
+    return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True, ask=True)
 
 
 def _began(job: Document) -> float | None:
@@ -201,7 +208,7 @@ def _began(job: Document) -> float | None:
     return began if began is not None or queued else seconds_of(job["metadata"].get("creationTimestamp"))
 
 
-def explained(found: Verdict, words: str, patience: Patience, quiet: float) -> Verdict:
+def explained(found: PodVerdict, words: str, patience: WaitLimits, quiet: float) -> PodVerdict:
     """A verdict about a run that has no pod, with what the cluster says of it; it ends where no waiting helps.
 
     Args:
@@ -213,14 +220,14 @@ def explained(found: Verdict, words: str, patience: Patience, quiet: float) -> V
     if not words:
         return found
     status = found.status
-    refused = refused_for_good(words)
+    refused = final_refusal(words)
     if refused is not None:
         fault, hint = refused
         reason = f"Kubernetes makes no pod for it: {words} ({hint})"
-        return Verdict(RunStatus(RunState.FAILED, 0.0, reason, fault), mark=True)
+        return PodVerdict(RunStatus(RunState.FAILED, 0.0, reason, fault), mark=True)
     waits = not found.mark or ("exceeded quota" in words and quiet < patience.schedule_seconds)
     if waits:
-        return Verdict(RunStatus(RunState.SUBMITTING, reason=f"Kubernetes makes no pod for it yet: {words}"))
+        return PodVerdict(RunStatus(RunState.SUBMITTING, reason=f"Kubernetes makes no pod for it yet: {words}"))
     return replace(found, status=replace(status, reason=f"{status.reason}: {words}"))
 
 
@@ -257,13 +264,13 @@ def _lasted(ended: Document | None) -> float:
     return max(0.0, end - began) if began and end else 0.0
 
 
-def figures(ended: Document) -> dict[str, str]:
+def termination_figures(ended: Document) -> dict[str, str]:
     """What the script wrote into the termination message."""
     return dict(line.partition("=")[::2] for line in str(ended.get("message") or "").splitlines())
 
 
 def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
-    said, code, reason = figures(ended), int(ended["exitCode"]), ended.get("reason", "")
+    said, code, reason = termination_figures(ended), int(ended["exitCode"]), ended.get("reason", "")
     runtime = _lasted(ended)
     if said.get("began") and said.get("ended"):
         runtime = max(0.0, float(said["ended"]) - float(said["began"]))
@@ -271,13 +278,13 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
     usage = Usage(int(said["peak"]) if said.get("peak", "").isdigit() else None)
     if said.get("state") == "timed_out":
         runtime = max(runtime, data.wall_seconds or 0.0)
-        return RunStatus(RunState.TIMED_OUT, runtime, timed_out(data.wall_seconds), Fault.JOB, usage=usage)
+        return RunStatus(RunState.TIMED_OUT, runtime, timeout_reason(data.wall_seconds), Fault.JOB, usage=usage)
     oom = beside.get("reason") == "OOMKilled"
     early = stopped_early(said, runtime, data.memory_bytes, oom=oom, usage=usage)
     if early is not None:
         return early
     if reason == "OOMKilled" and code != 0:
-        words = out_of_memory(data.memory_bytes)
+        words = out_of_memory_reason(data.memory_bytes)
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, -signal.SIGKILL, usage)
     if code == 0:
         return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)
@@ -286,17 +293,17 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code)
     if reason in _CANNOT_START:
         return RunStatus(RunState.FAILED, 0.0, f"the container cannot start: {ended.get('message')}", Fault.JOB, code)
-    if not said and code > SIGNALLED:
-        return gone("its container was killed from outside", runtime)
-    code = code_of(code)
-    return RunStatus(RunState.FAILED, runtime, failure(code), Fault.JOB, code, usage)
+    if not said and code > SIGNAL_OFFSET:
+        return lost_status("its container was killed from outside", runtime)
+    code = exit_code_of(code)
+    return RunStatus(RunState.FAILED, runtime, failure_reason(code), Fault.JOB, code, usage)
 
 
 def _failed(data: KubernetesData, pod: Document) -> RunStatus:
     """A pod that failed, of whose command no end is known: mostly it did not begin."""
     if pod["status"].get("reason") == "DeadlineExceeded":
         if _container(pod).get("running"):
-            return RunStatus(RunState.TIMED_OUT, 0.0, timed_out(data.wall_seconds), Fault.JOB)
+            return RunStatus(RunState.TIMED_OUT, 0.0, timeout_reason(data.wall_seconds), Fault.JOB)
         waits = _container(pod).get("waiting") or {}
         words = f"it did not start before its time limit: {waits.get('reason', '')} {waits.get('message', '')}"
         return RunStatus(RunState.FAILED, 0.0, words.strip(" :"), Fault.INFRASTRUCTURE)
@@ -305,7 +312,7 @@ def _failed(data: KubernetesData, pod: Document) -> RunStatus:
     return RunStatus(RunState.FAILED, 0.0, words.strip(), Fault.INFRASTRUCTURE)
 
 
-def _waiting(pod: Document, now: float, patience: Patience) -> Verdict:
+def _waiting(pod: Document, now: float, patience: WaitLimits) -> PodVerdict:
     age = now - (seconds_of(pod["metadata"].get("creationTimestamp")) or now)
     why = ""
     for kind in ("initContainerStatuses", "containerStatuses"):
@@ -315,10 +322,10 @@ def _waiting(pod: Document, now: float, patience: Patience) -> Verdict:
             if reason in _PULLING and (reason in _NEVER or age > patience.image_seconds):
                 hint = "check the image's name, and set image_pull_secrets if it is private"
                 words = f"the image {status['image']!r} cannot be pulled: {reason} {message} ({hint})"
-                return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.JOB), mark=True)
+                return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.JOB), mark=True)
             if reason in _CANNOT and age > patience.image_seconds:
                 words = f"the container cannot be made: {reason} {message}"
-                return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.INFRASTRUCTURE), mark=True)
+                return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.INFRASTRUCTURE), mark=True)
             if reason not in _USUAL and not why:
                 about = f"the image {status.get('image', '')!r}" if reason in _PULLING else "its container"
                 why = f"{about}: {reason} {message}".strip()
@@ -327,13 +334,13 @@ def _waiting(pod: Document, now: float, patience: Patience) -> Verdict:
             message = condition.get("message", "")
             if age > patience.schedule_seconds:
                 words = f"no node for it within {format_duration(patience.schedule_seconds)}: {message}"
-                return Verdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True)
+                return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True)
             why = why or f"{condition.get('reason', '')}: {message}".strip(" :")
-    return Verdict(RunStatus(RunState.SUBMITTING, reason=why))
+    return PodVerdict(RunStatus(RunState.SUBMITTING, reason=why))
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class PodLog:
     """What the log of a run holds.
 
     Attributes:
@@ -345,7 +352,7 @@ class Log:
     archive: bytes | None
 
 
-def read_marked(text: bytes) -> Log:
+def read_marked(text: bytes) -> PodLog:
     """Take the log of a pod apart."""
     streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
     packed: list[bytes] | None = None
@@ -365,4 +372,4 @@ def read_marked(text: bytes) -> Log:
             packed.append(line.strip())
         elif line[:1] in (b"O", b"E"):
             streams["stdout" if line[:1] == b"O" else "stderr"].append(line[1:])
-    return Log({name: b"".join(lines) for name, lines in streams.items()}, archive)
+    return PodLog({name: b"".join(lines) for name, lines in streams.items()}, archive)

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from tradewind.deployer.runner.ray.store import delete, get, put, put_bytes
+from tradewind.deployer.runner.ray.kv_store import delete, get, put, put_bytes
 
 _PIECE = 4 << 20
 
 
-class Archives:
+class ArchiveStore:
     """Puts archives into the cluster's store, and takes them away after the last run that has them."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ _AGAIN_SECONDS = 0.25
 _REMEMBERED = 10_000
 
 
-class Endings:
+class RunEndNotifier:
     """One question to the keeper, however many wait for runs.
 
     It is asked while somebody waits. Who waits for runs that the keeper does not have is not told anything.

@@ -1,7 +1,7 @@
 """The helper process of the Ray runner: the only one that imports Ray.
 
 A process that is connected to a Ray cluster is ended by Ray when the cluster's head is gone for a minute, and starting
-one takes seconds: so it is not the controller. It is started by `tradewind.deployer.runner.ray.link` with the Python
+one takes seconds: so it is not the controller. It is started by `tradewind.deployer.runner.ray.driver_client` with the Python
 whose Ray fits the cluster's, and imports the standard library and Ray only. It reads JSON lines, each a call with an
 ``id`` and an ``op``, and answers with JSON lines.
 """
@@ -24,14 +24,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.ray import files, keeper, places, store
-from tradewind.deployer.runner.ray import node as ray_node
-from tradewind.deployer.runner.ray.archives import Archives
-from tradewind.deployer.runner.ray.awaiting import Endings
-from tradewind.deployer.runner.ray.keeper import name_of
-from tradewind.deployer.runner.ray.keepers import Keepers
-from tradewind.deployer.runner.ray.room import fitting, lacking
-from tradewind.deployer.runner.ray.store import delete, get, get_bytes, put
+from tradewind.deployer.runner.ray import kv_store, node_files, scheduling, supervisor_actor
+from tradewind.deployer.runner.ray import node_executor as ray_node
+from tradewind.deployer.runner.ray.archives import ArchiveStore
+from tradewind.deployer.runner.ray.awaiting import RunEndNotifier
+from tradewind.deployer.runner.ray.kv_store import delete, get, get_bytes, put
+from tradewind.deployer.runner.ray.room import fitting_nodes, shortage
+from tradewind.deployer.runner.ray.supervisor_actor import name_of
+from tradewind.deployer.runner.ray.supervisor_client import SupervisorClient
 
 Document = dict[str, Any]
 
@@ -44,7 +44,7 @@ _KNOWN_SECONDS = 60.0
 _AT_ONCE = 64
 
 
-class Refusal(Exception):  # noqa: N818  (it is an answer)
+class DriverRefusal(Exception):  # noqa: N818  (it is an answer)
     """A call cannot be done; ``kind`` tells the runner which error to raise."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -68,20 +68,22 @@ class Driver:
 
         ray.init(address=address or "auto", namespace="tradewind", log_to_driver=False, logging_level=logging.ERROR)
         self._ray: Any = ray
-        modules = (files, keeper, places, ray_node, store)
+        modules = (node_files, supervisor_actor, scheduling, ray_node, kv_store)
         for module in modules:
             self._ray.cloudpickle.register_pickle_by_value(module)
         self._actor: Any = ray.remote(ray_node.RunActor)
-        self._tasks = {f.__name__: ray.remote(f) for f in (files.gather, files.piece, files.remove)}
+        self._tasks = {f.__name__: ray.remote(f) for f in (node_files.gather, node_files.piece, node_files.remove)}
         self._code = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
         self._sources = code
         self._told: set[str] = set()  # parts of the store that have the sources
         self._room: tuple[float, list[Document]] = (0.0, [])
         self._deletes = ThreadPoolExecutor(len(_KEPT))
         texts = [Path(module.__file__ or "").read_bytes() for module in modules]
-        keepers = self._keepers = Keepers(ray, hashlib.sha256(b"".join((*texts, self._code.encode()))).hexdigest())
-        self._endings = Endings(keepers.ended)
-        self._archives = Archives()
+        keepers = self._supervisors = SupervisorClient(
+            ray, hashlib.sha256(b"".join((*texts, self._code.encode()))).hexdigest()
+        )
+        self._endings = RunEndNotifier(keepers.ended)
+        self._archives = ArchiveStore()
 
     def submit(self, namespace: str, order: Document) -> Document:
         """Have a run carried out, unless it is already or has ended."""
@@ -107,8 +109,8 @@ class Driver:
         options = {name: value for name, value in options.items() if value is not None}
         if order["actor"] or order["group"]:
             self._make_actor(namespace, order, secrets, options)
-        elif not self._keepers.submit(order, secrets, options):
-            raise Refusal("unreachable", "the cluster has not taken the run")
+        elif not self._supervisors.submit(order, secrets, options):
+            raise DriverRefusal("unreachable", "the cluster has not taken the run")
         return {}
 
     def _make_actor(self, namespace: str, order: Document, secrets: dict[str, str], options: Document) -> None:
@@ -132,7 +134,7 @@ class Driver:
             and get(order["space"], f"claim/{order['key']}") is None
         ):
             if time.monotonic() > until:
-                raise Refusal("unreachable", "the cluster has not taken the run")
+                raise DriverRefusal("unreachable", "the cluster has not taken the run")
             time.sleep(0.01)
 
     def _group(self, order: Document) -> Any:
@@ -151,8 +153,8 @@ class Driver:
         if order["grows"]:
             return
         wanted, count = order["resources"], max(1, order["group"])
-        if fitting(wanted, self._totals()) < count and fitting(wanted, self._totals(now=True)) < count:
-            raise Refusal("capacity", lacking(wanted, count, self._totals()))
+        if fitting_nodes(wanted, self._totals()) < count and fitting_nodes(wanted, self._totals(now=True)) < count:
+            raise DriverRefusal("capacity", shortage(wanted, count, self._totals()))
 
     def _totals(self, *, now: bool = False) -> list[dict[str, float]]:
         """What each node that is alive has in all, as it was seconds ago."""
@@ -187,7 +189,7 @@ class Driver:
     def poll(self, namespace: str, keys: dict[str, str]) -> Document:
         """What the store knows of some runs (run id -> key), and which of them are waiting or carried out."""
         actors = self._actors()
-        live, kept = _living(namespace, actors), self._keepers.live(space_of(namespace), actors)
+        live, kept = _living(namespace, actors), self._supervisors.live(space_of(namespace), actors)
         # In this order: one that has ended since has left its result.
         found = self._read(space_of(namespace), [f"{kind}/{key}" for key in keys.values() for kind in _KINDS])
         return {
@@ -196,7 +198,7 @@ class Driver:
         }
 
     def await_one(self, namespace: str, who: str, keys: list[str], tell: Callable[[], None]) -> None:
-        """Have somebody told when one of some runs has ended; see `Endings.await_one`."""
+        """Have somebody told when one of some runs has ended; see `RunEndNotifier.await_one`."""
         self._endings.await_one(who, [name_of(space_of(namespace), key) for key in keys], tell)
 
     def _read(self, space: str, keys: list[str]) -> dict[str, Any]:
@@ -211,7 +213,7 @@ class Driver:
 
     def begin(self, namespace: str, key: str, name: str, values: dict[str, str]) -> None:
         """Send a run its secrets once more."""
-        self._keepers.tell(name_of(space_of(namespace), key), values)
+        self._supervisors.tell(name_of(space_of(namespace), key), values)
         with contextlib.suppress(ValueError):
             self._ray.get_actor(name, namespace).begin.remote(values)
 
@@ -224,7 +226,7 @@ class Driver:
         unborn = put(space, f"claim/{key}", {"by": "cancel"}, overwrite=False)
         if unborn:
             put(space, f"end/{key}", {"state": "cancelled", "reason": reason, "exit_code": None, "runtime": 0.0})
-        self._keepers.cancel(name_of(space, key), reason, unborn=unborn, again=again)
+        self._supervisors.cancel(name_of(space, key), reason, unborn=unborn, again=again)
         try:
             actor = self._ray.get_actor(name, namespace)
         except ValueError:
@@ -259,13 +261,13 @@ class Driver:
             return True
         size, content = self._on(place["node"], "gather", place["folder"], patterns, limit)
         if size < 0:
-            raise Refusal("large", "there is more")
+            raise DriverRefusal("large", "there is more")
         with Path(target).open("wb") as file:
             while content:
                 file.write(content)
                 if file.tell() >= size:
                     break
-                content = self._on(place["node"], "piece", f"{place['folder']}/{files.PACKED}", file.tell())
+                content = self._on(place["node"], "piece", f"{place['folder']}/{node_files.PACKED}", file.tell())
         return True
 
     def read(self, namespace: str, key: str, stream: str, offset: int) -> str | None:
@@ -285,7 +287,7 @@ class Driver:
         try:
             return self._ray.get(work, timeout=_TASK_SECONDS)
         except (self._ray.exceptions.RayError, TimeoutError) as error:
-            raise Refusal("node", f"node {node[:12]} does not give its files: {type(error).__name__}") from None
+            raise DriverRefusal("node", f"node {node[:12]} does not give its files: {type(error).__name__}") from None
 
     def forget(self, namespace: str, key: str, name: str) -> None:
         """Remove all that the cluster keeps of a run."""
@@ -296,8 +298,8 @@ class Driver:
         # The record goes last: until then the run is found.
         list(self._deletes.map(lambda kind: delete(space, f"{kind}/{key}"), _KEPT))
         delete(space, f"run/{key}")
-        if place is not None and not self._keepers.remove(place["node"], place["folder"]):
-            with contextlib.suppress(Refusal):
+        if place is not None and not self._supervisors.remove(place["node"], place["folder"]):
+            with contextlib.suppress(DriverRefusal):
                 self._on(place["node"], "remove", place["folder"])
 
 
@@ -319,7 +321,7 @@ def _knock(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError as error:
-        raise Refusal("unreachable", f"nobody answers at {address}: {error.strerror or error}") from None
+        raise DriverRefusal("unreachable", f"nobody answers at {address}: {error.strerror or error}") from None
 
 
 def _kind_of(error: BaseException) -> str:
@@ -352,14 +354,14 @@ def main() -> None:
         try:
             answer({"id": number, "answer": getattr(driver, op)(**call)})
         except BaseException as error:
-            kind = error.kind if isinstance(error, Refusal) else _kind_of(error)
+            kind = error.kind if isinstance(error, DriverRefusal) else _kind_of(error)
             answer({"id": number, "error": kind, "message": f"{error}" or type(error).__name__})
 
     first = json.loads(sys.stdin.readline())
     try:
         driver = Driver(first["address"], first["code"])
     except BaseException as error:
-        kind = error.kind if isinstance(error, Refusal) else _kind_of(error)
+        kind = error.kind if isinstance(error, DriverRefusal) else _kind_of(error)
         if isinstance(error, ImportError):
             kind = "missing"
         answer({"id": 0, "error": kind, "message": str(error)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
-def fitting(wanted: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
+def fitting_nodes(wanted: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
     """How many nodes are large enough, were they free.
 
     Args:
@@ -15,7 +15,7 @@ def fitting(wanted: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
     return sum(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
 
 
-def lacking(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[str, float]]) -> str:
+def shortage(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[str, float]]) -> str:
     """What there is too little of for a run that needs so many nodes, in words.
 
     Args:
@@ -25,7 +25,7 @@ def lacking(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[str
     """
     most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
     return (
-        f"nodes with {_words(wanted)}: {fitting(wanted, nodes)} of the {count} needed; "
+        f"nodes with {_words(wanted)}: {fitting_nodes(wanted, nodes)} of the {count} needed; "
         f"the most that one has: {_words(most)}"
     )
 
@@ -40,8 +40,8 @@ def why_waits(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[s
     """
     if not wanted:
         return ""
-    if fitting(wanted, nodes) < count:
-        return lacking(wanted, count, nodes)
+    if fitting_nodes(wanted, nodes) < count:
+        return shortage(wanted, count, nodes)
     return f"{_words(wanted)}{f' on each of {count} nodes' if count > 1 else ''}: taken by others for now"
 
 

@@ -32,14 +32,14 @@ from tradewind.deployer.runner.base import (
     StreamsReports,
     SurvivesController,
 )
-from tradewind.deployer.runner.files import folder_error
-from tradewind.deployer.runner.limits import cpus_of, memory_of
-from tradewind.deployer.runner.ray.files import METRICS
+from tradewind.deployer.runner.ray.driver_client import RayDriverClient, find_ray
 from tradewind.deployer.runner.ray.handle import RayData
-from tradewind.deployer.runner.ray.link import RayLink, find_ray
-from tradewind.deployer.runner.ray.node import FOLDER
+from tradewind.deployer.runner.ray.node_executor import FOLDER
+from tradewind.deployer.runner.ray.node_files import METRICS
 from tradewind.deployer.runner.ray.room import why_waits
-from tradewind.deployer.runner.ray.status import status_of, unheard, with_expiry
+from tradewind.deployer.runner.ray.status import status_of, unreachable_status, with_expiry
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.runner.run_files import folder_error
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
@@ -123,7 +123,7 @@ class RayRunner(
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._folder = data_folder / "ray"
-        self._link: RayLink | None = None
+        self._link: RayDriverClient | None = None
         self._lock = threading.Lock()
         self._heard: dict[str, float] = {}  # when a run was known to be alive
         self._known: dict[str, _Seen] = {}
@@ -137,11 +137,11 @@ class RayRunner(
         namespace = self.settings.namespace
         return self._linked().call(op, seconds=seconds, patient=patient, namespace=namespace, **arguments)
 
-    def _linked(self) -> RayLink:
+    def _linked(self) -> RayDriverClient:
         given = self.settings
         with self._lock:
             if self._link is None:
-                self._link = RayLink.shared(
+                self._link = RayDriverClient.shared(
                     address=given.address,
                     python=given.python,
                     connect_seconds=given.connect_seconds,
@@ -261,7 +261,7 @@ class RayRunner(
         try:
             found = self._call("poll", seconds=_POLL_SECONDS, patient=False, keys=keys)
         except TradewindError:
-            return {handle.run_id: unheard(handle, self._heard.get(handle.run_id)) for handle in handles}
+            return {handle.run_id: unreachable_status(handle, self._heard.get(handle.run_id)) for handle in handles}
         statuses, waits = {}, list[Handle]()
         for handle in handles:
             facts = found[handle.run_id]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.deployer.runner.endings import failure, gone, out_of_memory, timed_out
+from tradewind.deployer.runner.exit_reasons import failure_reason, lost_status, out_of_memory_reason, timeout_reason
 from tradewind.deployer.runner.ray.handle import RayData
 from tradewind.problem import Fault, Handle, RunState, RunStatus, Usage
 
@@ -27,7 +27,7 @@ def with_expiry(data: RayData, facts: Mapping[str, Any]) -> RayData:
     return data.waiting() if facts["live"] and facts["end"] is None else data
 
 
-def unheard(handle: Handle, heard: float | None) -> RunStatus:
+def unreachable_status(handle: Handle, heard: float | None) -> RunStatus:
     """The status of a run whose cluster does not answer: it counts as alive while it may be.
 
     Args:
@@ -37,7 +37,7 @@ def unheard(handle: Handle, heard: float | None) -> RunStatus:
     data = RayData.of(handle)
     expires, wall = (data if heard is None else data.begun(heard, data.lasts)).expires, data.wall_seconds
     if expires is not None and wall is not None and time.time() > expires + wall + _SLACK_SECONDS:
-        return gone("its cluster does not answer, and its lease and its time limit are over")
+        return lost_status("its cluster does not answer, and its lease and its time limit are over")
     return RunStatus(RunState.EXECUTING)
 
 
@@ -57,7 +57,7 @@ def status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
         return RunStatus(RunState.EXECUTING if executing else RunState.SUBMITTING, runtime=runtime)
     if facts["cancel"] is not None:
         return RunStatus(RunState.CANCELLED, runtime=runtime, reason=facts["cancel"]["reason"])
-    return gone("its node or its actor died" if state else "there is no trace of it", runtime)
+    return lost_status("its node or its actor died" if state else "there is no trace of it", runtime)
 
 
 def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
@@ -65,11 +65,11 @@ def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
     fault: Fault | None = Fault.JOB
     if state == "out_of_memory":
         state = "failed"
-        reason = out_of_memory(result.get("memory_bytes") or RayData.of(handle).memory_bytes)
+        reason = out_of_memory_reason(result.get("memory_bytes") or RayData.of(handle).memory_bytes)
     elif state == "timed_out":
-        reason = timed_out(result["wall_seconds"])
+        reason = timeout_reason(result["wall_seconds"])
     elif state == "failed":
-        reason = reason or failure(code)
+        reason = reason or failure_reason(code)
     elif state == "preempted":
         fault = Fault.INFRASTRUCTURE
     else:

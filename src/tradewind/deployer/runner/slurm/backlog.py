@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.deployer.runner.slurm.commands import surely_refused
 from tradewind.deployer.runner.slurm.handle import SlurmRun
-from tradewind.deployer.runner.slurm.programs import surely_refused
 from tradewind.deployer.runner.slurm.spool import Spool
 from tradewind.errors import CapacityError, CredentialsError, DeployError, TradewindError, UnreachableError
 from tradewind.problem import Fault, RunState, RunStatus
-from tradewind.units import format_duration
+from tradewind.utils.units import format_duration
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -31,7 +31,7 @@ HandOver = Callable[[str, bool], None]
 
 
 @dataclass
-class _Waiting:
+class _WaitingBatch:
     """A batch that waits.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Waiting:
 
 
 @dataclass
-class Backlog:
+class SlurmBacklog:
     """The runs that Slurm has no room for.
 
     Args:
@@ -57,7 +57,7 @@ class Backlog:
     hand_over: HandOver
     longest: float
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _waiting: dict[str, _Waiting] = field(default_factory=dict)
+    _waiting: dict[str, _WaitingBatch] = field(default_factory=dict)
     _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
     _words: str = ""
     _due: float = 0.0
@@ -75,7 +75,7 @@ class Backlog:
             sure: True when Slurm surely does not have it.
         """
         with self._lock:
-            self._waiting[name] = _Waiting(time.time(), sure)
+            self._waiting[name] = _WaitingBatch(time.time(), sure)
             if words:
                 self._refused(words)
 
@@ -118,7 +118,7 @@ class Backlog:
             if may and name not in self._waiting:
                 # Whoever wrote it down may be about to hand it over: it gets its time.
                 self._due = self._due if self._waiting else time.monotonic() + _LATEST
-                self._waiting[name] = _Waiting(run.data.submitted or time.time())
+                self._waiting[name] = _WaitingBatch(run.data.submitted or time.time())
         return RunStatus(RunState.SUBMITTING, reason=self._words or "it is not handed to Slurm yet")
 
     def push(self, *, alone: bool) -> None:

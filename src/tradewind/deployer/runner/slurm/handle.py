@@ -11,7 +11,7 @@ from tradewind.deployer.runner.handle import HandleData
 from tradewind.problem import Handle
 
 
-def plain(text: str) -> str:
+def quoted_name(text: str) -> str:
     """A text as a name of files and jobs; `urllib.parse.unquote` reads it."""
     return quote(text, safe="")
 
@@ -66,7 +66,7 @@ class SlurmRun:
     @property
     def name(self) -> str:
         """The name of its batch, which is its job's."""
-        return self.data.batch or plain(self.run_id)
+        return self.data.batch or quoted_name(self.run_id)
 
     @property
     def key(self) -> tuple[str, int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tradewind.deployer.runner.slurm.programs import Programs
+from tradewind.deployer.runner.slurm.commands import SlurmCommands
 from tradewind.errors import InputError
 
-_WORKS = frozenset({"idle", "mixed", "allocated", "completing", "reserved", "planned"})
+_WORKING_STATES = frozenset({"idle", "mixed", "allocated", "completing", "reserved", "planned"})
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
 
 
-def slurm_nodes(programs: Programs, partition: str, timeout: float) -> dict[str, Mapping[str, float]]:
+def slurm_nodes(programs: SlurmCommands, partition: str, timeout: float) -> dict[str, Mapping[str, float]]:
     """CPUs, GiB of memory and GPUs of the nodes that take work, by name.
 
     Args:
@@ -39,7 +39,7 @@ def read_nodes(text: str) -> dict[str, Mapping[str, float]]:
         name, cpus, megabytes, devices, state = line.strip().split("|")
         # A star behind the state: the node does not answer. A minus: it is kept for a job that is about to start, which
         # may be one of ours. Other signs say that it sleeps or reboots.
-        if state.rstrip("+-") not in _WORKS:
+        if state.rstrip("+-") not in _WORKING_STATES:
             continue
         gpus = sum(int(count) for count in _GPUS.findall(devices))
         amounts = {"cpu": float(cpus), "memory": float(megabytes) / 1024.0, "gpu": float(gpus)}

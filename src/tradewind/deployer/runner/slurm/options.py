@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.link_target import SshSettings
-from tradewind.deployer.runner.limits import cpus_of, memory_of
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.ssh_target import SshSettings
 from tradewind.errors import ImageError
 from tradewind.problem import RunRequest
 
@@ -80,19 +80,19 @@ class SlurmSettings(plugins.Settings):
     )
 
 
-def slots_of(request: RunRequest) -> int:
+def cpus_per_node(request: RunRequest) -> int:
     """Whole CPUs that a run gets on each node."""
     return max(1, math.ceil((cpus_of(request) or 0) - 1e-9))
 
 
 def tasks_of(request: RunRequest, settings: SlurmSettings) -> int:
     """Tasks of a run on each node."""
-    return settings.tasks_per_node or (slots_of(request) if settings.mpi else 1)
+    return settings.tasks_per_node or (cpus_per_node(request) if settings.mpi else 1)
 
 
-def options_of(request: RunRequest, settings: SlurmSettings) -> tuple[str, ...]:
+def sbatch_options(request: RunRequest, settings: SlurmSettings) -> tuple[str, ...]:
     """The options of sbatch that ask for a run's resources; runs with the same can be elements of one array."""
-    cpus, tasks, memory = slots_of(request), tasks_of(request, settings), memory_of(request)
+    cpus, tasks, memory = cpus_per_node(request), tasks_of(request, settings), memory_of(request)
     words = [
         f"--nodes={request.offer.nodes}",
         f"--ntasks-per-node={tasks}",
@@ -114,12 +114,14 @@ def options_of(request: RunRequest, settings: SlurmSettings) -> tuple[str, ...]:
     return (*words, *settings.sbatch)
 
 
-def engine_of(request: RunRequest, settings: SlurmSettings) -> str:
+def container_engine_of(request: RunRequest, settings: SlurmSettings) -> str:
     """The program whose containers outlive it, so that they must be removed; empty where there is none."""
     return settings.container if request.image and settings.container in ("podman", "docker") else ""
 
 
-def words_of(request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str], label: str) -> list[str]:
+def command_of(
+    request: RunRequest, folder: Path, settings: SlurmSettings, variables: list[str], label: str
+) -> list[str]:
     """The command that a run starts on its first node.
 
     Args:
@@ -179,4 +181,4 @@ def _limits(request: RunRequest, settings: SlurmSettings) -> list[str]:
     memory = memory_of(request)
     words = [f"--memory={memory}b"] if memory is not None else []
     # A daemon's containers do not have the CPUs of who asks for them; others inherit those of the job.
-    return [*words, f"--cpus={slots_of(request)}"] if settings.container == "docker" else words
+    return [*words, f"--cpus={cpus_per_node(request)}"] if settings.container == "docker" else words

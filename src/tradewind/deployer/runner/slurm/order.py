@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.environment import OUTPUTS, check_variables, is_variable, job_environment, resolve_secrets
-from tradewind.deployer.runner.files import folder_error
+from tradewind.deployer.runner.run_files import folder_error
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
 _OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
 
 
-def order_of(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
+def job_order(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
     """What a job reads: see ``job.sh``.
 
     Args:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from urllib.parse import unquote
 
+from tradewind.deployer.runner.slurm.commands import SlurmCommands
 from tradewind.deployer.runner.slurm.handle import SlurmData
-from tradewind.deployer.runner.slurm.programs import Programs
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 
 _log = logging.getLogger("tradewind.deployer")
@@ -24,10 +24,10 @@ _log = logging.getLogger("tradewind.deployer")
 _SEPARATOR = "\x1f"
 _FORMAT = _SEPARATOR.join(("%i", "%A", "%K", "%T", "%M", "%r", "%j", "%k"))
 _TAG = "tradewind"
-WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+WAITING_STATES = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 """The states of a job that has not begun."""
 _FIELDS = re.compile(r"(\w+)=(\S*)")
-_PATIENCE = (2.0, 4.0, 8.0, 15.0, 30.0)
+_BACKOFF_SECONDS = (2.0, 4.0, 8.0, 15.0, 30.0)
 _AT_ONCE = 20
 _SLOWER = 1.5
 _SLOWEST = 10.0
@@ -35,7 +35,7 @@ _LATELY = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SlurmQueueRow:
     """A job of ours in the queue.
 
     Attributes:
@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SlurmQueueSnapshot:
     """All our jobs in the queue at a moment.
 
     Attributes:
@@ -69,11 +69,11 @@ class Snapshot:
     """
 
     begun: float
-    rows: Mapping[tuple[str, int], Row]
+    rows: Mapping[tuple[str, int], SlurmQueueRow]
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class SlurmJobRecord:
     """What Slurm remembers of a job that is not in the queue any more.
 
     Attributes:
@@ -94,14 +94,14 @@ class Evidence:
 
 
 @dataclass
-class _Patience:
+class _Backoff:
     """Keeps from asking what did not answer."""
 
     until: float = 0.0
     failures: int = 0
 
     def failed(self) -> None:
-        self.until = time.monotonic() + _PATIENCE[min(self.failures, len(_PATIENCE) - 1)]
+        self.until = time.monotonic() + _BACKOFF_SECONDS[min(self.failures, len(_BACKOFF_SECONDS) - 1)]
         self.failures += 1
 
     @property
@@ -110,7 +110,7 @@ class _Patience:
 
 
 @dataclass
-class Queue:
+class SlurmQueue:
     """What Slurm says of our jobs.
 
     Args:
@@ -120,15 +120,15 @@ class Queue:
         timeout: Seconds that a question may take.
     """
 
-    programs: Programs
+    programs: SlurmCommands
     interval: float
     timeout: float
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _last: Snapshot | None = None
+    _last: SlurmQueueSnapshot | None = None
     _stale: bool = True
     _slack: float = 1.0
-    _away: _Patience = field(default_factory=_Patience)
-    _deaf: dict[str, _Patience] = field(default_factory=dict)
+    _away: _Backoff = field(default_factory=_Backoff)
+    _deaf: dict[str, _Backoff] = field(default_factory=dict)
 
     def stir(self) -> None:
         """Something was submitted or cancelled: the next look asks Slurm."""
@@ -138,7 +138,7 @@ class Queue:
         """Something is about to be decided: the next look comes after the shortest pause."""
         self._slack = 1.0
 
-    def look(self, since: float = 0.0) -> Snapshot | None:
+    def look(self, since: float = 0.0) -> SlurmQueueSnapshot | None:
         """Our jobs in the queue; None when Slurm does not answer.
 
         Args:
@@ -159,12 +159,12 @@ class Queue:
                 self._last = None
                 _log.warning("the queue of Slurm cannot be read: %s", error)
             else:
-                self._away = _Patience()
+                self._away = _Backoff()
                 calm = calm and last is not None and _states(last) == _states(self._last)
                 self._slack = min(_SLOWEST, self._slack * _SLOWER) if calm else 1.0
             return self._last
 
-    def all(self) -> Snapshot:
+    def all(self) -> SlurmQueueSnapshot:
         """Our jobs in the queue, asked for now.
 
         Raises:
@@ -175,16 +175,16 @@ class Queue:
             self._last = self._ask()
             return self._last
 
-    def _ask(self) -> Snapshot:
+    def _ask(self) -> SlurmQueueSnapshot:
         begun = time.monotonic()
         text = self.programs.ask("squeue", "--noheader", "--array", "--me", f"--format={_FORMAT}", timeout=self.timeout)
-        rows: dict[tuple[str, int], Row] = {}
+        rows: dict[tuple[str, int], SlurmQueueRow] = {}
         for row in map(_row, text.splitlines()):
             if row is not None:
                 known = rows.get((row.name, row.index))
                 if known is None or known.state == "PENDING":  # of two jobs for one run the other will not start it
                     rows[row.name, row.index] = row
-        return Snapshot(begun, rows)
+        return SlurmQueueSnapshot(begun, rows)
 
     def named(self, name: str) -> str:
         """Slurm's id of the job or array of a batch, ended or not; empty when it remembers none.
@@ -196,7 +196,7 @@ class Queue:
         found = self.programs.ask("squeue", *words, timeout=self.timeout).split()
         return found[-1] if found else ""
 
-    def row(self, key: tuple[str, int], since: float) -> Row | None:
+    def row(self, key: tuple[str, int], since: float) -> SlurmQueueRow | None:
         """A job in the queue as it was seen lately, after a moment of the monotonic clock; None when it is not there.
 
         Args:
@@ -212,7 +212,7 @@ class Queue:
         """End a job; one that is not there is no error.
 
         Args:
-            job: Slurm's id, from a `Row`: a slurmctld that lost its state gives the same number to another job.
+            job: Slurm's id, from a `SlurmQueueRow`: a slurmctld that lost its state gives the same number to another job.
 
         Raises:
             DeployError: Slurm does not answer.
@@ -223,7 +223,7 @@ class Queue:
         if answer.code and "Invalid job id" not in words:
             raise DeployError(f"scancel: {words or f'exit code {answer.code}'}")
 
-    def ends(self, jobs: Mapping[str, tuple[str, str]], since: float) -> dict[str, Evidence]:
+    def ends(self, jobs: Mapping[str, tuple[str, str]], since: float) -> dict[str, SlurmJobRecord]:
         """What became of jobs that are not in the queue: scontrol, sacct and the file of ended jobs are asked in turn.
 
         Args:
@@ -233,7 +233,7 @@ class Queue:
         Returns:
             What is known, by Slurm's id; a job that still ends is told as ``COMPLETING``.
         """
-        found: dict[str, Evidence] = {}
+        found: dict[str, SlurmJobRecord] = {}
         for job in list(jobs)[:_AT_ONCE]:
             evidence = self._controller(job, jobs[job][0])
             if evidence is not None:
@@ -243,7 +243,7 @@ class Queue:
             if left:
                 found |= self._accounting(words, left, since)
         # Those that were not asked for yet are asked for next time.
-        return {**{job: Evidence("COMPLETING") for job in list(jobs)[_AT_ONCE:]}, **found}
+        return {**{job: SlurmJobRecord("COMPLETING") for job in list(jobs)[_AT_ONCE:]}, **found}
 
     def heard(self, tool: str, name: str, *words: str) -> str | None:
         """What a program says; None where it does not answer, and then it is not asked again for a while.
@@ -253,7 +253,7 @@ class Queue:
             name: The program.
             words: Its arguments.
         """
-        patience = self._deaf.setdefault(tool, _Patience())
+        patience = self._deaf.setdefault(tool, _Backoff())
         if not patience.over:
             return None
         try:
@@ -270,17 +270,17 @@ class Queue:
         self._deaf.pop(tool, None)
         return answer.stdout.decode(errors="replace")
 
-    def _controller(self, job: str, name: str) -> Evidence | None:
+    def _controller(self, job: str, name: str) -> SlurmJobRecord | None:
         text = self.heard("scontrol", "scontrol", "--oneliner", "show", "job", job)
         facts = dict(_FIELDS.findall(text or ""))
         if "JobState" not in facts or facts.get("JobName") != name:
             return None
         elapsed = seconds_of(facts.get("RunTime", ""))
-        return _evidence(facts["JobState"], facts.get("ExitCode", ""), elapsed, facts.get("NodeList", ""), "scontrol")
+        return _job_record(facts["JobState"], facts.get("ExitCode", ""), elapsed, facts.get("NodeList", ""), "scontrol")
 
     def _accounting(
         self, words: Sequence[str], jobs: Mapping[str, tuple[str, str]], since: float
-    ) -> dict[str, Evidence]:
+    ) -> dict[str, SlurmJobRecord]:
         # Without a start sacct shows nothing that ended before midnight.
         start = (datetime.fromtimestamp(since) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%S")
         # The file of ended jobs does not know the elements of arrays.
@@ -300,7 +300,7 @@ class Queue:
         for line in (text or "").splitlines():
             job, name, state, code, elapsed, nodes = [*line.split("|"), *[""] * 5][:6]
             if state and job in asked and name == jobs[asked[job]][0]:
-                found[asked[job]] = _evidence(state, code, seconds_of(elapsed), nodes, "sacct")
+                found[asked[job]] = _job_record(state, code, seconds_of(elapsed), nodes, "sacct")
         return found
 
 
@@ -316,7 +316,7 @@ def comment_of(owner: str, expires: float, lasts: float, spool: str) -> str:
     return f"{_TAG} owner={owner} expires={expires:.0f} lasts={lasts:.0f} spool={spool}"
 
 
-def with_expiry(data: SlurmData, row: Row | None, now: float | None = None) -> SlurmData:
+def with_expiry(data: SlurmData, row: SlurmQueueRow | None, now: float | None = None) -> SlurmData:
     """The facts of a run with the expiry that it has after its time in the queue, which does not count.
 
     A run that waits has none: it costs nothing, and once it has begun Slurm holds it to its time limit. One that runs
@@ -329,7 +329,7 @@ def with_expiry(data: SlurmData, row: Row | None, now: float | None = None) -> S
     """
     if row is None:
         return data
-    if row.state in WAITS:
+    if row.state in WAITING_STATES:
         return data.waiting()
     lasts = float(row.tags["lasts"]) if row.tags.get("lasts", "").isdigit() else None
     if lasts is None and data.submitted is None:
@@ -349,23 +349,23 @@ def seconds_of(text: str) -> float:
     return total + 86400.0 * int(days or 0)
 
 
-def _states(snapshot: Snapshot) -> dict[tuple[str, int], tuple[str, str]]:
+def _states(snapshot: SlurmQueueSnapshot) -> dict[tuple[str, int], tuple[str, str]]:
     return {key: (row.state, row.reason) for key, row in snapshot.rows.items()}
 
 
-def _row(line: str) -> Row | None:
+def _row(line: str) -> SlurmQueueRow | None:
     """A line of squeue, if it is a job of ours; a user's other jobs may have anything in their names."""
     fields = line.split(_SEPARATOR)
     if len(fields) != 8 or not fields[7].startswith(_TAG + " "):
         return None
     job, raw, index, state, used, reason, name, comment = fields
     tags = {key: unquote(value) for key, value in _FIELDS.findall(comment)}
-    return Row(job, raw, name, int(index) if index.isdigit() else 0, state, reason, seconds_of(used), tags)
+    return SlurmQueueRow(job, raw, name, int(index) if index.isdigit() else 0, state, reason, seconds_of(used), tags)
 
 
-def _evidence(state: str, exit_code: str, elapsed: float, nodes: str, source: str) -> Evidence:
+def _job_record(state: str, exit_code: str, elapsed: float, nodes: str, source: str) -> SlurmJobRecord:
     code, _, number = exit_code.partition(":")
-    made = Evidence(state.split()[0].rstrip("+"), elapsed=elapsed, nodes=nodes)
+    made = SlurmJobRecord(state.split()[0].rstrip("+"), elapsed=elapsed, nodes=nodes)
     words = f"{state} {exit_code}".strip() + f", says {source}"
     return replace(
         made, code=int(code) if code.isdigit() else 0, signal=int(number) if number.isdigit() else 0, words=words

@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, OUTPUTS
-from tradewind.deployer.link import SshLink, SshTarget
 from tradewind.deployer.runner.base import (
     HasOwnMachines,
     LimitsCpu,
@@ -29,19 +28,20 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesImages,
 )
-from tradewind.deployer.runner.files import document, merge_folder, piece, replace_document
-from tradewind.deployer.runner.slurm.follow import Follower
+from tradewind.deployer.runner.run_files import merge_folder, read_chunk, read_document, replace_document
+from tradewind.deployer.runner.slurm.commands import SlurmCommands, find_programs
 from tradewind.deployer.runner.slurm.handle import SlurmData, SlurmRun
+from tradewind.deployer.runner.slurm.monitor import SlurmMonitor
 from tradewind.deployer.runner.slurm.nodes import slurm_nodes
 from tradewind.deployer.runner.slurm.options import SlurmSettings
-from tradewind.deployer.runner.slurm.programs import Programs, find_programs
-from tradewind.deployer.runner.slurm.queue import Queue, with_expiry
-from tradewind.deployer.runner.slurm.spool import RESULT, Note, Spool
-from tradewind.deployer.runner.slurm.submit import Submitter
+from tradewind.deployer.runner.slurm.queue import SlurmQueue, with_expiry
+from tradewind.deployer.runner.slurm.spool import RESULT, Spool, SpoolNote
+from tradewind.deployer.runner.slurm.submit import SlurmSubmitter
+from tradewind.deployer.ssh_connection import SshConnection, SshTarget
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
-from tradewind.paths import expand
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunStatus
+from tradewind.utils.paths import expand
 
 _LOOK_SECONDS = 0.05
 
@@ -82,11 +82,11 @@ class SlurmRunner(
         link = None
         if given.host:
             target = SshTarget(**{"host": given.host, **given.ssh.facts()})
-            link = SshLink(target, connect_seconds=given.ssh.connect_seconds)
-        self._programs = Programs(given.bin, link)
-        self._queue = Queue(self._programs, given.interval, given.timeout)
-        self._submitter = Submitter(self.spool, self._programs, self._queue, given, runs)
-        self._follower = Follower(self.spool, self._queue, self._submitter.backlog, given.settle)
+            link = SshConnection(target, connect_seconds=given.ssh.connect_seconds)
+        self._programs = SlurmCommands(given.bin, link)
+        self._queue = SlurmQueue(self._programs, given.interval, given.timeout)
+        self._submitter = SlurmSubmitter(self.spool, self._programs, self._queue, given, runs)
+        self._follower = SlurmMonitor(self.spool, self._queue, self._submitter.backlog, given.settle)
         self._stamp = 0
         self._forgotten: set[tuple[str, int]] = set()
 
@@ -116,11 +116,11 @@ class SlurmRunner(
         return {each.run_id: errors.get(each.run_id) or self._noted(each) for each in requests}
 
     def _noted(self, request: RunRequest) -> Handle:
-        note = document(self.spool.note(request.owner, request.run_id)) or {}
+        note = read_document(self.spool.note(request.owner, request.run_id)) or {}
         handed = not self._submitter.backlog.has(str(note.get("batch", "")))
         return replace(self._data(note), owner=request.owner, handed=handed).handle(request.run_id, self.name)
 
-    def _data(self, note: Note) -> SlurmData:
+    def _data(self, note: SpoolNote) -> SlurmData:
         data = SlurmData.from_json(note)
         return replace(data, created=data.submitted, job=self.spool.job(data.batch) or data.job)
 
@@ -170,7 +170,7 @@ class SlurmRunner(
             if row.state == "COMPLETING" or key in self._forgotten:
                 continue  # its end is known, Slurm only cleans up
             if key not in found and owner in (None, row.tags.get("owner")):
-                found[key] = self._stray(row.name, row.index, row.job, row.tags)
+                found[key] = self._orphan(row.name, row.index, row.job, row.tags)
         listed = []
         for key, run in found.items():
             waits = key not in rows and run.data.batch and not run.data.job and not self.spool.claim(*key)
@@ -179,14 +179,14 @@ class SlurmRunner(
             listed.append(replace(data, look=owner is None).handle(run.run_id, self.name))
         return listed
 
-    def _stray(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> SlurmRun:
+    def _orphan(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> SlurmRun:
         """The run of a job whose note is in another data folder, or gone."""
         other = Spool(Path(tags.get("spool") or "/nowhere"))
         about = other.about(name) or {}
         runs = about.get("runs", [])
         run_id = runs[index] if index < len(runs) else unquote(name if index == 0 else f"{name}.{index}")
         owner, expires = tags.get("owner", ""), tags.get("expires", "")
-        noted = SlurmData.from_json(document(other.note(owner, run_id)) or {})
+        noted = SlurmData.from_json(read_document(other.note(owner, run_id)) or {})
         data = SlurmData(
             owner=owner,
             expires=float(expires) if expires.isdigit() else None,
@@ -211,7 +211,7 @@ class SlurmRunner(
         folder = self._known(handle).folder
         if folder is None or stream not in ("stdout", "stderr", METRICS):
             return b""
-        return piece(folder / stream, offset)
+        return read_chunk(folder / stream, offset)
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """What a run reported, from a byte on; see `StreamsReports.read_report`."""
@@ -238,7 +238,7 @@ class SlurmRunner(
         for name in long:
             assert limit is not None
             os.truncate(folder / name, limit)
-        result = document(folder / RESULT)
+        result = read_document(folder / RESULT)
         if long and result is not None:
             replace_document(folder / RESULT, {**result, "truncated": True})
 

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tradewind.deployer.runner.files import document, folder_error, replace_document
-from tradewind.deployer.runner.slurm.handle import SlurmRun, plain
-from tradewind.deployer.runner.slurm.programs import script_source
+from tradewind.deployer.runner.run_files import folder_error, read_document, replace_document
+from tradewind.deployer.runner.slurm.commands import script_source
+from tradewind.deployer.runner.slurm.handle import SlurmRun, quoted_name
 from tradewind.errors import UnreachableError
 from tradewind.problem import RunRequest
-from tradewind.whole import write_whole
+from tradewind.utils.atomic_files import write_atomically
 
 CANCEL = "cancel"
 RESULT = "result.json"
@@ -39,7 +39,7 @@ BY_US = "controller"
 
 _OLD_SECONDS = 600.0
 
-Note = dict[str, Any]
+SpoolNote = dict[str, Any]
 
 
 class Spool:
@@ -63,9 +63,9 @@ class Spool:
 
     def note(self, owner: str, run_id: str) -> Path:
         """The file that tells the batch of a run."""
-        return self.root / "owners" / plain(owner) / plain(run_id)
+        return self.root / "owners" / quoted_name(owner) / quoted_name(run_id)
 
-    def known(self, owner: str, run_id: str) -> Note | None:
+    def known(self, owner: str, run_id: str) -> SpoolNote | None:
         """The note of a run, or None when there is none, for sure.
 
         Raises:
@@ -73,11 +73,11 @@ class Spool:
         """
         return _sure(self.note(owner, run_id))
 
-    def notes(self, owner: str | None) -> Iterator[Note]:
+    def notes(self, owner: str | None) -> Iterator[SpoolNote]:
         """The notes of all runs of an owner that are not settled, or of all owners."""
-        owners = "*" if owner is None else glob.escape(plain(owner))
+        owners = "*" if owner is None else glob.escape(quoted_name(owner))
         for path in sorted((self.root / "owners").glob(f"{owners}/*")):
-            found = document(path)
+            found = read_document(path)
             if found is not None:
                 yield {**found, "owner": unquote(path.parent.name), "run_id": unquote(path.name)}
 
@@ -93,7 +93,7 @@ class Spool:
             try:
                 if not path.exists():
                     self.root.mkdir(parents=True, exist_ok=True)
-                    write_whole(path, source)
+                    write_atomically(path, source)
             except OSError as error:
                 raise folder_error(error, self.root) from error
             self._script = path
@@ -104,9 +104,9 @@ class Spool:
         name: str,
         requests: Sequence[RunRequest],
         orders: Sequence[bytes],
-        facts: Sequence[Note],
+        facts: Sequence[SpoolNote],
         options: Sequence[str],
-    ) -> Note:
+    ) -> SpoolNote:
         """Write down a batch; runs that another controller has noted meanwhile are left out of it.
 
         Args:
@@ -124,7 +124,7 @@ class Spool:
         """
         folder = self.batch(name)
         expires = max(request.expires for request in requests)
-        about: Note = {
+        about: SpoolNote = {
             "name": name,
             "owner": requests[0].owner,
             "expires": expires,
@@ -164,7 +164,7 @@ class Spool:
             shutil.rmtree(folder)
             folder.mkdir(mode=0o700)
 
-    def _note(self, request: RunRequest, content: Note) -> bool:
+    def _note(self, request: RunRequest, content: SpoolNote) -> bool:
         path = self.note(request.owner, request.run_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.parent.parent / f".{path.name[:200]}.{os.getpid()}.{time.monotonic_ns()}"
@@ -180,15 +180,15 @@ class Spool:
     def _undo(self, name: str, requests: Sequence[RunRequest]) -> None:
         for request in requests:
             path = self.note(request.owner, request.run_id)
-            if (document(path) or {}).get("batch") == name:
+            if (read_document(path) or {}).get("batch") == name:
                 path.unlink(missing_ok=True)
         shutil.rmtree(self.batch(name), ignore_errors=True)
 
-    def refuse(self, about: Note) -> None:
+    def refuse(self, about: SpoolNote) -> None:
         """Remove a batch that Slurm has refused: its runs were never there."""
         for run_id in about["runs"]:
             path = self.note(about["owner"], run_id)
-            if (document(path) or {}).get("batch") == about["name"]:
+            if (read_document(path) or {}).get("batch") == about["name"]:
                 path.unlink(missing_ok=True)
         shutil.rmtree(self.batch(about["name"]), ignore_errors=True)
 
@@ -219,11 +219,11 @@ class Spool:
         finally:
             os.close(fd)
 
-    def about(self, name: str) -> Note | None:
+    def about(self, name: str) -> SpoolNote | None:
         """The document of a batch, or None when it is gone."""
-        return document(self.batch(name) / "batch.json")
+        return read_document(self.batch(name) / "batch.json")
 
-    def waiting(self, about: Note) -> list[int]:
+    def waiting(self, about: SpoolNote) -> list[int]:
         """The indexes of a batch that nobody has claimed and that no other batch has; others will never run in it.
 
         Raises:
@@ -248,7 +248,7 @@ class Spool:
     def keep_job(self, name: str, job: str) -> None:
         """Write down Slurm's id of a batch. It can be found again by name: a full disk does not matter."""
         with suppress(OSError):
-            write_whole(self.batch(name) / "job", job)
+            write_atomically(self.batch(name) / "job", job)
 
     def claim(self, name: str, index: int) -> str:
         """Who has claimed a run: Slurm's id of the job that started it, ``controller``, or empty for nobody."""

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.deployer.runner import endings
-from tradewind.deployer.runner.slurm.allowance import SHARED
+from tradewind.deployer.runner import exit_reasons
+from tradewind.deployer.runner.slurm.commands import TOO_MUCH
 from tradewind.deployer.runner.slurm.handle import SlurmData
-from tradewind.deployer.runner.slurm.programs import TOO_MUCH
-from tradewind.deployer.runner.slurm.queue import WAITS, Evidence, Row
+from tradewind.deployer.runner.slurm.queue import WAITING_STATES, SlurmJobRecord, SlurmQueueRow
+from tradewind.deployer.runner.slurm.quota import SHARED
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 _LOST = {
@@ -52,20 +52,20 @@ _MOVED = ("read_bytes", "written_bytes", "network_bytes")
 _TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
 
-def waiting(row: Row) -> RunStatus | None:
+def waiting(row: SlurmQueueRow) -> RunStatus | None:
     """The status of a job that waits in the queue, or None of one that has started."""
     reason = "" if row.reason == "None" else row.reason
-    return RunStatus(RunState.SUBMITTING, reason=reason) if row.state in WAITS else None
+    return RunStatus(RunState.SUBMITTING, reason=reason) if row.state in WAITING_STATES else None
 
 
-def hopeless(row: Row, beyond: str) -> str:
+def blocking_reason(row: SlurmQueueRow, beyond: str) -> str:
     """Why Slurm will never start a job that waits, or an empty text.
 
     Args:
         row: The job.
         beyond: What `Allowance.beyond` says of it.
     """
-    if row.state not in WAITS:
+    if row.state not in WAITING_STATES:
         return ""
     why = _HOPELESS.get(row.reason, "") or beyond
     if TOO_MUCH.fullmatch(row.reason):
@@ -73,7 +73,7 @@ def hopeless(row: Row, beyond: str) -> str:
     return f"Slurm will never start it: {why} ({row.reason})" if why else ""
 
 
-def given_up(row: Row, why: str) -> dict[str, Any]:
+def abandoned_result(row: SlurmQueueRow, why: str) -> dict[str, Any]:
     """What is to be written down as the end of a job that Slurm would never start.
 
     Where sbatch could have refused it, as it does where `EnforcePartLimits` is set, it ends as if it had: another
@@ -81,7 +81,7 @@ def given_up(row: Row, why: str) -> dict[str, Any]:
 
     Args:
         row: The job.
-        why: What `hopeless` says of it.
+        why: What `blocking_reason` says of it.
     """
     if row.reason in _TOO_LARGE or TOO_MUCH.fullmatch(row.reason) or SHARED.fullmatch(row.reason):
         return {"state": "refused", "fault": Fault.JOB, "reason": why, "runtime": 0.0}
@@ -95,14 +95,14 @@ def is_end(result: Mapping[str, Any] | None) -> bool:
     return result is not None and result.get("state", "executing") != "executing"
 
 
-def needs_word(result: Mapping[str, Any]) -> bool:
+def needs_accounting(result: Mapping[str, Any]) -> bool:
     """True when only Slurm knows why a run ended so: something ended it from outside."""
     if result.get("judged"):
         return False
     return result["state"] == "terminated" or (result["state"] == "failed" and result.get("exit_code") == _KILLED)
 
 
-def settled(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -> RunStatus:
+def status_of_result(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -> RunStatus:
     """The status of a run that left its end.
 
     Args:
@@ -118,7 +118,7 @@ def settled(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -
     def failed(reason: str, code: int | None = code) -> RunStatus:
         return RunStatus(RunState.FAILED, runtime, reason, Fault.JOB, code, usage)
 
-    signalled = endings.code_of(code)
+    signalled = exit_reasons.exit_code_of(code)
     match state:
         case "done":
             return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)
@@ -128,28 +128,30 @@ def settled(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -
             return failed(f"{program} is not executable: chmod +x {program}", 127)
         case "workdir":
             where = result.get("node") or "the node"
-            return lost(f"{where} cannot enter the working folder {work}: it must be on a shared file system", 0.0)
+            return lost_run_status(
+                f"{where} cannot enter the working folder {work}: it must be on a shared file system", 0.0
+            )
         case "out_of_memory":
-            return failed(endings.out_of_memory(data.memory_bytes), signalled)
+            return failed(exit_reasons.out_of_memory_reason(data.memory_bytes), signalled)
         case "timed_out":
             wall = data.wall_seconds
             own = wall and (data.asked or runtime >= wall)
             site = "it reached the usual time limit of the partition: set deploy.longest or a deadline to ask for more"
-            reason = endings.timed_out(wall) if own else site
+            reason = exit_reasons.timeout_reason(wall) if own else site
             return RunStatus(RunState.TIMED_OUT, runtime, reason, Fault.JOB, signalled, usage)
         case "failed":
-            return failed(endings.failure(signalled), signalled)
+            return failed(exit_reasons.failure_reason(signalled), signalled)
         case "refused":
             return RunStatus(RunState.FAILED, 0.0, str(result["reason"]), Fault(result["fault"]))
         case "cancelled":
             return RunStatus(RunState.CANCELLED, runtime, cancelled or str(result.get("reason", "")), usage=usage)
         case "terminated" if cancelled is not None:
             return RunStatus(RunState.CANCELLED, runtime, cancelled, exit_code=signalled, usage=usage)
-    return lost(str(result.get("reason") or "something outside of Tradewind ended it"), runtime)
+    return lost_run_status(str(result.get("reason") or "something outside of Tradewind ended it"), runtime)
 
 
-def verdict(
-    evidence: Evidence, result: Mapping[str, Any] | None, data: SlurmData, *, cancelled: bool, used: float
+def accounting_result(
+    evidence: SlurmJobRecord, result: Mapping[str, Any] | None, data: SlurmData, *, cancelled: bool, used: float
 ) -> dict[str, Any]:
     """What is to be written down as the end of a run that left none, or whose end only Slurm can explain.
 
@@ -162,7 +164,9 @@ def verdict(
     """
     known = dict(result or {})
     known["runtime"] = known.get("runtime") or max(evidence.elapsed, used)
-    known.setdefault("exit_code", evidence.code or (endings.SIGNALLED + evidence.signal if evidence.signal else 0))
+    known.setdefault(
+        "exit_code", evidence.code or (exit_reasons.SIGNAL_OFFSET + evidence.signal if evidence.signal else 0)
+    )
     ended = is_end(result)
     state, reason = "lost", ""
     if cancelled:
@@ -188,7 +192,7 @@ def verdict(
     return {**known, "state": state, "reason": reason}
 
 
-def lost(reason: str, runtime: float) -> RunStatus:
+def lost_run_status(reason: str, runtime: float) -> RunStatus:
     """The status of a run that is gone by the infrastructure's fault."""
     return RunStatus(RunState.PREEMPTED, runtime, reason, Fault.INFRASTRUCTURE)
 

@@ -10,14 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.deployer.environment import check_workdir, job_environment
-from tradewind.deployer.runner.limits import memory_of
-from tradewind.deployer.runner.slurm.backlog import Backlog
-from tradewind.deployer.runner.slurm.handle import plain
-from tradewind.deployer.runner.slurm.options import SlurmSettings, engine_of, options_of, slots_of, words_of
-from tradewind.deployer.runner.slurm.order import label_of, make_folder, order_of
-from tradewind.deployer.runner.slurm.programs import Programs, refusal, surely_refused
-from tradewind.deployer.runner.slurm.queue import Queue, comment_of
-from tradewind.deployer.runner.slurm.spool import BY_US, Note, Spool
+from tradewind.deployer.runner.resource_limits import memory_of
+from tradewind.deployer.runner.slurm.backlog import SlurmBacklog
+from tradewind.deployer.runner.slurm.commands import SlurmCommands, refusal, surely_refused
+from tradewind.deployer.runner.slurm.handle import quoted_name
+from tradewind.deployer.runner.slurm.options import (
+    SlurmSettings,
+    command_of,
+    container_engine_of,
+    cpus_per_node,
+    sbatch_options,
+)
+from tradewind.deployer.runner.slurm.order import job_order, label_of, make_folder
+from tradewind.deployer.runner.slurm.queue import SlurmQueue, comment_of
+from tradewind.deployer.runner.slurm.spool import BY_US, Spool, SpoolNote
 from tradewind.errors import CapacityError, TradewindError, UnreachableError
 from tradewind.problem import RunRequest
 
@@ -27,7 +33,7 @@ _SUBMIT_SECONDS = 60.0
 
 
 @dataclass
-class Submitter:
+class SlurmSubmitter:
     """Hands runs to Slurm.
 
     Args:
@@ -39,15 +45,15 @@ class Submitter:
     """
 
     spool: Spool
-    programs: Programs
-    queue: Queue
+    programs: SlurmCommands
+    queue: SlurmQueue
     settings: SlurmSettings
     runs: Path | None
-    backlog: Backlog = field(init=False)
+    backlog: SlurmBacklog = field(init=False)
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.backlog = Backlog(self.spool, self._hand_over_late, self.settings.full)
+        self.backlog = SlurmBacklog(self.spool, self._hand_over_late, self.settings.full)
 
     def submit(self, requests: Sequence[RunRequest]) -> dict[str, TradewindError]:
         """Start some runs, unless they were started before; the errors of those that could not be, by run id.
@@ -64,7 +70,7 @@ class Submitter:
                 except UnreachableError as error:
                     errors[request.run_id] = error
                     continue
-                options = options_of(request, self.settings)
+                options = sbatch_options(request, self.settings)
                 if note is not None:
                     old.setdefault(str(note["batch"]), (options, []))[1].append(request)
                 else:
@@ -111,7 +117,7 @@ class Submitter:
         return {}
 
     def _make_room(
-        self, about: Note, options: Sequence[str], requests: Sequence[RunRequest], error: CapacityError
+        self, about: SpoolNote, options: Sequence[str], requests: Sequence[RunRequest], error: CapacityError
     ) -> dict[str, TradewindError]:
         """Hand over as much of a batch as Slurm has room for, and let the rest wait; the errors, by run id.
 
@@ -134,7 +140,7 @@ class Submitter:
         return errors
 
     def _hand_over_late(self, name: str, sure: bool) -> None:
-        """Hand over a batch that waited; see `Backlog`."""
+        """Hand over a batch that waited; see `SlurmBacklog`."""
         about = self.spool.about(name)
         if about is None:
             return
@@ -147,7 +153,7 @@ class Submitter:
         """Write down some runs as a batch; its name, or an empty text when none of them can be run."""
         requests: list[RunRequest] = []
         orders, facts = [], []
-        name = plain(group[0].run_id) + (f"+{len(group) - 1}" if len(group) > 1 else "")
+        name = quoted_name(group[0].run_id) + (f"+{len(group) - 1}" if len(group) > 1 else "")
         for request in group:
             try:
                 index = len(requests)
@@ -167,15 +173,15 @@ class Submitter:
             return ""
         return name
 
-    def _order(self, request: RunRequest, mark: Path) -> tuple[bytes, Note]:
+    def _order(self, request: RunRequest, mark: Path) -> tuple[bytes, SpoolNote]:
         check_workdir(request.workdir)
         settings = self.settings
-        folder = request.folder.absolute() if self.runs is None else self.runs / plain(request.run_id)
+        folder = request.folder.absolute() if self.runs is None else self.runs / quoted_name(request.run_id)
         make_folder(folder)
         memory, wall = memory_of(request), request.limits.wall_seconds
         names = [*request.env, *request.secrets, *job_environment(request, folder)]
-        words = words_of(request, folder, settings, list(dict.fromkeys(names)), label_of(mark))
-        order = order_of(
+        words = command_of(request, folder, settings, list(dict.fromkeys(names)), label_of(mark))
+        order = job_order(
             request,
             folder,
             mark,
@@ -186,8 +192,8 @@ class Submitter:
                 "wall_seconds": wall,
                 "memory_bytes": memory,
                 "log_bytes": request.limits.log_bytes,
-                "slots": slots_of(request),
-                "engine": engine_of(request, settings),
+                "slots": cpus_per_node(request),
+                "engine": container_engine_of(request, settings),
             },
         )
         note = {
@@ -251,11 +257,11 @@ class Submitter:
         if job:
             self.spool.keep_job(name, job)
 
-    def _identity(self, name: str, about: Note, waiting: Sequence[int]) -> list[str]:
+    def _identity(self, name: str, about: SpoolNote, waiting: Sequence[int]) -> list[str]:
         now = time.time()
         # The time for which it has waited here does not count.
         lasts = about.get("lasts", max(0.0, about["expires"] - now))
-        comment = comment_of(plain(about["owner"]), now + lasts, lasts, plain(str(self.spool.root)))
+        comment = comment_of(quoted_name(about["owner"]), now + lasts, lasts, quoted_name(str(self.spool.root)))
         words = [
             f"--job-name={name}",
             f"--comment={comment}",

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from subprocess import PIPE, Popen
 
-from tradewind.deployer.link import Answer, SshLink
+from tradewind.deployer.ssh_connection import CommandResult, SshConnection
 from tradewind.errors import DeployError, UnreachableError
 
-PARTS = ("far_common.sh", "far_requests.sh", "far_run.sh")
+SCRIPT_PARTS = ("far_common.sh", "far_requests.sh", "far_run.sh")
 """The files that make the script of the far side, in order."""
 
 _MARK = "--tradewind: from here on--"
@@ -34,14 +34,14 @@ _PIECE = 1 << 16
 def script() -> bytes:
     """What the far side runs."""
     room = files("tradewind.deployer.runner.ssh")
-    return b"\n".join(room.joinpath(part).read_bytes() for part in PARTS)
+    return b"\n".join(room.joinpath(part).read_bytes() for part in SCRIPT_PARTS)
 
 
 class LostError(UnreachableError):
     """The conversation broke off, or an answer did not come in time."""
 
 
-class Channel:
+class SshChannel:
     """A conversation over an SSH link; one request at a time.
 
     Args:
@@ -60,7 +60,7 @@ class Channel:
     """
 
     def __init__(
-        self, link: SshLink, folder: str, digest: str, told: Callable[[str | None], None], seconds: float
+        self, link: SshConnection, folder: str, digest: str, told: Callable[[str | None], None], seconds: float
     ) -> None:
         self._link = link
         self._told = told
@@ -153,7 +153,7 @@ class Channel:
             code = 255
         words = "\n".join(self._said).encode(errors="replace")
         try:
-            self._link.judge(["the far side"], Answer(code, b"", words))
+            self._link.judge(["the far side"], CommandResult(code, b"", words))
         except UnreachableError as error:
             return LostError(error.message, hint=error.hint)
         except DeployError as error:
@@ -183,6 +183,6 @@ class Channel:
         self._held.close()
 
 
-def read_only(lines: Sequence[str]) -> str:
+def single_word(lines: Sequence[str]) -> str:
     """The one word that an answer consists of; empty where there is none."""
     return lines[-1] if lines else ""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.deployer.link_target import SshTarget
 from tradewind.deployer.runner.handle import HandleData
+from tradewind.deployer.ssh_target import SshTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS
-from tradewind.deployer.link import SshTarget, find_ssh
 from tradewind.deployer.runner.base import (
     DrivesLoad,
     HasOwnFiles,
@@ -28,20 +27,21 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesMachines,
 )
-from tradewind.deployer.runner.endings import gone
-from tradewind.deployer.runner.limits import memory_of
-from tradewind.deployer.runner.notes import Notes, word_of
-from tradewind.deployer.runner.ssh import collect as collecting
+from tradewind.deployer.runner.exit_reasons import lost_status
+from tradewind.deployer.runner.notes import RunNotes, file_name_of
+from tradewind.deployer.runner.resource_limits import memory_of
+from tradewind.deployer.runner.ssh import outputs as collecting
 from tradewind.deployer.runner.ssh.handle import SshData
-from tradewind.deployer.runner.ssh.load import await_application, joined, load_part
-from tradewind.deployer.runner.ssh.machine import FarMachine
+from tradewind.deployer.runner.ssh.load_generator import await_application, combined_status, load_command
+from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.deployer.runner.ssh.status import status_of
-from tradewind.deployer.runner.ssh.submit import APPLICATION, Files, Part, lay_out, start
+from tradewind.deployer.runner.ssh.submit import APPLICATION, RemoteCommand, RunArchives, lay_out, start
+from tradewind.deployer.ssh_connection import SshTarget, find_ssh
 from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
-from tradewind.units import count
+from tradewind.utils.units import count
 
 _POLL_SECONDS = 4.0
 _FIND_SECONDS = 15.0
@@ -79,9 +79,9 @@ class SshRunner(
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
-        self._notes = Notes(data_folder / "ssh" / "runs")
+        self._notes = RunNotes(data_folder / "ssh" / "runs")
         self._cache = data_folder / "ssh" / "bundles"
-        self._machines: dict[SshTarget, FarMachine] = {}
+        self._machines: dict[SshTarget, RemoteMachine] = {}
         self._ended: dict[str, RunStatus] = {}
         self._asked: dict[str, float] = {}
         self._forgotten: set[tuple[str, str]] = set()
@@ -102,7 +102,7 @@ class SshRunner(
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
         targets, addresses = self._targets(request, machines)
-        name = word_of(request.run_id)
+        name = file_name_of(request.run_id)
         noted = self._noted(request.owner, request.run_id)
         data = SshData(
             owner=request.owner,
@@ -117,7 +117,7 @@ class SshRunner(
             memory_bytes=memory_of(request),
         )
         handle = data.handle(request.run_id, self.name)
-        files = Files.of(request, self._cache, self.settings)
+        files = RunArchives.of(request, self._cache, self.settings)
         first, *others = every = [self._machine(target) for target in targets]
         # Nothing is noted, and so nothing counts as alive, as long as a machine has never answered.
         self._together(lambda machine: machine.far_folder, every)
@@ -127,25 +127,25 @@ class SshRunner(
             self._start_both(request, handle, first, (others or [first])[0], files, addresses)
             return handle
         self._together(lambda machine: lay_out(machine, request, name, files), others)
-        start(first, request, Part(name, request.argv, {}), files, addresses, self.settings)
+        start(first, request, RemoteCommand(name, request.argv, {}), files, addresses, self.settings)
         return handle
 
     def _start_both(
         self,
         request: RunRequest,
         handle: Handle,
-        first: FarMachine,
-        second: FarMachine,
-        files: Files,
+        first: RemoteMachine,
+        second: RemoteMachine,
+        files: RunArchives,
         addresses: Sequence[str],
     ) -> None:
         assert request.load is not None
-        name, load = word_of(request.run_id), request.load
+        name, load = file_name_of(request.run_id), request.load
         spare = load.ready_seconds + 60.0
-        application = Part(name + APPLICATION, request.argv, {}, spare_seconds=spare)
+        application = RemoteCommand(name + APPLICATION, request.argv, {}, spare_seconds=spare)
         start(first, request, application, files, addresses, self.settings)
         if await_application(first, application.name, load):
-            part = load_part(name, load, addresses[0] if second is not first else "127.0.0.1", second is not first)
+            part = load_command(name, load, addresses[0] if second is not first else "127.0.0.1", second is not first)
             start(second, request, part, files, addresses, self.settings)
 
     def _targets(self, request: RunRequest, machines: Sequence[Machine]) -> tuple[list[SshTarget], list[str]]:
@@ -170,11 +170,11 @@ class SshRunner(
         targets = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in chosen]
         return targets, [target.host for target in targets]
 
-    def _machine(self, target: SshTarget) -> FarMachine:
+    def _machine(self, target: SshTarget) -> RemoteMachine:
         with self._lock:
             if target not in self._machines:
                 self._drop_idle()
-                self._machines[target] = FarMachine(
+                self._machines[target] = RemoteMachine(
                     target,
                     self.settings.far_folder,
                     connect_seconds=self.settings.ssh.connect_seconds,
@@ -190,7 +190,7 @@ class SshRunner(
                 del self._machines[target]
                 threading.Thread(target=machine.close, name="tradewind-ssh-close", daemon=True).start()
 
-    def _together(self, work: Callable[[FarMachine], Any], machines: Iterable[FarMachine]) -> None:
+    def _together(self, work: Callable[[RemoteMachine], Any], machines: Iterable[RemoteMachine]) -> None:
         """Do something on some machines at the same time; the first error is raised when all are done."""
         listed = list(machines)
         if len(listed) < 2:
@@ -209,7 +209,7 @@ class SshRunner(
         data = SshData.of(handle)
         return data if data.machines else self._noted(data.owner, handle.run_id)
 
-    def _parts(self, data: SshData) -> list[tuple[FarMachine, str]]:
+    def _parts(self, data: SshData) -> list[tuple[RemoteMachine, str]]:
         """The commands of a run: where they are and what they are called; that of the run itself comes first."""
         machines = [self._machine(target) for target in data.targets]
         if not data.load:
@@ -218,8 +218,8 @@ class SshRunner(
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """Where some runs are; each machine is asked once for all of them; see `Runner.poll`."""
-        places: dict[str, tuple[SshData, list[tuple[FarMachine, str]]]] = {}
-        wanted: dict[FarMachine, list[str]] = {}
+        places: dict[str, tuple[SshData, list[tuple[RemoteMachine, str]]]] = {}
+        wanted: dict[RemoteMachine, list[str]] = {}
         for handle in handles:
             data = None if handle.run_id in self._ended else self._data(handle)
             if data is not None:
@@ -237,17 +237,17 @@ class SshRunner(
             if handle.run_id not in self._ended and handle.run_id in places:
                 found[handle.run_id] = self._judge(handle.run_id, *places[handle.run_id])
             else:
-                found[handle.run_id] = self._ended.get(handle.run_id) or gone("nothing is known of where it was")
+                found[handle.run_id] = self._ended.get(handle.run_id) or lost_status("nothing is known of where it was")
         return found
 
-    def _judge(self, run_id: str, data: SshData, parts: list[tuple[FarMachine, str]]) -> RunStatus:
+    def _judge(self, run_id: str, data: SshData, parts: list[tuple[RemoteMachine, str]]) -> RunStatus:
         statuses = []
         for machine, name in parts:
             age, words = machine.answer(name) or (float("inf"), "")
             expired = data.expires is not None and time.time() > data.expires + _SURE_SECONDS
             if expired and age > _SURE_SECONDS and not words.startswith("result "):
                 # Whatever became of the machine, the run has been ended there.
-                return gone(f"{machine.target.host} did not answer until it had expired")
+                return lost_status(f"{machine.target.host} did not answer until it had expired")
             if not words or (words == "waiting" and age > _UNTOLD_SECONDS):
                 return RunStatus(RunState.EXECUTING)
             status = status_of(words, data, machine.target.host)
@@ -257,14 +257,14 @@ class SshRunner(
         status = statuses[0]
         if len(parts) > 1:
             _, words = parts[0][0].answer(parts[0][1]) or (0.0, "none")
-            status, ending = joined(statuses[0], statuses[1], started=words != "none")
+            status, ending = combined_status(statuses[0], statuses[1], started=words != "none")
             for i in ending:
                 self._end(*parts[i])
         if status.state.ended:
             self._ended[run_id] = status
         return status
 
-    def _end(self, machine: FarMachine, name: str, state: str = "cancelled") -> None:
+    def _end(self, machine: RemoteMachine, name: str, state: str = "cancelled") -> None:
         """Ask for the end of a command, in a thread and once in a while."""
         now = time.monotonic()
         if now < self._asked.get(name, float("-inf")) + 5.0:

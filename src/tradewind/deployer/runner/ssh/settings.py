@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.deployer.hosts import Host
-from tradewind.deployer.link import SshSettings
+from tradewind.deployer.ssh_connection import SshSettings
 
 
 class SshRunnerSettings(plugins.Settings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.deployer.runner.endings import gone, out_of_memory, timed_out
+from tradewind.deployer.runner.exit_reasons import lost_status, out_of_memory_reason, timeout_reason
 from tradewind.deployer.runner.ssh.handle import SshData
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
@@ -29,7 +29,7 @@ def status_of(words: str, data: SshData, host: str) -> RunStatus:
     if kind == "waiting":
         return RunStatus(RunState.SUBMITTING)
     why = f"{host} was restarted, or what watched over it there was killed" if kind == "gone" else f"not on {host}"
-    return gone(why, runtime)
+    return lost_status(why, runtime)
 
 
 def fields(text: str) -> dict[str, str]:
@@ -57,12 +57,12 @@ def _ended(result: Mapping[str, str], data: SshData, host: str) -> RunStatus:
         words = f"there is no program {data.program!r} on {host}: install it, or give its path"
         return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
     if state == "memory":
-        words = out_of_memory(data.memory_bytes)
+        words = out_of_memory_reason(data.memory_bytes)
         return RunStatus(RunState.FAILED, reason=words, fault=job, **kept)
     if state == "timed_out":
         wall = data.wall_seconds
         kept["runtime"] = max(runtime, wall or 0.0)
-        return RunStatus(RunState.TIMED_OUT, reason=timed_out(wall), fault=job, **kept)
+        return RunStatus(RunState.TIMED_OUT, reason=timeout_reason(wall), fault=job, **kept)
     reasons = {
         "unfolded": f"its files cannot be unpacked on {host}: is the disk full?",
         "unpinned": f"there is no taskset on {host} to hold it to its CPUs: install util-linux",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tradewind.deployer.bundle import Bundle, pack
 from tradewind.deployer.environment import check_variables, job_environment, resolve_secrets
-from tradewind.deployer.runner.limits import cpus_of, memory_of
-from tradewind.deployer.runner.notes import word_of
-from tradewind.deployer.runner.ssh.machine import FarMachine
+from tradewind.deployer.runner.notes import file_name_of
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.deployer.staging import INPUTS
 from tradewind.errors import DeployError
@@ -29,14 +29,14 @@ _GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class RunArchives:
     """The archives that a run needs on each of its machines."""
 
     work: Bundle
     inputs: Bundle | None
 
     @classmethod
-    def of(cls, request: RunRequest, cache: Path, settings: SshRunnerSettings) -> Files:
+    def of(cls, request: RunRequest, cache: Path, settings: SshRunnerSettings) -> RunArchives:
         """Pack what a run needs.
 
         Raises:
@@ -49,7 +49,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RemoteCommand:
     """One command of a run on one machine: the job itself, or the application beside a load generator.
 
     Attributes:
@@ -67,17 +67,17 @@ class Part:
     spare_seconds: float = 0.0
 
 
-def tag_of(machine: FarMachine, request: RunRequest, name: str) -> str:
+def tag_of(machine: RemoteMachine, request: RunRequest, name: str) -> str:
     """What marks all processes of a run's command; the same again for the same run."""
     text = "\0".join([machine.target.host, str(machine.target.port), request.owner, name])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def start(
-    machine: FarMachine,
+    machine: RemoteMachine,
     request: RunRequest,
-    part: Part,
-    files: Files,
+    part: RemoteCommand,
+    files: RunArchives,
     addresses: Sequence[str],
     given: SshRunnerSettings,
 ) -> None:
@@ -105,15 +105,15 @@ def start(
     machine.start(words, files.work, files.inputs)
 
 
-def lay_out(machine: FarMachine, request: RunRequest, name: str, files: Files) -> None:
+def lay_out(machine: RemoteMachine, request: RunRequest, name: str, files: RunArchives) -> None:
     """Put the files of a run on a machine that is not its first; see `start`."""
     words = [*_head("prepare", machine, request, name), files.work.digest]
     words += [files.inputs.digest if files.inputs else "", str(_seconds_left(request))]
     machine.start(words, files.work, files.inputs)
 
 
-def _head(what: str, machine: FarMachine, request: RunRequest, name: str) -> list[str]:
-    return [what, name, secrets.token_hex(6), word_of(request.owner), tag_of(machine, request, name)]
+def _head(what: str, machine: RemoteMachine, request: RunRequest, name: str) -> list[str]:
+    return [what, name, secrets.token_hex(6), file_name_of(request.owner), tag_of(machine, request, name)]
 
 
 def _seconds_left(request: RunRequest) -> int:
@@ -121,7 +121,7 @@ def _seconds_left(request: RunRequest) -> int:
     return max(1, math.ceil(request.expires - time.time()))
 
 
-def _spec(machine: FarMachine, request: RunRequest, part: Part, addresses: Sequence[str]) -> bytes:
+def _spec(machine: RemoteMachine, request: RunRequest, part: RemoteCommand, addresses: Sequence[str]) -> bytes:
     """Shell words that export the environment and set the command; the far side removes them as it reads them."""
     folder = f"{machine.far_folder}/runs/{part.name}"
     slots = max(1, math.floor(cpus_of(request) or 1))

@@ -15,7 +15,7 @@ CANCEL = "cancel"
 Document = dict[str, Any]
 
 
-class Refused(Exception):  # noqa: N818  (it is an answer)
+class StartRefused(Exception):  # noqa: N818  (it is an answer)
     """A run cannot be started; ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing`` or ``system``."""
 
     def __init__(self, kind: str, number: int = 0) -> None:
@@ -35,7 +35,7 @@ def claim_run(folder: str, claim: Document) -> None:
         write_document(draft, claim, part=draft)  # the link makes it whole
         os.link(draft, f"{folder}/{STARTED}")
     except FileExistsError:
-        raise Refused("exists") from None
+        raise StartRefused("exists") from None
     finally:
         quietly(os.unlink, draft)
 
@@ -94,7 +94,7 @@ def program_of(name: str, cwd: str, path: str) -> str:
             if os.access(place, os.X_OK):
                 return place
             forbidden = True
-    raise Refused("missing", errno.EACCES if forbidden else errno.ENOENT)
+    raise StartRefused("missing", errno.EACCES if forbidden else errno.ENOENT)
 
 
 def quietly(call: Any, *arguments: Any) -> None:

@@ -11,7 +11,7 @@ from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.warden.files import PID, Document, quietly, write_document
 
 
-class Job:
+class WardenJob:
     """A run that the warden has started.
 
     Args:
@@ -107,7 +107,7 @@ def profile_of(used: resource.struct_rusage, before: tuple[int, int]) -> dict[st
     }
 
 
-def result_of(job: Job) -> Document:
+def result_of(job: WardenJob) -> Document:
     """The content of ``result.json`` of a job that has ended."""
     assert job.exit is not None
     status, used, ended = job.exit

@@ -35,21 +35,21 @@ from tradewind.deployer.runner.warden.files import (
     RESULT,
     STARTED,
     Document,
-    Refused,
+    StartRefused,
     claim_run,
     program_of,
     quietly,
     text_of,
     write_document,
 )
-from tradewind.deployer.runner.warden.job import Job, result_of
+from tradewind.deployer.runner.warden.job import WardenJob, result_of
 
 _SAMPLE_SECONDS = 0.05
 _HEARTBEAT_SECONDS = 1.0
 _CLEANUP_SECONDS = 5.0
-_RESULT_ROOM = 4096
-_HEEDED = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM)
-_UNHEEDED = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+_RESULT_BYTES = 4096
+_HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM)
+_IGNORED_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 _PIECE = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -59,10 +59,10 @@ class Warden:
     """Starts, watches and ends jobs; see the module."""
 
     def __init__(self) -> None:
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, WardenJob] = {}
         self.controlled = True
         self._pid = os.getpid()
-        self._mains: dict[int, Job] = {}
+        self._mains: dict[int, WardenJob] = {}
         self._orphans: dict[int, str] = {}
         self._input = b""
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -80,7 +80,7 @@ class Warden:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         # What is handled, unlike what is ignored, is as it was again for a program that is executed: a job need not see
         # to it, in a copy of this process where each step costs.
-        for number in (*_HEEDED, *_UNHEEDED):
+        for number in (*_HANDLED_SIGNALS, *_IGNORED_SIGNALS):
             signal.signal(number, lambda *_: None)
 
     def run(self) -> None:
@@ -154,7 +154,7 @@ class Warden:
         run_id = order["run_id"]
         try:
             job = self._launch(order)
-        except Refused as answer:
+        except StartRefused as answer:
             self._say({"event": "refused", "run_id": run_id, "kind": answer.kind, "errno": answer.number})
         except OSError as error:
             self._say({"event": "refused", "run_id": run_id, "kind": "system", "errno": error.errno})
@@ -163,7 +163,7 @@ class Warden:
             self._say({"event": "started", "run_id": run_id, "begun": job.begun})
             job.note_start()  # while the controller goes on
 
-    def _launch(self, order: Document) -> Job:
+    def _launch(self, order: Document) -> WardenJob:
         folder = order["folder"]
         part = f"{folder}/{RESULT}.part"
         claim = {
@@ -177,15 +177,15 @@ class Warden:
         claim_run(folder, claim)
         try:
             if os.path.exists(f"{folder}/{CANCEL}"):  # noqa: PTH110
-                raise Refused("cancelled")
+                raise StartRefused("cancelled")
             room = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                os.posix_fallocate(room, 0, _RESULT_ROOM)
+                os.posix_fallocate(room, 0, _RESULT_BYTES)
             finally:
                 os.close(room)
             cpus = self._choose_cpus(order.get("cpus"))
             asked = time.time(), time.monotonic()
-            return Job(order, self._fork(order, cpus), cpus, asked)
+            return WardenJob(order, self._fork(order, cpus), cpus, asked)
         except BaseException:
             # Nothing runs: the same run may be asked for again and gets the same answer.
             for name in (f"{folder}/{STARTED}", part):
@@ -221,7 +221,7 @@ class Warden:
         if problem:
             os.waitpid(pid, 0)
             kind, _, number = problem.decode().partition(" ")
-            raise Refused(kind, int(number))
+            raise StartRefused(kind, int(number))
         return pid
 
     def _become(self, order: Document, program: str, cpus: set[int], tell: int, streams: list[int]) -> None:
@@ -320,10 +320,10 @@ class Warden:
                 job.signal(signal.SIGKILL)
                 job.kill_at = now + _SAMPLE_SECONDS
 
-    def _refresh(self, job: Job) -> None:
+    def _refresh(self, job: WardenJob) -> None:
         job.members = set(procfs.tree([job.pid, *self._adopted().get(job.run_id, ())]))
 
-    def _finish(self, job: Job) -> None:
+    def _finish(self, job: WardenJob) -> None:
         """Kill what the job left behind and write down how it ended."""
         until = time.monotonic() + _CLEANUP_SECONDS
         while time.monotonic() < until:

@@ -8,17 +8,17 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import InputError, TradewindError
-from tradewind.service.accounts import names
-from tradewind.service.accounts.passwords import SHORTEST
-from tradewind.service.accounts.tokens import digest_of
+from tradewind.service.accounts import identity
+from tradewind.service.accounts.credentials import MIN_PASSWORD_LENGTH
+from tradewind.service.accounts.tokens import secret_digest
 from tradewind.service.context import Context
-from tradewind.service.faults import status_of
-from tradewind.service.notices.wishes import OCCASIONS
+from tradewind.service.faults import http_status
+from tradewind.service.http.session_cookies import session_secret
+from tradewind.service.notifications.preferences import OCCASIONS
 from tradewind.service.people import Principal
-from tradewind.service.security import secret_of
-from tradewind.service.web.access import Posted, Sent, Shared, Viewer
-from tradewind.service.web.page import THEMES, redirect, render
-from tradewind.store.notices import Kind
+from tradewind.service.web.page_access import Posted, Sent, Shared, Viewer
+from tradewind.service.web.rendering import THEMES, redirect, render
+from tradewind.store.service.notices import NoticeKind
 
 router = APIRouter(include_in_schema=False, prefix="/account")
 
@@ -38,7 +38,7 @@ def change_password(request: Request, who: Viewer, shared: Shared, form: Posted)
     try:
         if new != form.get("again", ""):
             raise InputError("the two new passwords are not the same")
-        shared.accounts.change_password(who, form.get("old", ""), new, session=secret_of(request))
+        shared.accounts.change_password(who, form.get("old", ""), new, session=session_secret(request))
     except TradewindError as error:
         return _account_page(request, who, shared, problem=error)
     return redirect(request, "/account", "The password is changed, and your other sessions are over.")
@@ -70,11 +70,11 @@ def _account_page(
     values: dict[str, Any] = {
         "me": shared.accounts.me(who),
         "sessions": shared.accounts.sessions(who),
-        "this": digest_of(secret_of(request)),
-        "shortest": SHORTEST,
+        "this": secret_digest(session_secret(request)),
+        "shortest": MIN_PASSWORD_LENGTH,
         "problem": problem,
     }
-    return render(request, who, "account.html.j2", status=status_of(problem) if problem else 200, **values)
+    return render(request, who, "account.html.j2", status=http_status(problem) if problem else 200, **values)
 
 
 # ---------------------------------------------------------------------- tokens
@@ -119,7 +119,7 @@ def _tokens_page(
 ) -> HTMLResponse:
     values: dict[str, Any] = {"tokens": shared.accounts.tokens(who), "secret": secret, "name": name, "problem": problem}
     values["address"] = shared.settings.public_url or str(request.base_url).rstrip("/")
-    return render(request, who, "account_tokens.html.j2", status=status_of(problem) if problem else 200, **values)
+    return render(request, who, "account_tokens.html.j2", status=http_status(problem) if problem else 200, **values)
 
 
 # ---------------------------------------------------------------------- notices
@@ -138,7 +138,7 @@ def change_notices(request: Request, who: Viewer, shared: Shared, sent: Sent) ->
     calls = [str(one) for one in sent.getlist("calls")]
     address, webhook = (str(sent.get(name, "")).strip() for name in ("address", "webhook"))
     try:
-        names.email(address)  # all of it is kept, or nothing
+        identity.check_email(address)  # all of it is kept, or nothing
         shared.notices.change(who, email=email, webhook=webhook, calls=calls)
         shared.accounts.change_me(who, email=address)
     except TradewindError as error:
@@ -150,7 +150,7 @@ def change_notices(request: Request, who: Viewer, shared: Shared, sent: Sent) ->
 @router.post("/notices/test")
 def test_notice(request: Request, who: Viewer, shared: Shared, form: Posted) -> Response:
     """Send oneself a notice that says nothing."""
-    kind: Kind = "email" if form.get("kind") == "email" else "webhook"
+    kind: NoticeKind = "email" if form.get("kind") == "email" else "webhook"
     try:
         shared.notices.test(who, kind)
     except TradewindError as error:
@@ -184,7 +184,7 @@ def _notices_page(
         "key": key,
         "problem": problem,
     }
-    return render(request, who, "account_notices.html.j2", status=status_of(problem) if problem else 200, **values)
+    return render(request, who, "account_notices.html.j2", status=http_status(problem) if problem else 200, **values)
 
 
 # ---------------------------------------------------------------------- results folders
@@ -251,4 +251,4 @@ def _places_page(
         "given": given or {"address": "", "user": "", "endpoint": "", "host_key": ""},
         "problem": problem,
     }
-    return render(request, who, "account_results.html.j2", status=status_of(problem) if problem else 200, **values)
+    return render(request, who, "account_results.html.j2", status=http_status(problem) if problem else 200, **values)

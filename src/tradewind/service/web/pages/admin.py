@@ -11,15 +11,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import InputError, TradewindError
-from tradewind.service.accounts.passwords import SHORTEST
+from tradewind.service.accounts.credentials import MIN_PASSWORD_LENGTH
 from tradewind.service.context import Context
-from tradewind.service.faults import status_of
+from tradewind.service.faults import http_status
 from tradewind.service.people import ROLES, Principal
-from tradewind.service.web.access import Administrator, Posted, Shared
-from tradewind.service.web.listing import listed
-from tradewind.service.web.page import redirect, render
-from tradewind.service.web.words import exact
-from tradewind.units import count
+from tradewind.service.web.listing import list_page
+from tradewind.service.web.page_access import Administrator, Posted, Shared
+from tradewind.service.web.rendering import redirect, render
+from tradewind.service.web.template_filters import exact
+from tradewind.utils.units import count
 
 router = APIRouter(include_in_schema=False, prefix="/admin")
 
@@ -79,7 +79,7 @@ def _users_page(
         "removed": removed,
         "given": {key: value for key, value in (given or {}).items() if key != "password"},
         "tenants": [row.name for row in shared.users.tenants(who)],
-        "shortest": SHORTEST,
+        "shortest": MIN_PASSWORD_LENGTH,
         "problem": problem,
     }
     return render(request, who, "admin_users.html.j2", status=_status(problem), **values)
@@ -290,9 +290,9 @@ def audit(
     outcome = outcome if outcome in ("done", "refused") else ""
     filters = {"user": user.strip(), "action": action.strip(), "outcome": outcome}
     rows = shared.audit.page(who, before=before, limit=_PER_PAGE + 1, **filters)
-    values = listed("/admin/audit", filters, before, rows, lambda row: row.id, lambda row: row, size=_PER_PAGE)
+    values = list_page("/admin/audit", filters, before, rows, lambda row: row.id, lambda row: row, size=_PER_PAGE)
     return render(request, who, "admin_audit.html.j2", days=shared.settings.audit_days, **values)
 
 
 def _status(problem: TradewindError | None) -> int:
-    return 200 if problem is None else status_of(problem)
+    return 200 if problem is None else http_status(problem)

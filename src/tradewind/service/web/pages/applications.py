@@ -10,12 +10,12 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.datastructures import UploadFile
 
 from tradewind.errors import InputError, TradewindError
-from tradewind.service.applications.checked import checked
 from tradewind.service.applications.form import form_of
-from tradewind.service.faults import status_of
+from tradewind.service.applications.validation import stored_application
+from tradewind.service.faults import http_status
 from tradewind.service.people import Principal
-from tradewind.service.web.access import Posted, Sent, Shared, Viewer
-from tradewind.service.web.page import redirect, render, render_part
+from tradewind.service.web.page_access import Posted, Sent, Shared, Viewer
+from tradewind.service.web.rendering import redirect, render, render_part
 
 router = APIRouter(include_in_schema=False)
 
@@ -53,7 +53,7 @@ application:
 def applications(request: Request, who: Viewer, shared: Shared, retired: bool = False) -> HTMLResponse:
     """All that the user sees, by name."""
     rows = shared.applications.list(who, retired=retired)
-    forms = [form_of(row, checked(row)) for row in rows]
+    forms = [form_of(row, stored_application(row)) for row in rows]
     return render(request, who, "applications.html.j2", pairs=list(zip(rows, forms, strict=True)), retired=retired)
 
 
@@ -103,7 +103,7 @@ def check(request: Request, who: Viewer, shared: Shared, sent: Posted) -> HTMLRe
 def one(request: Request, who: Viewer, shared: Shared, name: str, tenant: str | None = None) -> HTMLResponse:
     """One application: its form, its versions, and its text; of a tenant, or where that is not said the user's own."""
     row = shared.applications.get(who, _address(name, tenant), retired=True)
-    form = form_of(row, checked(row))
+    form = form_of(row, stored_application(row))
     versions = shared.applications.versions(who, f"{row.tenant}/{row.name}")
     may_change = who.is_admin or not row.shared
     values: dict[str, Any] = {"row": row, "form": form, "versions": versions, "may_change": may_change}
@@ -125,7 +125,7 @@ def _address(name: str, tenant: str | None) -> str:
 
 def form_of_checked(known: Any) -> Any:
     """The form of a document that is not registered."""
-    from tradewind.store.applications import ApplicationRow
+    from tradewind.store.service.applications import ApplicationRow
 
     return form_of(ApplicationRow(0, "", known.name, 0, "", ""), known)
 
@@ -140,7 +140,7 @@ def _register_page(
     problem: TradewindError | None = None,
     preview: Any = None,
 ) -> HTMLResponse:
-    status = 200 if problem is None else status_of(problem)
+    status = 200 if problem is None else http_status(problem)
     values = {"text": text, "shared": shared, "of": of, "problem": problem, "preview": preview}
     return render(request, who, "application_new.html.j2", status=status, excerpt=_excerpt(text, problem), **values)
 

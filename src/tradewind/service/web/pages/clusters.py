@@ -12,10 +12,10 @@ from fastapi.responses import HTMLResponse
 from tradewind.reporting.words import value_words
 from tradewind.service.context import Context
 from tradewind.service.people import Principal
-from tradewind.service.web.access import Shared, Viewer
-from tradewind.service.web.page import render, render_part
+from tradewind.service.web.page_access import Shared, Viewer
+from tradewind.service.web.rendering import render, render_part
 
-router = APIRouter(include_in_schema=False)
+cluster_router = APIRouter(include_in_schema=False)
 
 RESOURCES = {"cpu": "CPU", "memory": "memory, GiB", "gpu": "GPU"}
 """Names of resources in words."""
@@ -24,7 +24,7 @@ _MOST_JOBS = 200
 _PAST = 15
 
 
-@router.get("/cluster")
+@cluster_router.get("/cluster")
 def clusters(request: Request, who: Viewer, shared: Shared, name: str = "", part: bool = False) -> HTMLResponse:
     """A cluster: the one that is named, or the first that runs."""
     every = shared.clusters.list(who)

@@ -10,20 +10,20 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from tradewind.errors import NotFoundError
-from tradewind.service.api.download import Download
+from tradewind.service.api.download import FileDownload
 from tradewind.service.context import Context
+from tradewind.service.document_limits import MAX_INTEGER
 from tradewind.service.people import Principal
-from tradewind.service.requests.files import LOGS, FileEntry, LogPart
-from tradewind.service.results.state import trouble_of, upload_again
-from tradewind.service.web.access import Cursor, Number, Posted, Shared, Viewer
-from tradewind.service.web.listing import PER_PAGE, address, listed
-from tradewind.service.web.page import redirect, render, render_part
-from tradewind.service.web.shown import GROUPS, predicted, show, steps
-from tradewind.service.wire import LARGEST
+from tradewind.service.requests.run_files import LOGS, RunFileEntry, RunLogPart
+from tradewind.service.results.upload_state import upload_again, upload_trouble
+from tradewind.service.web.listing import PER_PAGE, list_address, list_page
+from tradewind.service.web.page_access import Cursor, Number, Posted, Shared, Viewer
+from tradewind.service.web.rendering import redirect, render, render_part
+from tradewind.service.web.request_view import GROUPS, compare_predictions, stage_views, view_request
 
 router = APIRouter(include_in_schema=False)
 
-Offset = Annotated[int, Query(ge=0, le=LARGEST)]
+Offset = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
 """Where a part of a log begins, in bytes."""
 
 _SHOWN_EVENTS = 200
@@ -56,10 +56,10 @@ def requests(
     )
     now = time.time()
     filters = {"group": group, "application": application, "text": text, "tenant": tenant}
-    values = listed("/requests", filters, before, found, lambda row: row.id, lambda row: show(row, now))
+    values = list_page("/requests", filters, before, found, lambda row: row.id, lambda row: view_request(row, now))
     if part:
         return render_part(request, who, "requests_rows.html.j2", **values)
-    groups = [(key, words, address("/requests", {**filters, "group": key})) for key, (words, _) in GROUPS.items()]
+    groups = [(key, words, list_address("/requests", {**filters, "group": key})) for key, (words, _) in GROUPS.items()]
     names = [row.name for row in shared.applications.list(who)]
     return render(request, who, "requests.html.j2", groups=groups, applications=names, **values)
 
@@ -82,10 +82,10 @@ def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
     row, now = shared.requests.get(who, number), time.time()
     # Of the many events of a search only the last ones are shown.
     events, count = shared.requests.store.latest(number, _SHOWN_EVENTS)
-    way = steps(row, shared.requests.store.turns(number), now)
+    way = stage_views(row, shared.requests.store.turns(number), now)
     files = shared.requests.files(who, number)
     return {
-        "shown": show(row, now),
+        "shown": view_request(row, now),
         "application_tenant": ""
         if row.application_id is None
         else shared.applications.by_id(row.application_id).tenant,
@@ -95,12 +95,12 @@ def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
         "files": files,
         "workflow": any(entry.path.endswith(("/journal.jsonl", "/results.json")) for entry in files),
         "links": shared.links.list(who, number) if row.over else [],
-        "upload": trouble_of(shared, number) if row.over else None,
-        "predicted": predicted(row, way),
+        "upload": upload_trouble(shared, number) if row.over else None,
+        "predicted": compare_predictions(row, way),
     }
 
 
-def _logs(shared: Context, who: Principal, number: int, files: Sequence[FileEntry]) -> dict[str, Any]:
+def _logs(shared: Context, who: Principal, number: int, files: Sequence[RunFileEntry]) -> dict[str, Any]:
     """The end of each log that has anything in it."""
     found: dict[str, Any] = {}
     sizes = {entry.path: entry.size for entry in files}
@@ -128,14 +128,14 @@ def log(
     return JSONResponse(_said(part), headers={"Cache-Control": "no-store"})
 
 
-def _said(part: LogPart) -> dict[str, Any]:
+def _said(part: RunLogPart) -> dict[str, Any]:
     return {"text": part.text, "next": part.next, "ended": part.ended, "run": part.run, "trial": part.trial}
 
 
 @router.get("/requests/{number:int}/files/{path:path}")
 def file(request: Request, who: Viewer, shared: Shared, number: Number, path: str) -> Response:
     """One file of the run: always handed out as a download, so that none is shown as a page of this server."""
-    return Download(request, shared.requests.open(who, number, path), path)
+    return FileDownload(request, shared.requests.open(who, number, path), path)
 
 
 @router.post("/requests/{number:int}/{action}")

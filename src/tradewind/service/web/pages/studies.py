@@ -11,10 +11,10 @@ from fastapi.responses import HTMLResponse, Response
 
 from tradewind.problem import Objective
 from tradewind.reporting.words import goal_words, value_words
-from tradewind.service.web.access import Number, Shared, Viewer
-from tradewind.service.web.listing import PER_PAGE, address, listed
-from tradewind.service.web.page import render, render_part
-from tradewind.units import format_duration
+from tradewind.service.web.listing import PER_PAGE, list_address, list_page
+from tradewind.service.web.page_access import Number, Shared, Viewer
+from tradewind.service.web.rendering import render, render_part
+from tradewind.utils.units import format_duration
 
 router = APIRouter(include_in_schema=False)
 
@@ -54,17 +54,17 @@ def studies(
     states = (state,) if state else ()
     found = shared.studies.list(who, states=states, text=text.strip(), tenant=tenant, before=before, limit=PER_PAGE + 1)
     filters = {"state": state, "text": text, "tenant": tenant}
-    values = listed("/studies", filters, before, found, lambda one: one["id"], _row)
+    values = list_page("/studies", filters, before, found, lambda one: one["id"], _row)
     if part:
         return render_part(request, who, "studies_rows.html.j2", **values)
-    groups = [(key, words, address("/studies", {**filters, "state": key})) for key, words in GROUPS.items()]
+    groups = [(key, words, list_address("/studies", {**filters, "state": key})) for key, words in GROUPS.items()]
     return render(request, who, "studies.html.j2", groups=groups, **values)
 
 
 @router.get("/studies/{number:int}")
 def study(request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False) -> HTMLResponse:
     """One study; its trials come by themselves, so that the page stands at once however many there are."""
-    from tradewind.reporting.documents import axis_words
+    from tradewind.reporting.study.documents import axis_words
 
     found = shared.studies.get(who, number)
     values = _head(found)

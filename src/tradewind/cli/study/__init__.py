@@ -1,0 +1,1 @@
+"""Commands that start, watch, end and evaluate searches and single runs."""

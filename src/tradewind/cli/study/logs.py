@@ -1,0 +1,230 @@
+"""``tradewind logs``: what a trial's program printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli import completion
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tradewind.engine.remote_logs import RemoteLog
+    from tradewind.problem import Run
+    from tradewind.store.base import Store, StudyRow
+
+WHOLE = 4 * 2**20
+"""Bytes up to which a log is printed whole; of a larger one the last lines are."""
+
+SHORTENED = 1000
+POLL_SECONDS = 0.2
+"""How often ``-f`` looks for more."""
+
+FAR_SECONDS = 1.0
+"""How often it asks a run that is elsewhere."""
+
+
+def logs(
+    study: Annotated[
+        str, typer.Argument(help="A study's name, its id or a job.yaml.", autocompletion=completion.studies)
+    ],
+    trial: Annotated[
+        str, typer.Argument(help="A trial's number, best, or last (the one that was started last).")
+    ] = "last",
+    stderr: Annotated[bool, typer.Option("--stderr", help="Its standard error instead of its output.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run ends.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, help="Only the last lines; 0 for all, however large.", metavar="N")
+    ] = None,
+    store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print where the log is, not the log.")] = False,
+) -> None:
+    """Print what the program of a trial printed, in its last run.
+
+    The log of a run that is running elsewhere is read there, if its runner can do that, and on this machine when the
+    run has ended.
+    """
+    from contextlib import closing
+    from pathlib import Path
+
+    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.errors import InputError
+
+    if as_json and follow:
+        raise InputError("--json and -f do not go together", hint="leave one out")
+    with closing(open_store(store, must_exist=True)) as opened:
+        row = find_study(opened, study)
+        study_id = row.id
+        run = _last_run(opened, study_id, _number(opened, study_id, trial))
+        path = Path(run.folder) / ("stderr" if stderr else "stdout")
+        if as_json:
+            size = path.stat().st_size if path.is_file() else None
+            facts = {"run": run.run_id, "trial": run.trial, "attempt": run.attempt, "state": run.state.value}
+            emit_json({**facts, "path": str(path), "bytes": size})
+            return
+        if not path.is_file() and not run.state.ended and run.folder and _elsewhere(row):
+            _print_far(opened, row, run, path, tail, follow)
+            return
+        _check(run, path, follow)
+        _print(opened, study_id, run, path, tail, follow)
+
+
+def _elsewhere(study: StudyRow) -> bool:
+    from tradewind.engine.remote_logs import has_remote_logs
+
+    return has_remote_logs(study)
+
+
+def _print_far(store: Store, study: StudyRow, run: Run, path: Path, tail: int | None, follow: bool) -> None:
+    """Print the log of a run where it runs; with ``follow`` until it ends."""
+    import sys
+    import time
+    from contextlib import closing
+
+    from tradewind.engine.remote_logs import RemoteLog
+    from tradewind.errors import UnreachableError
+    from tradewind.utils.paths import data_folder
+
+    with closing(RemoteLog(study, path.name, data_folder())) as log:
+        _begin(log, run, tail)
+        said = log.problem
+        if said and not follow:
+            raise UnreachableError(said)
+        while follow and not run.state.ended:
+            time.sleep(FAR_SECONDS)
+            run = _latest(store, study.id, run)
+            for text in log.read(run):
+                _write(text)
+            sys.stdout.flush()
+            if log.problem and log.problem != said:
+                print(f"tradewind: {log.problem}; trying again", file=sys.stderr)
+            said = log.problem
+        # Of a run that has ended the whole log is here: what was not read there is read here.
+        here = run.state.ended and path.is_file() and path.stat().st_size >= log.offset
+        if here:
+            _print(store, study.id, run, path, None, follow, offset=log.offset)
+        else:
+            _write(log.rest())
+            sys.stdout.flush()
+
+
+def _begin(log: RemoteLog, run: Run, tail: int | None) -> None:
+    """Print what there is already, or its last lines."""
+    import sys
+    from collections import deque
+
+    if not tail:
+        for text in log.read(run):
+            _write(text)
+    else:
+        kept: deque[str] = deque(maxlen=tail)
+        part = ""
+        for text in log.read(run):
+            *whole, part = (part + text).split("\n")
+            kept.extend(f"{line}\n" for line in whole)
+        if part:
+            kept.append(part)
+        _write("".join(kept))
+    sys.stdout.flush()
+
+
+def _number(store: Store, study_id: int, trial: str) -> int:
+    """The number of the trial that the user means."""
+    from tradewind.errors import InputError
+
+    if trial.isdigit():
+        return int(trial)
+    summary = store.summaries([study_id])[0]
+    if trial == "best":
+        if summary.best is None:
+            raise InputError("there is no best trial: none is feasible yet", hint="name a trial by its number")
+        return summary.best.number
+    if trial != "last":
+        raise InputError(f"{trial!r} is no trial", hint="write its number, best or last")
+    total = sum(summary.counts.values())
+    # Trials are started in the order of their numbers, and only the last few may still wait for their first run.
+    recent = store.trials(study_id, since=max(0, total - 1000))
+    started = [one for one in recent if one.attempts]
+    if not started:
+        raise InputError("no trial has been started yet", hint="tradewind status shows how far the study is")
+    return started[-1].number
+
+
+def _last_run(store: Store, study_id: int, number: int) -> Run:
+    from tradewind.errors import InputError
+
+    runs = store.runs(study_id, trial=number)
+    if runs:
+        return runs[-1]
+    exists = any(one.number == number for one in store.trials(study_id, since=number, limit=1))
+    if exists:
+        raise InputError(f"trial {number} has not been started", hint="tradewind status shows its state")
+    raise InputError(f"there is no trial {number} in this study", hint="tradewind status --all lists them")
+
+
+def _check(run: Run, path: Path, follow: bool) -> None:
+    """One clear line when there is nothing to print."""
+    from tradewind.errors import InputError
+
+    if path.is_file() or (follow and not run.state.ended):
+        return
+    what = f"trial {run.trial} (run {run.run_id}, {run.state.value}) has no {path.name}"
+    if not run.folder:
+        raise InputError(f"{what}: this run keeps no files", hint="replayed and imported trials have no logs")
+    if not path.parent.is_dir():
+        raise InputError(f"{what}: its folder {path.parent} is gone", hint="it was removed, or is on another machine")
+    raise InputError(f"{what} in {path.parent}", hint=run.reason or None)
+
+
+def _print(
+    store: Store, study_id: int, run: Run, path: Path, tail: int | None, follow: bool, *, offset: int | None = None
+) -> None:
+    import sys
+    import time
+
+    from tradewind.reporting.log_files import LogFileReader
+
+    reader = LogFileReader(path, _offset(path, tail) if offset is None else offset)
+    while True:
+        # Asked before reading: what a run writes before it ends is then never missed.
+        ended = not follow or _latest(store, study_id, run).state.ended
+        for text in reader.read():
+            _write(text)
+        sys.stdout.flush()
+        if ended:
+            break
+        time.sleep(POLL_SECONDS)
+    _write(reader.rest())
+    sys.stdout.flush()
+
+
+def _offset(path: Path, tail: int | None) -> int:
+    import sys
+
+    from tradewind.reporting.log_files import tail_offset
+    from tradewind.utils.units import format_memory
+
+    if not path.is_file() or tail == 0:
+        return 0
+    size = path.stat().st_size
+    if tail is None and size <= WHOLE:
+        return 0
+    if tail is None:
+        words = f"the last {SHORTENED} lines of {format_memory(size)}; --tail 0 prints all of {path}"
+        print(f"tradewind: {words}", file=sys.stderr)
+    return tail_offset(path, tail or SHORTENED)
+
+
+def _latest(store: Store, study_id: int, run: Run) -> Run:
+    """The row of a run as it is now."""
+    return next((one for one in store.runs(study_id, trial=run.trial) if one.run_id == run.run_id), run)
+
+
+def _write(text: str) -> None:
+    """Print text on any terminal: what its encoding lacks is replaced."""
+    import sys
+
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))

@@ -1,0 +1,133 @@
+"""``tradewind report``: which configuration to use and why, on the terminal, as a web page and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli import completion
+
+if TYPE_CHECKING:
+    from tradewind.reporting.study.data import StudyData
+    from tradewind.reporting.study.prediction_map import PredictedMap
+
+
+def report(
+    study: Annotated[
+        str | None,
+        typer.Argument(
+            help="A study's name, its id or a job.yaml; the newest study without it.", autocompletion=completion.studies
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a web page that needs no network.", metavar="FILE")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Write the charts as PNG files into a folder.", metavar="FOLDER")
+    ] = None,
+    map_: Annotated[
+        bool, typer.Option("--map", help="Show what the searcher predicts of all configurations, tried or not.")
+    ] = False,
+    map_plot: Annotated[
+        Path | None,
+        typer.Option("--map-plot", help="Draw predicted cost against run time as .svg or .png.", metavar="FILE"),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", help="Show what is traded for the objective: runtime, max:accuracy.", metavar="METRIC"),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the web page in the browser.")] = False,
+    store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which configuration to use and why; write the charts where --html or --png asks for them."""
+    from tradewind.cli.common import emit_json
+    from tradewind.errors import InputError
+
+    if show and html is None:
+        raise InputError("--open needs a web page", hint="add --html report.html")
+    data, predicted = _load(store, study, also or (), mapped=map_ or map_plot is not None)
+    written = write_files(data, html, png, predicted)
+    if predicted is not None and map_plot is not None:
+        from tradewind.reporting.predicted_chart import write_map
+
+        written.append(write_map(predicted, map_plot))
+    if as_json:
+        added = {"map": predicted.document()} if predicted is not None else {}
+        from tradewind.reporting.study.documents import report_document
+
+        emit_json({**report_document(data), **added, "files": [str(path) for path in written]})
+    else:
+        if map_ or not written:
+            _print(data, predicted if map_ else None)
+        for path in written:
+            typer.echo(f"wrote {path}")
+    if show and html is not None:
+        typer.launch(html.absolute().as_uri())
+
+
+def _load(
+    store: str | None, study: str | None, also: Sequence[str], *, mapped: bool
+) -> tuple[StudyData, PredictedMap | None]:
+    """A study's results, and the map of what its searcher predicts where that is wanted."""
+    from contextlib import closing
+
+    from tradewind.cli.common import find_study, open_store
+    from tradewind.reporting.study.data import StudyData
+    from tradewind.reporting.study.pareto import read_also
+
+    with closing(open_store(store, must_exist=True)) as opened:
+        found = find_study(opened, study).id
+        data = StudyData.load(opened, found, read_also(also))
+        if not mapped:
+            return data, None
+        from tradewind.reporting.study.prediction_map import PredictedMap
+        from tradewind.utils.paths import data_folder
+
+        return data, PredictedMap.load(opened, found, data_folder())
+
+
+def _print(data: StudyData, predicted: PredictedMap | None) -> None:
+    """Print the map, or without one the report."""
+    from rich.console import Console
+
+    from tradewind.reporting.study.prediction_map import print_map
+    from tradewind.reporting.study.terminal import print_report
+
+    if predicted is not None:
+        print_map(predicted, Console(highlight=False))
+    else:
+        print_report(data, Console(highlight=False))
+
+
+def write_files(
+    data: StudyData, html: Path | None, png: Path | None, predicted: PredictedMap | None = None
+) -> list[Path]:
+    """Write the report as HTML and its plots as PNG, whichever is wanted; returns the files."""
+    from tradewind.errors import InputError
+
+    written = []
+    if html is not None:
+        from tradewind.reporting.study.html import ReportFigure, render_html
+        from tradewind.utils.atomic_files import atomic_user_path
+
+        more = []
+        if predicted is not None:
+            from tradewind.reporting.predicted_chart import map_svg
+
+            note = "Every configuration, tried or not. " + predicted.basis
+            more = [ReportFigure("Predicted cost and run time", note, map_svg(predicted))]
+        try:
+            with atomic_user_path(html) as part:
+                part.write_text(render_html(data, more), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write {html}: {error.strerror}", hint="choose another file") from None
+        written.append(html)
+    if png is not None:
+        from tradewind.reporting.study.png import write_pngs
+
+        written += write_pngs(data, png)
+    return written

@@ -1,0 +1,55 @@
+"""Which provisioners and runners go together, told from their capabilities."""
+
+from __future__ import annotations
+
+from tradewind.deployer.provisioner.base import MakesMachines, Provisioner, ReachableBySsh, RunsDocker
+from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Runner, Simulates, ThisMachine, UsesMachines
+from tradewind.problem import Offer
+
+
+def incompatibility(provisioner: type[Provisioner], runner: type[Runner], *, given: bool = False) -> str:
+    """Why a runner cannot run on a provisioner's machines, or an empty text where it can.
+
+    Args:
+        provisioner: Who makes the machines.
+        runner: Who runs the job.
+        given: It gives machines without making any: the hosts that a user has.
+    """
+    made = issubclass(provisioner, MakesMachines)
+    real = issubclass(provisioner, ReachableBySsh)
+    if not (made or given):
+        return ""
+    if issubclass(runner, HasOwnMachines):
+        return f"the engine of {runner.name} has its own machines"
+    if not real:
+        # Pretended machines: whatever runs, runs here.
+        return "" if issubclass(runner, Simulates | ThisMachine) else f"the machines of {provisioner.name} are not real"
+    if issubclass(runner, Simulates):
+        return f"{runner.name} runs nothing for real"
+    if not issubclass(runner, UsesMachines):
+        return f"{runner.name} runs on this machine only"
+    if made and issubclass(runner, NeedsImages) and not issubclass(provisioner, RunsDocker):
+        return f"the machines of {provisioner.name} have no container engine"
+    return ""
+
+
+def offer_incompatibility(provisioner: Provisioner, runner: Runner, offer: Offer) -> str:
+    """Why a runner can never run on what a provisioner gives it for an offer, both with their settings; else empty.
+
+    Args:
+        provisioner: Who makes the machines.
+        runner: Who runs the job.
+        offer: The machines that are wanted.
+
+    Raises:
+        DeployError: The settings of one cannot be used.
+    """
+    given = provisioner.gives_machines
+    return incompatibility(type(provisioner), type(runner), given=given) or runner.refuses(offer, given=given)
+
+
+def compatibility_matrix(
+    provisioners: dict[str, type[Provisioner]], runners: dict[str, type[Runner]]
+) -> dict[str, dict[str, str]]:
+    """Runner -> provisioner -> why not, for all of some parts."""
+    return {r: {p: incompatibility(made, run) for p, made in provisioners.items()} for r, run in runners.items()}

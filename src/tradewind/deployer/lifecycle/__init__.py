@@ -1,0 +1,1 @@
+"""Takes runs from their launch to their end: stages, hooks, cost, orphans."""

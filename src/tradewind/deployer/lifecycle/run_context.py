@@ -1,0 +1,171 @@
+"""What the runs of a deployer share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from tradewind.deployer.environment import resolve_secrets
+from tradewind.deployer.lifecycle.hooks import Hooks
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, ReachableBySsh
+from tradewind.deployer.result_uploads import ResultUploader
+from tradewind.deployer.runner.base import Runner, Simulates
+from tradewind.deployer.staging import check_inputs
+from tradewind.errors import TradewindError
+from tradewind.problem import Billing, Handle, Run, RunRequest, RunState, RunStatus
+
+_log = logging.getLogger("tradewind.deployer")
+
+STAGES = (
+    RunState.BOOTING,
+    RunState.BOOTSTRAPPING,
+    RunState.SUBMITTING,
+    RunState.EXECUTING,
+    RunState.COLLECTING,
+)
+"""The stages of a run, in their order."""
+
+
+_PREPARING = tuple(
+    f"{moment}_{stage}" for stage in STAGES[: STAGES.index(RunState.EXECUTING)] for moment in ("before", "after")
+)
+"""When hooks may still bring what a run needs."""
+
+_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+
+StageListener = Callable[[str, RunState], None]
+"""Told, at once, of a run that enters a stage."""
+
+
+def ignore_stage(run_id: str, stage: RunState) -> None:
+    """Nobody is told."""
+
+
+class StagePhase(IntEnum):
+    """Where a run is within its stage."""
+
+    BEFORE = 0
+    ACT = 1
+    AFTER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all runs of a deployer share.
+
+    Attributes:
+        provisioner: Who makes the machines.
+        runner: Who runs the jobs.
+        billing: How time becomes money.
+        hooks: The user's hooks.
+        later: Does in a thread what takes long.
+        results: Uploads what runs kept, or None.
+        entered: Told of each stage that a run enters.
+    """
+
+    provisioner: Provisioner
+    runner: Runner
+    billing: Billing
+    hooks: Hooks
+    later: Callable[[Callable[[], None]], Future[None]]
+    results: ResultUploader | None = None
+    entered: StageListener = ignore_stage
+
+    @property
+    def own(self) -> bool:
+        """True when a run's job is on machines that were made for it, and ends with them."""
+        return self.makes and isinstance(self.provisioner, ReachableBySsh)
+
+    @property
+    def makes(self) -> bool:
+        """True when there are machines that cost money until they are destroyed."""
+        return isinstance(self.provisioner, MakesMachines)
+
+    @property
+    def gives(self) -> bool:
+        """True when runs get machines that are to be given back, also those that cost nothing: the user's own hosts."""
+        return self.provisioner.gives_machines
+
+    def check(self, request: RunRequest) -> None:
+        """See, before machines are made, that what every run of the job needs is there, as far as that can be seen.
+
+        A simulated run needs neither inputs nor secrets, and hooks may bring them. Where no machines are given the run
+        itself finds out as soon.
+
+        Raises:
+            TradewindError: An input or a secret is not there.
+        """
+        if not self.gives or isinstance(self.runner, Simulates):
+            return
+        if not any(self.hooks.has(moment) for moment in _PREPARING):
+            check_inputs(request)
+            resolve_secrets(request.secrets)
+
+    def lent(self, request: RunRequest, cluster: Cluster) -> RunRequest:
+        """The request of a run that has got its machines: what it waited for the user's own hosts does not count.
+
+        Machines that were made for it end when the lease does that they were made with.
+        """
+        if self.makes or cluster.expires is None:
+            return request
+        return replace(request, expires=max(request.expires, cluster.expires))
+
+    def seen(self, run: Run, status: RunStatus, *, going: bool) -> Run:
+        """The row of a run after its runner was asked, with what keeps it from going on.
+
+        Args:
+            run: Its row.
+            status: What the runner says.
+            going: False for one that is being ended: its row says why.
+        """
+        least = run.runtime if status.state is RunState.PREEMPTED else 0.0
+        code = status.exit_code if status.state.ended else None
+        run = replace(run, runtime=max(least, status.runtime), exit_code=code, usage=status.usage)
+        if not going or status.state.ended or run.state is not RunState.EXECUTING:
+            return run
+        waits = bool(status.reason) and status.state is RunState.SUBMITTING
+        return replace(run, reason=f"it waits: {status.reason}" if waits else status.reason)
+
+    def abandon(self, run_id: str) -> Cluster | None:
+        """Have the machines that are being made for a run given up.
+
+        Returns:
+            What has been begun by now, for the bill; None if nothing has.
+        """
+        seen = None
+        try:
+            seen = self.provisioner.poll([Cluster(run_id, ClusterState.UNKNOWN)])[run_id]
+            self.provisioner.abandon(run_id)
+        except TradewindError as error:  # what is being made now is given back when it is there
+            _log.warning("run %s is to end, but the making of its machines goes on: %s", run_id, error)
+        return seen if seen is not None and seen.setup_seconds > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundTask:
+    """Something that takes long and is done in a thread.
+
+    Attributes:
+        task: The thread's.
+        then: What to do when it is done, even if the run is to end by then.
+        firm: It creates or destroys something, and its end is waited for whatever happens.
+        creating: It creates something: when the run is to end anyway, that it failed does not matter.
+    """
+
+    task: Future[None]
+    then: Callable[[], None]
+    firm: bool = False
+    creating: bool = False
+
+
+def backoff_seconds(tries: int) -> float:
+    """Seconds to wait before something is tried again that has failed ``tries`` times before this one."""
+    return _BACKOFF_SECONDS[min(tries, len(_BACKOFF_SECONDS) - 1)]
+
+
+def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:
+    """The handle of a run, or as much of one as its id and owner make."""
+    return run.handle or Handle(run.run_id, runner.name, {"owner": request.owner, "folder": str(request.folder)})

@@ -1,0 +1,316 @@
+"""Virtual machines of OpenNebula: what their XML says, and what a new one is asked for with."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from tradewind.problem import Offer
+
+RUN, OWNER, EXPIRES = "TRADEWIND_RUN", "TRADEWIND_OWNER", "TRADEWIND_EXPIRES"
+"""The tags: attributes of a machine's user template, set in the call that creates it."""
+
+NODE, NODES = "TRADEWIND_NODE", "TRADEWIND_NODES"
+"""Which machine of its cluster it is, from 0, and how many there are to be."""
+
+PRICE = "TRADEWIND_PRICE"
+"""What the machines of its cluster cost together, in USD per hour."""
+
+READY = "TRADEWIND_READY"
+"""When its cluster was ready, in seconds since the epoch."""
+
+_PENDING, _HOLD, _ACTIVE, _DONE = 1, 2, 3, 6
+_WAITING = {0: "INIT", _PENDING: "PENDING", _HOLD: "HOLD", 10: "CLONING"}
+_STOPPED = {4: "stopped", 5: "suspended", 8: "powered off", 9: "undeployed"}
+_FAILED = {7: "failed", 11: "failed to be cloned"}
+_RUNNING = {3: "RUNNING"}
+_LEAVING = {11: "EPILOG", 12: "SHUTDOWN", 13: "CANCEL", 23: "CLEANUP_DELETE"}
+_UNKNOWN = 16
+_FAILURES = {
+    14: "FAILURE",
+    36: "BOOT_FAILURE",
+    37: "BOOT_MIGRATE_FAILURE",
+    38: "PROLOG_MIGRATE_FAILURE",
+    39: "PROLOG_FAILURE",
+    40: "EPILOG_FAILURE",
+    41: "EPILOG_STOP_FAILURE",
+    42: "EPILOG_UNDEPLOY_FAILURE",
+    44: "PROLOG_MIGRATE_POWEROFF_FAILURE",
+    46: "PROLOG_MIGRATE_SUSPEND_FAILURE",
+    47: "BOOT_UNDEPLOY_FAILURE",
+    48: "BOOT_STOPPED_FAILURE",
+    49: "PROLOG_RESUME_FAILURE",
+    50: "PROLOG_UNDEPLOY_FAILURE",
+    61: "PROLOG_MIGRATE_UNKNOWN_FAILURE",
+}
+# Attached, resized, copied or snapshot while it runs: to its user it goes on running. Numbers are those of LcmState in
+# OpenNebula's include/VirtualMachine.h of 2024. Several have others beside them, in which the machine does not run.
+_BUSY = {
+    4: "MIGRATE",
+    7: "SAVE_MIGRATE",
+    17: "HOTPLUG",
+    24: "HOTPLUG_SNAPSHOT",
+    25: "HOTPLUG_NIC",
+    26: "HOTPLUG_SAVEAS",
+    57: "DISK_SNAPSHOT",
+    58: "DISK_SNAPSHOT_REVERT",
+    59: "DISK_SNAPSHOT_DELETE",
+    62: "DISK_RESIZE",
+    66: "HOTPLUG_RESIZE",
+    69: "BACKUP",
+}
+_OFF = {
+    5: "SAVE_STOP",
+    6: "SAVE_SUSPEND",
+    10: "EPILOG_STOP",
+    18: "SHUTDOWN_POWEROFF",
+    27: "HOTPLUG_SAVEAS_POWEROFF",
+    28: "HOTPLUG_SAVEAS_SUSPENDED",
+    29: "SHUTDOWN_UNDEPLOY",
+    30: "EPILOG_UNDEPLOY",
+    33: "HOTPLUG_PROLOG_POWEROFF",
+    34: "HOTPLUG_EPILOG_POWEROFF",
+    51: "DISK_SNAPSHOT_POWEROFF",
+    52: "DISK_SNAPSHOT_REVERT_POWEROFF",
+    53: "DISK_SNAPSHOT_DELETE_POWEROFF",
+    54: "DISK_SNAPSHOT_SUSPENDED",
+    55: "DISK_SNAPSHOT_REVERT_SUSPENDED",
+    56: "DISK_SNAPSHOT_DELETE_SUSPENDED",
+    63: "DISK_RESIZE_POWEROFF",
+    64: "DISK_RESIZE_UNDEPLOYED",
+    65: "HOTPLUG_NIC_POWEROFF",
+    67: "HOTPLUG_SAVEAS_UNDEPLOYED",
+    68: "HOTPLUG_SAVEAS_STOPPED",
+    70: "BACKUP_POWEROFF",
+}
+"""Its machine is off, or about to be: somebody else than us has turned it off, and its jobs are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNebulaVm:
+    """A virtual machine as oned lists it.
+
+    Attributes:
+        id: Its number.
+        name: Its name.
+        phase: ``waiting``, ``booting``, ``running``, ``leaving``, ``stopped``, ``failed``, ``unknown`` or ``gone``.
+        held: True when the scheduler has been told to wait.
+        words: Its state, in words for people.
+        run: The run that it is tagged with, or empty.
+        owner: The owner that it is tagged with.
+        expires: Seconds since the epoch, or None.
+        node: Which of its cluster's machines it is.
+        nodes: How many its cluster has.
+        addresses: IP address by name of its network, in their order.
+        created: When it was asked for, in seconds since the epoch.
+        begun: When a host began to prepare it, or 0.
+        ready: When its cluster was ready, as far as oned was told, or 0.
+        message: What oned or its scheduler say about it.
+        price_per_hour: What the machines of its cluster cost together, in USD per hour, or None.
+    """
+
+    id: int
+    name: str
+    phase: str
+    held: bool
+    words: str
+    run: str
+    owner: str
+    expires: float | None
+    node: int
+    nodes: int
+    addresses: Mapping[str, str]
+    created: float
+    begun: float
+    ready: float
+    message: str
+    price_per_hour: float | None = None
+
+
+def parse_vm(document: ElementTree.Element) -> OpenNebulaVm:
+    """The machine of a ``VM`` element."""
+    state, lcm = _number(document, "STATE"), _number(document, "LCM_STATE")
+    phase, words = _phase(state, lcm)
+    tags = document.find("USER_TEMPLATE")
+    tags = ElementTree.Element("USER_TEMPLATE") if tags is None else tags
+    addresses: dict[str, str] = {}
+    for nic in document.iterfind("TEMPLATE/NIC"):
+        address = nic.findtext("IP") or nic.findtext("IP6_GLOBAL") or nic.findtext("EXTERNAL_IP") or ""
+        if address:
+            addresses.setdefault(nic.findtext("NETWORK") or "", address)
+    records = document.findall("HISTORY_RECORDS/HISTORY")
+    return OpenNebulaVm(
+        id=_number(document, "ID"),
+        name=document.findtext("NAME") or "",
+        phase=phase,
+        held=state == _HOLD,
+        words=words,
+        run=tags.findtext(RUN) or "",
+        owner=tags.findtext(OWNER) or "",
+        expires=float(tags.findtext(EXPIRES) or 0) or None,
+        node=_number(tags, NODE),
+        nodes=_number(tags, NODES) or 1,
+        addresses=addresses,
+        created=_number(document, "STIME"),
+        begun=min((_number(each, "PSTIME") for each in records if _number(each, "PSTIME")), default=0),
+        ready=float(tags.findtext(READY) or 0),
+        message=tags.findtext("ERROR") or tags.findtext("SCHED_MESSAGE") or "",
+        price_per_hour=float(price) if (price := tags.findtext(PRICE)) else None,
+    )
+
+
+def _phase(state: int, lcm: int) -> tuple[str, str]:
+    for states, phase in ((_WAITING, "waiting"), (_STOPPED, "stopped"), (_FAILED, "failed")):
+        if state in states:
+            return phase, states[state]
+    if state == _DONE:
+        return "gone", "DONE"
+    if state != _ACTIVE or lcm == _UNKNOWN:
+        return "unknown", f"in an unknown state ({state}/{lcm})"
+    for states, phase in (
+        (_RUNNING | _BUSY, "running"),
+        (_LEAVING, "leaving"),
+        (_FAILURES, "failed"),
+        (_OFF, "stopped"),
+    ):
+        if lcm in states:
+            return phase, states[lcm]
+    return "booting", f"starting (state {lcm})"
+
+
+def _number(document: ElementTree.Element, name: str) -> int:
+    try:
+        return int(float(document.findtext(name) or 0))
+    except ValueError:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class VmOptions:
+    """What the settings ask of every machine.
+
+    Attributes:
+        cluster: Name or number of the cluster of hosts, or empty.
+        network: Name or number of the network instead of the template's, or empty.
+        disk_bytes: Size of the first disk instead of the template's, or None.
+        public_key: A public key that may log in, or empty.
+        context: Further context variables.
+        script: A script that runs at every boot, or empty.
+        terminate: Let oned's scheduler terminate the machine when its lease ends.
+        gpu: The PCI device of one GPU, as VENDOR:DEVICE or VENDOR:DEVICE:CLASS, or empty.
+    """
+
+    cluster: str = ""
+    network: str = ""
+    disk_bytes: int | None = None
+    public_key: str = ""
+    context: Mapping[str, str] | None = None
+    script: str = ""
+    terminate: bool = True
+    gpu: str = ""
+
+
+def extra_template(base: ElementTree.Element, vm_options: VmOptions, offer: Offer, tags: Mapping[str, str]) -> str:
+    """What a machine is asked for with beyond its template: size, place, context and tags.
+
+    Args:
+        base: The ``TEMPLATE`` element of the template; what is replaced of it is replaced as a whole.
+        wishes: What the settings ask.
+        offer: The machine.
+        tags: Its tags, with `EXPIRES`.
+    """
+    root = ElementTree.Element("TEMPLATE")
+
+    def add(parent: ElementTree.Element, name: str, text: str) -> None:
+        # XML instead of oned's own notation: nothing in a value can end it.
+        ElementTree.SubElement(parent, name).text = text
+
+    expires = int(float(tags[EXPIRES]))
+    add(root, "CPU", f"{offer.vcpu:g}")
+    add(root, "VCPU", str(max(1, math.ceil(offer.vcpu))))
+    add(root, "MEMORY", str(max(1, round(offer.memory_gib * 1024))))
+    for name, value in tags.items():
+        add(root, name, value)
+    if vm_options.cluster:
+        theirs = base.findtext("SCHED_REQUIREMENTS") or ""
+        ours = f'{_key("CLUSTER", vm_options.cluster)} = "{vm_options.cluster}"'
+        add(root, "SCHED_REQUIREMENTS", f"({theirs}) & ({ours})" if theirs else ours)
+    if vm_options.network:
+        add(ElementTree.SubElement(root, "NIC"), _key("NETWORK", vm_options.network), vm_options.network)
+    if vm_options.disk_bytes is not None:
+        disks = [copy.deepcopy(disk) for disk in base.iterfind("DISK")] or [ElementTree.Element("DISK")]
+        for size in disks[0].findall("SIZE"):
+            disks[0].remove(size)
+        add(disks[0], "SIZE", str(math.ceil(vm_options.disk_bytes / 2**20)))
+        root.extend(disks)
+    if vm_options.gpu and offer.gpus:
+        # What else the template passes through is a network card, or another device: it stays.
+        device = dict(zip(("VENDOR", "DEVICE", "CLASS"), vm_options.gpu.lower().split(":"), strict=False))
+        root.extend(copy.deepcopy(each) for each in base.iterfind("PCI") if not _is_device(each, device))
+        for _ in range(offer.gpus):
+            card = ElementTree.SubElement(root, "PCI")
+            for name, value in device.items():
+                add(card, name, value)
+    if vm_options.terminate:
+        action = ElementTree.SubElement(root, "SCHED_ACTION")
+        add(action, "ACTION", "terminate-hard")
+        add(action, "TIME", str(expires))
+    context = ElementTree.SubElement(root, "CONTEXT")
+    for name, value in _context(base.find("CONTEXT"), vm_options, expires).items():
+        add(context, name, value)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _is_device(card: ElementTree.Element, device: Mapping[str, str]) -> bool:
+    """True when a device that the template passes through is of a kind."""
+    return all((card.findtext(name) or "").lower() == value for name, value in device.items())
+
+
+def template_gpus(base: ElementTree.Element) -> int:
+    """How many devices a template passes through that are no network cards."""
+    return sum(each.findtext("TYPE") != "NIC" for each in base.iterfind("PCI"))
+
+
+def _key(name: str, value: str) -> str:
+    return f"{name}_ID" if value.isdigit() else name
+
+
+def _context(base: ElementTree.Element | None, vm_options: VmOptions, expires: int) -> dict[str, str]:
+    """The template's context, with ours: a context that is given replaces the template's as a whole."""
+    context = {each.tag: each.text or "" for each in base} if base is not None else {}
+    theirs = context.pop("START_SCRIPT", "")
+    encoded = context.pop("START_SCRIPT_BASE64", "")
+    if encoded:
+        theirs = base64.b64decode(encoded).decode(errors="replace")
+    context.setdefault("NETWORK", "YES")
+    keys = [key for key in (context.get("SSH_PUBLIC_KEY", ""), vm_options.public_key) if key]
+    if keys:
+        context["SSH_PUBLIC_KEY"] = "\n".join(keys)
+    context.update(vm_options.context or {})
+    script = start_script(expires, [each for each in (theirs, vm_options.script) if each])
+    return {**context, "START_SCRIPT_BASE64": base64.b64encode(script.encode()).decode()}
+
+
+def start_script(expires: int, scripts: Sequence[str]) -> str:
+    """What a machine runs as root at every boot: the timer that turns it off, then the scripts of others.
+
+    Args:
+        expires: When it turns itself off, in seconds since the epoch.
+        scripts: Each is run by the interpreter that its first line names.
+    """
+    lines = [
+        "#!/bin/sh",
+        f"left=$(( ({expires} - $(date +%s) + 59) / 60 ))",
+        '[ "$left" -gt 0 ] || left=1',
+        'shutdown -P "+$left" || { (sleep $((left * 60)); poweroff -f) >/dev/null 2>&1 & }',
+    ]
+    for number, script in enumerate(scripts):
+        text = script if script.startswith("#!") else f"#!/bin/sh\n{script}"
+        encoded = base64.b64encode(text.encode()).decode()
+        place = f"/var/lib/tradewind-start-{number}"
+        lines += [f"echo {encoded} | base64 -d > {place}", f"chmod 700 {place}", place]
+    return "\n".join(lines) + "\n"

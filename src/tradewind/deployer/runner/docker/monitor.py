@@ -1,0 +1,374 @@
+"""Follows the runs of one engine: one list for all of them, and a closer look at those that changed."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.collect import containers_of
+from tradewind.deployer.runner.docker.engine import CALL_SECONDS, LOOK_SECONDS, ContainerEngine
+from tradewind.deployer.runner.docker.handle import DockerData
+from tradewind.deployer.runner.docker.load_generator import LoadStarter, load_status
+from tradewind.deployer.runner.docker.names import InspectedContainer, ListedContainer
+from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.status import ended_status
+from tradewind.deployer.runner.docker.usage import CgroupCounters, counters_of, larger_usage, usage_from_stats
+from tradewind.deployer.runner.exit_reasons import lost_status
+from tradewind.errors import DeployError, TradewindError
+from tradewind.problem import Handle, RunState, RunStatus, Usage
+
+_LOOKS = 50
+_SAMPLES, _FAR_SAMPLES = 20, 3
+_NOT_FOUND = 404
+_REACH_SECONDS = 2.0
+_AGAIN_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class _KnownContainer:
+    """What was learned of a container that runs."""
+
+    facts: InspectedContainer
+    meters: CgroupCounters | None
+    usage: Usage = field(default_factory=Usage)
+
+
+class ContainerMonitor:
+    """Follows the runs of one engine.
+
+    Args:
+        engine: The engine.
+        settings: The runner's.
+    """
+
+    def __init__(self, engine: ContainerEngine, settings: DockerSettings) -> None:
+        self.engine = engine
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._known: dict[str, _KnownContainer] = {}
+        self._ended: dict[str, tuple[str, RunStatus]] = {}
+        self._ending: dict[str, tuple[float, float]] = {}  # when each was asked to end, and its grace
+        self._looked_at: frozenset[str] = frozenset()
+        self._unstarted: dict[str, float] = {}
+        self._launches: dict[str, LoadStarter] = {}
+        self._reaching: threading.Thread | None = None
+        self._asked: dict[str, float] = {}
+        self._looks = 0
+        self._turn = 0
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are; all as executing when the engine does not answer."""
+        from docker.errors import APIError
+
+        with self._lock:
+            wanted = {handle.run_id: handle for handle in handles}
+            told = {run_id: DockerData.of(handle) for run_id, handle in wanted.items()}
+            self._asked |= {run_id: data.asked for run_id, data in told.items()}
+            self._looked_at = frozenset(run_id for run_id, data in told.items() if data.look)
+            try:
+                if not self._reachable():
+                    return self._unknown(wanted)
+                rows = self._list({data.owner for data in told.values()})
+                self._looks = _LOOKS
+                found: dict[str, dict[str, ListedContainer]] = {}
+                for row in rows:
+                    if row.run_id in wanted:
+                        found.setdefault(row.run_id, {})[row.role] = row
+                self._sample([row.id for group in found.values() for row in group.values() if row.alive])
+                return {run_id: self._status(run_id, found.get(run_id, {})) for run_id in wanted}
+            except (DeployError, APIError):
+                return self._unknown(wanted)
+
+    def _reachable(self) -> bool:
+        """False while a connection is down; it is opened again without anybody waiting for long."""
+        if self.engine.answering:
+            return True
+        if self._reaching is None or not self._reaching.is_alive():
+            self._reaching = threading.Thread(target=self._reach, name="tradewind-docker-tunnel", daemon=True)
+            self._reaching.start()
+        self._reaching.join(_REACH_SECONDS)
+        return self.engine.answering
+
+    def _reach(self) -> None:
+        with suppress(TradewindError):
+            self.engine.call(lambda client: client.ping())
+
+    def _unknown(self, wanted: Mapping[str, Handle]) -> dict[str, RunStatus]:
+        now = self.engine.now()
+        began = {known.facts.labels.get(names.RUN): known.facts.begun for known in self._known.values()}
+        return {
+            run_id: self._ended[run_id][1]
+            if run_id in self._ended
+            else RunStatus(RunState.EXECUTING, runtime=max(0.0, now - began.get(run_id, now)))
+            for run_id in wanted
+        }
+
+    def _list(self, owners: set[str]) -> list[ListedContainer]:
+        [*one] = owners
+        label = f"{names.OWNER}={one[0]}" if len(one) == 1 and one[0] else names.RUN
+        rows = self.engine.call(lambda client: client.containers(all=True, filters={"label": [label]}))
+        return [ListedContainer.of(row) for row in rows if names.RUN in (row.get("Labels") or {})]
+
+    def _status(self, run_id: str, rows: Mapping[str, ListedContainer]) -> RunStatus:
+        job, application = rows.get(names.JOB), rows.get(names.APPLICATION)
+        if job is None:
+            if application is not None and application.alive:
+                self._end_overdue(application)
+                return RunStatus(RunState.EXECUTING)
+            return lost_status("there is no container of it")
+        ended = self._ended.get(run_id)
+        if ended is not None and ended[0] == job.id and not job.alive:
+            return ended[1]
+        if self._looks <= 0 and job.id not in self._known:
+            return RunStatus(RunState.EXECUTING)
+        try:
+            status = self._load(job, application) if names.LOAD in job.labels else self._plain(job)
+        except LookupError:
+            return lost_status("its container was removed")
+        if status.state.ended:
+            self._ended[run_id] = (job.id, status)
+        return status
+
+    def _plain(self, job: ListedContainer) -> RunStatus:
+        if job.alive:
+            known = self._look(job)
+            facts, now = known.facts, self.engine.now()
+            if job.cancelled or (facts.wall is not None and now - facts.started >= facts.wall):
+                self._end_overdue(job)
+            return RunStatus(RunState.EXECUTING, runtime=max(0.0, now - facts.begun), usage=known.usage)
+        now = time.monotonic()
+        if (
+            job.state == "created"
+            and not job.cancelled
+            and now < self._unstarted.get(job.id, -math.inf) + _AGAIN_SECONDS
+        ):
+            return RunStatus(RunState.SUBMITTING)
+        facts = self._facts(job.id)
+        if facts.state in ("running", "paused"):
+            return RunStatus(RunState.EXECUTING)
+        if not facts.started and not facts.error and not job.cancelled:
+            self._unstarted[job.id] = now
+            return RunStatus(RunState.SUBMITTING)
+        return ended_status(
+            facts,
+            cancelled=job.cancelled,
+            podman=self.engine.podman,
+            usage=self._used(job.id),
+            from_outside=lambda: self._from_outside(facts),
+        )
+
+    def _load(self, job: ListedContainer, application: ListedContainer | None) -> RunStatus:
+        """The status of a run with a load generator, which is taken a step further where it can be."""
+        if application is None:
+            if job.alive:
+                self._end_overdue(job)
+                return RunStatus(RunState.EXECUTING)
+            if job.cancelled:
+                return RunStatus(RunState.CANCELLED)
+            return lost_status("the application's container is not there")
+        if application.alive or job.alive:
+            return self._load_running(job, application)
+        facts, driven = self._facts(job.id), self._facts(application.id)
+        if not driven.started and not driven.error and not job.cancelled:
+            return RunStatus(RunState.SUBMITTING)
+        return load_status(
+            facts,
+            driven,
+            cancelled=job.cancelled,
+            podman=self.engine.podman,
+            usage=self._used(application.id),
+            from_outside=self._from_outside,
+        )
+
+    def _load_running(self, job: ListedContainer, application: ListedContainer) -> RunStatus:
+        known = self._look(application) if application.alive else None
+        seen, now = known or self._known.get(application.id), self.engine.now()
+        runtime = max(0.0, now - seen.facts.begun) if seen else 0.0
+        wall = known.facts.wall if known else None
+        over = job.cancelled or (known is not None and wall is not None and now - known.facts.started >= wall)
+        if over and job.run_id in self._launches:
+            self._launches.pop(job.run_id).stop()
+        if application.alive and (over or job.state not in ("created", "running")):
+            self._end_overdue(application)
+        if job.alive and (over or not application.alive):
+            self._end_overdue(job)
+        if known is not None and job.state == "created" and not over and job.run_id not in self._looked_at:
+            launch = self._launches.get(job.run_id)
+            if launch is None or not launch.waiting:
+                self._launches[job.run_id] = LoadStarter(self.engine, known.facts, lambda: self._begin(job.id))
+        return RunStatus(RunState.EXECUTING, runtime=runtime, usage=self._used(application.id))
+
+    def _begin(self, container: str) -> None:
+        """Start a load, unless it was started or cancelled in the meantime."""
+        told = self.engine.call(lambda client: client.inspect_container(container))
+        if InspectedContainer.of(told).state == "created" and not str(told["Name"]).endswith(names.cancelled_name("")):
+            self.engine.call(lambda client: client.start(container), CALL_SECONDS)
+
+    def _look(self, row: ListedContainer) -> _KnownContainer:
+        if row.id not in self._known:
+            facts = self._facts(row.id)
+            meters = counters_of(facts.pid, facts.id) if self.engine.address.local else None
+            self._known[row.id] = _KnownContainer(facts, meters)
+            self._measure(row.id)
+        return self._known[row.id]
+
+    def _facts(self, container: str) -> InspectedContainer:
+        from docker.errors import APIError
+
+        self._looks -= 1
+        try:
+            told = self.engine.call(lambda client: client.inspect_container(container))
+            run_id = ((told.get("Config") or {}).get("Labels") or {}).get(names.RUN, "")
+            return InspectedContainer.of(told, self._asked.get(run_id, 0.0))
+        except APIError as error:
+            if error.status_code == _NOT_FOUND:
+                raise LookupError(container) from error
+            raise
+
+    def _used(self, container: str) -> Usage:
+        known = self._known.get(container)
+        return known.usage if known else Usage()
+
+    def _sample(self, alive: Sequence[str]) -> None:
+        """Measure some of the containers, others the next time: following many must cost little."""
+        known = [(container, self._known[container]) for container in alive if container in self._known]
+        read = [container for container, each in known if each.meters is not None]
+        asked = [container for container, each in known if each.meters is None]
+        for some, count in ((read, _SAMPLES), (asked, _FAR_SAMPLES)):
+            for i in range(min(len(some), count)):
+                self._measure(some[(self._turn * count + i) % len(some)])
+        self._turn += 1
+
+    def _measure(self, container: str) -> None:
+        known = self._known[container]
+        if known.meters is not None:
+            read = known.meters.read()
+            known.usage = larger_usage(known.usage, read) if read else known.usage
+        else:
+            with suppress(Exception):  # a figure that is nice to have
+                told: Mapping[str, Any] = self.engine.call(
+                    lambda client: client.stats(container, stream=False, one_shot=True)
+                )
+                known.usage = larger_usage(known.usage, usage_from_stats(told))
+
+    def _from_outside(self, facts: InspectedContainer) -> bool:
+        """True when somebody but the job ended a container, or the engine did not see how it ended."""
+        filters = {"container": [facts.id], "event": ["kill", "die"]}
+        try:
+            events = self.engine.call(
+                lambda client: [
+                    event.get("Action") or event.get("status")
+                    for event in client.events(
+                        since=f"{int(facts.started) - 1}",
+                        until=f"{self.engine.now():.6f}",
+                        filters=filters,
+                        decode=True,
+                    )
+                ]
+            )
+        except Exception:
+            return True
+        return "kill" in events or not {"die", "died"} & set(events)
+
+    def _end_overdue(self, row: ListedContainer) -> None:
+        """End a container whose time is over, unless it is another's that is only looked at."""
+        if row.id in self._ending or row.run_id not in self._looked_at:
+            self._end(row)
+
+    def _end(self, row: ListedContainer) -> None:
+        """End a container: SIGTERM, and SIGKILL when its grace is over; called again until it has ended."""
+        now = time.monotonic()
+        if row.id not in self._ending:
+            grace = names.grace_of(row.labels, self._settings.grace)
+            self._ending[row.id] = now, grace
+            self._signal(row.id, "SIGTERM" if grace > 0 else "SIGKILL")
+            return
+        asked, grace = self._ending[row.id]
+        if now - asked >= grace:
+            self._signal(row.id, "SIGKILL")
+
+    def _signal(self, container: str, signal: str) -> None:
+        from docker.errors import APIError
+
+        self._measure(container) if container in self._known else None
+        with suppress(APIError):  # it has ended, or is gone
+            self.engine.call(lambda client: client.kill(container, signal), CALL_SECONDS)
+
+    def cancel(self, run_id: str) -> None:
+        """End a run; what has ended keeps its end.
+
+        Raises:
+            DeployError: The engine does not answer.
+        """
+        from docker.errors import APIError
+
+        with self._lock:
+            rows = {row.role: row for row in containers_of(self.engine, run_id, LOOK_SECONDS)}
+            job = rows.get(names.JOB)
+            going = any(row.alive for row in rows.values())
+            if job is not None and not job.cancelled and (going or job.state == "created"):
+                name = names.cancelled_name(names.container_name(run_id))
+                with suppress(APIError):
+                    self.engine.call(lambda client: client.rename(job.id, name), CALL_SECONDS)
+            launch = self._launches.pop(run_id, None)
+            if launch is not None:
+                launch.stop()
+            for row in rows.values():
+                if row.alive:
+                    self._end(row)
+
+    def next_change(self) -> float:
+        """Seconds after which a run is to be ended, or ended more firmly."""
+        with self._lock:
+            now = self.engine.now()
+            walls = [
+                known.facts.started + known.facts.wall - now
+                for container, known in self._known.items()
+                if known.facts.wall is not None
+                and container not in self._ending
+                and known.facts.labels.get(names.RUN) not in self._looked_at
+            ]
+            ends = [asked + grace - time.monotonic() for asked, grace in self._ending.values()]
+            return max(0.01, min([*walls, *ends], default=math.inf))
+
+    def drop(self, run_id: str) -> None:
+        """Forget what was learned of a run."""
+        with self._lock:
+            self._asked.pop(run_id, None)
+            ended = self._ended.pop(run_id, None)
+            if ended is not None:
+                self._unstarted.pop(ended[0], None)
+            launch = self._launches.pop(run_id, None)
+            gone_now = [key for key, known in self._known.items() if known.facts.labels.get(names.RUN) == run_id]
+            for container in gone_now:
+                self._known.pop(container)
+                self._ending.pop(container, None)
+        if launch is not None:
+            launch.stop()
+
+    def close(self) -> None:
+        """Stop following; containers go on."""
+        for launch in self._launches.values():
+            launch.stop()
+        self._launches.clear()
+        self.engine.close()
+
+
+def runs_of(engine: ContainerEngine, label: str) -> dict[str, tuple[Mapping[str, str], float | None]]:
+    """The labels of all runs that an engine has something of, and when their containers were made, by run id."""
+    found: dict[str, tuple[Mapping[str, str], float | None]] = {}
+    filters = {"label": [label]}
+    for network in engine.call(lambda client: client.networks(filters=filters)):
+        labels = network.get("Labels") or {}
+        found[labels.get(names.RUN, "")] = labels, None
+    for row in engine.call(lambda client: client.containers(all=True, filters=filters)):
+        labels = row.get("Labels") or {}
+        found[labels.get(names.RUN, "")] = labels, row.get("Created")
+    found.pop("", None)
+    return found

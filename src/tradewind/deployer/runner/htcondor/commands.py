@@ -1,0 +1,174 @@
+"""Calls HTCondor's programs, and turns what they complain of into the house's errors."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
+
+ATTRIBUTES = (
+    "ClusterId,ProcId,JobStatus,ExitCode,ExitBySignal,ExitSignal,HoldReason,HoldReasonCode,HoldReasonSubCode,"
+    "RemoveReason,NumJobStarts,JobCurrentStartExecutingDate,CompletionDate,EnteredCurrentStatus,RemoteWallClockTime,"
+    "LastRejMatchReason,LastRejMatchTime,LastMatchTime,"
+    "TradewindRun,TradewindOwner,TradewindExpires,TradewindLasts,TradewindFolder"
+)
+"""What is asked of each job."""
+
+_SUBMIT_FACTOR = 12.0
+_LOCK_SECONDS = 180.0
+
+ClassAd = dict[str, Any]
+"""The attributes of a job."""
+
+
+def find_programs() -> None:
+    """See that HTCondor's programs are on the PATH.
+
+    Raises:
+        MissingProgramError: One is not there.
+    """
+    for name in ("condor_submit", "condor_q", "condor_history", "condor_rm"):
+        _find(name, "")
+
+
+def _find(name: str, folder: str) -> str:
+    program = shutil.which(name, path=folder or None)
+    if program is None:
+        where = f"in {folder}" if folder else "on PATH"
+        raise MissingProgramError(
+            f"there is no {name} {where}", hint="install HTCondor's tools, or set bin to their folder"
+        )
+    return program
+
+
+class CondorCommands:
+    """HTCondor's programs; it may be used by several threads.
+
+    Args:
+        folder: Where they are, or empty.
+        timeout: Seconds that a question may take.
+        place: Where submit descriptions are kept while they are submitted.
+    """
+
+    def __init__(self, folder: str, timeout: float, place: Path) -> None:
+        self._folder = folder
+        self._timeout = timeout
+        self._place = place
+
+    @contextlib.contextmanager
+    def alone(self, seconds: float = _LOCK_SECONDS) -> Iterator[int]:
+        """Submit while no other process of this data folder does, nor a condor_submit that outlived its caller.
+
+        Args:
+            seconds: How long to wait for the others.
+
+        Raises:
+            UnreachableError: One takes too long.
+        """
+        self._place.mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + seconds
+        with (self._place / "submit.lock").open("a") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise UnreachableError("another condor_submit does not end") from None
+                    time.sleep(0.05)
+            yield lock.fileno()
+
+    def submit(self, description: str, lock: int) -> list[tuple[int, int]]:
+        """Submit a description; cluster and process of each of its jobs, in their order.
+
+        Args:
+            description: Its text.
+            lock: What `alone` gave; condor_submit holds it as long as it runs, whatever becomes of this process.
+        """
+        file = self._place / f"{os.getpid()}-{time.monotonic_ns()}.sub"
+        file.write_text(description, encoding="utf-8")
+        try:
+            said = self._run(["condor_submit", "-terse", str(file)], self._timeout * _SUBMIT_FACTOR, keep=lock)
+        finally:
+            file.unlink(missing_ok=True)
+        jobs = []
+        for first, start, last, end in re.findall(r"^(\d+)\.(\d+) - (\d+)\.(\d+)\s*$", said, re.MULTILINE):
+            if first == last:
+                jobs += [(int(first), number) for number in range(int(start), int(end) + 1)]
+        return jobs
+
+    def queue(self, constraint: str) -> list[ClassAd]:
+        """The jobs in the queue that meet a constraint.
+
+        Raises:
+            UnreachableError: The scheduler does not answer, or not in time.
+        """
+        return self._ads(["condor_q", "-constraint", constraint])
+
+    def history(self, constraint: str, most: int) -> list[ClassAd]:
+        """The jobs that have left the queue and meet a constraint; reading them may take longer than is good.
+
+        Raises:
+            UnreachableError: It takes too long, or there is no history.
+        """
+        return self._ads(["condor_history", "-limit", str(most), "-constraint", constraint])
+
+    def remove(self, constraint: str) -> None:
+        """Remove jobs that meet a constraint; that there are none is no error."""
+        self._run(["condor_rm", "-constraint", constraint], self._timeout * 2, absent_is_fine=True)
+
+    def _ads(self, words: Sequence[str]) -> list[ClassAd]:
+        said = self._run([*words, "-json", "-attributes", ATTRIBUTES], self._timeout)
+        try:
+            found = json.loads(said) if said.strip() else []
+        except ValueError:
+            raise UnreachableError(f"{words[0]} said something that is not JSON: {said[:200]!r}") from None
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+    def _run(self, words: list[str], seconds: float, *, keep: int | None = None, absent_is_fine: bool = False) -> str:
+        program = _find(words[0], self._folder)
+        process = subprocess.Popen(
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=() if keep is None else (keep,),
+        )
+        try:
+            stdout, stderr = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise UnreachableError(f"{words[0]} did not answer within {seconds:g} s") from None
+        said, complaint = stdout.decode(errors="replace"), stderr.decode(errors="replace")
+        if process.returncode == 0 or (absent_is_fine and re.search(r"ouldn't find|o jobs|not found", complaint)):
+            return said
+        raise _complaint(words[0], complaint.strip() or said.strip() or f"exit code {process.returncode}")
+
+
+def _complaint(program: str, text: str) -> DeployError:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
+    words = f"{program}: {' '.join(lines)[:500]}"
+    low = words.lower()
+    if any(w in low for w in ("can't find address", "failed to fetch ads", "couldn't contact", "failed to connect")):
+        return UnreachableError(words, hint="is the condor_schedd running? try condor_q by hand")
+    if any(w in low for w in ("authenticat", "denied", "not authorized", "secman", "permission")):
+        return CredentialsError(words, hint="HTCondor does not let this user submit; see condor_ping WRITE")
+    if "max_jobs" in low or "would exceed" in low:
+        return CapacityError(words, hint="fewer runs at a time, or ask for a larger limit")
+    if program == "condor_submit" and ("error" in low or "invalid" in low):
+        return DeployError(words, hint="see the settings requirements and submit", retryable=False)
+    return DeployError(words)

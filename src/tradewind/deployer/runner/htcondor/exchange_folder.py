@@ -1,0 +1,228 @@
+"""The folder of a run that is exchanged with HTCondor: what goes there before, and what came back after."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tradewind.deployer.bundle import pack, unpack
+from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
+from tradewind.deployer.runner.htcondor.handle import HtCondorData
+from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor.submit_description import (
+    FOLDER,
+    INPUTS_TAR,
+    LOG,
+    PACKED,
+    RESULT,
+    SCRIPT,
+    SECRETS,
+    WORK_TAR,
+    script,
+    secrets_script,
+    shares_folders,
+)
+from tradewind.deployer.runner.run_files import folder_error, read_document, replace_document
+from tradewind.deployer.staging import INPUTS, stage_out
+from tradewind.errors import DeployError
+from tradewind.problem import Fault, RunRequest, RunState
+from tradewind.utils.units import parse_memory
+
+_ORDER, _CLAIM, _CANCEL, _WAITS, _UNSENT = "order.json", "claim.json", "cancel", "waits.sub", "unsent.json"
+
+
+class ExchangeFolder:
+    """A run's files between this machine and HTCondor.
+
+    Args:
+        folder: The run's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.place = folder / FOLDER
+        self.log = self.place / LOG
+        self.result = self.place / RESULT
+
+    @property
+    def prepared(self) -> bool:
+        """True when somebody has come as far as to prepare the run, or further."""
+        return bool(read_document(self.place / _ORDER) or read_document(self.place / _CLAIM))
+
+    def data(self) -> HtCondorData:
+        """What is known of the run here: owner, expiry, program, time limit, and its job once it has one."""
+        known = {**(read_document(self.place / _ORDER) or {}), **(read_document(self.place / _CLAIM) or {})}
+        return replace(HtCondorData.from_json(known), folder=str(self.folder))
+
+    def prepare(self, request: RunRequest, settings: HtCondorSettings, cache: Path) -> None:
+        """Write all that the job needs.
+
+        Raises:
+            DeployError: Something is missing or cannot be written.
+        """
+        if request.offer.nodes > 1:
+            raise DeployError(
+                f"htcondor runs a job on one machine, and the offer has {request.offer.nodes}", retryable=False
+            )
+        check_workdir(request.workdir)
+        text, secrets = script(request, settings), secrets_script(resolve_secrets(request.secrets))
+        limit = parse_memory(settings.sent_bytes)
+        try:
+            self.place.mkdir(parents=True, exist_ok=True)
+            (self.folder / OUTPUTS).mkdir(exist_ok=True)
+            (self.place / SCRIPT).unlink(missing_ok=True)
+            (self.place / SCRIPT).write_text(text, encoding="utf-8")
+            if not shares_folders(request, settings):
+                _link(pack(request.workdir, cache, limit_bytes=limit).path, self.place / WORK_TAR)
+                if (self.folder / INPUTS).is_dir():
+                    _link(pack(self.folder / INPUTS, cache, limit_bytes=limit).path, self.place / INPUTS_TAR)
+            order = HtCondorData(
+                owner=request.owner,
+                expires=request.expires,
+                created=time.time(),
+                price_per_hour=request.offer.hourly,
+                program=request.argv[0],
+                wall=request.limits.wall_seconds,
+            )
+            replace_document(self.place / _ORDER, order.to_json())
+            if secrets:
+                with os.fdopen(
+                    os.open(self.place / SECRETS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+                ) as file:
+                    file.write(secrets)
+        except OSError as error:
+            self.drop_secrets()
+            raise folder_error(error, self.folder) from error
+
+    def claim(self, cluster: int, process: int, submitted: float) -> None:
+        """Note which job it is."""
+        with contextlib.suppress(OSError):  # its tags and its log say the same
+            replace_document(self.place / _CLAIM, {"cluster": cluster, "process": process, "submitted": submitted})
+            (self.place / _WAITS).unlink(missing_ok=True)
+
+    @property
+    def waits(self) -> bool:
+        """True while it waits to be submitted."""
+        return (self.place / _WAITS).exists() and read_document(self.place / _CLAIM) is None
+
+    @property
+    def description(self) -> str:
+        """The submit description of a run that waits."""
+        return (self.place / _WAITS).read_text(encoding="utf-8")
+
+    def wait(self, description: str) -> None:
+        """Note that it waits to be submitted.
+
+        Raises:
+            DeployError: That cannot be written.
+        """
+        try:
+            (self.place / _UNSENT).unlink(missing_ok=True)
+            part = self.place / f"{_WAITS}.part"
+            part.write_text(description, encoding="utf-8")
+            part.replace(self.place / _WAITS)
+        except OSError as error:
+            raise folder_error(error, self.folder) from error
+
+    @property
+    def unsent(self) -> dict[str, Any] | None:
+        """How a run ended that was never submitted: ``state``, ``fault``, ``reason``; None for another."""
+        return read_document(self.place / _UNSENT)
+
+    def give_up(self, state: RunState, fault: Fault | None, reason: str) -> None:
+        """Note the end of a run that waited to be submitted and never will be."""
+        with contextlib.suppress(OSError):  # then it waits on
+            replace_document(self.place / _UNSENT, {"state": state, "fault": fault, "reason": reason})
+            (self.place / _WAITS).unlink(missing_ok=True)
+        self.drop_secrets()
+
+    @property
+    def cancelled(self) -> str | None:
+        """Why it was cancelled, or None."""
+        try:
+            return (self.place / _CANCEL).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def cancel(self, reason: str) -> None:
+        """Note that it is cancelled, before it is."""
+        with contextlib.suppress(OSError):
+            (self.place / _CANCEL).write_text(reason, encoding="utf-8")
+
+    def drop_secrets(self) -> None:
+        """Remove the secrets, once the job has them or will never need them."""
+        with contextlib.suppress(NotADirectoryError):
+            (self.place / SECRETS).unlink(missing_ok=True)
+
+    def drop_archives(self) -> None:
+        """Remove what is large and no longer needed."""
+        for name in (WORK_TAR, INPUTS_TAR, PACKED):
+            (self.place / name).unlink(missing_ok=True)
+
+    def collect(self, request: RunRequest, settings: HtCondorSettings, back: Path) -> None:
+        """Bring what the job made into the run's folder.
+
+        Args:
+            request: The run.
+            settings: The runner's.
+            back: Where what comes back is unpacked, not below the run's folder.
+
+        Raises:
+            DeployError: What came back is damaged, hostile or too large.
+        """
+        packed, far = self.place / PACKED, back / quote(request.run_id, safe="")
+        try:
+            if shares_folders(request, settings):
+                stage_out(request)
+            elif packed.exists() and packed.stat().st_size:
+                back.mkdir(parents=True, exist_ok=True)
+                unpack(packed, far, limit_bytes=parse_memory(settings.sent_bytes), lenient=True)
+                if (far / "run" / METRICS).is_file():
+                    shutil.copyfile(far / "run" / METRICS, self.folder / METRICS)
+                _carry(far / "run" / OUTPUTS, self.folder / OUTPUTS)
+                if (far / "work").is_dir():
+                    stage_out(replace(request, workdir=far / "work"))
+                shutil.rmtree(far, ignore_errors=True)
+            self._cut(request.limits.log_bytes)
+        except OSError as error:
+            raise folder_error(error, self.folder) from error
+
+    def _cut(self, most: int | None) -> None:
+        """Cut the logs at their limit, and say so: the script has let one byte more through."""
+        truncated = False
+        for name in ("stdout", "stderr"):
+            file = self.folder / name
+            if most is not None and file.is_file() and file.stat().st_size > most:
+                os.truncate(file, most)
+                truncated = True
+        if truncated:
+            (self.folder / "result.json").write_text(json.dumps({"truncated": True}), encoding="utf-8")
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another file system
+        shutil.copyfile(source, target)
+
+
+def _carry(source: Path, target: Path) -> None:
+    """Copy the files of a folder that really lie in it; links that lead out are left behind."""
+    root = source.resolve()
+    for top, _, names in os.walk(source):
+        for name in names:
+            file = Path(top) / name
+            if not file.resolve().is_relative_to(root) or not file.is_file():
+                continue
+            place = target / file.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            shutil.copy2(file, place)

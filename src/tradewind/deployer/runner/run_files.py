@@ -1,0 +1,116 @@
+"""Files that runners leave for other processes or bring into run folders, and errors of writing them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import DeployError
+from tradewind.utils.atomic_files import write_atomically
+
+_PIECE = 4 << 20
+
+
+def read_chunk(path: Path, offset: int) -> bytes:
+    """Some bytes of a file that is still written, from an offset on; none when there is no such file.
+
+    Raises:
+        DeployError: It cannot be read.
+    """
+    if not path.is_file():  # what the job made of it may be a pipe, which would never end
+        return b""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(_PIECE)
+    except OSError as error:
+        raise folder_error(error, path.parent) from error
+
+
+def read_document(path: Path) -> dict[str, Any] | None:
+    """The JSON document of a file, or None when there is none."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def modified_at(path: Path) -> float | None:
+    """When a file was written, in seconds since the epoch, or None when there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def replace_document(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON document; a reader sees the old one or the new one, never half of one."""
+    write_atomically(path, json.dumps(content))
+
+
+def merge_folder(source: Path, target: Path, *, move: bool = False) -> None:
+    """Bring what is in a folder into another one, over what has its name there; nothing is written through a link.
+
+    Doing it again, after a kill in the middle too, comes to the same. Links stay links; what is neither a file nor a
+    folder nor a link is left out.
+
+    Args:
+        source: The folder that it is in.
+        target: Where it goes; made if it is not there.
+        move: Move it, which costs no room and needs both on one file system.
+
+    Raises:
+        OSError: It cannot be read, or not be written.
+    """
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        target.unlink()
+    target.mkdir(parents=True, exist_ok=True)
+    for path in list(source.iterdir()):
+        there = target / path.name
+        folder = path.is_dir() and not path.is_symlink()
+        if folder and not (move and not os.path.lexists(there)):
+            merge_folder(path, there, move=move)
+            continue
+        if there.is_dir() and not there.is_symlink():
+            shutil.rmtree(there)
+        if move:
+            path.replace(there)
+        elif path.is_symlink():
+            there.unlink(missing_ok=True)
+            there.symlink_to(path.readlink())
+        elif path.is_file():
+            there.unlink(missing_ok=True)
+            shutil.copy2(path, there)
+
+
+def write_marker(path: Path, text: str) -> None:
+    """Write a mark whose presence is what matters: on a full disk it stays empty."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    except OSError:
+        return
+    try:
+        os.write(fd, text.encode())
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+
+
+def folder_error(error: OSError, folder: Path) -> DeployError:
+    """What a user should know when a run folder cannot be used."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DeployError(f"the disk under {folder} is full", hint="free some space and repeat the command")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
+        return DeployError(
+            f"the run folder {folder} cannot be written: {error.strerror}",
+            hint="set TRADEWIND_HOME to a folder that can",
+            retryable=False,
+        )
+    return DeployError(f"the run folder {folder} cannot be used: {error.strerror}")

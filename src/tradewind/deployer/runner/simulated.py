@@ -1,0 +1,178 @@
+"""What runners share whose runs are answered at once and end on a simulated clock."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tradewind import plugins
+from tradewind.deployer.environment import METRICS
+from tradewind.deployer.runner.base import LimitsTime, Runner, Simulates, SurvivesController
+from tradewind.deployer.runner.exit_reasons import lost_status, timeout_reason
+from tradewind.deployer.runner.handle import HandleData
+from tradewind.deployer.runner.notes import RunNotes
+from tradewind.deployer.runner.run_files import folder_error
+from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
+from tradewind.utils.clock import SimulatedClock
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedOutcome:
+    """What a run would do.
+
+    Attributes:
+        seconds: How long it takes.
+        failed: Why it fails at the end of them, or empty.
+        metrics: What it measures, by name.
+        profile: Low-level metrics of it, by name.
+    """
+
+    seconds: float
+    failed: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    profile: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedRunPlan(HandleData):
+    """How a run goes on the clock, which is all that a handle of a `SimulatedRunner` tells.
+
+    Attributes:
+        started: When it began, on the clock; None for a run that was never planned.
+        seconds: How long it takes.
+        state: How it ends.
+        reason: Why, or why it was cancelled.
+        cancelled: When it was cancelled, on the clock, or None.
+        profile: Low-level metrics of it, by name.
+    """
+
+    started: float | None = None
+    seconds: float = 0.0
+    state: str = RunState.DONE
+    reason: str = ""
+    cancelled: float | None = None
+    profile: Mapping[str, float] = field(default_factory=dict)
+
+
+class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
+    """Knows how a run ends as soon as it is submitted, and lets it end on a simulated clock.
+
+    A note of each run is kept below the data folder until it is settled, so that another process finds it again.
+
+    Args:
+        settings: Its settings.
+        data_folder: Notes are kept below it, in a folder of the runner's name.
+        start: First time on the clock, in seconds since 1970; now without it.
+    """
+
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path, start: float | None = None) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._notes = RunNotes(data_folder / self.name, ".run")
+        self._plans: dict[str, SimulatedRunPlan] = {}
+        # A whole start, so that adding run times rounds the same way whenever the search is made.
+        begin = math.floor(time.time()) if start is None else start
+        plans = [SimulatedRunPlan.from_json(note.content) for note in self._notes.all(None)]
+        known = [plan.started for plan in plans if plan.started is not None]
+        self._clock = SimulatedClock(max([begin, *known]))
+
+    @property
+    def clock(self) -> SimulatedClock:
+        """The simulated clock; after a restart it goes on from the latest start of a run that is still open."""
+        return self._clock
+
+    @abstractmethod
+    def answer(self, request: RunRequest) -> SimulatedOutcome:
+        """What a run does, whatever its time limit."""
+
+    def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
+        """Answer a run and plan its end; see `Runner.submit`."""
+        plan = self._plan(request.run_id, request.owner)
+        if plan is None:
+            answer = self.answer(request)
+            plan = self._planned(request, answer)
+            try:
+                request.folder.mkdir(parents=True, exist_ok=True)
+                if plan.state == RunState.DONE:
+                    line = json.dumps(dict(answer.metrics)) + "\n"
+                    (request.folder / METRICS).write_text(line, encoding="utf-8")
+            except OSError as error:
+                raise folder_error(error, request.folder) from error
+            self._notes.write(request.owner, request.run_id, plan.to_json())
+            self._plans[request.run_id] = plan
+        return plan.handle(request.run_id, self.name)
+
+    def _planned(self, request: RunRequest, answer: SimulatedOutcome) -> SimulatedRunPlan:
+        wall = request.limits.wall_seconds
+        plan = SimulatedRunPlan(owner=request.owner, started=self._clock.now(), seconds=answer.seconds)
+        if wall is not None and answer.seconds > wall:
+            return replace(plan, seconds=wall, state=RunState.TIMED_OUT, reason=timeout_reason(wall))
+        if answer.failed:
+            return replace(plan, state=RunState.FAILED, reason=answer.failed)
+        return replace(plan, profile=dict(answer.profile))
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Where some runs are on the clock; see `Runner.poll`."""
+        return {handle.run_id: self._status(handle) for handle in handles}
+
+    def _status(self, handle: Handle) -> RunStatus:
+        plan = self._plan_of(handle)
+        if plan.started is None:
+            return lost_status("it was never planned")
+        now, end = self._clock.now(), plan.started + plan.seconds
+        if plan.cancelled is not None and plan.cancelled < end:
+            return RunStatus(RunState.CANCELLED, runtime=plan.cancelled - plan.started, reason=plan.reason)
+        if now < end:
+            return RunStatus(RunState.EXECUTING, runtime=max(0.0, now - plan.started))
+        state = RunState(plan.state)
+        return RunStatus(
+            state,
+            runtime=plan.seconds,
+            reason=plan.reason,
+            fault=None if state is RunState.DONE else Fault.JOB,
+            exit_code={RunState.DONE: 0, RunState.FAILED: 1}.get(state),
+            usage=Usage(profile=plan.profile),
+        )
+
+    def wait(self, handles: Sequence[Handle], seconds: float) -> None:
+        """Jump to the end of the next run, or ``seconds`` ahead, whichever comes first."""
+        until = self._clock.now() + max(0.0, seconds)
+        for plan in map(self._plan_of, handles):
+            if plan.started is not None:
+                until = min(until, plan.started + plan.seconds)
+        self._clock.advance_to(until)
+
+    def cancel(self, handle: Handle, reason: str = "") -> None:
+        """End a run at this moment of the clock; see `Runner.cancel`."""
+        if self._status(handle).state.ended:
+            return
+        plan = replace(self._plan_of(handle), cancelled=self._clock.now(), reason=reason)
+        self._plans[handle.run_id] = plan
+        self._notes.write(plan.owner, handle.run_id, plan.to_json())
+
+    def find(self, owner: str | None) -> list[Handle]:
+        """All runs of an owner, or of all, that are not settled; see `Runner.find`."""
+        return [SimulatedRunPlan.from_json(n.content).handle(n.run_id, self.name) for n in self._notes.all(owner)]
+
+    def forget(self, handle: Handle) -> None:
+        """Remove the plan of a settled run."""
+        self._plans.pop(handle.run_id, None)
+        self._notes.remove(SimulatedRunPlan.of(handle).owner, handle.run_id)
+
+    def _plan(self, run_id: str, owner: str) -> SimulatedRunPlan | None:
+        if run_id not in self._plans:
+            found = self._notes.read(owner, run_id)
+            if found is None:
+                return None
+            self._plans[run_id] = SimulatedRunPlan.from_json(found)
+        return self._plans[run_id]
+
+    def _plan_of(self, handle: Handle) -> SimulatedRunPlan:
+        if handle.run_id in self._plans:
+            return self._plans[handle.run_id]
+        told = SimulatedRunPlan.of(handle)
+        return self._plan(handle.run_id, told.owner) or told

@@ -1,0 +1,88 @@
+"""Brings what a run left on its machines into its folder."""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from tradewind.deployer.environment import METRICS, OUTPUTS
+from tradewind.deployer.runner.run_files import folder_error, merge_folder, replace_document
+from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
+from tradewind.deployer.runner.ssh.status import fields
+from tradewind.deployer.staging import stage_out
+from tradewind.errors import DeployError
+from tradewind.problem import RunRequest
+
+_LOGS = ("stdout", "stderr", METRICS)
+
+
+def collect(parts: Sequence[tuple[RemoteMachine, str]], request: RunRequest, limit_bytes: int) -> None:
+    """Bring logs, metrics and outputs; of an application beside a load generator, too.
+
+    Raises:
+        UnreachableError: A machine does not answer.
+        DeployError: There is nothing left there, or too much, or it cannot be written here.
+    """
+    folder = request.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".bringing-", dir=folder, ignore_cleanup_errors=True) as place:
+            for i, (machine, name) in reversed(list(enumerate(parts))):
+                came = Path(place) / str(i)
+                if not machine.bring(name, _find_patterns(request.outputs), came, limit_bytes):
+                    if i == 0 and len(parts) > 1:
+                        continue  # an application that was never ready has had no load
+                    raise DeployError(f"run {request.run_id} left nothing on {machine.target.host}")
+                _put(came, request, "application." if i else "")
+        machine, name = parts[0]
+        _, words = machine.answer(name) or (0.0, "")
+        replace_document(folder / "result.json", {"truncated": fields(words).get("cut") == "1"})
+    except OSError as error:
+        raise folder_error(error, folder) from error
+
+
+def _put(came: Path, request: RunRequest, prefix: str) -> None:
+    for name in _LOGS:
+        source = came / name
+        if source.is_file() and not source.is_symlink() and not (prefix and name == METRICS):
+            source.replace(request.folder / f"{prefix}{name}")
+    outputs = request.folder / OUTPUTS
+    outputs.mkdir(exist_ok=True)
+    if (came / OUTPUTS).is_dir() and not (came / OUTPUTS).is_symlink():
+        merge_folder(came / OUTPUTS, outputs, move=True)
+    kept = came / "kept"
+    if kept.is_dir() and request.outputs:
+        picked = came / "picked"
+        if stage_out(replace(request, workdir=kept, folder=picked)):
+            merge_folder(picked / OUTPUTS, outputs, move=True)
+
+
+def _find_patterns(patterns: Sequence[str]) -> list[str]:
+    """Patterns for ``find -path`` that match at least what some patterns of outputs do.
+
+    Raises:
+        DeployError: A pattern leaves the working folder.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        if pattern.startswith("/") or ".." in PurePosixPath(pattern).parts or "\n" in pattern:
+            raise DeployError(f"output pattern {pattern!r} leaves the working folder", retryable=False)
+        path = str(PurePosixPath(pattern))
+        # A star of find matches slashes too; two stars of ours match no folder as well.
+        found += dict.fromkeys([f"./{path}", f"./{path.replace('**/', '')}", f"./{path.removesuffix('/**')}"])
+    return found
+
+
+def read_log(machine: RemoteMachine, name: str, stream: str, offset: int) -> bytes:
+    """What a command wrote from a byte on.
+
+    Raises:
+        UnreachableError: The machine does not answer.
+    """
+    if stream not in _LOGS:
+        raise DeployError(f"there is no stream {stream!r}", retryable=False)
+    lines = machine.ask("log", name, stream, str(offset))
+    return base64.b64decode("".join(lines))

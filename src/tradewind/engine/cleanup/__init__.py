@@ -1,0 +1,1 @@
+"""Tear studies down, and find and remove orphaned machines and jobs."""

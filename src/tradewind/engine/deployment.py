@@ -1,0 +1,154 @@
+"""Makes the deployer of a specification, and the requests that it carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind import plugins
+from tradewind.problem import Limits, Run, RunRequest, Trial
+from tradewind.problem.template import render, render_load
+from tradewind.store.base import StudyRow
+from tradewind.utils.paths import expand
+from tradewind.utils.user_functions import JobRelativePath
+
+if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle.deployer import Deployer
+    from tradewind.deployer.lifecycle.run_context import StageListener
+    from tradewind.problem.job_spec.spec import JobSpec
+
+_LONGEST = 7 * 86400.0
+"""Seconds that a run may take which nothing limits and whose YAML says nothing of it."""
+
+_EXPIRY_SLACK = 3600.0
+"""Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
+
+
+def build_deployer(spec: JobSpec, owner: str, data_folder: Path, entered: StageListener | None = None) -> Deployer:
+    """The deployer of a specification.
+
+    Args:
+        spec: The specification.
+        owner: Tag of everything that its runs create.
+        data_folder: Where runners and provisioners keep what they need between processes.
+        entered: Told of each stage that a run enters.
+    """
+    from tradewind.deployer.lifecycle.deployer import Deployer
+    from tradewind.deployer.lifecycle.hooks import Hooks
+    from tradewind.deployer.result_uploads import ResultUploader
+
+    made = {
+        kind: make_plugin(kind, choice.name, choice.settings, spec.base, data_folder)
+        for kind, choice in (("runner", spec.runner), ("provisioner", spec.provisioner))
+    }
+    hooks = Hooks.from_spec(
+        {
+            moment: [
+                {"command": hook.command, "timeout": hook.timeout}
+                if hook.command
+                else {"python": hook.python, "timeout": hook.timeout}
+                for hook in listed
+            ]
+            for moment, listed in spec.hooks.items()
+        }
+    )
+    return Deployer(
+        provisioner=made["provisioner"],
+        runner=made["runner"],
+        billing=spec.billing,
+        owner=owner,
+        hooks=hooks,
+        results=ResultUploader(data_folder / "uploads" / owner),
+        entered=entered,
+    )
+
+
+def make_plugin(kind: str, name: str, settings: Mapping[str, Any], base: Path, data_folder: Path) -> Any:
+    """A runner or provisioner, with the settings that a job YAML gives it.
+
+    Args:
+        kind: ``runner`` or ``provisioner``.
+        name: Its entry-point name.
+        settings: Its settings as the YAML has them.
+        base: The folder that paths among them are seen from.
+        data_folder: Where it keeps what it needs between processes.
+    """
+    return plugins.create(kind, name, resolve_setting_paths(base, kind, name, settings), data_folder=data_folder)
+
+
+def resolve_setting_paths(base: Path, kind: str, name: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part's settings, with the paths among them seen from a folder.
+
+    Args:
+        base: The folder.
+        kind: The part's kind.
+        name: Its entry-point name.
+        settings: Its settings as the YAML has them.
+    """
+    fields = plugins.load(kind, name).Settings.model_fields
+    seen = dict(settings)
+    for key, value in settings.items():
+        if key not in fields or not isinstance(value, str):
+            continue
+        if fields[key].annotation in (Path, Path | None):
+            seen[key] = str(base / expand(value))
+        elif any(isinstance(mark, JobRelativePath) for mark in fields[key].metadata):
+            place, _, function = value.rpartition(":")
+            seen[key] = f"{base / expand(place)}:{function}" if place.endswith(".py") else value
+    return seen
+
+
+def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
+    """The folder of a run on this machine."""
+    return data_folder / "runs" / owner / run_id
+
+
+def run_request_factory(
+    spec: JobSpec, study: StudyRow, data_folder: Path, now: Callable[[], float]
+) -> Callable[[Trial, Run, float | None], RunRequest]:
+    """Makes the request of a run from its trial, its row and its wall time.
+
+    Args:
+        spec: The specification.
+        study: The study's row.
+        data_folder: The runs' folders are made below it.
+        now: The time on the runner's clock.
+    """
+
+    def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        job, offer = spec.job, trial.offer
+        most = _LONGEST if spec.longest is None else spec.longest
+        longest = most if wall_seconds is None else min(wall_seconds, most)
+        fraction = trial.proposal.fidelity * job.parameters.fidelity
+        argv, env = render(job, trial.configuration, offer, fraction)
+        return RunRequest(
+            run_id=run.run_id,
+            owner=study.owner,
+            expires=now() + longest + _EXPIRY_SLACK,
+            argv=argv,
+            env={**env, "TRADEWIND_STUDY": study.name},
+            secrets=job.secrets,
+            workdir=job.workdir,
+            folder=run_folder(data_folder, study.owner, run.run_id),
+            offer=offer,
+            configuration=trial.configuration,
+            limits=Limits(
+                cpus=offer.vcpu or None,
+                memory_bytes=int(offer.memory_gib * 2**30) or None,
+                wall_seconds=longest,
+                log_bytes=spec.log_limit,
+                asked=spec.longest is not None or longest < most,
+            ),
+            image=job.image,
+            inputs=job.inputs,
+            outputs=job.outputs,
+            fidelity=fraction,
+            load=render_load(job, trial.configuration, offer, fraction),
+            ports=job.ports,
+            results=spec.results,
+            places=spec.places,
+            parameters=job.parameters.values,
+        )
+
+    return make

@@ -1,0 +1,112 @@
+"""What is refused before a search begins: what could not run as it says, or could cost without end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tradewind import plugins
+from tradewind.problem import COST, Problem
+
+if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle.deployer import Deployer
+    from tradewind.deployer.provisioner.base import Provisioner
+    from tradewind.deployer.runner.base import Runner
+    from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.selector.base import Selector
+
+
+def check_runner(spec: JobSpec, problem: Problem) -> None:
+    """Refuse to pay cloud prices for runs that would take place on this machine."""
+    from tradewind.deployer.compatibility import incompatibility
+    from tradewind.deployer.runner.base import DrivesLoad, NeedsImages, ThisMachine
+
+    runner, provisioner = plugins.load("runner", spec.runner.name), plugins.load("provisioner", spec.provisioner.name)
+    if problem_with := incompatibility(cast("type[Provisioner]", provisioner), cast("type[Runner]", runner)):
+        raise spec.error(
+            ("deploy", "provisioner"),
+            f"provisioner {spec.provisioner.name} and runner {spec.runner.name} do not go together: {problem_with}",
+            "tradewind plugins --matrix shows what does",
+        )
+    if spec.job.load is not None and not issubclass(runner, DrivesLoad):
+        raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
+    if issubclass(runner, NeedsImages) and not (spec.job.image or "").strip():
+        raise spec.error(("job",), f"the {spec.runner.name} runner needs job.image", "name a container image")
+    if not issubclass(plugins.load("runner", spec.runner.name), ThisMachine):
+        return
+    selector = cast("Selector", problem.resolver)
+    elsewhere = sorted({offer.provider for offer in selector.offers} - {"local"})
+    if elsewhere:
+        raise spec.error(
+            ("deploy", "runner"),
+            f"the {spec.runner.name} runner runs on this machine, it cannot make {', '.join(elsewhere)} machines",
+            "ask for provider: local, or choose another runner",
+        )
+
+
+def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
+    """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
+    from tradewind.deployer.compatibility import offer_incompatibility
+    from tradewind.deployer.runner.base import AnswersFromRecords
+
+    if isinstance(deployer.runner, AnswersFromRecords):
+        deployer.runner.covers(problem.space, spec.job.parameters.values)
+    for offer in cast("Selector", problem.resolver).offers:
+        if why := deployer.provisioner.refuses(offer):
+            raise spec.error(
+                ("deploy", "provisioner"),
+                f"provisioner {spec.provisioner.name} cannot make {offer.key}: {why}",
+                "take it out of the space with offers:, or choose another provisioner",
+            )
+        if why := offer_incompatibility(deployer.provisioner, deployer.runner, offer):
+            raise spec.error(
+                ("deploy", "runner"),
+                f"runner {spec.runner.name} with provisioner {spec.provisioner.name} cannot run on {offer.key}: {why}",
+                "see the guide on the runner, or take the offer out of the space",
+            )
+
+
+def check_limits(spec: JobSpec, problem: Problem) -> None:
+    """Refuse a search that makes machines for money while nothing says how much of it; simulated runs cost nothing.
+
+    Args:
+        spec: The specification.
+        problem: The problem.
+
+    Raises:
+        SpecError: There is no limit.
+    """
+    from tradewind.deployer.provisioner.base import MakesMachines
+    from tradewind.deployer.runner.base import Simulates
+
+    given = spec.budget
+    why = future_runs_warning(spec)
+    if spec.future_runs is not None and not why and not problem.space.enumerable:
+        why = "future_runs ends a search only once something works, and this space has no end"
+    limits = (given.dollars, given.hours, given.trials, None if why else spec.future_runs, *spec.stop)
+    makes = issubclass(plugins.load("provisioner", spec.provisioner.name), MakesMachines)
+    if not makes or issubclass(plugins.load("runner", spec.runner.name), Simulates):
+        return
+    if any(limit is not None for limit in limits):
+        return
+    if any(offer.hourly > 0 and offer.provider != "local" for offer in cast("Selector", problem.resolver).offers):
+        words = f"provisioner {spec.provisioner.name} makes machines that cost money, and nothing limits the search"
+        raise spec.error(
+            ("budget",),
+            f"{words}: {why}" if why else words,
+            "set budget.dollars (--budget $10), budget.hours or budget.trials",
+        )
+
+
+def future_runs_warning(spec: JobSpec) -> str:
+    """What to tell the user of ``future_runs`` that end nothing; empty where they are not given, or do."""
+    from tradewind.searcher.base import WeighsFutureRuns
+
+    if spec.future_runs is None:
+        return ""
+    if not issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns):
+        why = f"the searcher {spec.searcher.name} does not weigh what a trial costs against what it saves later"
+    elif spec.objective.metric != COST or not spec.objective.grows_with_time:
+        why = "it says what a saving is worth, and this search does not minimise the cost"
+    else:
+        return ""
+    return f"future_runs does not end this search: {why}"

@@ -1,0 +1,162 @@
+"""Recommends configurations for a job from what the store knows, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind import plugins
+from tradewind.engine.past_studies import load_past_studies
+from tradewind.engine.search_builder import build_problem
+from tradewind.errors import InputError, NoHistoryError
+from tradewind.problem import Offer, PastStudy, Problem, Value
+from tradewind.problem.configuration import plain_number
+from tradewind.searcher.base import LearnsFromPast, NothingLeft, Recommendation, Recommends, Searcher, SearchState
+from tradewind.store.base import Store
+
+if TYPE_CHECKING:
+    from tradewind.problem.job_spec.spec import JobSpec
+
+DEFAULT_RECOMMENDER = "done"
+"""Who recommends where the job's own searcher cannot."""
+
+_MOST = 1_000
+"""Configurations among which the one that is asked for next is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendationSet:
+    """What is recommended, and on what ground.
+
+    Attributes:
+        searcher: Who recommends.
+        parameters: The job parameters that it is for.
+        recommendations: The configurations, the best first; at least one.
+        offers: The machines of each.
+        basis: What they rest on, one sentence each.
+        runs: Runs of this job, with any parameters, that the store has.
+        fitted: What the searcher's model chose before its weights; see `Recommends.fitted`.
+        following: The configuration that the searcher would run next, to learn from it; None where nobody asked.
+    """
+
+    searcher: str
+    parameters: Mapping[str, Value]
+    recommendations: tuple[Recommendation, ...]
+    offers: tuple[Offer, ...]
+    basis: tuple[str, ...]
+    runs: int
+    fitted: Mapping[str, Any] = field(default_factory=dict)
+    following: Recommendation | None = None
+
+
+def recommend_configurations(
+    spec: JobSpec, store: Store, data_folder: Path, count: int, searcher: str | None = None
+) -> RecommendationSet:
+    """The best configurations for a job with its present parameters.
+
+    Args:
+        spec: The specification.
+        store: Where earlier runs are.
+        data_folder: For refreshed prices.
+        count: How many configurations at most.
+        searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT_RECOMMENDER`.
+
+    Raises:
+        NoHistoryError: No run of the job can be answered from.
+        InputError: The searcher that was asked for cannot recommend.
+    """
+    name = _who(spec, searcher)
+    problem = replace(build_problem(spec, data_folder), past=_history(spec, store, name))
+    return recommend_for_problem(spec, problem, count, name)
+
+
+def recommend_for_problem(
+    spec: JobSpec,
+    problem: Problem,
+    count: int,
+    searcher: str | None = None,
+    *,
+    fitted: Mapping[str, Any] | None = None,
+    explore: bool = False,
+) -> RecommendationSet:
+    """As `recommend_configurations`, from the past that a problem has.
+
+    Args:
+        spec: The specification.
+        problem: Its problem, with the earlier studies.
+        count: How many configurations at most.
+        searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT_RECOMMENDER`.
+        fitted: Of an earlier advice on the same job: the answer then comes sooner.
+        explore: Also say what to run next to learn from it.
+
+    Raises:
+        NoHistoryError: No run of the job can be answered from.
+        InputError: The searcher that was asked for cannot recommend.
+    """
+    name = _who(spec, searcher)
+    runs = sum(len(study.trials) for study in problem.past if study.name == spec.name)
+    if not runs:
+        hint = f"tradewind tune {spec.file} makes some"
+        raise NoHistoryError(f"nothing is known of {spec.name} yet: the store has no run of it", hint=hint)
+    made = _make(spec, problem, name)
+    assert isinstance(made, Recommends)
+    if fitted:
+        made.refit(fitted)
+    found = made.recommend(count)
+    basis = tuple(made.basis())
+    if not found:
+        why = f": {basis[0]}" if basis else ""
+        hint = f"tradewind tune {spec.file} makes one"
+        what = f"the only run of {spec.name} cannot" if runs == 1 else f"none of the {runs:,} runs of {spec.name} can"
+        raise NoHistoryError(f"{what} be answered from{why}", hint=hint)
+    offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
+    given = {key: plain_number(value) for key, value in spec.job.parameters.values.items()}
+    following = _following(made, found) if explore else None
+    return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following)
+
+
+def _following(made: Searcher, known: Sequence[Recommendation]) -> Recommendation | None:
+    """What is expected of the configuration that a searcher asks for next."""
+    answer = made.ask(SearchState())
+    if isinstance(answer, NothingLeft):
+        return None
+    wanted = answer[0].configuration
+    assert isinstance(made, Recommends)
+    for among in (known, made.recommend(_MOST)):
+        for one in among:
+            if one.configuration == wanted:
+                return one
+    return None
+
+
+def recommenders() -> Sequence[str]:
+    """The names of the searchers that can recommend."""
+    return [name for name, part in plugins.load_all("searcher").items() if issubclass(part, Recommends)]
+
+
+def _who(spec: JobSpec, wanted: str | None) -> str:
+    name = wanted or spec.searcher.name
+    if issubclass(plugins.load("searcher", name), Recommends):
+        return name
+    if wanted is not None:
+        raise InputError(
+            f"the searcher {wanted!r} cannot recommend without a search", hint=f"one of {', '.join(recommenders())}"
+        )
+    return DEFAULT_RECOMMENDER
+
+
+def _history(spec: JobSpec, store: Store, name: str) -> tuple[PastStudy, ...]:
+    """All of this job's studies; those of other jobs for another searcher than the default, where the job allows it."""
+    own = load_past_studies(replace(spec, past="all"), None, store, same_job=True)
+    if name == DEFAULT_RECOMMENDER or not issubclass(plugins.load("searcher", name), LearnsFromPast):
+        return own
+    return (*(study for study in load_past_studies(spec, None, store) if study.name != spec.name), *own)
+
+
+def _make(spec: JobSpec, problem: Problem, name: str) -> Searcher:
+    """The searcher, with the job's settings for it if it is the job's own."""
+    settings = spec.searcher.settings if name == spec.searcher.name else {}
+    made: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
+    return made

@@ -1,0 +1,328 @@
+"""Carries out a search: feeds the state machine, and does what it says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tradewind.engine.due import seconds_to_deadline
+from tradewind.engine.parts import LaunchGate, SearchComponents
+from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
+from tradewind.engine.state_machine.events import (
+    AskSearcher,
+    CancelRun,
+    InterpretOutput,
+    Interrupted,
+    Launch,
+    LaunchPermitted,
+    OutputInterpreted,
+    RequestPermit,
+    RunChanged,
+    SearchEvent,
+    SearchInstruction,
+    SearchOpened,
+    SettleRun,
+    StopSearch,
+    TellSearcher,
+    Tick,
+    WithdrawPermit,
+    WriteRows,
+)
+from tradewind.engine.state_machine.snapshot import SearchSnapshot
+from tradewind.engine.watch import take_snapshot
+from tradewind.errors import InterpretationError, StudyBusyError
+from tradewind.problem import Run, RunRequest, Trial
+from tradewind.store.base import Change, StudyRow, this_process
+from tradewind.utils.clock import SimulatedClock
+from tradewind.utils.processes import Moment
+
+if TYPE_CHECKING:
+    from tradewind.deployer.runner.base import Runner
+
+LEASE_SECONDS = 120.0
+"""How long a study stays taken when its process says nothing; a process of this host that died lets go at once."""
+
+_SIGN_OF_LIFE = 10.0
+"""Seconds between two renewals; the time used is stored with them, so that a crash forgets no more than that."""
+
+_PATIENCE = 0.25
+"""Seconds to wait at most before looking around again: the pace of the display and of metering."""
+
+_SIMULATED_PATIENCE = 3600.0
+"""The same on a clock that jumps, where nobody looks on: with the other one, a run of an hour would take seconds.
+
+A run that has to be ended before is looked at when it is due."""
+
+
+class Search:
+    """A search on its way.
+
+    Args:
+        parts: What it is put together from.
+        observer: Called with a snapshot whenever something may have changed.
+        gate: Who gives leave to run; needed where the policy is gated.
+    """
+
+    def __init__(
+        self,
+        parts: SearchComponents,
+        observer: Callable[[SearchSnapshot], None] | None = None,
+        gate: LaunchGate | None = None,
+    ) -> None:
+        self.parts = parts
+        self._gate = gate
+        self._told_to_stop = False
+        self.swept: list[str] = []
+        self._observer = observer
+        self._requests: dict[str, RunRequest] = {}
+        self._token = ""
+        self._held = Moment.now()
+        self._ours = True
+
+    def run(self, wanted: Callable[[], bool] = lambda: True) -> StopSearch:
+        """Search until a rule, the searcher, the budget or the user ends it.
+
+        Args:
+            wanted: Asked often; False ends the search cleanly: runs are cancelled and paid, and it can be resumed.
+
+        Returns:
+            Why it ended.
+
+        Raises:
+            StudyBusyError: Another live process runs this study, or has taken it over with its runs.
+            StoreError: The store cannot be written any more; all runs are cancelled first.
+        """
+        self.begin()
+        try:
+            while (stop := self.stopped) is None:
+                if not self.step(wanted=wanted()):
+                    self.wait(self.patience)
+            return stop
+        finally:
+            self.end()
+
+    @property
+    def study(self) -> StudyRow:
+        """The row of its study."""
+        return self.parts.study
+
+    @property
+    def stopped(self) -> StopSearch | None:
+        """Why it has ended; None while it goes on."""
+        return self.parts.machine.stopped
+
+    @property
+    def running(self) -> bool:
+        """Whether a run of it has not ended."""
+        return bool(self.parts.machine.runs)
+
+    @property
+    def trials(self) -> Mapping[int, Trial]:
+        """All its trials so far, by number."""
+        return self.parts.machine.history.trials
+
+    @property
+    def runner(self) -> Runner:
+        """What carries out its runs."""
+        return self.parts.deployer.runner
+
+    @property
+    def patience(self) -> float:
+        """Seconds, on the clock that runs take place on, to `wait` when nothing else is to be looked at."""
+        return _SIMULATED_PATIENCE if isinstance(self.parts.deployer.clock, SimulatedClock) else _PATIENCE
+
+    def begin(self, *, force: bool = False, wanted: bool = True) -> None:
+        """Take the study, and its runs of an earlier process; `end` must follow, whatever happens.
+
+        Args:
+            force: Take it from a live process, too: that one finds out when it next writes.
+            wanted: False where it is only taken to be ended: no run that has ended meanwhile is repeated.
+
+        Raises:
+            StudyBusyError: Another live process runs it, without ``force``.
+        """
+        store = self.parts.store
+        self._token = store.hold(self.parts.study.id, this_process(), LEASE_SECONDS, force=force)
+        self._held = Moment.now()
+        self._ours = True
+        self._told_to_stop = not wanted
+        try:
+            self._open()
+        except BaseException as error:
+            self._ours = not isinstance(error, StudyBusyError)
+            self.end()
+            raise
+
+    def step(self, *, wanted: bool = True) -> bool:
+        """One round: take what changed and do what follows.
+
+        Args:
+            wanted: False ends the search cleanly: runs are cancelled and paid, and it can be resumed.
+
+        Returns:
+            True when there is more to do at once; otherwise `wait` for it.
+
+        Raises:
+            StudyBusyError: Another process has taken the study over with its runs.
+            StoreError: The store cannot be written any more.
+        """
+        try:
+            if not wanted and not self._told_to_stop:
+                self._told_to_stop = True
+                self._feed(Interrupted())
+            more = self._turn()
+            if self.parts.machine.stopped is not None:
+                self._show()
+            return more
+        except StudyBusyError:
+            self._ours = False  # who took the study has taken over its runs, too
+            raise
+
+    def wait(self, patience: float) -> None:
+        """Return when something may have changed, when woken, or after so many seconds on the clock of the runs."""
+        deployer = self.parts.deployer
+        if isinstance(deployer.clock, SimulatedClock):
+            patience = min(patience, seconds_to_deadline(self.parts.machine))
+        deployer.wait(patience)
+
+    def wake(self) -> None:
+        """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
+        self.parts.deployer.wake()
+
+    def leave(self) -> None:
+        """Let `end` leave the runs as they are: another process goes on with them."""
+        self._ours = False
+
+    def grant(self, number: int) -> None:
+        """Let a trial run that wanted to."""
+        self._feed(LaunchPermitted(number))
+
+    # ------------------------------------------------------------------ the loop
+
+    def _open(self) -> None:
+        parts = self.parts = replace(self.parts, study=refresh_held_study(self.parts.store, self.parts.study))
+        study_id = parts.study.id
+        runs = parts.store.runs(study_id)
+        self.swept = parts.deployer.sweep({run.run_id for run in runs if not run.state.ended})
+        restore_searcher_state(parts.searcher, parts.study)
+        present = {"state": "open", "reason": "", "spec": parts.study.spec}
+        parts.store.write(study_id, Change(study=present), self._token)
+        reports = parts.listener.earlier(runs) if parts.listener is not None else {}
+        opened = SearchOpened(parts.store.trials(study_id), runs, parts.study.elapsed, reports)
+        self._feed(opened, *([Interrupted()] if self._told_to_stop else []))
+
+    def _turn(self) -> bool:
+        deployer = self.parts.deployer
+        if self._held.ago() > _SIGN_OF_LIFE:
+            # Before anything is done: the machine may have been suspended, and another process may have the study.
+            store, study_id, machine = self.parts.store, self.parts.study.id, self.parts.machine
+            store.renew(study_id, self._token, LEASE_SECONDS)
+            # What runs cost so far is not to be forgotten by a crash. One that has ended is written with its trial.
+            open_runs = tuple(run for run in machine.runs.values() if not run.state.ended)
+            store.write(study_id, Change(runs=open_runs, study={"elapsed": machine.elapsed}), self._token)
+            self._held = Moment.now()
+        changed = deployer.poll()
+        for run in changed:
+            self._feed(RunChanged(run))
+        if self.parts.listener is not None:
+            for report in self.parts.listener.look(list(self.parts.machine.runs.values()), deployer.clock.now()):
+                self._feed(report)
+        self._feed(Tick())
+        self._show()
+        return self.parts.machine.stopped is not None or any(run.state.ended for run in changed)
+
+    def end(self) -> None:
+        """Whatever happened: nothing stays running that nobody watches, and the study is let go."""
+        parts = self.parts
+        with contextlib.ExitStack() as last:  # each of them is done, whatever becomes of the others
+            last.callback(parts.store.release, parts.study.id, self._token)
+            last.callback(parts.deployer.close)
+            if self._ours and parts.machine.stopped is None:
+                reasons = dict.fromkeys(parts.machine.runs, "the search ended with an error")
+                for run_id, reason in reasons.items():
+                    last.callback(parts.deployer.cancel, run_id, reason)
+                last.callback(parts.deployer.stop, reasons)  # the last of them is the first that is called
+
+    def _show(self) -> None:
+        if self._observer is not None:
+            self._observer(take_snapshot(self.parts.machine))
+
+    # ------------------------------------------------------------------ instructions
+
+    def _feed(self, *events: SearchEvent) -> None:
+        waiting: deque[SearchEvent] = deque(events)
+        while waiting:
+            event = waiting.popleft()
+            for one in (*self._told_at_the_end(event), event):
+                instructions = self.parts.machine.handle(one, self.parts.deployer.clock.now())
+                cancels = [each for each in instructions if isinstance(each, CancelRun)]
+                for instruction in instructions:
+                    if cancels and isinstance(instruction, CancelRun):
+                        waiting.extend(self._begin_to_end(cancels))
+                        cancels = []
+                    waiting.extend(self._carry_out(instruction))
+
+    def _begin_to_end(self, cancels: Sequence[CancelRun]) -> list[SearchEvent]:
+        """End some runs, all at the same time; those of them that are to be waited for are not waited for here."""
+        deployer = self.parts.deployer
+        waited = {each.run_id: each.reason for each in cancels if each.waits}
+        if len(waited) > 1:
+            deployer.stop(waited)
+        others = {each.run_id: each.reason for each in cancels if not each.waits}
+        return [RunChanged(run) for run in deployer.abort(others)] if others else []
+
+    def _told_at_the_end(self, event: SearchEvent) -> Sequence[SearchEvent]:
+        """All that a run has reported, before the machine hears that it is over: others are compared with it."""
+        if self.parts.listener is None or not isinstance(event, RunChanged) or not event.run.state.ended:
+            return ()
+        return self.parts.listener.whole(event.run)
+
+    def _carry_out(self, instruction: SearchInstruction) -> Sequence[SearchEvent]:
+        parts = self.parts
+        match instruction:
+            case AskSearcher(count):
+                return [ask_searcher(parts.machine, parts.searcher, count)]
+            case WriteRows(trials, runs, study):
+                fields = {**study, **searcher_state_fields(parts.searcher)}
+                parts.store.write(parts.study.id, Change(trials, runs, fields), self._token)
+            case RequestPermit(trial):
+                assert self._gate is not None
+                self._gate.want(trial)
+            case WithdrawPermit(number):
+                assert self._gate is not None
+                self._gate.unwant(number)
+            case Launch(trial, run, wall_seconds, again, unwanted):
+                if self._gate is not None:
+                    self._gate.launched(trial, run, again=again)
+                request = parts.request(trial, run, wall_seconds)
+                self._requests[run.run_id] = request
+                run = replace(run, folder=str(request.folder))
+                deployer = parts.deployer
+                return [RunChanged(deployer.adopt(run, request, unwanted) if again else deployer.launch(run, request))]
+            case CancelRun(run_id, reason, waits=True):
+                cancelled = parts.deployer.cancel(run_id, reason)
+                return [] if cancelled is None else [RunChanged(cancelled)]
+            case InterpretOutput(trial, run):
+                return [self._interpret(run)]
+            case TellSearcher(trial):
+                parts.searcher.tell(trial)
+                if self._gate is not None:
+                    self._gate.told(trial)
+            case SettleRun(run_id):
+                if self._gate is not None:
+                    self._gate.ended(run_id)
+                parts.deployer.settle(run_id)
+                self._requests.pop(run_id, None)
+            case CancelRun() | StopSearch():
+                pass
+        return []
+
+    def _interpret(self, run: Run) -> OutputInterpreted:
+        output = self.parts.deployer.output(run, self._requests[run.run_id])
+        try:
+            return OutputInterpreted(run.run_id, self.parts.read(output))
+        except InterpretationError as error:
+            return OutputInterpreted(run.run_id, None, str(error))

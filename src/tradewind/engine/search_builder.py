@@ -1,0 +1,338 @@
+"""Puts a search together from a specification: every part that it names, made and fitted to the others."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tradewind import plugins
+from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory
+from tradewind.engine.giving_up import build_listener, build_stopper
+from tradewind.engine.parts import LaunchGate, RunRequestFactory, SearchComponents
+from tradewind.engine.past_studies import with_past_studies
+from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.preflight import check_limits, check_offers, check_runner
+from tradewind.engine.search import Search
+from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import FallbackFinder, fallback_finder, no_fallback
+from tradewind.engine.state_machine.snapshot import SearchSnapshot
+from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
+from tradewind.errors import SpecError
+from tradewind.problem import Categorical, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
+from tradewind.searcher.base import PricesAborts, Searcher
+from tradewind.store.base import Store, StudyRow
+
+if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle.deployer import Deployer
+    from tradewind.deployer.lifecycle.run_context import StageListener
+    from tradewind.interpreter.base import Interpreter
+    from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.selector.base import Selector
+
+
+def build_problem(spec: JobSpec, data_folder: Path) -> Problem:
+    """The problem of a specification, with the catalogue's offers in its space.
+
+    Args:
+        spec: The specification.
+        data_folder: Where refreshed prices are kept.
+
+    Raises:
+        NoOfferError: An instance parameter finds no offer.
+        SpecError: The constraints leave nothing.
+    """
+    from tradewind.selector.offer_search import find_offers
+
+    queries = spec.instance_queries()
+    given = _catalogue_settings(spec)
+    found = {name: find_offers(query, data_folder, given) for name, query in queries.items()}
+    space = spec.build_space(found)
+    wanted = {offer.key: offer for offers in found.values() for offer in offers}
+    if not queries:
+        wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
+    name = spec.selector.name
+    settings = _anchored(spec, "selector", name, spec.selector.settings)
+    resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
+    return compose_problem(spec, space, resolver)
+
+
+def compose_problem(spec: JobSpec, space: Space, resolver: Selector) -> Problem:
+    """The problem of a specification in a space whose offers were chosen before."""
+    return Problem(
+        job=spec.job,
+        space=space,
+        objective=spec.objective,
+        constraints=spec.constraints,
+        budget=spec.budget,
+        resolver=resolver,
+        terms=StudyTerms(spec.billing, spec.parallel, spec.future_runs, spec.abort),
+    )
+
+
+def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> list[Offer]:
+    """The offers for a space without an instance parameter: what ``offers`` asks for, or this whole machine."""
+    from tradewind.selector.offer_search import find_offers, require_offers
+
+    given = _catalogue_settings(spec)
+    chooses = any(isinstance(p, Ordinal | Categorical) and p.attribute for p in space.parameters)
+    if chooses or spec.offers != OfferQuery():
+        return require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'")
+    local = find_offers(OfferQuery(provider=("local",)), data_folder, given)
+    return [max(local, key=lambda offer: (offer.vcpu, offer.memory_gib))]
+
+
+def build_searcher(spec: JobSpec, problem: Problem) -> Searcher:
+    """The searcher of a specification.
+
+    Raises:
+        SpecError: It does not take its settings, with the line of the one that it names (``searcher.start: ...``).
+    """
+    name = spec.searcher.name
+    settings = _anchored(spec, "searcher", name, spec.searcher.settings)
+    try:
+        searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
+    except SpecError as error:
+        place = error.message.partition(":")[0].split(".")
+        if error.file or place[0] != "searcher":
+            raise
+        raise spec.error(tuple(place), error.message, error.hint) from error
+    return searcher
+
+
+def _catalogue_settings(spec: JobSpec) -> dict[str, Mapping[str, Any]]:
+    return {name: _anchored(spec, "catalogue", name, settings) for name, settings in spec.catalogues.items()}
+
+
+def _anchored(spec: JobSpec, kind: str, name: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return resolve_setting_paths(spec.base, kind, name, settings)
+
+
+def study_document(spec: JobSpec) -> dict[str, Any]:
+    """What a study keeps of its specification: all of it, and in plain keys what every reader needs."""
+    return {
+        **spec.document(),
+        "objective": {"metric": spec.objective.metric, "goal": spec.objective.goal},
+        "constraints": {
+            "deadline": spec.constraints.deadline,
+            "thresholds": [asdict(threshold) for threshold in spec.constraints.thresholds],
+        },
+        "budget": asdict(spec.budget),
+        "searcher": spec.searcher.name,
+        "parallel": spec.parallel,
+    }
+
+
+def new_study(spec: JobSpec, *, name: str | None = None, suffix: str = "") -> StudyRow:
+    """The row of a study that is not stored yet.
+
+    Args:
+        spec: The specification.
+        name: The study's name; the job's without it.
+        suffix: Added to the problem's key, for studies that are not searches.
+    """
+    return StudyRow(
+        id=0,
+        name=name or spec.name,
+        problem_key=spec.problem_key + suffix,
+        spec=study_document(spec),
+        created=time.time(),
+        seed=spec.seed,
+        owner=f"tw-{secrets.token_hex(5)}",
+    )
+
+
+def find_or_new_study(spec: JobSpec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:
+    """The newest study of the same name and problem, or the row of a new one, which `build_search` stores.
+
+    A study goes on with the present budget, searcher and parallelism; only the problem must be the same.
+
+    Args:
+        spec: The specification.
+        store: The store.
+        fresh: Make a new one in any case.
+
+    Returns:
+        The study, and whether it is new.
+    """
+    found = [] if fresh else store.find_studies(spec.name, spec.problem_key)
+    return (replace(found[0], spec=study_document(spec)), False) if found else (new_study(spec), True)
+
+
+def find_or_create_study(spec: JobSpec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:
+    """As `find_or_new_study`, and a new one is stored; of several processes at once one does so."""
+    study, _ = find_or_new_study(spec, store, fresh=fresh)
+    return stored_study(study, spec, store, fresh=fresh)
+
+
+def stored_study(study: StudyRow, spec: JobSpec, store: Store, *, fresh: bool) -> tuple[StudyRow, bool]:
+    """A new study's row with its id, and True; one that is stored already, or another process's, and False.
+
+    Args:
+        study: The row; a new one has the id 0.
+        spec: The specification.
+        store: The store.
+        fresh: Without it, what another process has stored meanwhile for the same name and problem is used.
+    """
+    if study.id:
+        return study, False
+    if fresh:
+        return store.create_study(study), True
+    kept, new = store.find_or_create_study(study)
+    return replace(kept, spec=study_document(spec)), new
+
+
+def build_search(
+    spec: JobSpec,
+    study: StudyRow,
+    store: Store,
+    data_folder: Path,
+    *,
+    problem: Problem | None = None,
+    searcher: Searcher | None = None,
+    observer: Callable[[SearchSnapshot], None] | None = None,
+    rules: Sequence[StoppingRule] | None = None,
+    gate: LaunchGate | None = None,
+    entered: StageListener | None = None,
+    limits: Callable[[RunRequestFactory], RunRequestFactory] | None = None,
+    fresh: bool = True,
+    keep: Callable[[StudyRow], StudyRow] | None = None,
+) -> Search:
+    """A search that is ready to run.
+
+    Args:
+        spec: The specification.
+        study: The study's row. One that is not stored yet (id 0) is stored here as soon as nothing more can be refused:
+            a search that cannot begin leaves no study behind. `Search.study` is the row.
+        store: Where it is kept.
+        data_folder: For runs, runners and refreshed prices.
+        problem: The problem, if it was built already.
+        searcher: The searcher, if it is not the specification's.
+        observer: Called with snapshots.
+        rules: When to stop, if not by the specification's rules.
+        gate: Who gives leave to each run, where the search shares a cluster with others.
+        entered: Told of each stage that a run enters.
+        limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has.
+        fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
+        keep: Stores the row of a new study and gives it its id, where more is to be written with it.
+    """
+
+    def build(row: StudyRow) -> SearchComponents:
+        parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
+        return parts if limits is None else replace(parts, request=limits(parts.request))
+
+    parts = build(study)
+    if not study.id:
+        row, new = (keep(study), True) if keep is not None else stored_study(study, spec, store, fresh=fresh)
+        if not new:
+            parts.deployer.close()
+        parts = replace(parts, study=row) if new else build(row)
+    return Search(parts, observer, gate)
+
+
+def _parts(
+    spec: JobSpec,
+    study: StudyRow,
+    store: Store,
+    data_folder: Path,
+    problem: Problem | None,
+    searcher: Searcher | None,
+    entered: StageListener | None,
+    rules: Sequence[StoppingRule] | None,
+    *,
+    gated: bool,
+) -> SearchComponents:
+    problem = problem or build_problem(spec, data_folder)
+    check_runner(spec, problem)
+    if searcher is None:
+        problem = with_past_studies(problem, spec, study, store)
+    searcher = searcher or build_searcher(spec, problem)
+    deployer = build_deployer(spec, study.owner, data_folder, entered)
+    check_limits(spec, problem)
+    check_offers(spec, problem, deployer)
+    policy = _policy(spec, study, problem, searcher, deployer, data_folder)
+    policy = replace(policy, rules=policy.rules if rules is None else rules, gated=gated)
+    return SearchComponents(
+        study=study,
+        problem=problem,
+        machine=SearchMachine(problem, policy),
+        searcher=searcher,
+        deployer=deployer,
+        store=store,
+        request=run_request_factory(spec, study, data_folder, deployer.clock.now),
+        read=build_metrics_reader(spec),
+        listener=build_listener(policy.stopper, problem, deployer.runner),
+    )
+
+
+def _policy(
+    spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searcher, deployer: Deployer, data_folder: Path
+) -> SearchPolicy:
+    """What the state machine goes by."""
+    return SearchPolicy(
+        owner=study.owner,
+        retries=spec.retries,
+        abort=spec.abort,
+        priced_aborts=isinstance(searcher, PricesAborts),
+        rules=make_stopping_rules([(rule.name, rule.settings) for rule in spec.stop]),
+        room=deployer.room,
+        kill_seconds=deployer.kill_seconds,
+        longest=spec.longest,
+        elsewhere=_fallback_finder(spec, problem, deployer, data_folder),
+        spot_attempts=spec.spot_attempts,
+        exit_codes=accepted_exit_codes(spec),
+        searcher=searcher.name or type(searcher).__name__,
+        size=len(problem.candidates) if problem.space.enumerable else None,
+        stopper=build_stopper(spec, problem),
+    )
+
+
+def _fallback_finder(spec: JobSpec, problem: Problem, deployer: Deployer, data_folder: Path) -> FallbackFinder:
+    """Other offers of the machines that a study uses, where its provisioner makes any."""
+    from tradewind.deployer.provisioner.base import MakesMachines
+    from tradewind.selector.offer_search import find_offers
+
+    if not isinstance(deployer.provisioner, MakesMachines) or not spec.fallback:
+        return no_fallback
+    given = _catalogue_settings(spec)
+    mine = cast("Selector", problem.resolver).offers
+    types = tuple(sorted({offer.instance_type for offer in mine}))
+    providers = tuple(sorted({offer.provider for offer in mine}))
+    regions = tuple(sorted({offer.region for offer in mine if offer.region}))
+    query = OfferQuery(provider=providers, region=regions, types=types, spot=None)
+    found = {offer.key: offer for offer in (*mine, *find_offers(query, data_folder, given))}
+    possible = [offer for offer in found.values() if not deployer.provisioner.refuses(offer)]
+    return fallback_finder(possible, spec.fallback)
+
+
+def accepted_exit_codes(spec: JobSpec) -> frozenset[int]:
+    """Exit codes of the program that the user's interpreters take for success.
+
+    Raises:
+        PluginError: There is no such interpreter.
+    """
+    from tradewind.interpreter.base import AcceptsExitCodes
+
+    return frozenset(
+        code for part in _interpreters(spec) if isinstance(part, AcceptsExitCodes) for code in part.accepted
+    )
+
+
+def _interpreters(spec: JobSpec) -> list[Interpreter]:
+    """The interpreters of a specification, in its order."""
+    return [plugins.create("interpreter", choice.name, choice.settings, base=spec.base) for choice in spec.interpret]
+
+
+def build_metrics_reader(spec: JobSpec) -> Callable[[RunOutput], dict[str, float]]:
+    """Reads the metrics of a run with the interpreters of a specification, one after the other.
+
+    What a program calls its metrics is its own affair: of names that no database takes, only the odd characters go.
+    """
+    from tradewind.interpreter.chain import run_interpreters
+    from tradewind.store.studies.rows import storable_text
+
+    chain = _interpreters(spec)
+    return lambda output: {storable_text(name): value for name, value in run_interpreters(chain, output).items()}

@@ -1,0 +1,255 @@
+"""What goes into the state machine of a search (events) and what comes out of it (instructions)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.problem import Offer, Proposal, Run, Trial
+
+# ---------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOpened:
+    """The search starts, or goes on after an earlier process.
+
+    Attributes:
+        trials: All trials of the store, by number.
+        runs: All runs of the store.
+        elapsed: Wall-clock seconds that earlier sessions used.
+        reports: What the ended trials reported while they ran, by number, as pairs of step and value.
+    """
+
+    trials: Sequence[Trial] = ()
+    runs: Sequence[Run] = ()
+    elapsed: float = 0.0
+    reports: Mapping[int, Collection[tuple[float, float]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedProposal:
+    """A proposal with the offer that the selector found for it.
+
+    Attributes:
+        proposal: What the searcher proposed.
+        offer: The offer, or None where nobody sells it.
+        key: The trial key, or the configuration's own where nobody sells it.
+        reason: Why nobody sells it.
+    """
+
+    proposal: Proposal
+    offer: Offer | None
+    key: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalsMade:
+    """The searcher proposed something."""
+
+    proposals: Sequence[PricedProposal]
+
+
+@dataclass(frozen=True, slots=True)
+class NothingProposed:
+    """The searcher has nothing to propose.
+
+    Attributes:
+        reason: In words.
+        final: False when it only waits for a trial on its way.
+    """
+
+    reason: str
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunChanged:
+    """A run is somewhere else, or has cost more."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class OutputInterpreted:
+    """The output of a finished run was read, or could not be.
+
+    Attributes:
+        run_id: The run.
+        metrics: What was read; None if it could not be.
+        reason: Why not, in words.
+    """
+
+    run_id: str
+    metrics: Mapping[str, float] | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReported:
+    """A run has reported intermediate results of the metric that the stopper judges by.
+
+    Attributes:
+        run_id: The run.
+        points: Pairs of step and value, in the order in which they were reported.
+        final: The run is over, and these are all of its points.
+    """
+
+    run_id: str
+    points: Collection[tuple[float, float]]
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The user wants the search to stop now; it can be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPermitted:
+    """A trial that wanted to run may do so.
+
+    Attributes:
+        trial: Its number.
+    """
+
+    trial: int
+
+
+SearchEvent = (
+    SearchOpened
+    | ProposalsMade
+    | NothingProposed
+    | RunChanged
+    | OutputInterpreted
+    | RunReported
+    | Tick
+    | Interrupted
+    | LaunchPermitted
+)
+
+# ---------------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class AskSearcher:
+    """Ask the searcher for up to ``count`` proposals."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows:
+    """Store these rows, all or none, before the next instruction is carried out."""
+
+    trials: Sequence[Trial] = ()
+    runs: Sequence[Run] = ()
+    study: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start a run.
+
+    Attributes:
+        trial: Its trial.
+        run: Its row, stored already.
+        wall_seconds: The time after which it must end, or None.
+        again: An earlier process may have started it: it is found again, never started twice.
+        unwanted: Why it is only found again to be ended, or empty.
+    """
+
+    trial: Trial
+    run: Run
+    wall_seconds: float | None
+    again: bool = False
+    unwanted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPermit:
+    """A trial would run, if it had leave; only of a search that asks for it (`Policy.gated`)."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawPermit:
+    """A trial that wanted to run, or has leave to, does not want to any more.
+
+    Attributes:
+        trial: Its number.
+    """
+
+    trial: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """End a run and give its machines back.
+
+    Attributes:
+        run_id: Which.
+        reason: In words.
+        waits: The search goes no further until its machines are gone. Without it, that comes as `RunChanged`.
+    """
+
+    run_id: str
+    reason: str
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InterpretOutput:
+    """Read the output of a finished run."""
+
+    trial: Trial
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class TellSearcher:
+    """Tell the searcher of an ended trial."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRun:
+    """The run's end is stored: what was kept of it may be forgotten."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopSearch:
+    """The search is over.
+
+    Attributes:
+        reason: In words.
+        interrupted: True when the user stopped it.
+    """
+
+    reason: str
+    interrupted: bool = False
+
+
+SearchInstruction = (
+    AskSearcher
+    | WriteRows
+    | RequestPermit
+    | WithdrawPermit
+    | Launch
+    | CancelRun
+    | InterpretOutput
+    | TellSearcher
+    | SettleRun
+    | StopSearch
+)

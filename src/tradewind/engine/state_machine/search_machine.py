@@ -1,0 +1,404 @@
+"""The state machine of a search: events in, instructions out, no input and output.
+
+`SearchMachine.handle` is the only method that changes anything. Whoever carries out the instructions does so in
+order, and feeds back what happens as further events; the engine's loop does it with a deployer and a store, a
+test with neither.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tradewind.engine.allowance import BudgetAllowance
+from tradewind.engine.intake import ProposalIntake
+from tradewind.engine.leave import LaunchPermits
+from tradewind.engine.losses import RetryTracker
+from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.purse import RunLimits
+from tradewind.engine.state_machine import events as ev
+from tradewind.engine.state_machine import trial_outcome
+from tradewind.engine.state_machine.active_runs import ActiveRuns
+from tradewind.engine.state_machine.budget import Ledger
+from tradewind.engine.state_machine.early_stopping import EarlyStopping
+from tradewind.engine.state_machine.trial_history import TrialHistory
+from tradewind.problem import Fault, Offer, Problem, Run, RunState, Trial, TrialState
+from tradewind.utils.units import format_money
+
+
+class SearchMachine:
+    """A search: which trials there are, what they cost, and what is to be done next.
+
+    Args:
+        problem: The problem.
+        policy: How it is carried out.
+
+    Attributes:
+        parallel: Runs at the same time; it may be changed between events.
+        ledger: The money.
+        book: The trials.
+        underway: The runs that have not ended.
+        early: What the runs have reported, and which were given up for it.
+        ending: Why nothing more will be asked, or None; what runs may still end.
+        stopped: Why the search is over, or None.
+    """
+
+    def __init__(self, problem: Problem, policy: SearchPolicy) -> None:
+        self.problem = problem
+        self.policy = policy
+        self.parallel = problem.terms.parallel
+        self.ledger = Ledger(problem.budget.dollars)
+        self.history = TrialHistory(problem.objective, problem.constraints.deadline)
+        self.run_limits = RunLimits(problem, policy)
+        self.stopped: ev.StopSearch | None = None
+        self._allowance = BudgetAllowance(problem, policy.rules)
+        self.active_runs = ActiveRuns()
+        self._waiting: deque[Trial] = deque()  # proposed, not running: no room or no money yet
+        self.ending: str | None = None
+        self._dropping = False  # what waits is not launched any more
+        self._interrupting = False
+        self._asking = False  # an answer of the searcher is on its way
+        self._asked = False  # the searcher knows all that is known now
+        self._intake = ProposalIntake()
+        self._retries = RetryTracker(policy)
+        self._permits = LaunchPermits()
+        self.early_stopping = EarlyStopping(problem, policy.stopper)
+
+    # ------------------------------------------------------------------ for those who ask
+
+    @property
+    def runs(self) -> Mapping[str, Run]:
+        """The current run of each trial that has one, by its id."""
+        return self.active_runs.runs
+
+    @property
+    def elapsed(self) -> float:
+        """Wall-clock seconds used, earlier sessions included."""
+        return self._allowance.elapsed
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Wall-clock seconds left, or None."""
+        return self._allowance.seconds_left
+
+    @property
+    def trials_left(self) -> int | None:
+        """Trials that may still be proposed, or None."""
+        return self._allowance.trials_left(self.history)
+
+    def going_on(self) -> list[Run]:
+        """The runs that nobody is ending."""
+        return list(self.active_runs.going_on())
+
+    def running_offers(self) -> list[Offer]:
+        """The offers that runs are on now."""
+        return [self.history.trials[run.trial].offer for run in self.runs.values()]
+
+    # ------------------------------------------------------------------ the one method that changes anything
+
+    def handle(self, event: ev.SearchEvent, now: float) -> list[ev.SearchInstruction]:
+        """Take one event.
+
+        Args:
+            event: What happened.
+            now: When, in seconds on the runner's clock.
+
+        Returns:
+            What is to be done, in this order.
+        """
+        if self.stopped:
+            return []
+        # A search that only waits for leave, because others are due or somebody has paused it, uses up no time.
+        self._allowance.advance(now, counts=bool(self.runs) or not self._permits.waits())
+        out: list[ev.SearchInstruction] = []
+        match event:
+            case ev.SearchOpened():
+                out += self._open(event, now)
+            case ev.ProposalsMade(proposals):
+                self._asking = self._asked = False
+                out += self._take(proposals)
+            case ev.NothingProposed(reason, final):
+                self._asking = False
+                # Who waits for a trial on its way, where there is none, would wait for ever.
+                if final or (self._asked and not self.runs and not self._waiting):
+                    self._end(reason)
+            case ev.RunChanged(run):
+                out += self._run_changed(run)
+            case ev.OutputInterpreted():
+                out += self._interpreted(event)
+            case ev.RunReported():
+                out += self._reported(event)
+            case ev.Interrupted():
+                self._interrupting = True
+                self._end("interrupted; the same command resumes", drop=True)
+                out += [ev.CancelRun(run_id, "the user stopped the search", waits=True) for run_id in self.runs]
+            case ev.LaunchPermitted(number):
+                self._permits.give(number)
+            case ev.Tick():
+                pass
+        return out + self._next()
+
+    # ------------------------------------------------------------------ opening
+
+    def _open(self, event: ev.SearchOpened, now: float) -> list[ev.SearchInstruction]:
+        self._allowance.open(now, event.elapsed)
+        out: list[ev.SearchInstruction] = []
+        open_runs = {run.trial: run for run in event.runs if not run.state.ended}
+        for run in event.runs:
+            if run.state.ended:
+                self.ledger.settle(run.run_id, run.cost)
+                self._retries.note(run)
+        for trial in event.trials:
+            self.history.put(trial)
+            if trial.state.ended:
+                self._end_trial(trial)
+                if trial.state.informs:
+                    out.append(ev.TellSearcher(trial))
+            elif trial.number in open_runs:
+                run = open_runs[trial.number]
+                self.ledger.take_over(run.run_id, run.reserved)
+                self.active_runs.put(run)
+            else:
+                self._waiting.append(trial)
+        self.early_stopping.open(event.trials, event.reports)
+        self.active_runs.take_up()
+        out += [self._adopt(run) for run in list(self.runs.values())]
+        self.history.last = None
+        return out
+
+    def _adopt(self, run: Run) -> ev.Launch:
+        """Go on with a run of an earlier process; one that began without a budget gets a share of the new one."""
+        trial = self.history.trials[run.trial]
+        if not run.reserved and self.problem.budget.dollars is not None:
+            others = len(self.runs) - 1
+            amount = self.run_limits.reservation(trial, self.history.best, self.ledger.free, others, self.seconds_left)
+            amount = self.run_limits.share(self.ledger.free or 0.0, others) if amount is None else amount
+            run = replace(run, reserved=amount)
+            self.ledger.take_over(run.run_id, amount)
+            self.active_runs.put(run, stored=False)
+        return ev.Launch(trial, run, self._until(trial, run), True, self.active_runs.why_ending(run.run_id))
+
+    def _until(self, trial: Trial, run: Run) -> float | None:
+        cap, why = self.cap(trial, run)
+        self.active_runs.may_take(run.run_id, cap, why)
+        return cap
+
+    # ------------------------------------------------------------------ what comes next
+
+    def _next(self) -> list[ev.SearchInstruction]:
+        """Launch what waits, ask for more, or stop."""
+        out: list[ev.SearchInstruction] = []
+        if self.ending is None:
+            over = self._allowance.why_over(
+                self.history, self.ledger, waiting=bool(self._waiting), running=bool(self.runs)
+            )
+            if over is not None:
+                self._end(over[0], drop=over[1])
+        out += self._abort_losers()
+        out += self._launch_waiting()
+        if self.ending is None and not self._asking and not self._asked:
+            room = self.parallel - len(self.runs) - len(self._waiting)
+            left = self.trials_left
+            room = room if left is None else min(room, left)
+            if room > 0:
+                self._asking = self._asked = True
+                return [*out, ev.AskSearcher(room)]
+        if self.ending is not None and not self.runs and (self._dropping or not self._waiting):
+            self.stopped = ev.StopSearch(self.ending, self._interrupting)
+            state = "interrupted" if self._interrupting else "finished"
+            out += [
+                self._write(study={"state": state, "reason": self.ending, "elapsed": self.elapsed}),
+                self.stopped,
+            ]
+        return out
+
+    def _end(self, reason: str, *, drop: bool = False) -> None:
+        """Ask for nothing more; with ``drop``, launch nothing more either."""
+        if self.ending is None or self._interrupting:
+            self.ending = reason
+        self._dropping = self._dropping or drop
+
+    def _abort_losers(self) -> list[ev.SearchInstruction]:
+        """Cancel running trials that the new incumbent has made hopeless, or that the time budget overtook."""
+        out: list[ev.SearchInstruction] = []
+        late = self.seconds_left == 0
+        best = self.history.best_value
+        # A program that has ended is not in it: its output, which is being brought, is what it was run for.
+        for run in [run for run in self.going_on() if run.state != RunState.COLLECTING]:
+            why = ""
+            if late:
+                why = "the time budget was used up"
+            elif run.state == RunState.EXECUTING:
+                limits = self.run_limits.limits(self.history.trials[run.trial], best)
+                why = next((reason for seconds, reason in limits if run.runtime > seconds), "")
+            out += self._abort(run.run_id, why) if why else []
+        return out
+
+    # ------------------------------------------------------------------ proposals
+
+    def _take(self, proposals: Sequence[ev.PricedProposal]) -> list[ev.SearchInstruction]:
+        out: list[ev.SearchInstruction] = []
+        for trial in self._intake.take(proposals, self.history, self._allowance.now):
+            if trial.state.ended:
+                self._end_trial(trial)
+                out += [self._write(trials=[trial]), ev.TellSearcher(trial)]
+            else:
+                self._waiting.append(trial)  # stored when it is launched; after a crash it is proposed again
+        if self._intake.stuck:
+            self._end("the searcher proposes only what was tried before")
+        return out
+
+    # ------------------------------------------------------------------ launching
+
+    def _launch_waiting(self) -> list[ev.SearchInstruction]:
+        out: list[ev.SearchInstruction] = []
+        for trial in list(self._waiting):
+            if self._dropping or len(self.runs) >= self.parallel:
+                break
+            if not self.policy.gated and self.runs and not self.policy.room(trial.offer, self.running_offers()):
+                break
+            amount = self.run_limits.reservation(
+                trial, self.history.best, self.ledger.free, len(self.runs), self.seconds_left
+            )
+            if amount is None:
+                if self.runs:
+                    out += [ev.WithdrawPermit(trial.number)] if self._permits.drop(trial.number) else []
+                    break  # money comes back when a run ends
+                self._waiting.remove(trial)
+                self._cannot_pay(trial)
+            elif self.policy.gated and not self._permits.may(trial.number):
+                out += [ev.RequestPermit(trial)] if self._permits.ask(trial.number) else []
+            else:
+                self._waiting.remove(trial)
+                self._permits.drop(trial.number)
+                out += self._launch(trial, amount)
+        return out + ([ev.WithdrawPermit(number) for number in self._permits.drop_all()] if self._dropping else [])
+
+    def _launch(self, trial: Trial, amount: float) -> list[ev.SearchInstruction]:
+        attempt = trial.attempts + 1
+        run = Run(
+            run_id=f"{self.policy.owner}-{trial.number:05d}-{attempt}",
+            trial=trial.number,
+            attempt=attempt,
+            reserved=amount,
+            started=self._allowance.now,
+            offer_key=trial.offer.key,
+        )
+        self.ledger.reserve(run.run_id, amount)
+        trial = replace(trial, state=TrialState.RUNNING, attempts=attempt, started=trial.started or self._allowance.now)
+        self.history.put(trial)
+        self.active_runs.put(run)
+        cap = self._until(trial, run)
+        return [self._write(trials=[trial], runs=[run]), ev.Launch(trial, run, cap)]
+
+    def cap(self, trial: Trial, run: Run) -> tuple[float | None, str]:
+        """When a run must end, in seconds of execution, and why."""
+        return self.run_limits.cap(trial, run, self.history.best_value, self.seconds_left)
+
+    def _cannot_pay(self, trial: Trial) -> None:
+        """Nothing runs, and the money left does not pay a run of this trial: the search is over."""
+        self._end(self._allowance.why_unpaid(self.history, self.ledger, trial.attempts), drop=True)
+        if trial.attempts:
+            self._waiting.appendleft(trial)  # stored as pending: a larger budget goes on with it
+        else:
+            self.history.drop(trial)
+
+    # ------------------------------------------------------------------ runs
+
+    def _run_changed(self, news: Run) -> list[ev.SearchInstruction]:
+        if (run := self.active_runs.known(news)) is None:
+            return []
+        weighs = self.active_runs.put(run, stored=run.state.ended)
+        if not run.state.ended:
+            offer = self.history.trials[run.trial].offer
+            within = self.ledger.meter(run.run_id, run.cost)
+            # Machines that took longer to come up, or were held for copying, may have money that nobody else has.
+            done = news.state == RunState.COLLECTING
+            if not (within or done) and self.ledger.free == 0 and self.run_limits.overdrawn(run, offer):
+                why = f"it cost more than the {format_money(run.reserved)} set aside for it, and the budget has no more"
+                if told := self._abort(run.run_id, why):
+                    return told
+            return [self._write()] if weighs else []
+        trial = self.history.trials[run.trial]
+        accepted = run.state == RunState.FAILED and run.fault == Fault.JOB and run.exit_code in self.policy.exit_codes
+        if run.state == RunState.DONE or accepted:
+            return [ev.InterpretOutput(trial, run)]
+        if run.state == RunState.TIMED_OUT:
+            return self._finish(run, self._cut(trial, run))
+        if run.state == RunState.CANCELLED or trial_outcome.is_lost(run):
+            if self.active_runs.aborted(run.run_id):
+                return self._finish(run, self._cut(trial, run))
+            return self._put_back(run, trial) if run.state == RunState.CANCELLED else self._retry(run, trial)
+        return self._finish(run, trial_outcome.failed(trial, run, run.reason))
+
+    def _reported(self, event: ev.RunReported) -> list[ev.SearchInstruction]:
+        if (run := self.runs.get(event.run_id)) is None:
+            return []
+        why = self.early_stopping.take(event, self.history.trials[run.trial], self.history.best)
+        return self._abort(run.run_id, why) if why and not run.state.ended else []
+
+    def _abort(self, run_id: str, why: str) -> list[ev.SearchInstruction]:
+        """Cancel a run that is not wanted any more; nothing where that is being done already."""
+        if not self.active_runs.abort(run_id, why):
+            return []
+        # Stored first: after a crash the run is ended, and its trial is not repeated.
+        return [self._write(), ev.CancelRun(run_id, why)]
+
+    def _cut(self, trial: Trial, run: Run) -> Trial:
+        why = self.active_runs.why_cut(run)
+        return trial_outcome.aborted(trial, run, why, self.problem.objective, self.early_stopping.reached(trial))
+
+    def _interpreted(self, event: ev.OutputInterpreted) -> list[ev.SearchInstruction]:
+        run = self.runs.get(event.run_id)
+        if run is None:
+            return []
+        trial = self.history.trials[run.trial]
+        if event.metrics is None:
+            return self._finish(run, trial_outcome.failed(trial, run, event.reason))
+        ended = trial_outcome.succeeded(trial, run, event.metrics, self.problem.objective, self.problem.constraints)
+        return self._finish(run, ended)
+
+    def _finish(self, run: Run, trial: Trial) -> list[ev.SearchInstruction]:
+        """A trial has ended: charge it, store it, tell it."""
+        trial = self._charge(run, trial)
+        self._retries.ended()
+        self._end_trial(trial)
+        return [self._write(trials=[trial], runs=[run]), ev.SettleRun(run.run_id), ev.TellSearcher(trial)]
+
+    def _put_back(self, run: Run, trial: Trial) -> list[ev.SearchInstruction]:
+        """A run was cancelled by the user: it is paid, and its trial is run again on resuming."""
+        trial = self._charge(run, replace(trial, state=TrialState.PENDING))
+        self._waiting.append(trial)
+        return [self._write(trials=[trial], runs=[run]), ev.SettleRun(run.run_id)]
+
+    def _retry(self, run: Run, trial: Trial) -> list[ev.SearchInstruction]:
+        if again := self._retries.again(run, trial):
+            return self._put_back(run, again)
+        lost = self._charge(run, self._retries.lost(run, trial))
+        self._end_trial(lost)
+        if why := self._retries.why_over(run):
+            self._end(why, drop=True)
+        return [self._write(trials=[lost], runs=[run]), ev.SettleRun(run.run_id)]
+
+    def _charge(self, run: Run, trial: Trial) -> Trial:
+        self.ledger.settle(run.run_id, run.cost)
+        self.active_runs.remove(run.run_id)
+        trial = replace(trial, spent=round(trial.spent + run.cost, 9))
+        self.early_stopping.close(trial)
+        self.history.put(trial)
+        return trial
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def _end_trial(self, trial: Trial) -> None:
+        self.history.end(trial)
+        self._asked = False  # something new was learned: a searcher that waited may be asked again
+
+    def _write(
+        self, trials: Sequence[Trial] = (), runs: Sequence[Run] = (), study: dict[str, object] | None = None
+    ) -> ev.WriteRows:
+        """Rows to store, with whatever else has changed since the last time."""
+        return ev.WriteRows(
+            tuple(trials), tuple(self.active_runs.rows(runs)), {"elapsed": self.elapsed, **(study or {})}
+        )

@@ -1,0 +1,74 @@
+"""What a running search looks like at one moment, for whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tradewind.problem import Budget, Constraints, Machine, Objective, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTrial:
+    """A trial on its way.
+
+    Attributes:
+        trial: The trial.
+        stage: The run's state in words (``executing``).
+        runtime: Seconds it has executed.
+        cap_seconds: Seconds at which it will be cut short, or None.
+        cost: USD, this run, so far.
+        machines: Those that were made for it, or that it was given.
+        ending: Why it is being ended, or empty.
+        trouble: What keeps it from going on, as its row has it (``its machines are not given back yet: ...``).
+    """
+
+    trial: Trial
+    stage: str
+    runtime: float
+    cap_seconds: float | None
+    cost: float
+    machines: Sequence[Machine] = ()
+    ending: str = ""
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSnapshot:
+    """A running (or finished) search at one moment.
+
+    Attributes:
+        name: The study's name.
+        searcher: The searcher's name.
+        objective: What is wanted.
+        constraints: What must hold.
+        budget: What may be spent.
+        size: Number of candidates, or None where they cannot be counted.
+        counts: Ended trials by state.
+        running: Trials on their way.
+        best: The best feasible trial so far, or None.
+        last: The trial that ended last, or None.
+        spent: USD, total.
+        reserved: USD set aside for the trials on their way.
+        elapsed: Wall-clock seconds that the search has used, earlier sessions included.
+        message: What the engine is doing, or why it stopped.
+        finished: True once the search is over.
+        notes: Further facts by name.
+    """
+
+    name: str
+    searcher: str
+    objective: Objective
+    constraints: Constraints
+    budget: Budget
+    size: int | None
+    counts: Mapping[str, int]
+    running: Sequence[RunningTrial]
+    best: Trial | None
+    last: Trial | None
+    spent: float
+    reserved: float
+    elapsed: float
+    message: str = ""
+    finished: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)

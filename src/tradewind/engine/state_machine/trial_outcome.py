@@ -1,0 +1,173 @@
+"""From the end of a run to what its trial taught: pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tradewind.problem import (
+    COST,
+    RUNTIME,
+    Constraints,
+    Fault,
+    Objective,
+    Observation,
+    Problem,
+    Run,
+    RunState,
+    Trial,
+    TrialState,
+)
+from tradewind.utils.units import format_duration, format_money
+
+LARGEST_METRIC = 1e100
+"""A metric above this in size stands for "no result": programs report the largest number that there is as a penalty.
+Squares and sums of what is below can still be worked out."""
+
+
+def is_lost(run: Run) -> bool:
+    """True when an ended run is the infrastructure's fault and says nothing of the configuration."""
+    return run.state == RunState.PREEMPTED or (run.state == RunState.FAILED and run.fault != Fault.JOB)
+
+
+def succeeded(
+    trial: Trial, run: Run, metrics: Mapping[str, float], objective: Objective, constraints: Constraints
+) -> Trial:
+    """The trial after a run that ended well and whose output was read.
+
+    Without a finite objective it has failed; so it has with an objective or a bounded metric above `LARGEST_METRIC` in size.
+    """
+    known = {**metrics, RUNTIME: run.runtime, COST: run.cost}
+    value = known.get(objective.metric)
+    if value is None:
+        have = ", ".join(sorted(known))
+        return failed(trial, run, f"the output has no metric {objective.metric!r}; it has {have}", known)
+    if not math.isfinite(value):
+        return failed(trial, run, f"the metric {objective.metric!r} is {value}, which is not a finite number", known)
+    for name in (objective.metric, *(bound.metric for bound in constraints.thresholds)):
+        if LARGEST_METRIC < abs(known.get(name, 0.0)) < math.inf:
+            words = f"the metric {name!r} is {known[name]:.3g}, which cannot be compared with others (1e100 can)"
+            return failed(trial, run, words, known)
+    broken = constraints.broken(run.runtime, known)
+    seen = Observation(
+        objective=float(value),
+        cost=run.cost,
+        runtime=run.runtime,
+        feasible=not broken,
+        metrics=known,
+        profile=profile_of(run),
+        reason="; ".join(broken),
+    )
+    return replace(trial, state=TrialState.SUCCEEDED, observation=seen, ended=run.ended)
+
+
+def failed(trial: Trial, run: Run, reason: str, metrics: Mapping[str, float] | None = None) -> Trial:
+    """The trial after a run that failed by the configuration's or the program's fault."""
+    seen = Observation(
+        objective=None,
+        cost=run.cost,
+        runtime=run.runtime,
+        feasible=False,
+        metrics=dict(metrics or {}),
+        profile=profile_of(run),
+        reason=reason or "the program failed",
+    )
+    return replace(trial, state=TrialState.FAILED, observation=seen, ended=run.ended)
+
+
+def aborted(
+    trial: Trial, run: Run, reason: str, objective: Objective, reported: Mapping[str, float] | None = None
+) -> Trial:
+    """The trial after a run that was cut short: its cost and run time so far bound the truth from below.
+
+    Args:
+        trial: The trial.
+        run: Its run.
+        reason: Why, in words.
+        objective: What is wanted.
+        reported: Its last intermediate results; they are noted, and bound nothing.
+    """
+    reached = {COST: run.cost, RUNTIME: run.runtime}
+    seen = Observation(
+        objective=reached.get(objective.metric) if objective.goal == "minimise" else None,
+        cost=run.cost,
+        runtime=run.runtime,
+        feasible=False,
+        censored=True,
+        metrics={**(reported or {}), **reached},
+        profile=profile_of(run),
+        reason=reason,
+    )
+    return replace(trial, state=TrialState.ABORTED, observation=seen, ended=run.ended)
+
+
+def profile_of(run: Run) -> dict[str, float]:
+    """What the run used, as low-level metrics."""
+    used = run.usage
+    profile = dict(used.profile)
+    if used.peak_memory_bytes is not None:
+        profile["peak_memory_bytes"] = float(used.peak_memory_bytes)
+    if used.cpu_seconds is not None:
+        profile["cpu_seconds"] = used.cpu_seconds
+    return profile
+
+
+def _bounds(problem: Problem, hourly: float) -> list[tuple[float, str]]:
+    """The times at which a run has broken a bound on its cost or run time for good, and which one."""
+    found: list[tuple[float, str]] = []
+    for threshold in problem.constraints.thresholds:
+        if threshold.at_most is None:
+            continue
+        if threshold.metric == COST:
+            seconds = problem.terms.billing.longest_run(threshold.at_most, hourly)
+            found.append((seconds, f"it could no longer keep its cost within {format_money(threshold.at_most)}"))
+        elif threshold.metric == RUNTIME:
+            words = f"it could no longer keep its run time within {format_duration(threshold.at_most)}"
+            found.append((threshold.at_most, words))
+    return found
+
+
+def run_time_caps(
+    problem: Problem, trial: Trial, best: float | None, *, abort: bool, priced: bool
+) -> list[tuple[float, str]]:
+    """The times at which a run of the trial is cut short, with the reason of each.
+
+    Args:
+        problem: The problem.
+        trial: The trial.
+        best: The objective of the best feasible trial, or None.
+        abort: False when the user wants every run to go to its end.
+        priced: True when the searcher chooses caps itself: the incumbent adds none then, and a cap in seconds stands
+            for the deadline, beyond which a run may be worth finishing.
+
+    Returns:
+        Seconds of execution and reason; empty when nothing limits the run.
+    """
+    found: list[tuple[float, str]] = []
+    if not abort:
+        return found
+    billing, hourly = problem.terms.billing, trial.offer.hourly
+    deadline = problem.constraints.deadline
+    if deadline is not None and not (priced and trial.proposal.abort_time is not None):
+        found.append((deadline, f"it ran into the deadline of {format_duration(deadline)}"))
+    proposal = trial.proposal
+    # A cap below one billing unit would forbid the run; the smallest bill is owed as soon as it starts anyway.
+    least = max(billing.granularity_seconds, billing.minimum_seconds - billing.setup_seconds)
+    if proposal.abort_time is not None:
+        cap = max(proposal.abort_time, least)
+        words = f"the searcher's cap of {format_duration(cap)}"
+        if deadline is not None and cap >= deadline:
+            words = f"it was past the deadline of {format_duration(deadline)}, up to {words}"
+        found.append((cap, words))
+    if proposal.abort_cost is not None:
+        money = proposal.abort_cost
+        found.append((billing.longest_run(money, hourly), f"it could no longer cost less than {format_money(money)}"))
+    found += _bounds(problem, hourly)
+    if best is not None and not priced and problem.objective.grows_with_time and proposal.fidelity >= 1.0:
+        if problem.objective.metric == COST:
+            limit = billing.longest_run(best, hourly)
+            found.append((limit, f"it could no longer cost less than {format_money(best)}"))
+        else:
+            found.append((best, f"it could no longer be quicker than {format_duration(best)}"))
+    return [(max(seconds, least), reason) for seconds, reason in found if math.isfinite(seconds)]

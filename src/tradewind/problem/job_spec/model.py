@@ -1,0 +1,356 @@
+"""The job YAML as pydantic models: what is checked key by key, and what the JSON schema is made from."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from tradewind.errors import InputError
+from tradewind.problem.job_spec.values import (
+    Address,
+    Bytes,
+    Command,
+    Condition,
+    Count,
+    Duration,
+    Input,
+    Number,
+    PositiveDuration,
+    PositiveHours,
+    PositiveMoney,
+    Reference,
+    SchemaForms,
+    Seed,
+    Share,
+    Text,
+    parse_with,
+    validation_error,
+)
+from tradewind.problem.spec_space import QueryModel, SpaceModel, StrictModel
+
+LOG_LIMIT = 256 * 2**20
+"""Bytes of stdout, and of stderr, that are kept unless told otherwise."""
+
+
+class ChoiceModel(StrictModel):
+    """A part by name, with its settings beside it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    use: str
+
+
+class _Plugin:
+    """Marks a choice in the JSON schema, so that the installed parts of its kind can be put there."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"x-tradewind-part": self.kind}
+
+
+def _choice(value: Any) -> Any:
+    return {"use": value} if isinstance(value, str) else value
+
+
+_read_choice = BeforeValidator(_choice)
+Runner = Annotated[ChoiceModel, _read_choice, _Plugin("runner")]
+Provisioner = Annotated[ChoiceModel, _read_choice, _Plugin("provisioner")]
+Selector = Annotated[ChoiceModel, _read_choice, _Plugin("selector")]
+Searcher = Annotated[ChoiceModel, _read_choice, _Plugin("searcher")]
+Interpreter = Annotated[ChoiceModel, _read_choice, _Plugin("interpreter")]
+Stopper = Annotated[ChoiceModel, _read_choice, _Plugin("stopper")]
+Stop = Annotated[ChoiceModel, _read_choice, SchemaForms({"type": "string"})]
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+_read_list = BeforeValidator(_as_list)
+
+
+def _past(value: Any) -> Any:
+    """Say of one job's name, and of no name, what to write instead."""
+    if value not in ("all", "none") and not isinstance(value, list | tuple):
+        name = value if isinstance(value, str) and value else "NAME"
+        raise validation_error(f"{value!r} is neither all nor none", f"names of jobs are a list: [{name}]")
+    if value == []:
+        raise validation_error("the list names no job", "write none to learn from nothing")
+    return value
+
+
+class ReadyModel(StrictModel):
+    """When the application under test is ready for the load."""
+
+    path: str = Field("", description="An HTTP path that must answer: /health. Without it an open port is enough.")
+    log: str = Field("", description="A regular expression that a line of its output must match.")
+    within: PositiveDuration = Field(60.0, description="Time that it may take; the run has failed after it.")
+
+
+class LoadModel(StrictModel):
+    """A load generator beside the application under test; the run ends when the load does."""
+
+    command: Command = Field(description="The program that drives the application, and its arguments; templates.")
+    image: str | None = Field(None, description="Its container image; the job's own without it.")
+    env: dict[str, Text] = Field({}, description="Its environment variables, beside the job's; templates.")
+    port: int | None = Field(None, ge=1, le=65535, description="The port that the application listens on.")
+    ready: ReadyModel = Field(ReadyModel(), description="When the application is ready.")
+
+
+class JobModel(StrictModel):
+    """The program to run."""
+
+    command: Command = Field(
+        description="The program and its arguments; {{ level }} is filled in, and no shell sees it."
+    )
+    workdir: str = Field(".", description="The folder it starts in, seen from this file's folder.")
+    env: dict[str, Text] = Field({}, description="Environment variables; templates are filled in.")
+    secrets: dict[str, Reference] = Field(
+        {}, description="Environment variables by reference: env:NAME, file:PATH or keyring:SERVICE/NAME."
+    )
+    inputs: list[Input] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
+    outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
+    image: str | None = Field(None, description="Container image, for runners that use one.")
+    parameters: dict[str, Number | str] = Field({}, description="Values in which jobs differ: input size, ...")
+    load: LoadModel | None = Field(None, description="A load generator; the command is the application under test.")
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(
+        [], description="Ports that are made reachable from outside, for runners in containers."
+    )
+    fraction: Share = Field(1.0, description="Share of the input that a full run takes; 1 is all of it.")
+
+
+def _objective(value: Any) -> Any:
+    return {"minimise": value} if isinstance(value, str) else value
+
+
+class ObjectiveModel(StrictModel):
+    """The figure to make small or large."""
+
+    minimise: str | None = Field(None, description="cost (USD, this run), runtime (s) or a metric to make small.")
+    maximise: str | None = Field(None, description="A metric to make large.")
+    also: list[AnyObjective] = Field([], description="Further objectives, for searchers of a Pareto front.")
+
+    @model_validator(mode="after")
+    def _one_goal(self) -> ObjectiveModel:
+        if (self.minimise is None) == (self.maximise is None):
+            both = "both minimise and maximise" if self.minimise else "neither minimise nor maximise"
+            raise validation_error(f"the objective has {both}", "write one of them: {minimise: cost}")
+        return self
+
+
+AnyObjective = Annotated[ObjectiveModel, BeforeValidator(_objective), SchemaForms({"type": "string"})]
+
+_THRESHOLD = re.compile(r"\s*(>=|<=|==|≥|≤)\s*(\S+)\s*")
+_SIDES = {">=": ["at_least"], "≥": ["at_least"], "<=": ["at_most"], "≤": ["at_most"], "==": ["at_least", "at_most"]}
+
+
+def _threshold(value: Any) -> Any:
+    """The long form of ``>= 2.5``."""
+    if not isinstance(value, str):
+        return value
+    match = _THRESHOLD.fullmatch(value)
+    try:
+        number = float(match[2]) if match else None
+    except ValueError:
+        number = None
+    if match is None or number is None:
+        raise InputError(f"{value!r} is no bound", hint="write '>= 2.5', '<= 10' or {at_least: 2.5}")
+    return dict.fromkeys(_SIDES[match[1]], number)
+
+
+class ThresholdModel(StrictModel):
+    """A bound on a metric."""
+
+    at_least: Number | None = Field(None, description="The least allowed value.")
+    at_most: Number | None = Field(None, description="The greatest allowed value.")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> ThresholdModel:
+        if self.at_least is None and self.at_most is None:
+            raise validation_error("the bound has neither at_least nor at_most")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise validation_error(
+                f"at_least {self.at_least:g} is above at_most {self.at_most:g}", "no value keeps both"
+            )
+        return self
+
+
+class ConstraintsModel(StrictModel):
+    """What a configuration must keep."""
+
+    deadline: PositiveDuration | None = Field(None, description="Time that one run may take: 30m.")
+    metrics: dict[
+        str, Annotated[ThresholdModel, parse_with(_threshold), SchemaForms({"type": "string", "examples": [">= 2.5"]})]
+    ] = Field({}, description="Bounds on metrics: {ratio: '>= 2.5'}.")
+
+
+def _budget(value: Any) -> Any:
+    return {"dollars": value} if isinstance(value, int | float | str) and not isinstance(value, bool) else value
+
+
+class BudgetModel(StrictModel):
+    """What the search may spend; a limit that is left out does not apply."""
+
+    dollars: PositiveMoney | None = Field(None, description="USD in total, over all runs: $2.")
+    hours: PositiveHours | None = Field(None, description="Hours on the wall clock: 2, or 30m.")
+    trials: Count | None = Field(None, description="Number of trials.")
+
+
+class BillingModel(StrictModel):
+    """How time becomes money."""
+
+    setup: Duration = Field(0.0, description="Time billed for each run before the job starts.")
+    minimum: Duration = Field(0.0, description="The least time that is billed for a run.")
+    granularity: PositiveDuration = Field(1.0, description="Time is rounded up to a multiple of this.")
+
+
+def _hook(value: Any) -> Any:
+    return {"command": value} if isinstance(value, str | list) else value
+
+
+class HookModel(StrictModel):
+    """Something to do before or after a stage of a run."""
+
+    command: Command | None = Field(None, description="A program and its arguments.")
+    python: str | None = Field(
+        None, description="A Python function, module:function.", pattern=r"^[\w.]+:[A-Za-z_]\w*$"
+    )
+    timeout: PositiveDuration = Field(60.0, description="Time after which it is ended, and counts as failed.")
+
+    @model_validator(mode="after")
+    def _one_action(self) -> HookModel:
+        if (self.command is None) == (self.python is None):
+            raise validation_error("a hook needs either command or python")
+        return self
+
+
+HookName = Literal[
+    "before_booting",
+    "after_booting",
+    "before_bootstrapping",
+    "after_bootstrapping",
+    "before_submitting",
+    "after_submitting",
+    "before_executing",
+    "after_executing",
+    "before_collecting",
+    "after_collecting",
+    "on_error",
+]
+
+
+def _hooks(value: Any) -> Any:
+    """One hook or several; a list that may be the words of one command is refused, for it would be several hooks."""
+    if isinstance(value, str | dict):
+        return [value]
+    words = isinstance(value, list) and len(value) > 1 and all(isinstance(each, str) for each in value)
+    if words and len(value[0].split()) == 1:
+        raise validation_error(
+            f"{value} may be one command or {len(value)} hooks",
+            f"write {{command: [{', '.join(value)}]}}, or [{{command: {value[0]}}}, ...] for hooks one after the other",
+        )
+    return value
+
+
+Hook = Annotated[HookModel, BeforeValidator(_hook), SchemaForms({"type": "string"})]
+Hooks = Annotated[
+    list[Hook],
+    BeforeValidator(_hooks),
+    SchemaForms({"type": "string"}, {"type": "object"}),
+]
+
+
+class PlaceModel(StrictModel):
+    """How to log in to a server or bucket, where the usual places do not say."""
+
+    user: Text = Field("", description="The user, or the id of the access key.")
+    password: Reference | None = Field(
+        None, description="The password or secret key by reference: env:NAME, file:PATH or keyring:SERVICE/NAME."
+    )
+    endpoint: str = Field("", description="For s3:// and gs://: another address than the provider's own.")
+    identity: str = Field("", description="For sftp://: the file with the private key.")
+    known_hosts: str = Field("", description="For sftp://: the file with the server's host key.")
+    reach: Literal["public"] | None = Field(
+        None, description="Connect only to addresses that everybody can reach, judged each time; else to all."
+    )
+
+
+class DeployModel(StrictModel):
+    """Where and how runs take place."""
+
+    runner: Runner = Field(ChoiceModel(use="process"), description="What runs the job.")
+    provisioner: Provisioner = Field(ChoiceModel(use="none"), description="What makes the machines.")
+    billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
+    retries: int = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
+    longest: PositiveDuration | None = Field(
+        None,
+        description="The longest time for a run that nothing else limits; machines expire after it. Without it "
+        "7d, or less where the engine has a limit of its own (Slurm).",
+    )
+    fallback: list[Literal["region", "on_demand"]] = Field(
+        ["region", "on_demand"],
+        description="Where a run goes when there are no machines: another region of offers, on demand for spot.",
+    )
+    spot_attempts: int = Field(
+        1, ge=1, le=100, description="Runs of a trial that may lose their spot machines before it goes elsewhere."
+    )
+    log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
+    hooks: dict[HookName, Hooks] = Field(
+        {},
+        description="By moment: before_ or after_ booting, bootstrapping, submitting, executing, collecting; on_error.",
+    )
+    results: Address | None = Field(
+        None, description="A folder, here or elsewhere, for the files that each run kept: s3://bucket/folder."
+    )
+    places: dict[Address, PlaceModel] = Field(
+        {}, description="How to log in to servers and buckets of inputs and results, by the beginning of the address."
+    )
+
+
+class JobFile(StrictModel):
+    """A job for Tradewind: what to run, what may be chosen, what is wanted and what may be spent on finding it."""
+
+    name: str = Field(description="The job's name; studies and history are found by it.")
+    job: JobModel = Field(description="The program to run.")
+    space: SpaceModel = Field(description="What may be chosen, by name.", min_length=1)
+    where: Annotated[list[Condition], _read_list, SchemaForms({"type": "string"})] = Field(
+        [], description="Constraints between parameters: 'workers <= instance.vcpu'."
+    )
+    offers: QueryModel = Field(QueryModel(), description="Which offers may be used at all.")
+    catalogues: dict[str, dict[str, Any]] = Field(
+        {}, description="Settings of catalogues, by name: {csv: {path: prices.csv}, local: {price_per_vcpu: 0.05}}."
+    )
+    objective: AnyObjective = Field(ObjectiveModel(minimise="cost"), description="What is wanted; cost by default.")
+    constraints: ConstraintsModel = Field(ConstraintsModel(), description="What must hold.")
+    budget: Annotated[BudgetModel, BeforeValidator(_budget), SchemaForms({"type": ["number", "string"]})] = Field(
+        BudgetModel(), description="What the search may spend."
+    )
+    deploy: DeployModel = Field(DeployModel(), description="Where and how runs take place.")
+    select: Selector = Field(ChoiceModel(use="exact"), description="How a configuration becomes an offer.")
+    interpret: Annotated[list[Interpreter], _read_list, SchemaForms({"x-tradewind-part": "interpreter"})] = Field(
+        [ChoiceModel(use="exit_code"), ChoiceModel.model_validate({"use": "json_lines", "optional": True})],
+        description="How metrics are read from a run, one after the other.",
+    )
+    searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="What proposes the trials.")
+    parallel: int = Field(1, ge=1, le=10_000, description="Trials at the same time.")
+    seed: Seed = Field(0, description="Equal seeds give equal proposals.")
+    stop: Annotated[list[Stop], _read_list] = Field([], description="Further reasons to stop the search.")
+    early_stop: Stopper | None = Field(
+        None, description="Give up running trials for what they report: median, successive_halving; without it none."
+    )
+    abort: bool = Field(True, description="Cut short runs that can no longer win.")
+    future_runs: Annotated[Number, Field(gt=0)] | None = Field(
+        None, description="How often the job will run with the configuration that is found."
+    )
+    past: Annotated[Literal["all", "none"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_past)] = Field(
+        "all", description="Earlier studies in the store that the searcher may learn from: all, none, or job names."
+    )
+
+
+ObjectiveModel.model_rebuild()
+JobFile.model_rebuild()

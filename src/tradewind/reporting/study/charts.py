@@ -1,0 +1,202 @@
+"""The charts of the HTML report, as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tradewind.problem import COST, RUNTIME
+from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.importance import ParameterImportance
+from tradewind.reporting.study.pareto import cost_time_front
+from tradewind.reporting.study.series import ParameterLevel, best_so_far, levels, outcomes, wants_log
+from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
+from tradewind.reporting.words import compact, percent, value_words
+from tradewind.utils.units import count, format_duration, format_money
+
+_WIDTH = 720.0
+
+
+def metric_axis(metric: str, longest: float) -> tuple[float, str, Words]:
+    """The unit of a metric's axis, its title, and what writes a label."""
+    if metric == COST:
+        return 1.0, "cost, USD this run", format_money
+    if metric == RUNTIME:
+        unit, name = time_unit(longest)
+        return unit, f"run time, {name}", lambda value: f"{value / unit:.4g}"
+    return 1.0, metric, "{:.4g}".format
+
+
+def axes_frame(
+    svg: Svg, x: Scale, y: Scale, titles: tuple[str, str], words: tuple[Words, Words], about: int = 6
+) -> None:
+    """Grid, labels and titles of both axes."""
+    for value in y.ticks(5):
+        svg.line(x.start, y(value), x.end, y(value), "grid")
+        svg.text(x.start - 8, y(value) + 4, words[1](value), "tick", anchor="end")
+    for value in x.ticks(about):
+        svg.line(x(value), y.start, x(value), y.start + 5, "axis")
+        svg.text(x(value), y.start + 19, words[0](value), "tick", anchor="middle")
+    svg.line(x.start, y.start, x.end, y.start, "axis")
+    svg.text((x.start + x.end) / 2, y.start + 38, titles[0], "label", anchor="middle")
+    svg.text(14, y.end - 12, titles[1], "label")
+
+
+def progress_chart(data: StudyData) -> str:
+    """Best-so-far against money spent in total; every measured trial as a faint point. Empty without one."""
+    curve = best_so_far(data)
+    if not len(curve.spent):
+        return ""
+    objective = data.goal.objective
+    order = data.by_end
+    total = np.cumsum(data.spent[order])
+    place = {int(row): float(total[i]) for i, row in enumerate(order)}
+    shown = [int(row) for kind in outcomes(data, 600) if kind.name == "feasible" for row in kind.rows]
+    shown = [row for row in shown if row in place and math.isfinite(data.objective[row])]
+    values = [float(data.objective[row]) for row in shown]
+    log = wants_log(values)
+    unit, title, words = metric_axis(objective.metric, max(values))
+    svg = Svg(_WIDTH, 330, f"Best {objective.metric} so far against money spent in total")
+    x = Scale(0.0, max(curve.end * 1.02, 1e-9), 84, _WIDTH - 20)
+    y = Scale(*span(values, log=log), 275, 34, log, unit)
+    axes_frame(svg, x, y, ("money spent, USD total", title), (format_money, words))
+    for row in shown:
+        svg.mark("feasible", x(place[row]), y(float(data.objective[row])), point_title(data, row), 2.2)
+    points: list[tuple[float, float]] = []
+    for i, (spent, best) in enumerate(zip(curve.spent, curve.best, strict=True)):
+        if i:
+            points.append((x(spent), points[-1][1]))
+        points.append((x(spent), y(best)))
+    points.append((x(curve.end), points[-1][1]))
+    svg.path(points, "curve")
+    for spent, best, row in list(zip(curve.spent, curve.best, curve.rows, strict=True))[-60:]:
+        svg.mark("feasible", x(spent), y(best), point_title(data, int(row)), 3.6)
+    svg.mark("best", x(curve.spent[-1]), y(curve.best[-1]), point_title(data, int(curve.rows[-1])), 4.5)
+    final = value_words(objective.metric, float(curve.best[-1]))
+    above = points[-1][1] > 60
+    svg.text(x(curve.end), points[-1][1] + (-10 if above else 20), f"best: {final}", "strong", anchor="end")
+    return svg.render()
+
+
+def map_chart(data: StudyData) -> str:
+    """Cost against run time of the ended trials on the whole input, with the deadline. Empty without one."""
+    kinds = outcomes(data)
+    rows = [int(r) for k in kinds for r in k.rows if math.isfinite(data.cost[r]) and math.isfinite(data.runtime[r])]
+    if not rows:
+        return ""
+    deadline = data.goal.constraints.deadline
+    times = [float(data.runtime[row]) for row in rows]
+    costs = [float(data.cost[row]) for row in rows]
+    log_x, log_y = wants_log(times), wants_log(costs)
+    unit, name = time_unit(max([*times, deadline or 0.0]))
+    near = [deadline] if deadline and deadline < 8 * max(times) else []
+    svg = Svg(_WIDTH, 380, "Cost and run time of every trial")
+    x = Scale(*span([*times, *near], log=log_x), 84, _WIDTH - 20, log_x, unit)
+    y = Scale(*span(costs, log=log_y), 325, 34, log_y)
+    axes_frame(svg, x, y, (f"run time, {name}", "cost, USD this run"), (lambda v: f"{v / unit:.4g}", format_money))
+    if near:
+        at = x(near[0])
+        svg.rect(at, y.end, x.end - at, y.start - y.end, "late")
+        svg.line(at, y.start, at, y.end, "deadline")
+        left = at > (x.start + x.end) / 2
+        words = f"deadline {format_duration(near[0])}"
+        svg.text(at + (-6 if left else 6), y.end + 12, words, "strong", anchor="end" if left else "start")
+    for kind in reversed(kinds):
+        for row in kind.rows:
+            if math.isfinite(data.cost[row]) and math.isfinite(data.runtime[row]):
+                place = x(float(data.runtime[row])), y(float(data.cost[row]))
+                svg.mark(kind.name, *place, point_title(data, int(row)), 4.0 if len(rows) < 300 else 3.0)
+    for row in cost_time_front(data):
+        svg.mark("front", x(float(data.runtime[row])), y(float(data.cost[row])), point_title(data, int(row)), 6.5)
+    best = data.best_row
+    if best is not None:
+        svg.mark("best", x(float(data.runtime[best])), y(float(data.cost[best])), point_title(data, best), 5.5)
+    return svg.render()
+
+
+def point_title(data: StudyData, row: int) -> str:
+    """What is said where the pointer rests on a trial: its state, configuration, cost, run time and objective."""
+    state = "infeasible" if data.infeasible[row] else str(data.states[row])
+    bound = "at least " if state == "aborted" else ""
+    lines = [
+        f"trial {data.number[row]}: {state}",
+        compact(data.configuration(row)),
+        f"{bound}{format_money(float(data.cost[row]))} this run, {bound}{format_duration(float(data.runtime[row]))}",
+    ]
+    metric = data.goal.objective.metric
+    if metric not in (COST, RUNTIME):
+        lines.append(f"{metric} {value_words(metric, float(data.objective[row]))}")
+    return "\n".join([*lines, *filter(None, [data.reason(row)])])
+
+
+def weight_chart(weight: ParameterImportance) -> str:
+    """Bars: the share of the differences that each parameter explains by itself, and the rest."""
+    shares = [*weight.shares.items(), ("interplay and noise", max(0.0, 1.0 - weight.explained))]
+    high = 26
+    widest = min(260.0, 20 + 7.6 * max(len(name) for name, _ in shares))
+    svg = Svg(_WIDTH, high * len(shares) + 8, "How much each parameter explains")
+    room = _WIDTH - widest - 90
+    for i, (name, share) in enumerate(shares):
+        top = 4 + i * high
+        svg.text(widest - 8, top + 17, _short(name, 32), "tick", anchor="end")
+        svg.rect(widest, top + 4, max(1.0, share * room), high - 9, "rest" if i == len(shares) - 1 else "bar", name)
+        svg.text(widest + share * room + 8, top + 17, percent(share), "tick")
+    return svg.render()
+
+
+def effect_chart(data: StudyData, name: str, limits: tuple[float, float] | None = None) -> str:
+    """What the measured trials gave at each level of one parameter: range, quartiles and median. Empty without any.
+
+    Args:
+        data: The study.
+        name: The parameter.
+        limits: The range of the objective's axis, so that all parameters can share one.
+    """
+    found = levels(data, data.parameters[name])
+    if not found:
+        return ""
+    metric = data.goal.objective.metric
+    low = min(level.quartiles[0] for level in found)
+    high = max(level.quartiles[4] for level in found)
+    log = wants_log(limits or (low, high))
+    unit, title, words = metric_axis(metric, high)
+    row, top = 26, 30
+    widest = min(250.0, 36 + 8.0 * max(len(_short(level.label, 28)) for level in found))
+    svg = Svg(_WIDTH, top + row * len(found) + 52, f"{metric} by {name}")
+    x = Scale(*span(list(limits or (low, high)), log=log), widest, _WIDTH - 84, log, unit)
+    bottom = top + row * len(found) + 4
+    for value in x.ticks(5):
+        svg.line(x(value), top - 6, x(value), bottom, "grid")
+        svg.text(x(value), bottom + 16, words(value), "tick", anchor="middle")
+    svg.text((x.start + x.end) / 2, bottom + 36, title, "label", anchor="middle")
+    svg.text(x.end + 12, top - 10, "trials", "tick")
+    for i, level in enumerate(found):
+        _box(svg, x, top + i * row + row / 2, level, lambda v: value_words(metric, v))
+    return svg.render()
+
+
+def _box(svg: Svg, x: Scale, middle: float, level: ParameterLevel, words: Words) -> None:
+    least, q1, median, q3, most = level.quartiles
+    title = (
+        f"{level.label}: median {words(median)}, middle half {words(q1)} to {words(q3)}, "
+        f"all {words(least)} to {words(most)}; {count(level.count, 'trial')}, {percent(level.feasible)} feasible"
+    )
+    svg.text(x.start - 10, middle + 4, _short(level.label, 28), "strong" if level.best else "tick", anchor="end")
+    svg.line(x(least), middle, x(most), middle, "whisker")
+    svg.rect(x(q1), middle - 7, max(2.0, x(q3) - x(q1)), 14, "box", title)
+    svg.line(x(median), middle - 8, x(median), middle + 8, "median")
+    if level.best:
+        svg.mark("best", x.end + 52, middle, "the recommended value", 3.6)
+    svg.text(x.end + 12, middle + 4, f"{level.count:,}", "tick")
+
+
+def _short(words: str, most: int) -> str:
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def effect_limits(data: StudyData) -> tuple[float, float] | None:
+    """The range of the objective over all measured trials, or None without any."""
+    values: Sequence[float] = data.objective[data.measured].tolist()
+    return (min(values), max(values)) if values else None

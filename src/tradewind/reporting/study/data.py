@@ -1,0 +1,347 @@
+"""A study's results as columns: what all tables, charts and sentences are made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.problem import COST, RUNTIME, Objective, Trial, TrialState
+from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
+from tradewind.reporting.goal import StudyGoal, read_goal
+from tradewind.store.base import Store, StudyRow, StudySummary
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Texts = NDArray[np.str_]
+
+_NUMBERS = ("objective", "cost", "runtime", "fidelity", "spent", "price_per_hour", "created", "started", "ended")
+_WORDS = ("state", "key", "provider", "instance_type")
+_PAGE = 2000
+_REASONS = 60
+"""Reasons are read for this many trials at most: they are not among the columns, each is a question to the store."""
+
+
+@dataclass(frozen=True)
+class ParameterColumn:
+    """The values of one parameter over all trials.
+
+    Attributes:
+        name: The parameter's name.
+        values: Its value in each trial, None where it was not active; shape (trials,).
+    """
+
+    name: str
+    values: NDArray[np.object_]
+
+    @cached_property
+    def active(self) -> Mask:
+        """Where the parameter had a value."""
+        return np.array([value is not None for value in self.values], dtype=bool)
+
+    @cached_property
+    def numbers(self) -> Floats | None:
+        """The values as numbers, NaN where not active; None for a parameter that is not a number."""
+        kinds = {type(value) for value in self.values} - {type(None)}
+        if not kinds or not kinds <= {int, float}:
+            return None
+        return np.array(self.values, dtype=float)
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """All results of a study, by column. Row i of every array is the i-th trial by number.
+
+    Attributes:
+        summary: What the database says of the study as a whole.
+        goal: What was wanted.
+        number: Trial numbers.
+        nodes: Machines of each trial.
+        feasible_flag: True where every constraint held.
+        configurations: Each trial's configuration as JSON text.
+        floats: ``objective``, ``cost`` (USD this run), ``runtime`` (s), ``spent`` (USD total of the trial),
+            ``fidelity`` (share of the input), ``price_per_hour`` (USD per node), ``created``, ``started``, ``ended``
+            (s since the epoch); NaN if unknown.
+        words: ``state``, ``key``, ``provider``, ``instance_type``.
+        best: The best feasible trial, or None.
+        reasons: Why trials failed, were aborted or are infeasible, by trial number; not for every trial where there
+            are many.
+        early: True for each trial that was stopped early.
+        extra: The other metrics that the objectives name, by name; NaN where a trial has none.
+    """
+
+    summary: StudySummary
+    goal: StudyGoal
+    number: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    feasible_flag: Mask
+    configurations: Sequence[str]
+    floats: Mapping[str, Floats]
+    words: Mapping[str, Texts]
+    best: Trial | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    extra: Mapping[str, Floats] = field(default_factory=dict)
+    early: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    @classmethod
+    def load(cls, store: Store, study_id: int, also: Sequence[Objective] = ()) -> StudyData:
+        """Read a study; 100,000 trials take well under a second once the store has given its columns.
+
+        Args:
+            store: An open store.
+            study_id: The study's number in it.
+            also: Further objectives to report on, instead of those that the study names.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        summary = store.summaries([store.study(study_id).id])[0]
+        columns = store.columns(study_id)
+        goal = read_goal(summary.study.spec)
+        if also:
+            goal = replace(goal, objective=replace(goal.objective, also=tuple(also)))
+        data = cls(
+            summary=summary,
+            goal=goal,
+            number=np.array(columns["number"], dtype=np.int64),
+            nodes=np.array([value or 1 for value in columns["nodes"]], dtype=np.int64),
+            feasible_flag=np.array(columns["feasible"], dtype=bool),
+            configurations=columns["configuration"],
+            floats={name: np.array(columns[name], dtype=float) for name in _NUMBERS},
+            words={name: np.array([str(value or "") for value in columns[name]], dtype=str) for name in _WORDS},
+        )
+        best = None
+        if data.best_row is not None:
+            number = int(data.number[data.best_row])
+            known = summary.best
+            same = known is not None and known.number == number
+            best = known if same else store.trials(study_id, since=number, limit=1)[0]
+        reasons = _reasons(store, study_id, data)
+        extra = _extra(store, study_id, data)
+        early = _early(store, study_id, data)
+        return cls(**{**_fields(data), "best": best, "reasons": reasons, "extra": extra, "early": early})
+
+    @property
+    def study(self) -> StudyRow:
+        """The study's row."""
+        return self.summary.study
+
+    @property
+    def unpaid(self) -> bool:
+        """True where the search ended before its first trial since the budget pays none."""
+        reason = self.study.reason
+        money = " pay " in reason or "afford" in reason  # there may be nothing that is sold, too
+        return not len(self) and self.goal.budget.dollars is not None and money
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    # ------------------------------------------------------------------ columns
+
+    @property
+    def objective(self) -> Floats:
+        """The objective's value; NaN where there is none."""
+        return self.floats["objective"]
+
+    @property
+    def cost(self) -> Floats:
+        """USD of each trial's run."""
+        return self.floats["cost"]
+
+    @property
+    def runtime(self) -> Floats:
+        """Seconds of each trial's run."""
+        return self.floats["runtime"]
+
+    @property
+    def spent(self) -> Floats:
+        """USD over all runs of each trial; 0 where nothing is known."""
+        return np.nan_to_num(self.floats["spent"])
+
+    @property
+    def states(self) -> Texts:
+        """Each trial's state."""
+        return self.words["state"]
+
+    @cached_property
+    def loss(self) -> Floats:
+        """The objective as something to minimise."""
+        return self.objective if self.goal.objective.goal == "minimise" else -self.objective
+
+    # ------------------------------------------------------------------ which trials
+
+    def having(self, *states: TrialState) -> Mask:
+        """Which trials are in one of some states."""
+        mask: Mask = np.isin(self.states, [state.value for state in states])
+        return mask
+
+    @cached_property
+    def ended(self) -> Mask:
+        """Trials that will not change any more."""
+        return ~self.having(TrialState.PENDING, TrialState.RUNNING)
+
+    @cached_property
+    def measured(self) -> Mask:
+        """Trials on the whole input that ran to their end and have a value, feasible or not."""
+        mask: Mask = self.having(TrialState.SUCCEEDED) & np.isfinite(self.objective) & self.whole
+        return mask
+
+    @cached_property
+    def whole(self) -> Mask:
+        """Trials on the whole input; what a part of it costs says nothing of who is the best."""
+        mask: Mask = self.floats["fidelity"] >= 1.0
+        return mask
+
+    @cached_property
+    def feasible(self) -> Mask:
+        """Measured trials on the whole input that kept every constraint."""
+        mask: Mask = self.measured & self.feasible_flag
+        return mask
+
+    @cached_property
+    def infeasible(self) -> Mask:
+        """Trials, also on a part of the input, that ran to their end and broke a constraint."""
+        mask: Mask = self.having(TrialState.SUCCEEDED) & ~self.feasible_flag
+        return mask
+
+    @cached_property
+    def ranking(self) -> NDArray[np.int64]:
+        """Rows of the feasible trials, the best first; equal ones by run time, then by number.
+
+        Where repeated runs vary, those of a configuration stand together, the usual one of them first.
+        """
+        rows = np.flatnonzero(self.feasible)
+        order: NDArray[np.int64] = rows[np.lexsort((self.number[rows], self.runtime[rows], self.loss[rows]))]
+        if self.standing is None or not self.standing.varies:
+            return order
+        places = {runs[0].key: place for place, runs in enumerate(self.standing.runs)}
+        own = np.array([places[str(key)] for key in self.words["key"][order]], dtype=int)
+        away = np.abs(self.loss[order] - self.standing.loss[own])
+        return order[np.lexsort((self.number[order], away, self.standing.value[own]))]
+
+    @cached_property
+    def standing(self) -> ConfigurationRanking | None:
+        """What repeated runs say of the configurations; None where none was run again."""
+        rows = np.flatnonzero(self.whole & self.having(*(state for state in TrialState if state.informs)))
+        keys = self.words["key"][rows]
+        if len(np.unique(keys)) == len(keys):
+            return None
+        columns = (
+            self.number[rows],
+            keys,
+            self.loss[rows],
+            np.nan_to_num(self.runtime[rows]),
+            self.feasible[rows],
+            self.having(TrialState.ABORTED)[rows],
+        )
+        measured = [MeasuredRun(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+        return ConfigurationRanking(measured, self.goal.constraints.deadline)
+
+    @property
+    def best_row(self) -> int | None:
+        """The row of the best feasible trial, or None."""
+        return int(self.ranking[0]) if len(self.ranking) else None
+
+    @cached_property
+    def by_end(self) -> NDArray[np.int64]:
+        """Rows of the ended trials in the order in which they ended."""
+        rows = np.flatnonzero(self.ended)
+        order: NDArray[np.int64] = rows[np.lexsort((self.number[rows], self.floats["ended"][rows]))]
+        return order
+
+    # ------------------------------------------------------------------ configurations
+
+    @cached_property
+    def decoded(self) -> list[dict[str, Any]]:
+        """Each trial's configuration; decoded once, all texts in one go."""
+        document: list[dict[str, Any]] = json.loads("[" + ",".join(self.configurations) + "]")
+        return document
+
+    @cached_property
+    def parameters(self) -> Mapping[str, ParameterColumn]:
+        """The parameters by name, in the order of the configurations."""
+        names: dict[str, None] = {}
+        for configuration in self.decoded:
+            names.update(dict.fromkeys(configuration))
+        columns = {}
+        for name in names:
+            values = np.empty(len(self), dtype=object)
+            values[:] = [configuration.get(name) for configuration in self.decoded]
+            columns[name] = ParameterColumn(name, values)
+        return columns
+
+    def configuration(self, row: int) -> dict[str, Any]:
+        """The configuration of one row."""
+        document: dict[str, Any] = json.loads(self.configurations[row])
+        return document
+
+    @cached_property
+    def space_size(self) -> int | None:
+        """How many configurations the space has; None where that is infinite or cannot be told any more."""
+        from tradewind.reporting.space import space_size
+
+        return space_size(self.study.spec)
+
+    def reason(self, row: int) -> str:
+        """Why the trial of a row failed, was aborted or is infeasible; empty if not known."""
+        return self.reasons.get(int(self.number[row]), "")
+
+
+def _fields(data: StudyData) -> dict[str, Any]:
+    return {name: getattr(data, name) for name in StudyData.__dataclass_fields__}
+
+
+def _reasons(store: Store, study_id: int, data: StudyData) -> dict[int, str]:
+    """Reasons by trial number, of the trials that matter most."""
+    reasons: dict[int, str] = {}
+    for row in _telling(data):
+        number = int(data.number[row])
+        found = store.trials(study_id, since=number, limit=1)
+        if found and found[0].number == number and found[0].observation is not None:
+            reasons[number] = found[0].observation.reason
+    return {number: text for number, text in reasons.items() if text}
+
+
+def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
+    """The metrics of further objectives, which are in no column: all trials are read for them."""
+    main = data.goal.objective
+    names = {one.metric for one in main.also} - {COST, RUNTIME, main.metric}
+    found = {name: np.full(len(data), np.nan) for name in sorted(names)}
+    since = 0
+    while found and (page := store.trials(study_id, since=since, limit=_PAGE)):
+        places = np.searchsorted(data.number, [trial.number for trial in page])
+        for place, trial in zip(places, page, strict=True):
+            # A trial that was stored since the columns were read is not among them.
+            if trial.observation is not None and place < len(data) and data.number[place] == trial.number:
+                for name, column in found.items():
+                    column[place] = trial.observation.metrics.get(name, np.nan)
+        since = page[-1].number + 1
+    return found
+
+
+def _early(store: Store, study_id: int, data: StudyData) -> Mask:
+    """Which trials were stopped early: only their reason says so, so all trials are read where a job asks for it."""
+    mask = np.zeros(len(data), dtype=bool)
+    job = data.study.spec.get("job")
+    if not isinstance(job, Mapping) or not job.get("early_stop"):
+        return mask
+    since = 0
+    while page := store.trials(study_id, since=since, limit=_PAGE):
+        mask |= np.isin(data.number, [trial.number for trial in page if trial.stopped_early])
+        since = page[-1].number + 1
+    return mask
+
+
+def _telling(data: StudyData) -> Iterable[int]:
+    """Rows whose reasons are worth a question each: the last failures, losses and aborted ones, the nearest misses."""
+    lost = np.flatnonzero(data.having(TrialState.LOST))[-_REASONS // 3 :]
+    failed = np.flatnonzero(data.having(TrialState.FAILED))[-_REASONS // 3 :]
+    infeasible = np.flatnonzero(data.infeasible)
+    nearest = infeasible[np.lexsort((data.loss[infeasible], ~data.whole[infeasible]))][: _REASONS // 3]
+    aborted = np.flatnonzero(data.having(TrialState.ABORTED))[-_REASONS // 3 :]
+    return (int(row) for row in np.concatenate([failed, lost, nearest, aborted]))

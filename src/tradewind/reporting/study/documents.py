@@ -1,0 +1,220 @@
+"""A study as JSON-able documents: what ``--json`` prints, and what pages draw."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tradewind.problem import COST, RUNTIME, TrialState
+from tradewind.reporting.export import summary_document
+from tradewind.reporting.study.data import Floats, ParameterColumn, StudyData
+from tradewind.reporting.study.explanation import explain_choice
+from tradewind.reporting.study.importance import METHOD, ParameterImportance, importance
+from tradewind.reporting.study.pareto import cost_time_front, front, front_document
+from tradewind.reporting.study.series import best_so_far, levels
+from tradewind.store.studies.tabular import trial_document as trial_document
+
+DIGITS = 6
+"""Figures that are kept of a measured number: pages show fewer, and sorting needs no more."""
+
+_TIMES = ("created", "started", "ended")
+_FIGURES = ("objective", "cost", "runtime", "spent", "fidelity", "price_per_hour")
+_MOST_REASONS = 300
+
+
+def report_document(data: StudyData) -> dict[str, Any]:
+    """The recommendation, the reasons, and the curve."""
+    weight = importance(data)
+    curve = best_so_far(data)
+    return {
+        **summary_document(data.summary),
+        "best": trial_document(data.best) if data.best is not None else None,
+        "why": explain_choice(data, weight),
+        "importance": weight.shares if weight is not None else None,
+        "pareto": front_document(data, front(data)),
+        "best_so_far": [
+            {"spent": spent, "objective": best, "trial": int(data.number[row])}
+            for spent, best, row in zip(curve.spent.tolist(), curve.best.tolist(), curve.rows, strict=True)
+        ],
+    }
+
+
+def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, Any]:
+    """What the charts of a study show beside its trials: the curve, fronts, importance, levels, and the sentences.
+
+    Args:
+        data: The study.
+        by_command: See `explain_choice`.
+
+    Returns:
+        ``words`` (sentences), ``curve`` (``spent``, ``best``, ``number``: the trial that brought it; ``end``),
+        ``front`` (numbers of the trials that no other is both as cheap and as quick as), ``pareto`` (where several
+        objectives are named), ``importance`` (``shares``, ``rest``, ``trials``, ``method``; None with too few
+        trials), ``levels`` (for each parameter what was measured at each of its values) and ``split`` (money by
+        state).
+    """
+    weight = importance(data)
+    curve = best_so_far(data)
+    traded = front(data)
+    return {
+        "words": explain_choice(data, weight, by_command=by_command),
+        "curve": {
+            "spent": short(curve.spent),
+            "best": short(curve.best),
+            "number": data.number[curve.rows].tolist(),
+            "end": curve.end,
+        },
+        "front": data.number[cost_time_front(data)].tolist(),
+        "pareto": front_document(data, traded) if traded.wanted else None,
+        "importance": _importance(data, weight),
+        "levels": _levels(data, weight),
+        "split": _split(data),
+    }
+
+
+def trials_document(data: StudyData, since: int = 0, limit: int | None = None) -> dict[str, Any]:
+    """Trials by column, small enough to send 10,000 of them to a page.
+
+    Args:
+        data: The study.
+        since: The number of the first trial.
+        limit: So many at most.
+
+    Returns:
+        ``total`` (trials of the study), ``next`` (where the next page begins, or None), ``columns`` (numbers as lists
+        with None where there is none, words as ``{"words": [...], "codes": [...]}``, times as seconds after
+        ``origin``), ``parameters`` (``name`` and ``values``, likewise; None where a parameter was not active),
+        ``reasons`` (by trial number, of the trials that matter most), ``best`` (a trial number or None), ``early``
+        (numbers of the trials that were stopped early) and ``open_from`` (the first number that may still change).
+    """
+    first = int(np.searchsorted(data.number, since))
+    last = len(data) if limit is None else min(len(data), first + limit)
+    rows = slice(first, last)
+    states = np.where(data.infeasible, "infeasible", data.states)
+    columns: dict[str, Any] = {"number": data.number[rows].tolist(), "state": coded(states[rows])}
+    columns |= {name: short(data.floats[name][rows]) for name in _FIGURES}
+    columns |= {name: _after(data.floats[name][rows], data.study.created) for name in _TIMES}
+    columns["nodes"] = data.nodes[rows].tolist()
+    columns |= {name: coded(data.words[name][rows]) for name in ("provider", "instance_type")}
+    unended = np.flatnonzero(~data.ended)
+    return {
+        "total": len(data),
+        "next": int(data.number[last]) if last < len(data) else None,
+        "origin": data.study.created,
+        "columns": columns,
+        "parameters": [{"name": name, "values": _values(column, rows)} for name, column in data.parameters.items()],
+        "reasons": _reasons(data, first, last),
+        "best": int(data.number[data.best_row]) if data.best_row is not None else None,
+        "early": data.number[rows][data.early[rows]].tolist(),
+        "open_from": int(data.number[unended[0]]) if len(unended) else (int(data.number[-1]) + 1 if len(data) else 0),
+    }
+
+
+def short(values: Floats) -> list[float | None]:
+    """Numbers to `DIGITS` figures, None where there is none: as text they take half of the place."""
+    known = np.isfinite(values) & (values != 0)
+    size = np.zeros(len(values))
+    size[known] = np.floor(np.log10(np.abs(values[known])))
+    places = np.clip(DIGITS - 1 - size, -300, 300)
+    # Only a whole power of ten keeps 0.1 at 0.1: one below zero would multiply with something that is not exact.
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    rounded = np.round(values * up / down) * down / up
+    return _known(rounded)
+
+
+def coded(words: Any) -> dict[str, Any]:
+    """Words that repeat, each once, and the place of each row's word among them."""
+    distinct, codes = np.unique(np.asarray(words, dtype=str), return_inverse=True)
+    return {"words": distinct.tolist(), "codes": codes.tolist()}
+
+
+def _after(moments: Floats, origin: float) -> list[float | None]:
+    return _known(np.round(moments - origin, 3))
+
+
+def _known(values: Floats) -> list[float | None]:
+    numbers: list[float] = values.tolist()
+    return [number if math.isfinite(number) else None for number in numbers]
+
+
+def _values(column: ParameterColumn, rows: slice) -> Any:
+    values = column.values[rows]
+    if column.numbers is not None:
+        return short(column.numbers[rows])
+    words = [None if value is None else _word(value) for value in values]
+    distinct = sorted({word for word in words if word is not None}, key=_natural)
+    place = {word: i for i, word in enumerate(distinct)}
+    return {"words": distinct, "codes": [None if word is None else place[word] for word in words]}
+
+
+def _natural(word: str) -> list[tuple[int, int | str]]:
+    """Sorts ``c5.2xlarge`` before ``c5.16xlarge``."""
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", word) if part]
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reasons(data: StudyData, first: int, last: int) -> Mapping[str, str]:
+    low, high = (int(data.number[first]), int(data.number[last - 1])) if last > first else (0, -1)
+    return {str(n): text[:_MOST_REASONS] for n, text in data.reasons.items() if low <= n <= high}
+
+
+def _importance(data: StudyData, weight: ParameterImportance | None) -> dict[str, Any] | None:
+    if weight is None:
+        return None
+    metric = data.goal.objective.metric
+    what = f"the logarithm of {metric}" if (data.objective[data.measured] > 0).all() else metric
+    return {
+        "shares": [{"parameter": name, "share": share} for name, share in weight.shares.items()],
+        "rest": max(0.0, 1.0 - weight.explained),
+        "trials": weight.trials,
+        "method": METHOD.format(what=what),
+    }
+
+
+def _levels(data: StudyData, weight: ParameterImportance | None) -> list[dict[str, Any]]:
+    names = list(weight.shares) if weight else []
+    names += [name for name in data.parameters if name not in names]
+    found = []
+    for name in names:
+        known = levels(data, data.parameters[name])
+        rows: Sequence[dict[str, Any]] = [
+            {
+                "label": level.label,
+                "count": level.count,
+                "quartiles": list(level.quartiles),
+                "feasible": level.feasible,
+                "best": level.best,
+            }
+            for level in known
+        ]
+        if rows:
+            found.append({"parameter": name, "levels": rows})
+    return found
+
+
+def _split(data: StudyData) -> list[dict[str, Any]]:
+    total = float(data.spent.sum())
+    rows = []
+    for state in TrialState:
+        mask = data.having(state)
+        if mask.any():
+            money = float(data.spent[mask].sum())
+            share = money / total if math.isfinite(total) and total > 0 else 0.0
+            rows.append({"state": state.value, "trials": int(mask.sum()), "dollars": money, "share": share})
+    return rows
+
+
+def axis_words(metric: str) -> dict[str, str]:
+    """What an axis of a metric counts in: ``money``, ``time`` or ``number``, and its title."""
+    if metric == COST:
+        return {"kind": "money", "title": "cost, USD this run"}
+    if metric == RUNTIME:
+        return {"kind": "time", "title": "run time"}
+    return {"kind": "number", "title": metric}

@@ -1,0 +1,349 @@
+"""Says in words which configuration to use, why, how sure that is, and what to do next."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+import numpy as np
+
+from tradewind.problem import COST, RUNTIME, TrialState
+from tradewind.reporting.early import early_stopping_sentence
+from tradewind.reporting.space import several_valued
+from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.importance import ParameterImportance, importance
+from tradewind.reporting.words import compact, comparative, opposite, percent, value_words
+from tradewind.utils.units import count, format_duration, format_money
+
+
+def explain_choice(data: StudyData, weight: ParameterImportance | None = None, *, by_command: bool = True) -> list[str]:
+    """Sentences about a study, the most important first; each is true of the trials that are stored.
+
+    Args:
+        data: The study.
+        weight: How much each parameter mattered, where the caller has it already.
+        by_command: Whether ``tradewind tune`` is what goes on with it; a server or a cluster does so by itself.
+    """
+    if not len(data):
+        return ["Nothing has been tried yet.", *_next(data, by_command)]
+    weight = weight or importance(data)
+    sentences = [*_choice(data), *_margin(data), *_certainty(data), *_spending(data)]
+    sentences += [*_parameters(data, weight), *_failures(data), *_next(data, by_command)]
+    return sentences
+
+
+# ---------------------------------------------------------------------- the choice
+
+
+def _choice(data: StudyData) -> list[str]:
+    row = data.best_row
+    if row is None:
+        return [_no_choice(data)]
+    metric = data.goal.objective.metric
+    runtime, cost = float(data.runtime[row]), float(data.cost[row])
+    sentences = [f"Use {compact(data.configuration(row)) or 'the only configuration'} (trial {data.number[row]})."]
+    took = f"It took {format_duration(runtime)} and cost {format_money(cost)} this run"
+    if metric not in (COST, RUNTIME):
+        took = f"It reached {metric} {value_words(metric, float(data.objective[row]))}, took "
+        took += f"{format_duration(runtime)} and cost {format_money(cost)} this run"
+    deadline = data.goal.constraints.deadline
+    if deadline:
+        left = deadline - runtime
+        took += (
+            f", {format_duration(left)} ({percent(left / deadline)}) before the deadline of {format_duration(deadline)}"
+            if left >= 0
+            else f", {format_duration(-left)} past the deadline of {format_duration(deadline)}"
+        )
+    machines = data.best.offer if data.best is not None else None
+    if machines is not None:
+        took += f"; {machines.nodes} × {machines.instance_type} of {machines.provider}"
+        took += f" at {format_money(machines.hourly)} per hour"
+    return [*sentences, took + "."]
+
+
+def _no_choice(data: StudyData) -> str:
+    ended, whole = int(data.ended.sum()), int((data.ended & data.whole).sum())
+    if not ended:
+        return f"No trial has ended yet; {count(len(data), 'trial')} on the way."
+    start = "There is no configuration to recommend: "
+    if not whole:
+        return f"{start}none of the {count(ended, 'ended trial')} was on the whole input."
+    on = " on the whole input" if whole < ended else ""
+    if whole == 1:
+        return f"{start}the only ended trial{on} did not keep every constraint."
+    return f"{start}none of the {count(whole, 'ended trial')}{on} kept every constraint."
+
+
+def _margin(data: StudyData) -> list[str]:
+    """How much better the best is than the next, the middle and the first."""
+    ranking = data.ranking
+    best = data.best_row
+    if best is None:
+        return []
+    objective = data.goal.objective
+    keys = data.words["key"]
+    others = ranking[keys[ranking] != keys[best]]
+    sentences = []
+    if len(others):
+        second = int(others[0])
+        a, b = _usual(data, best), _usual(data, second)
+        by = _by(a, b, opposite(objective)) if b != a else f"just as good in {objective.metric}"
+        if objective.better(b, a):
+            by = f"{_by(a, b, comparative(objective))}, but likelier to miss the deadline or another bound"
+        sentences.append(
+            f"The next best is trial {data.number[second]}: {compact(data.configuration(second))}, "
+            f"{value_words(objective.metric, b)}, {by}."
+        )
+    elif len(ranking) == 1:
+        sentences.append("No other configuration was feasible, so there is nothing to compare it with.")
+    if len(ranking) >= 4:
+        a, middle = float(data.objective[best]), float(np.median(data.objective[ranking]))
+        if a != middle:
+            by = _by(middle, a, comparative(objective))
+            than = "as" if by.endswith("as much") else "than"
+            sentences.append(f"It is {by} {than} the median of the feasible trials.")
+    return sentences
+
+
+def _usual(data: StudyData, row: int) -> float:
+    """The objective of a trial; of its configuration's runs on average where repeated runs vary."""
+    standing = data.standing
+    if standing is None or not standing.varies:
+        return float(data.objective[row])
+    place = next(i for i, runs in enumerate(standing.runs) if runs[0].key == data.words["key"][row])
+    return data.goal.objective.loss(float(standing.loss[place]))
+
+
+def _by(reference: float, value: float, word: str) -> str:
+    """``12 % cheaper``; plain numbers where a ratio means nothing."""
+    if reference > 0 and value >= 0 and math.isfinite(value / reference):
+        share = abs(value - reference) / reference
+        return (
+            f"{value / reference:.1f} times as much" if share > 2 and value > reference else f"{percent(share)} {word}"
+        )
+    return f"{abs(value - reference):.4g} {word}"
+
+
+# ---------------------------------------------------------------------- how sure
+
+
+_ALL_TRIED = "every configuration has been tried"
+"""How a search ends that has tried all; several configurations that come to one offer are tried by one trial."""
+
+
+def _certainty(data: StudyData) -> list[str]:
+    measured = int(data.measured.sum())
+    best = data.best_row
+    if best is None or not measured:
+        return []
+    keys = data.words["key"]
+    tried = len(np.unique(keys[data.ended & data.whole]))
+    sentence = "1 configuration was tried" if tried == 1 else f"{tried:,} different configurations were tried"
+    size = data.space_size
+    if size and tried < size and data.study.reason.startswith(_ALL_TRIED):
+        rest = "the other one comes" if size - tried == 1 else f"the other {size - tried:,} come"
+        sentence += f"; {rest} to the same offers, or cannot be had"
+    elif size:
+        sentence += f" of {size:,} ({percent(min(1.0, tried / size))} of the space)"
+    parts = int((data.ended & ~data.whole).sum())
+    if parts:
+        sentence += f", after {count(parts, 'run')} on parts of the input"
+    near = _neighbours(data, best)
+    if near:
+        sentence += f", {near} of them one setting away from this one; none was feasible and better"
+    sentences = [sentence + "."]
+    same = np.flatnonzero((keys == keys[best]) & data.measured)
+    if len(same) > 1:
+        metric = data.goal.objective.metric
+        low, high = (
+            value_words(metric, float(one)) for one in (data.objective[same].min(), data.objective[same].max())
+        )
+        alike = low == high
+        sentences.append(
+            f"It ran {len(same)} times, " + (f"{low} each time." if alike else f"between {low} and {high}.")
+        )
+        if data.standing is not None and data.standing.varies:
+            sentences.append(
+                f"{'Run times' if alike else 'Runs'} of one configuration vary by about "
+                f"{percent(data.standing.spread or 0.0)}, so its runs count together: the best single run of all may "
+                "be a lucky one."
+            )
+    else:
+        sentences.append("It ran once: how much its time varies is not known.")
+    return sentences
+
+
+def _neighbours(data: StudyData, best: int) -> int:
+    """Ended trials on the whole input that differ from the best in exactly one parameter."""
+    different = np.zeros(len(data), dtype=np.int64)
+    for column in data.parameters.values():
+        if column.numbers is not None:
+            here = column.numbers[best]
+            different += ~((column.numbers == here) | (np.isnan(column.numbers) & np.isnan(here)))
+        else:
+            different += column.values != column.values[best]
+    return len(np.unique(data.words["key"][(different == 1) & data.ended & data.whole]))
+
+
+# ---------------------------------------------------------------------- money
+
+
+def _spending(data: StudyData) -> list[str]:
+    summary, budget = data.summary, data.goal.budget
+    ended = int(data.ended.sum())
+    money = f"{format_money(summary.spent)} in total on {count(ended, 'ended trial')}"
+    simulated = "The runs were simulated and nothing was paid; they would have cost "
+    sentence = (simulated if data.goal.simulated else "The search spent ") + money
+    if budget.dollars is not None:
+        sentence += f", of a budget of {format_money(budget.dollars)}"
+    parts = [
+        f"{format_money(float(data.spent[mask].sum()))} on {int(mask.sum()):,} {state.value}"
+        for state in (TrialState.FAILED, TrialState.ABORTED, TrialState.LOST)
+        if (mask := data.having(state)).any()
+    ]
+    if parts:
+        sentence += f" ({', '.join(parts)})"
+    sentences = [sentence + "."]
+    on_the_way = len(data) - ended
+    if on_the_way:
+        verb = "is" if on_the_way == 1 else "are"
+        sentences.append(f"{count(on_the_way, 'trial')} {verb} on the way or waiting.")
+    return sentences
+
+
+# ---------------------------------------------------------------------- what mattered, what failed
+
+
+def _parameters(data: StudyData, weight: ParameterImportance | None) -> list[str]:
+    if weight is None:
+        return []
+    strong = [f"{name} ({percent(share)})" for name, share in weight.shares.items() if share >= 0.1][:3]
+    metric = data.goal.objective.metric
+    few = f" (from {count(weight.trials, 'trial')} only)" if weight.trials < 20 else ""
+    if not strong:
+        return [f"No parameter by itself explains much of the differences in {metric}{few}."]
+    weak = [name for name, share in weight.shares.items() if share < 0.02]
+    sentence = f"What mattered most for {metric}: {', '.join(strong)}"
+    if weak:
+        sentence += f"; hardly at all: {', '.join(weak[:4])}"
+    if same := several_valued(data.study.spec, weight.constant):
+        sentence += f"; never varied, so that nothing is known of it: {', '.join(same[:4])}"
+    return [sentence + few + "."]
+
+
+def _failures(data: StudyData) -> list[str]:
+    sentences = []
+    for state, verb in ((TrialState.FAILED, "failed"), (TrialState.LOST, "lost through no fault of the configuration")):
+        rows = np.flatnonzero(data.having(state))
+        if not len(rows):
+            continue
+        sentence = f"{count(len(rows), 'trial')} {verb}"
+        reasons = Counter(text for row in rows if (text := data.reason(int(row))))
+        if reasons:
+            text, times = reasons.most_common(1)[0]
+            known = reasons.total()
+            of = f"; {times} of the last {known} because: " if known > 1 else ": "
+            sentence += of + " ".join(text.split())[:300].rstrip(".")
+        sentences.append(sentence + ".")
+    early = early_stopping_sentence(data)
+    if early:
+        sentences.append(early)
+    aborted = int((data.having(TrialState.ABORTED) & ~data.early).sum())
+    if aborted:
+        sentences.append(f"{count(aborted, 'trial')} {'was' if aborted == 1 else 'were'} cut short at a cap.")
+    infeasible = int((data.infeasible & data.whole).sum())
+    if infeasible and data.best_row is not None:
+        sentences.append(f"{count(infeasible, 'trial')} ran to the end but broke a constraint.")
+    return sentences
+
+
+# ---------------------------------------------------------------------- what next
+
+
+def _next(data: StudyData, by_command: bool) -> list[str]:
+    study = data.study
+    if study.state == "open" and data.summary.running_since is not None:
+        return ["The search is still running."]
+    sentences = []
+    resumed = study.reason.endswith("the same command resumes")
+    if study.reason and not resumed:
+        sentences.append(f"It stopped because: {study.reason.rstrip('.')}.")
+    if resumed or (study.state == "open" and len(data)):
+        sentences.append(
+            "It was interrupted" + (": the same tradewind tune command resumes it." if by_command else ".")
+        )
+    elif data.unpaid:
+        sentences.append("Raise the budget, or allow cheaper instance types.")
+    elif not len(data) and not study.reason and by_command:
+        sentences.append("tradewind tune starts the search.")
+    if len(data) and data.best_row is None and data.ended.any():
+        sentences += _nearest_miss(data)
+    return sentences
+
+
+def _nearest_miss(data: StudyData) -> list[str]:
+    deadline = data.goal.constraints.deadline
+    # A part of the input is quicker and cheaper than the whole: how far it missed says nothing of the configuration.
+    rows = np.flatnonzero(data.infeasible & data.whole)
+    if not len(rows):
+        return _nothing_whole(data)
+    late = rows[data.runtime[rows] > deadline] if deadline else rows[:0]
+    if deadline and len(late) == len(rows):
+        row = int(rows[np.argmin(data.runtime[rows])])
+        runtime = float(data.runtime[row])
+        return [
+            f"The nearest miss is trial {data.number[row]}: {compact(data.configuration(row))} took "
+            f"{format_duration(runtime)}, {format_duration(runtime - deadline)} past the deadline of "
+            f"{format_duration(deadline)}, for {format_money(float(data.cost[row]))} this run.",
+            f"Allow a deadline above {format_duration(runtime)}, or offer faster machines.",
+        ]
+    kept = np.setdiff1d(rows, late)
+    row = int(kept[np.argmin(np.nan_to_num(data.loss[kept], nan=np.inf))])
+    reason = data.reason(row)
+    return [
+        f"The nearest miss{' within the deadline' if deadline else ''} is trial {data.number[row]}: "
+        + compact(data.configuration(row))
+        + (f"; {reason}." if reason else "."),
+        "Loosen that constraint, or widen the space.",
+    ]
+
+
+_FOR_WANT = re.compile(r"the \S+ left\b|budget of .+ (is used up|does not pay)|budget has \d")
+"""How a search ends that had too little money, time or trials to go on, whoever says so."""
+
+_INPUT_SCALING_IGNORED = "ignore the share of the input"
+"""What a search says, with what to do, that ends because a part takes as long as the whole."""
+
+
+def _nothing_whole(data: StudyData) -> list[str]:
+    """What to do where no trial on the whole input ran to its end."""
+    aborted, failed = data.having(TrialState.ABORTED), data.having(TrialState.FAILED)
+    parts = int((data.having(TrialState.SUCCEEDED) & ~data.whole).sum())
+    advice = _advice(data)
+    end = f": {advice}." if advice else "."
+    if parts:
+        on = "a part" if parts == 1 else "parts"
+        return [f"{count(parts, 'run')} on {on} of the input came to an end, none on the whole of it{end}"]
+    if aborted.any():
+        return [f"Every trial that did not fail was cut short{end}"]
+    if not failed.any():
+        return []  # what was lost is tried again
+    return ["No trial ran to its end: look at tradewind logs, mend the job, then start anew with --fresh."]
+
+
+def _advice(data: StudyData) -> str:
+    """What would have let a whole run come to its end; empty where the reason of the end says what to do."""
+    reason, failed = data.study.reason, data.having(TrialState.FAILED)
+    aborted = data.having(TrialState.ABORTED) & ~data.early
+    if _INPUT_SCALING_IGNORED in reason:
+        return ""
+    if (failed & data.whole).any() and not (aborted & data.whole).any():
+        return "look at tradewind logs"
+    short = ["the budget"] if _FOR_WANT.search(reason) else []
+    limits = data.goal.constraints
+    if aborted.any() and (limits.deadline or limits.thresholds):
+        short.append("the deadline" if limits.deadline else "the bounds")
+    if short:
+        return f"raise {' or '.join(short)}"
+    return "look at tradewind logs" if failed.any() else ""

@@ -1,0 +1,204 @@
+"""The report as one HTML file that asks no host for anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tradewind import __version__
+from tradewind.problem import TrialState
+from tradewind.reporting.pareto_chart import front_chart
+from tradewind.reporting.study import charts
+from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.explanation import explain_choice
+from tradewind.reporting.study.importance import METHOD, ParameterImportance, importance
+from tradewind.reporting.study.pareto import front, sentence, title
+from tradewind.reporting.study.series import outcomes
+from tradewind.reporting.study.tables import TrialLine, best_facts, share_words, state_words
+from tradewind.reporting.svg import Svg
+from tradewind.reporting.words import compact, goal_words, percent, value_words
+from tradewind.utils.units import count, format_duration, format_money
+
+TABLE_ROWS = 200
+"""Trials in the table: those of 100,000 are what `tradewind export` is for."""
+
+_FIRST_ROWS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFigure:
+    """A chart with what is said about it.
+
+    Attributes:
+        title: Its heading.
+        note: A sentence below it.
+        svg: The drawing.
+    """
+
+    title: str
+    note: str
+    svg: str
+
+
+def render_html(data: StudyData, more: Sequence[ReportFigure] = ()) -> str:
+    """The whole report as HTML text.
+
+    Args:
+        data: The study.
+        more: Further figures, shown behind those of the study.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("tradewind.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    weight = importance(data)
+    rows = _table_rows(data)
+    marks = [(kind.name, kind.total, Markup(_legend_mark(kind.name))) for kind in outcomes(data) if kind.total]  # noqa: S704  (our own drawing)
+    objective = data.goal.objective
+    return environment.get_template(
+        "report.html.j2"
+    ).render(
+        title=data.study.name,
+        version=__version__,
+        written=time.strftime("%Y-%m-%d %H:%M"),
+        heading=_heading(data),
+        sentences=explain_choice(data, weight),
+        recommended=best_facts(data.best, objective) if data.best is not None else [],
+        figures=[(f, Markup(f.svg)) for f in (*figures(data, weight), *more)],  # noqa: S704  (our own drawings, their words escaped)
+        effects=[(f, Markup(f.svg)) for f in effects(data, weight)],  # noqa: S704  (as above)
+        marks=marks,
+        star=Markup(_legend_mark("best")),  # noqa: S704  (our own drawing)
+        tiles=_tiles(data),
+        split=_split(data),
+        metric="" if objective.metric in ("cost", "runtime") else objective.metric,
+        first=rows[:_FIRST_ROWS],
+        more=rows[_FIRST_ROWS:],
+        total=len(data),
+    )
+
+
+def figures(data: StudyData, weight: ParameterImportance | None) -> list[ReportFigure]:
+    """The charts of the whole study that have something to show."""
+    objective = data.goal.objective
+    thinned = sum(kind.total - len(kind.rows) for kind in outcomes(data))
+    note = f" Left out of the drawing: {count(thinned, 'trial')}." if thinned else ""
+    parts = int((data.ended & ~data.whole).sum())
+    note += f" Runs on a part of the input ({parts:,}) are not drawn." if parts else ""
+    found = [
+        ReportFigure(
+            f"Best {objective.metric} so far, against money spent",
+            "Each step is a trial that beat all before it; small points are feasible trials that did not.",
+            charts.progress_chart(data),
+        ),
+        ReportFigure(
+            "Cost and run time of every trial",
+            "Left of the line is in time. Trials that were cut short stand at the least that they would have cost. "
+            "A ring: no other feasible trial is both as cheap and as quick." + note,
+            charts.map_chart(data),
+        ),
+    ]
+    traded = front(data)
+    if traded.wanted:
+        found.append(ReportFigure(title(traded), sentence(traded), front_chart(data, traded)))
+    if weight is not None:
+        what = f"the logarithm of {objective.metric}" if (data.objective[data.measured] > 0).all() else objective.metric
+        found.append(
+            ReportFigure(
+                "What each parameter explains by itself", METHOD.format(what=what), charts.weight_chart(weight)
+            )
+        )
+    return [figure for figure in found if figure.svg]
+
+
+def effects(data: StudyData, weight: ParameterImportance | None) -> list[ReportFigure]:
+    """What each parameter did, those that explain most first."""
+    names = list(weight.shares) if weight else []
+    names += [name for name in data.parameters if name not in names]
+    limits = charts.effect_limits(data)
+    found = []
+    for name in names:
+        share = f"explains {percent(weight.shares[name])}" if weight and name in weight.shares else ""
+        found.append(ReportFigure(name, share, charts.effect_chart(data, name, limits)))
+    return [figure for figure in found if figure.svg]
+
+
+def _legend_mark(kind: str) -> str:
+    svg = Svg(16, 16, kind)
+    svg.mark(kind, 8, 8, size=3.4 if kind == "best" else 5)
+    return svg.render().replace('class="chart"', 'class="key"')
+
+
+def _heading(data: StudyData) -> list[str]:
+    goal = data.goal
+    words = [f"looking for {goal_words(goal.objective)}"]
+    if goal.constraints.deadline:
+        words.append(f"deadline {format_duration(goal.constraints.deadline)}")
+    words += [str(threshold) for threshold in goal.constraints.thresholds]
+    if goal.searcher:
+        words.append(f"searcher {goal.searcher}")
+    return [*words, state_words(data.summary)]
+
+
+def _tiles(data: StudyData) -> list[tuple[str, str]]:
+    """The few figures at the top: name and value."""
+    summary, budget, study = data.summary, data.goal.budget, data.study
+    tiles = []
+    if data.best is not None and data.best.observation is not None:
+        metric = data.goal.objective.metric
+        unit = " this run" if metric == "cost" else ""
+        tiles.append((f"best {metric}", value_words(metric, data.best.observation.objective) + unit))
+    money = f"{format_money(summary.spent)} total"
+    if budget.dollars is not None:
+        money += f" of {format_money(budget.dollars)}"
+    tiles.append(("cost of the search, simulated" if data.goal.simulated else "spent on the search", money))
+    limit = f" of {budget.trials:,}" if budget.trials is not None else ""
+    tiles.append(("trials", f"{len(data):,}{limit}"))
+    if study.elapsed:
+        hours = f" of {format_duration(budget.hours * 3600)}" if budget.hours is not None else ""
+        tiles.append(("time searching", format_duration(study.elapsed) + hours))
+    return tiles
+
+
+def _split(data: StudyData) -> list[tuple[str, int, str, float]]:
+    """Where the money went: state, trials, money in words and its share of all."""
+    total = float(data.spent.sum())
+    rows = []
+    for state in TrialState:
+        mask = data.having(state)
+        if mask.any():
+            money = float(data.spent[mask].sum())
+            rows.append((state.value, int(mask.sum()), format_money(money), money / total if total else 0.0))
+    return rows
+
+
+def _table_rows(data: StudyData) -> list[dict[str, object]]:
+    """The trials of the table: the best first, then those that ended otherwise, the latest first."""
+    ranked = data.ranking[:TABLE_ROWS].tolist()
+    if len(ranked) < TABLE_ROWS:
+        feasible = set(data.ranking.tolist())
+        rest = [row for row in range(len(data) - 1, -1, -1) if row not in feasible]
+        ranked += rest[: TABLE_ROWS - len(ranked)]
+    metric = data.goal.objective.metric
+    lines = [TrialLine.row(data, row) for row in ranked]
+    return [
+        {
+            "number": line.number,
+            "state": line.state,
+            "configuration": compact(line.configuration)
+            + (f" (on {share_words(line.share)} of the input)" if line.share < 1.0 else ""),
+            "objective": value_words(metric, line.objective),
+            "cost": ("≥ " if line.state == "aborted" and line.cost is not None else "") + format_money(line.cost),
+            "runtime": ("≥ " if line.state == "aborted" and line.runtime is not None else "")
+            + format_duration(line.runtime),
+            "why": line.why,
+            "best": line.best,
+        }
+        for line in lines
+    ]

@@ -1,0 +1,324 @@
+"""Tables for the terminal: they fit its width by leaving out the least important columns, never by wrapping.
+
+Only configurations are on lines of their own where they would be cut: cut ones look all alike.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
+from tradewind.reporting.goal import StudyGoal, read_goal
+from tradewind.reporting.text_layout import TableColumn, TextTable, cells, printable
+from tradewind.reporting.words import compact, value_words
+from tradewind.store.base import StudySummary
+from tradewind.utils.units import format_duration, format_memory, format_money, shortened
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tradewind.reporting.study.data import StudyData
+
+STYLES = {
+    "succeeded": "green",
+    "failed": "red",
+    "aborted": "yellow",
+    "lost": "magenta",
+    "running": "cyan",
+    "pending": "bright_black",
+    "infeasible": "yellow",
+}
+"""How a state is coloured."""
+
+
+_LONGEST_NAME = 100
+"""Characters of a study's name, also where there is room: jobs have no longer ones, programs may."""
+
+_WHOLE = 2000
+"""Characters of a table's line where there is no terminal that would have to show it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLine:
+    """What a table of trials shows of one.
+
+    Attributes:
+        number: Its number.
+        state: Its state; ``infeasible`` for one that succeeded and broke a constraint.
+        configuration: Its configuration.
+        objective: The value of the objective, or None.
+        cost: USD this run, or None.
+        runtime: Seconds, or None.
+        why: Why it failed, was aborted or is infeasible.
+        best: True for the best of the study.
+        share: Share of the input that was run.
+    """
+
+    number: int
+    state: str
+    configuration: Mapping[str, Any]
+    objective: float | None = None
+    cost: float | None = None
+    runtime: float | None = None
+    why: str = ""
+    best: bool = False
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, trial: Trial, best: int | None = None) -> TrialLine:
+        """The line of a trial."""
+        seen = trial.observation
+        if seen is None:
+            cost = trial.spent if trial.attempts else None
+            share = trial.proposal.fidelity
+            return cls(trial.number, trial.state.value, dict(trial.configuration), cost=cost, share=share)
+        infeasible = trial.state is TrialState.SUCCEEDED and not seen.feasible
+        return cls(
+            trial.number,
+            "infeasible" if infeasible else trial.state.value,
+            dict(trial.configuration),
+            seen.objective,
+            seen.cost,
+            seen.runtime,
+            seen.reason,
+            trial.number == best,
+            trial.proposal.fidelity,
+        )
+
+    @classmethod
+    def row(cls, data: StudyData, row: int) -> TrialLine:
+        """The line of a row of a study's data."""
+        state = "infeasible" if data.infeasible[row] else str(data.states[row])
+        objective, cost, runtime = (float(c[row]) for c in (data.objective, data.cost, data.runtime))
+        return cls(
+            int(data.number[row]),
+            state,
+            data.configuration(row),
+            objective if objective == objective else None,
+            cost if cost == cost else None,
+            runtime if runtime == runtime else None,
+            data.reason(row),
+            row == data.best_row,
+            float(data.floats["fidelity"][row]),
+        )
+
+
+def studies(summaries: Sequence[StudySummary], width: int) -> TextTable:
+    """All studies: name, state, trials by state, best, money spent of the budget, and when it began."""
+    columns = [
+        TableColumn("id", 4, right=True),
+        TableColumn("study", least=12),
+        TableColumn("state"),
+        TableColumn("trials", 1),
+        TableColumn("best", right=True),
+        TableColumn("spent, total", 2, right=True),
+        TableColumn("searcher", 5),
+        TableColumn("started", 3),
+    ]
+    grid = TextTable(columns, [], width=width)
+    for summary in summaries:
+        study, goal = summary.study, read_goal(summary.study.spec)
+        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(study.created))
+        state = state_words(summary)
+        grid.rows.append(
+            [
+                str(study.id),
+                shortened(study.name, _LONGEST_NAME),
+                state,
+                _counts(summary.counts),
+                best_words(summary.best, goal.objective),
+                spent_words(summary.spent, goal),
+                goal.searcher or "-",
+                started,
+            ]
+        )
+        grid.styles.append({2: {"running": "cyan", "finished": "green"}.get(state, "yellow")})
+    return grid
+
+
+def state_words(summary: StudySummary) -> str:
+    """``running`` while a live process holds the study, else its stored state."""
+    if summary.running_since is not None:
+        return "running"
+    return "stopped" if summary.study.state == "open" and summary.counts else summary.study.state
+
+
+def best_words(best: Trial | None, objective: Objective) -> str:
+    """The best value, or ``-``."""
+    if best is None or best.observation is None:
+        return "-"
+    return value_words(objective.metric, best.observation.objective)
+
+
+def spent_words(spent: float, goal: StudyGoal) -> str:
+    """``$1.20 of $5.00``."""
+    limit = goal.budget.dollars
+    return format_money(spent) + (f" of {format_money(limit)}" if limit is not None else "")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    marks = {"succeeded": "✓", "failed": "✗", "aborted": "⊘", "lost": "?", "running": "▶", "pending": "…"}
+    words = [f"{counts[state]:,}{mark}" for state, mark in marks.items() if counts.get(state)]
+    return " ".join(words) or "0"
+
+
+def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> TextTable:
+    """Trials: number, state, configuration, objective, cost, run time, and why not; the share of the input, if any."""
+    plain = objective.metric in ("cost", "runtime")
+    parts = any(line.share < 1.0 for line in lines)
+    columns = [
+        TableColumn("trial", right=True),
+        TableColumn("state"),
+        TableColumn("configuration", least=16, below=True),
+        *([TableColumn("input", 1, right=True)] if parts else []),
+        *([] if plain else [TableColumn(objective.metric, 1, right=True)]),
+        TableColumn("cost, this run", 2 if objective.metric != "cost" else 0, right=True),
+        TableColumn("run time", 1, right=True),
+        TableColumn("why", 3, least=12),
+    ]
+    if not any(line.why for line in lines):
+        columns.pop()
+    grid = TextTable(columns, [], width=width)
+    for line in lines:
+        bound = "≥" if line.state == "aborted" else ""
+        values = [] if plain else [value_words(objective.metric, line.objective)]
+        texts = [
+            f"{'★ ' if line.best else ''}{line.number}",
+            line.state,
+            compact(line.configuration),
+            *([share_words(line.share)] if parts else []),
+            *values,
+            bound + format_money(line.cost) if line.cost is not None else "-",
+            bound + format_duration(line.runtime) if line.runtime is not None else "-",
+            " ".join(line.why.split()),
+        ]
+        grid.rows.append(texts[: len(columns)])
+        grid.styles.append({1: STYLES.get(line.state, ""), **({0: "bold green"} if line.best else {})})
+    return grid
+
+
+def print_trials(console: Console, lines: Sequence[TrialLine], objective: Objective) -> None:
+    """Print a table of trials; what is equal in all of them is said once above it."""
+    shared, told = _apart(lines)
+    if shared:
+        console.print(f"all trials below: {compact(shared)}", markup=False)
+    with _room(console) as width:
+        console.print(trials(told, objective, width))
+
+
+def _apart(lines: Sequence[TrialLine]) -> tuple[dict[str, Any], list[TrialLine]]:
+    """The parameters that all of several trials share, and the trials without them; each keeps one at least."""
+    first = lines[0].configuration if len(lines) > 1 else {}
+    missing = object()
+    shared = {
+        name: value
+        for name, value in first.items()
+        if all(one.configuration.get(name, missing) == value for one in lines)
+    }
+    if any(line.configuration.keys() <= shared.keys() for line in lines):
+        return {}, list(lines)
+    return shared, [
+        replace(line, configuration={n: v for n, v in line.configuration.items() if n not in shared}) for line in lines
+    ]
+
+
+@contextmanager
+def _room(console: Console) -> Iterator[int]:
+    """The width that a table has: a pipe or a file takes all of it, unless ``COLUMNS`` says otherwise."""
+    before = console.width
+    if console.file is sys.stdout and not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(before, _WHOLE)
+    try:
+        yield console.width
+    finally:
+        console.width = before
+
+
+def share_words(share: float) -> str:
+    """``all``, or a percentage of the input."""
+    return "all" if share >= 1.0 else f"{100 * share:.3g} %"
+
+
+def grid_table(
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], styles: Sequence[Mapping[int, str]], width: int
+) -> TextTable:
+    """A table of any columns that fits.
+
+    Args:
+        columns: With what may be cut or left out.
+        rows: A text for each column.
+        styles: Of each row, by column.
+        width: Characters.
+    """
+    return TextTable(list(columns), [list(row) for row in rows], [dict(style) for style in styles], width)
+
+
+def facts(pairs: Sequence[tuple[str, str]], width: int) -> Table:
+    """Names and values, one pair a line; long values wrap inside their column."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    longest = [max((cells(pair[i]) for pair in pairs), default=0) for i in (0, 1)]
+    table.width = min(width, 4 + sum(longest))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(_text(name), _text(value))
+    return table
+
+
+def bullets(sentences: Sequence[str]) -> Table:
+    """Sentences, each behind a dot; long ones wrap beside it."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for sentence in sentences:
+        table.add_row("•", _text(sentence))
+    return table
+
+
+def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
+    """The recommended configuration, setting by setting, and what it did."""
+    pairs = [(name, str(value)) for name, value in trial.configuration.items()]
+    seen = trial.observation
+    if seen is not None:
+        if objective.metric not in ("cost", "runtime"):
+            pairs.append((objective.metric, value_words(objective.metric, seen.objective)))
+        pairs += [("cost", f"{format_money(seen.cost)} this run"), ("run time", format_duration(seen.runtime))]
+        pairs += usage_facts(seen)
+    return [*pairs, *offer_facts(trial.offer)]
+
+
+def usage_facts(seen: Observation) -> list[tuple[str, str]]:
+    """What the run used, as far as its runner could tell."""
+    memory, seconds = seen.profile.get("peak_memory_bytes"), seen.profile.get("cpu_seconds")
+    pairs = [] if memory is None else [("memory", f"{format_memory(int(memory))} at its peak")]
+    return pairs if seconds is None else [*pairs, ("CPU time", format_duration(seconds))]
+
+
+def offer_facts(offer: Offer) -> list[tuple[str, str]]:
+    """The machines of an offer, with their price."""
+    place = f" in {offer.region}" if offer.region else ""
+    spot = ", spot" if offer.spot else ""
+    size = f"{offer.vcpu:g} vCPU, {offer.memory_gib:g} GiB" + (f", {offer.gpus} GPU" if offer.gpus else "")
+    each = f" ({format_money(offer.price_per_hour)} per hour and node)" if offer.nodes > 1 else ""
+    return [
+        ("machines", f"{offer.nodes} × {offer.instance_type} of {offer.provider}{place}{spot} ({size} each)"),
+        ("price", f"{format_money(offer.hourly)} per hour{each}"),
+    ]
+
+
+def _text(words: str, style: str = "") -> Any:
+    """Text as it is: brackets in a job's name are no markup, and no control character reaches the terminal."""
+    from rich.text import Text
+
+    return Text(printable(words), style=style)

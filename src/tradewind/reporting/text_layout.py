@@ -1,0 +1,174 @@
+"""Columns of words that fit a width: the least important are left out, and what may be cut is cut; no line wraps.
+
+What must not be cut is below its line instead, where it does not fit.
+
+Not rich's table, which takes a millisecond a line: ten thousand trials are shown in a second, not in ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.segment import Segment
+
+_BETWEEN = "  "
+_BELOW = 16
+"""Characters of text that a line below a table's line has at least."""
+
+_NARROW, _NARROWEST = 8, 4
+"""Places of a column that is cut where nothing fits: of names and configurations, and of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table.
+
+    Attributes:
+        title: Its heading.
+        rank: 0 is never left out; of the others the greatest goes first.
+        right: True for figures.
+        least: Characters to which it may be cut, or None when it is shown whole or not at all.
+        below: True for what is on lines of its own below the others where it would be cut.
+    """
+
+    title: str
+    rank: int = 0
+    right: bool = False
+    least: int | None = None
+    below: bool = False
+
+
+@dataclass(slots=True)
+class TextTable:
+    """A table, to be printed by rich's console.
+
+    Attributes:
+        columns: The columns, with what may be cut or left out.
+        rows: A text for each column.
+        styles: Of each row, by column.
+        width: Characters that it may take.
+    """
+
+    columns: list[TableColumn]
+    rows: list[list[str]]
+    styles: list[Mapping[int, str]] = field(default_factory=list)
+    width: int = 80
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+        from rich.style import Style
+
+        rows = [[printable(text) for text in row] for row in self.rows]
+        shown, under = self._arranged(rows)
+        indent = next(iter(shown.values()), 0) + len(_BETWEEN)
+        bold, end = Style(bold=True), Segment.line()
+        known: dict[str, Style] = {"": Style.null()}
+        for row, styles in [([column.title for column in self.columns], None), *zip(rows, self.styles, strict=True)]:
+            for place, (i, width) in enumerate(shown.items()):
+                name = "" if styles is None else styles.get(i, "")
+                if name not in known:
+                    known[name] = console.get_style(name)
+                text = sized(row[i], width, right=self.columns[i].right)
+                last = place == len(shown) - 1
+                yield Segment(text.rstrip() if last else text + _BETWEEN, bold if styles is None else known[name])
+            yield end
+            for i in under if styles is not None else ():
+                for line in below(row[i], self.width, indent):
+                    yield Segment(line)
+                    yield end
+
+    def _arranged(self, rows: Sequence[Sequence[str]]) -> tuple[dict[int, int], list[int]]:
+        """The columns that are shown side by side, with their widths, and those that are below them."""
+        shown = self._shown(rows, ())
+        movable = [i for i, column in enumerate(self.columns) if column.below]
+        under = [i for i in movable if shown.get(i, 0) < max((cells(row[i]) for row in rows), default=0)]
+        return (self._shown(rows, under), under) if under else (shown, [])
+
+    def _shown(self, rows: Sequence[Sequence[str]], under: Sequence[int]) -> dict[int, int]:
+        """The columns that are shown side by side, with their widths; without some that are below."""
+        widths = [max(map(cells, [column.title, *(row[i] for row in rows)])) for i, column in enumerate(self.columns)]
+        kept = _chosen(self.columns, widths, self.width, under)
+        shown = {i: widths[i] for i in kept}
+        spare = self.width - sum(widths[i] + 2 for i in kept)
+        cuttable = [i for i in kept if self.columns[i].least is not None]
+        for i in sorted(cuttable, key=lambda i: -widths[i]):
+            if spare < 0:
+                least = max(self.columns[i].least or 1, len(self.columns[i].title))
+                cut = min(-spare, max(0, widths[i] - least))
+                shown[i] -= cut
+                spare += cut
+        if spare < -len(_BETWEEN):  # behind the last column nothing stands
+            self._squeeze(shown, rows)
+        return shown
+
+    def _squeeze(self, shown: dict[int, int], rows: Sequence[Sequence[str]]) -> None:
+        """Cut what is usually shown whole, where there is no other way: figures last of all."""
+        room = self.width - len(_BETWEEN) * (len(shown) - 1)
+        bodies = {i: max((cells(row[i]) for row in rows), default=0) for i in shown}
+        figures = {i for i in shown if self.columns[i].right}
+        words = {i for i in shown if self.columns[i].least is not None}
+        # The titles of figures, then texts that may be cut anyhow, other texts, and figures.
+        for chosen, floor in ((figures, bodies), (words, {}), (shown.keys() - figures, {}), (shown.keys(), {})):
+            least = {i: max(_NARROW if i in words else _NARROWEST, floor.get(i, 0)) for i in chosen}
+            while sum(shown.values()) > room:
+                widest = max(chosen, key=lambda i: shown[i] - least[i], default=None)
+                if widest is None or shown[widest] <= least[widest]:
+                    break
+                shown[widest] -= 1
+
+
+def _chosen(columns: Sequence[TableColumn], widths: Sequence[int], width: int, under: Sequence[int]) -> list[int]:
+    """Columns that fit when all that may be cut are cut to their least; without some that are below."""
+
+    def needed(kept: Sequence[int]) -> int:
+        cut = [min(widths[i], max(columns[i].least or widths[i], len(columns[i].title))) for i in kept]
+        return sum(cut) + 2 * len(kept)
+
+    kept = [i for i in range(len(columns)) if i not in under]
+    while needed(kept) > width and any(columns[i].rank for i in kept):
+        kept.remove(max(kept, key=lambda i: (columns[i].rank, i)))
+    return kept
+
+
+def below(words: str, width: int, indent: int) -> list[str]:
+    """What has no room in a line of a table, as lines below it; a word is broken only where it is longer than a line.
+
+    Args:
+        words: A text.
+        width: Characters a line.
+        indent: Of them, how many are left free at the beginning.
+    """
+    import textwrap
+
+    start = " " * indent
+    return textwrap.wrap(
+        words, max(width, indent + _BELOW), initial_indent=start, subsequent_indent=start, break_on_hyphens=False
+    )
+
+
+def printable(words: str) -> str:
+    """Text without control characters: none of them reaches the terminal."""
+    return words if words.isprintable() else "".join(c if c.isprintable() else "·" for c in words)
+
+
+def cells(text: str) -> int:
+    """How many places of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def sized(text: str, width: int, *, right: bool = False) -> str:
+    """A text of exactly so many places: filled up with spaces, or cut with an ellipsis."""
+    room = width - cells(text)
+    if room >= 0:
+        return " " * room + text if right else text + " " * room
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, max(0, width - 1)) + "…"

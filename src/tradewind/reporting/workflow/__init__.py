@@ -1,0 +1,1 @@
+"""Pictures of workflows, schedules and learning: HTML pages and PNG files."""

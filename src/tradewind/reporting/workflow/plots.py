@@ -1,0 +1,287 @@
+"""Pictures of workflows as PNG files, drawn by matplotlib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import InputError, MissingProgramError
+from tradewind.reporting.names import shortened_names
+from tradewind.reporting.study.png import STYLE
+from tradewind.reporting.svg import time_unit
+from tradewind.reporting.workflow.dag import GROUPED, MOST, GraphDrawing, edge_points, grouped, labels, single
+from tradewind.reporting.workflow.layout import (
+    OTHER,
+    Document,
+    GanttBar,
+    GanttLane,
+    activities,
+    dark,
+    horizon,
+    lanes,
+    usage,
+)
+from tradewind.utils.dependencies import install_command
+
+_CRITICAL = "critical path"
+_LEGEND = 40
+"""Letters of a name in the legend, at most."""
+_NARROWEST = 6.0
+"""Inches of a graph's picture, at least: its legend has to be read."""
+_INK = "#1c2430"
+_SOFT = "#5b6675"
+_REAL = "#c1440e"
+
+
+def draw_gantt(document: Document, path: Path) -> None:
+    """The Gantt chart of a document that `tradewind.reporting.workflow.layout` describes, as a PNG file.
+
+    Args:
+        document: The schedule.
+        path: The file.
+
+    Raises:
+        MissingProgramError: matplotlib is not installed.
+        InputError: The file cannot be written.
+    """
+    shown = [lane for lane in lanes(document) if lane.planned or lane.actual] or lanes(document)
+    rows = sum(lane.planned_rows + lane.actual_rows for lane in shown)
+    high = min(18.0, max(4.5, 2.2 + 0.27 * rows))
+    marks = _marks(document, any(bar.critical for lane in shown for bar in lane.planned))
+    more = 0.2 * max(0, math.ceil(len(marks) / _columns(marks, 13.0)) - 2)  # a legend of many rows takes no bars' room
+    _save(path, (13.0, high + more), lambda figure: _gantt(figure, document, shown, high))
+
+
+def draw_dag(document: Document, path: Path) -> None:
+    """The graph of a document that `tradewind.reporting.workflow.dag` describes, as a PNG file.
+
+    Many tasks are drawn by activity on the left, and task by task on the right.
+
+    Args:
+        document: The graph.
+        path: The file.
+
+    Raises:
+        MissingProgramError: matplotlib is not installed.
+        InputError: The file cannot be written.
+    """
+    count = len(document["tasks"])
+    drawings = [grouped(document)] if count > GROUPED else []
+    drawings += [single(document)] if count <= MOST else []
+    width = sum(each.width for each in drawings) / 95.0
+    high = max(each.height for each in drawings) / 95.0
+    scale = min(1.0, 22.0 / max(width, high))
+    wide = max(_NARROWEST, width * scale)
+    marks = _marks(document, critical=True)
+    # Beside what is drawn, room for the title and for the legend, whose letters are not scaled.
+    room = 0.5 + 0.2 * math.ceil(len(marks) / _columns(marks, wide))
+    _save(path, (wide, high * scale + room), lambda figure: _dag(figure, document, drawings, scale))
+
+
+def _save(path: Path, size: tuple[float, float], draw: Callable[[Any], None]) -> None:
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise MissingProgramError("PNG pictures need matplotlib", hint=install_command("plots")) from None
+    with mpl.rc_context(STYLE):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=size, dpi=130)
+        FigureCanvasAgg(figure)
+        draw(figure)
+        try:
+            figure.savefig(path, format="png")
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _gantt(figure: Any, document: Document, shown: list[GanttLane], high: float) -> None:
+    end = horizon(shown)
+    unit, name = time_unit(end)
+    groups = activities(document["tasks"])
+    strip, chart = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [0.8, high - 1.6], "hspace": 0.02})
+    _strip(strip, shown, unit)
+    strip.set_title(document["title"])
+    ticks, labels, top = [], [], 0.0
+    rows = sum(lane.planned_rows + lane.actual_rows for lane in shown)
+    each = (high - 2.2) * 72 / max(1.0, rows * 1.2)
+    for place, lane in enumerate(shown):
+        height = lane.planned_rows + lane.actual_rows
+        if place % 2:
+            chart.axhspan(top - 0.1, top + height + 0.1, color="#f3f5f8", zorder=0)
+        _bars(chart, lane.planned, top, groups, unit, end, each, 0.5 if lane.actual else 1.0)
+        _bars(chart, lane.actual, top + lane.planned_rows, groups, unit, end, each, 1.0, plain=True)
+        ticks.append(top + height / 2)
+        labels.append(lane.name)
+        top += height + 0.2
+    every = max(1, math.ceil(len(ticks) * 9.5 / max(1.0, (high - 2.2) * 72)))
+    chart.set_yticks(ticks[::every], labels[::every], fontsize=8.5)
+    chart.set_ylim(top, -0.2)
+    chart.set_xlim(0, end / unit)
+    chart.set_xlabel(f"{name}" + ("; above as planned, below as it ran" if any(lane.actual for lane in shown) else ""))
+    chart.grid(axis="y", visible=False)
+    _legend(figure, _marks(document, any(bar.critical for lane in shown for bar in lane.planned)))
+
+
+def _strip(axes: Any, shown: list[GanttLane], unit: float) -> None:
+    """How many slots are in use."""
+    planned, actual = usage(shown, actual=False), usage(shown, actual=True)
+    axes.fill_between(
+        [moment / unit for moment, _ in planned], [used for _, used in planned], step="post", color="#9db9d6"
+    )
+    if len(actual) > 1:
+        axes.step(
+            [moment / unit for moment, _ in actual], [used for _, used in actual], where="post", color=_REAL, lw=1.2
+        )
+    axes.set_ylim(0, sum(lane.slots for lane in shown) * 1.02)
+    axes.set_ylabel("slots in use", fontsize=8.5, color=_SOFT)
+    axes.tick_params(labelsize=8, labelbottom=False)
+
+
+def _bars(
+    axes: Any,
+    bars: tuple[GanttBar, ...],
+    top: float,
+    groups: dict[str, tuple[str, int, float]],
+    unit: float,
+    end: float,
+    points: float,
+    alpha: float,
+    *,
+    plain: bool = False,
+) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    for critical in (False, True):
+        chosen = [bar for bar in bars if (bar.critical and not plain) == critical]
+        boxes = [
+            Rectangle((bar.start / unit, top + bar.row + 0.06), (bar.finish - bar.start) / unit, bar.rows - 0.12)
+            for bar in chosen
+        ]
+        axes.add_collection(
+            PatchCollection(
+                boxes,
+                facecolors=[(*_rgb(groups[bar.activity][0]), alpha) for bar in chosen],
+                edgecolors=_INK if critical else "white",
+                linewidths=1.3 if critical else 0.4,
+                zorder=3 if critical else 2,
+            )
+        )
+    for bar in bars:
+        wide = (bar.finish - bar.start) / end * 11.4 * 72
+        if points >= 7 and wide >= 5.2 * len(bar.task) + 6:
+            colour = "white" if dark(groups[bar.activity][0]) and alpha == 1.0 else _INK
+            where = (bar.start / unit, top + bar.row + bar.rows / 2)
+            axes.annotate(
+                bar.task, where, (3, 0), textcoords="offset points", fontsize=7.5, va="center", color=colour, zorder=4
+            )
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return red, green, blue
+
+
+def _legend(figure: Any, marks: Sequence[tuple[str, str]]) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(facecolor=colour, edgecolor=_INK if words == _CRITICAL else colour, label=words)
+        for colour, words in marks
+    ]
+    columns = _columns(marks, figure.get_figwidth())
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8.5, frameon=False)
+
+
+def _marks(document: Document, critical: bool) -> list[tuple[str, str]]:
+    """Colours of the legend, and what they stand for."""
+    groups = activities(document["tasks"])
+    names = [name for name, (colour, *_) in groups.items() if colour != OTHER]
+    short = shortened_names(names, _LEGEND)
+    marks = [(groups[name][0], f"{short[name]} ({groups[name][1]})") for name in names]
+    others = sum(count for colour, count, _ in groups.values() if colour == OTHER)
+    if others:
+        marks.append((OTHER, f"other activities ({others})"))
+    if critical:
+        marks.append(("white", _CRITICAL))
+    return marks
+
+
+def _columns(marks: Sequence[tuple[str, str]], width: float) -> int:
+    """How many entries of the legend stand side by side in so many inches."""
+    each = 0.6 + 0.088 * max(len(words) for _, words in marks)
+    return max(1, min(6, len(marks), int(width / each)))
+
+
+def _dag(figure: Any, document: Document, drawings: list[GraphDrawing], scale: float) -> None:
+    ratios = [each.width for each in drawings]
+    panels = figure.subplots(1, len(drawings), squeeze=False, gridspec_kw={"width_ratios": ratios})[0]
+    for axes, drawing in zip(panels, drawings, strict=True):
+        _draw(axes, drawing, scale)
+    figure.suptitle(document["title"], x=0.01, ha="left", fontsize=12)
+    _legend(figure, _marks(document, critical=True))
+
+
+def _draw(axes: Any, drawing: GraphDrawing, scale: float) -> None:
+    from matplotlib.collections import LineCollection, PatchCollection
+    from matplotlib.patches import Circle, FancyBboxPatch
+
+    share = min(1.0, max(0.1, 60.0 / max(1, len(drawing.edges))))
+    for critical in (False, True):
+        chosen = [
+            (parent, child, count)
+            for parent, child, count in drawing.edges
+            if (drawing.nodes[parent].critical and drawing.nodes[child].critical) == critical
+        ]
+        axes.add_collection(
+            LineCollection(
+                [_curve(edge_points(drawing, parent, child)) for parent, child, _ in chosen],
+                colors=_INK if critical else _SOFT,
+                alpha=1.0 if critical else max(share, 0.75 if any(count > 1 for *_, count in chosen) else 0.0),
+                linewidths=[(1.5 if critical else 0.8) + 0.5 * math.log2(count) for *_, count in chosen],
+                zorder=1,
+            )
+        )
+        nodes = [node for node in drawing.nodes if node.critical == critical]
+        shapes = [
+            FancyBboxPatch(
+                (node.x - node.width / 2, node.y - node.height / 2),
+                node.width,
+                node.height,
+                boxstyle="round,pad=0,rounding_size=5",
+            )
+            if drawing.boxes
+            else Circle((node.x, node.y), node.width / 2)
+            for node in nodes
+        ]
+        colours = [node.colour for node in nodes]
+        edge = _INK if critical else "white"
+        axes.add_collection(
+            PatchCollection(shapes, facecolors=colours, edgecolors=edge, linewidths=1.4 if critical else 0.5, zorder=2)
+        )
+    for node, words in zip(drawing.nodes, labels(drawing), strict=True) if drawing.boxes else ():
+        colour = "white" if dark(node.colour) else _INK
+        axes.text(node.x, node.y, words, fontsize=8.0 * scale, ha="center", va="center", color=colour, zorder=3)
+    axes.set_xlim(-4, drawing.width + 4)
+    axes.set_ylim(drawing.height + 4, -4)
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def _curve(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
+    """A cubic curve as a line of points."""
+    found = []
+    for step in range(9):
+        t = step / 8
+        weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
+        found.append(
+            (
+                sum(w * x for w, (x, _) in zip(weights, points, strict=True)),
+                sum(w * y for w, (_, y) in zip(weights, points, strict=True)),
+            )
+        )
+    return found

@@ -1,0 +1,259 @@
+"""Fits an expansion to runs: which scale, penalty, inputs, lines or law, by the evidence of a Bayesian linear model."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tradewind.problem import Threshold
+from tradewind.searcher.done.expansion import Array, FourierExpansion
+from tradewind.searcher.done.law import ScalingLaw
+from tradewind.searcher.done.ridge import DualRidge, RecursiveRidge, Ridge, misfits
+from tradewind.searcher.done.run_history import LOG_SPREAD
+from tradewind.searcher.outcomes import threshold_interval
+
+SIGMAS = (0.1, 0.2, 0.4, 0.8)
+"""Frequencies that are tried: standard deviation by input, on [-1, 1]."""
+
+PENALTIES = (3e-4, 3e-3, 3e-2, 3e-1)
+"""Penalties that are tried: variance of the noise by variance of the function."""
+
+_LIKELY_SIGMA, _LIKELY_PENALTY = 0.3, 0.01
+_SIGMA_SPREAD, _PENALTY_SPREAD = 0.7, 2.0
+"""Log-normal priors of the two: they decide while the runs are too few to."""
+
+_PRIOR_RUNS = 2.0
+"""The prior of the amplitude weighs as much as so many runs."""
+
+MOST_SELECTION_RUNS = 150
+"""Runs that scale, penalty and inputs are chosen on, the first ones; more would cost more than they say."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpansionShape:
+    """What is chosen before the weights are.
+
+    Attributes:
+        sigma: σ_ω of every input that is not dropped.
+        penalty: λ, for columns with the factor √(2/m): the λ of the published form, by m/2.
+        dropped: Names of the groups of inputs that do not matter.
+        evidence: Logarithm of how likely it makes the runs, up to a constant.
+        lawful: True for a law beside the cosines, False for straight lines.
+    """
+
+    sigma: float
+    penalty: float
+    dropped: frozenset[str] = frozenset()
+    evidence: float = 0.0
+    lawful: bool = False
+
+
+@dataclass(frozen=True)
+class ExpansionFamily:
+    """The expansions that may be fitted.
+
+    Attributes:
+        expansion: Directions and phases; its scales are replaced.
+        groups: The inputs by name of what they stand for; those in no group are always used.
+        sigmas: Values of σ_ω to choose from.
+        penalties: Values of λ to choose from.
+        spread: Standard deviation that the figure is expected to have, before much is known.
+        speedup: The power of the vCPUs that a law is to find in the figure; None to try no law. With a law, inputs have
+            the logarithm of the vCPUs as one more column, the last.
+    """
+
+    expansion: FourierExpansion
+    groups: Mapping[str, Sequence[int]]
+    sigmas: Sequence[float] = SIGMAS
+    penalties: Sequence[float] = PENALTIES
+    spread: float = 0.7
+    speedup: float | None = None
+    _laws: dict[object, ScalingLaw] = field(default_factory=dict, repr=False, compare=False)
+
+    def fitted(self, shape: ExpansionShape, z: Array, y: Array) -> FourierExpansion:
+        """The expansion of a shape, its law fitted to runs where it has one; see `choose`."""
+        expansion = self.shaped(shape)
+        if not shape.lawful or self.speedup is None:
+            return expansion
+        key = (shape.dropped, z.tobytes(), y.tobytes())
+        if key not in self._laws:
+            self._laws[key] = ScalingLaw.fit(z, y, expansion.slopes, self.speedup, self.spread)
+        return replace(expansion, law=self._laws[key])
+
+    def shaped(self, shape: ExpansionShape) -> FourierExpansion:
+        """The expansion of a shape, without a law."""
+        scales = np.full(self.expansion.directions.shape[1], shape.sigma)
+        for name in shape.dropped:
+            scales[list(self.groups[name])] = 0.0
+        return replace(self.expansion, scales=scales)
+
+    def choose(self, z: Array, y: Array, dropped: frozenset[str] = frozenset()) -> ExpansionShape:
+        """The most likely scale and penalty, with some inputs left out.
+
+        Args:
+            z: Inputs, shape (n, d).
+            y: The figure around its mean, shape (n,).
+            dropped: Names of groups.
+        """
+        return max(self.judged(z, y, dropped), key=lambda shape: shape.evidence)
+
+    def judged(self, z: Array, y: Array, dropped: frozenset[str] = frozenset()) -> list[ExpansionShape]:
+        """Every scale and penalty, with lines and with a law, with its evidence; see `choose`."""
+        z, y = z[:MOST_SELECTION_RUNS], y[:MOST_SELECTION_RUNS]
+        laws = (False,) if self.speedup is None else (False, True)
+        kinds = [ExpansionShape(sigma, 0.0, dropped, lawful=lawful) for lawful in laws for sigma in self.sigmas]
+        return [shape for kind in kinds for shape in self._judged(z, y, kind)]
+
+    def _judged(self, z: Array, y: Array, kind: ExpansionShape) -> Iterator[ExpansionShape]:
+        """A shape with every penalty, with the logarithm of their marginal likelihood and prior, up to a constant.
+
+        The weights and the amplitude are integrated out: the weights are normal, the amplitude inverse gamma
+        (Bishop, Pattern Recognition and Machine Learning, 2006, section 3.5 and exercise 3.23).
+        """
+        expansion = self.fitted(kind, z, y)
+        columns, left = expansion.columns(z), y - expansion.start(z)
+        likely_sigma = 0.5 * (math.log(kind.sigma / _LIKELY_SIGMA) / _SIGMA_SPREAD) ** 2
+        both = zip(self.penalties, misfits(columns @ columns.T, left, self.penalties), strict=True)
+        for penalty, (misfit, log_determinant) in both:
+            total = _PRIOR_RUNS * self.spread**2 + misfit
+            found = -0.5 * log_determinant - 0.5 * (_PRIOR_RUNS + len(y)) * math.log(total) - likely_sigma
+            found -= 0.5 * (math.log(penalty / _LIKELY_PENALTY) / _PENALTY_SPREAD) ** 2
+            yield replace(kind, penalty=penalty, evidence=round(found, 6))
+
+    def eliminate(self, z: Array, y: Array, names: Sequence[str], start: ExpansionShape) -> list[ExpansionShape]:
+        """Leave out, one after the other, the inputs without which the runs are as likely or more likely.
+
+        Backward elimination: of all inputs, the one goes whose absence raises the evidence most; then the others are
+        judged anew. An input that explains nothing costs the model freedom and lowers the evidence, so that no
+        threshold is needed.
+
+        Args:
+            z: Inputs, shape (n, d).
+            y: The figure around its mean, shape (n,).
+            names: Groups that may go.
+            start: The shape to begin with.
+
+        Returns:
+            The best shape of each set of inputs that was looked at; the first one with the most evidence is chosen.
+        """
+        best, seen = start, [start]
+        while True:
+            left = [name for name in names if name not in best.dropped]
+            tries = [self.choose(z, y, best.dropped | {name}) for name in left]
+            following = max(tries, key=lambda shape: shape.evidence, default=None)
+            seen += tries
+            if following is None or following.evidence <= best.evidence:
+                return seen
+            best = following
+
+
+class ResponseModel:
+    """One figure as a function of the inputs, with what is not known about it.
+
+    Args:
+        family: What may be fitted.
+        shape: The shape to fit.
+        z: Inputs, shape (n, d).
+        y: The figure, shape (n,), n at least 1.
+    """
+
+    def __init__(self, family: ExpansionFamily, shape: ExpansionShape, z: Array, y: Array) -> None:
+        self.shape = shape
+        self.spread = family.spread
+        self._offset = float(y.mean())
+        self._expansion = family.fitted(shape, z, y - self._offset)
+        self.count = len(y)
+        columns = self._expansion.columns(z)
+        # Whatever has fewer unknowns is solved; both give the same weights.
+        solver: type[DualRidge] | type[RecursiveRidge] = DualRidge if self.count <= columns.shape[1] else RecursiveRidge
+        self._ridge: Ridge = solver(columns, y - self._offset - self._expansion.start(z), shape.penalty)
+
+    @property
+    def grows(self) -> bool:
+        """True when `learn` can be called: there are more points than columns."""
+        return isinstance(self._ridge, RecursiveRidge)
+
+    def learn(self, z: Array, y: float) -> None:
+        """Take in one more point; only where it `grows`.
+
+        Args:
+            z: Its inputs, shape (d,).
+            y: Its figure.
+        """
+        assert isinstance(self._ridge, RecursiveRidge)
+        start = float(self._expansion.start(z[None, :])[0])
+        self._ridge.update(self._expansion.columns(z[None, :])[0], y - self._offset - start)
+        self.count += 1
+
+    def fantasize(self, z: Array) -> ResponseModel:
+        """A copy that takes its own expectations at more points, inputs of shape (n, d), for observed."""
+        other = copy.copy(self)
+        other._ridge = self._ridge.fantasize(self._expansion.columns(z))
+        return other
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the Student distribution of a prediction."""
+        return _PRIOR_RUNS + self.count
+
+    def mean(self, z: Array) -> Array:
+        """The expected figure, shape (n,)."""
+        start = self._expansion.start(z)
+        found: Array = self._expansion.columns(z) @ self._ridge.weights + start + self._offset
+        return found
+
+    def deviation(self, z: Array) -> Array:
+        """Scale of the Student distribution of a further run's figure, shape (n,)."""
+        amplitude = (_PRIOR_RUNS * self.spread**2 + self._ridge.misfit) / self.freedom
+        found: Array = np.sqrt(amplitude * (self._ridge.variance(self._expansion.columns(z)) + self.shape.penalty))
+        return found
+
+    def slope(self, z: Array) -> Array:
+        """Derivative of the expected figure by each input at one point, shape (d,)."""
+        return self._expansion.gradient(z, self._ridge.weights)
+
+
+def mean_above_bound(mean: Array, sd: Array, bound: Array) -> Array:
+    """What figures that are known to lie above a bound are expected to be, and at least the bound.
+
+    The mean of the normal distribution above it, as in Schmee & Hahn, "A simple method for regression analysis with
+    censored data" (Technometrics 1979).
+
+    Args:
+        mean: Expected without the bound, shape (n,).
+        sd: Standard deviation, shape (n,).
+        bound: Shape (n,).
+    """
+    from scipy.special import log_ndtr
+
+    at = (bound - mean) / sd
+    expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
+    return np.maximum(expected, bound)
+
+
+def prior_spread(values: Array, *, log: bool) -> float:
+    """How far a figure is expected to vary, before a model has explained anything."""
+    if log:
+        return LOG_SPREAD
+    return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
+
+
+def student_probability_within(bound: Threshold, mean: Array, scale: Array, freedom: float, *, log: bool) -> Array:
+    """Probability that a figure with a Student distribution keeps a bound, shape (n,).
+
+    Args:
+        bound: The bound.
+        mean: Of the figure, or of its logarithm, shape (n,).
+        scale: Of the same.
+        freedom: Degrees of freedom.
+        log: Whether it is the logarithm.
+    """
+    from scipy.special import stdtr
+
+    low, high = (stdtr(freedom, (edge - mean) / scale) for edge in threshold_interval(bound, log=log))
+    found: Array = np.maximum(high - low, 0.0)
+    return found

@@ -1,0 +1,278 @@
+"""What the selectors share: which attributes a configuration asks for, and offers as columns to compare them with."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.errors import InputError, NoOfferError, SpecError
+from tradewind.plugins import Settings
+from tradewind.problem import Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Space, Value
+from tradewind.selector.base import Selector
+from tradewind.selector.words import canonical_value
+from tradewind.utils.suggestions import did_you_mean
+from tradewind.utils.units import parse_memory
+
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+WantedAttributes = Mapping[str, Value]
+"""Wanted values by attribute."""
+
+_KEPT_DISTANCES = 1024
+"""A search asks for the same few values in all combinations; this bounds the memory of their columns."""
+
+_CANONICAL = {"memory_gib": "memory", "price_per_hour": "price", "instance_type": "type", "gpu": "gpus"}
+
+
+def canonical_attribute(attribute: str) -> str:
+    """One name for an attribute that has several (``memory`` for ``memory_gib``)."""
+    return _CANONICAL.get(attribute, attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferColumn:
+    """One attribute over all offers.
+
+    Attributes:
+        numbers: Its values, NaN where an offer has none; None for words.
+        words: Its values in lower case, empty where an offer has none; None for numbers.
+    """
+
+    numbers: Numbers | None
+    words: NDArray[np.object_] | None
+
+    @property
+    def shift(self) -> float:
+        """What is added before the logarithm: 1 where zero is among the values (no accelerator), else 0."""
+        assert self.numbers is not None
+        return 1.0 if np.nanmin(self.numbers) <= 0 else 0.0
+
+
+class OfferTable:
+    """Offers as columns, cheapest first.
+
+    Args:
+        offers: In any order.
+    """
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self.offers = tuple(sorted(offers, key=lambda o: (o.price_per_hour, o.key)))
+        self._columns: dict[str, OfferColumn] = {}
+        self._distances: dict[tuple[str, Value], Numbers] = {}
+
+    @cached_property
+    def everything(self) -> Mask:
+        """A mask of all offers."""
+        return np.ones(len(self.offers), dtype=bool)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {offer.key: i for i, offer in enumerate(self.offers)}
+
+    def only(self, offer: Offer) -> Mask:
+        """A mask of one offer."""
+        mask = ~self.everything
+        mask[self._places[offer.key]] = True
+        return mask
+
+    def column(self, attribute: str) -> OfferColumn:
+        """One attribute of all offers."""
+        if attribute not in self._columns:
+            self._columns[attribute] = _column(attribute, [offer.attribute(attribute) for offer in self.offers])
+        return self._columns[attribute]
+
+    def knows(self, attribute: str) -> bool:
+        """True when an offer has such an attribute."""
+        return any(offer.attribute(attribute) is not None for offer in self.offers)
+
+    def equal(self, attribute: str, value: Value) -> Mask:
+        """Where an attribute has a value; numbers up to rounding, words in any case, some by any usual name."""
+        column = self.column(attribute)
+        if column.numbers is None:
+            assert column.words is not None
+            same: Mask = column.words == canonical_value(attribute, value)
+            return same
+        number = as_number(attribute, value)
+        if number is None:
+            return ~self.everything
+        return np.isclose(column.numbers, number, rtol=1e-9, atol=1e-12)
+
+    def at_least(self, attribute: str, value: Value) -> Mask:
+        """Where an attribute has at least a value; for words, that value."""
+        column = self.column(attribute)
+        number = as_number(attribute, value)
+        if column.numbers is None or number is None:
+            return self.equal(attribute, value)
+        enough: Mask = column.numbers >= number - 1e-9 * abs(number)
+        return enough
+
+    def at_most(self, attribute: str, value: Value) -> Mask:
+        """Where an attribute has at most a value; for words, that value."""
+        column = self.column(attribute)
+        number = as_number(attribute, value)
+        if column.numbers is None or number is None:
+            return self.equal(attribute, value)
+        enough: Mask = column.numbers <= number + 1e-9 * abs(number)
+        return enough
+
+    def distance(self, attribute: str, value: Value) -> Numbers:
+        """How far each offer is from a value: doublings for numbers, 0 or 1 for words; infinite where unknown."""
+        if (attribute, value) not in self._distances:
+            if len(self._distances) >= _KEPT_DISTANCES:
+                self._distances.clear()
+            self._distances[attribute, value] = self._distance(attribute, value)
+        return self._distances[attribute, value]
+
+    def _distance(self, attribute: str, value: Value) -> Numbers:
+        column = self.column(attribute)
+        number = as_number(attribute, value)
+        if column.numbers is None or number is None:
+            return np.where(self.equal(attribute, value), 0.0, 1.0)
+        shift = column.shift if number > 0 else 1.0
+        if number + shift <= 0:
+            raise NoOfferError(f"no offer has {attribute} {value}", hint="it must be zero or more")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            away = np.abs(np.log2(column.numbers + shift) - math.log2(number + shift))
+        # Rounding makes equally far offers tie on every machine, whatever its logarithm's last bit.
+        return np.where(np.isnan(away), np.inf, np.round(away, 9))
+
+
+def _column(attribute: str, values: Sequence[float | str | None]) -> OfferColumn:
+    if any(isinstance(value, str) for value in values) or all(value is None for value in values):
+        words = np.array(["" if value is None else canonical_value(attribute, value) for value in values], dtype=object)
+        return OfferColumn(None, words)
+    return OfferColumn(np.array([math.nan if value is None else float(value) for value in values]), None)
+
+
+def as_number(attribute: str, value: Value) -> float | None:
+    """A wanted value as a number, where it is one; memory may be written with its unit."""
+    if isinstance(value, bool | int | float):
+        return float(value)
+    if attribute == "memory":
+        try:
+            return parse_memory(value) / (1 << 30)
+        except InputError:
+            return None
+    try:
+        return float(value)
+    except ValueError:
+        return {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}.get(value.lower())
+
+
+class AttributeSelector(Selector):
+    """A selector that compares attributes of offers with the values of parameters.
+
+    Answers are kept: a second configuration with the same machine parameters costs a look-up.
+    """
+
+    def __init__(self, *, settings: Settings, offers: Sequence[Offer], space: Space) -> None:
+        super().__init__(settings=settings, offers=offers, space=space)
+        self._instances = {p.name: p for p in space.parameters if isinstance(p, Instance)}
+        self._nodes = [p.name for p in space.parameters if isinstance(p, Nodes)]
+        self._attributes = {
+            p.name: canonical_attribute(p.attribute)
+            for p in space.parameters
+            if isinstance(p, Ordinal | Categorical) and p.attribute is not None
+        }
+        listed = [offer for p in self._instances.values() for offer in p.offers.values()]
+        self.table = OfferTable(list({offer.key: offer for offer in (*listed, *self.offers)}.values()))
+        self._kept: dict[tuple[tuple[str, Value], ...], Offer | NoOfferError] = {}
+        for name, attribute in self._attributes.items():
+            if self.table.offers and not self.table.knows(attribute):
+                raise self._unknown(f"{name}: no offer has the attribute", attribute)
+
+    def _unknown(self, what: str, attribute: str) -> SpecError:
+        known = {"vcpu", "memory", "price", "gpus", "provider", "region", "category", "family", "arch", "type", "spot"}
+        known |= {fact for offer in self.table.offers for fact in offer.facts}
+        return SpecError(f"{what} {attribute!r}", hint=did_you_mean(attribute, sorted(known), "known:"))
+
+    @abstractmethod
+    def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
+        """The offer of one node for the asked attributes, out of those in a mask; None where nothing will do."""
+
+    def resolve(self, configuration: Configuration) -> Offer:
+        """The offer for a configuration, with its number of nodes.
+
+        Raises:
+            NoOfferError: No provider sells it.
+        """
+        nodes = [int(configuration[name]) for name in self._nodes if name in configuration]
+        if len(nodes) > 1:
+            raise SpecError(f"{' and '.join(self._nodes)} both choose the number of machines", hint="keep one")
+        key = tuple(
+            (name, configuration[name]) for name in (*self._instances, *self._attributes) if name in configuration
+        )
+        if key not in self._kept:
+            self._kept[key] = self._answer(dict(key))
+        answer = self._kept[key]
+        if isinstance(answer, NoOfferError):
+            raise NoOfferError(answer.message, hint=answer.hint)
+        return answer.times(nodes[0]) if nodes else answer
+
+    def _answer(self, values: Mapping[str, Value]) -> Offer | NoOfferError:
+        if not self.table.offers:
+            return NoOfferError("the catalogue sells nothing", hint="loosen 'offers', or name another provider")
+        asked = {self._attributes[name]: value for name, value in values.items() if name in self._attributes}
+        among = self.table.everything
+        for name in self._instances:
+            if name in values:
+                among = among & self._named(self._instances[name], values[name], bool(asked))
+        offer = self.choose(asked, among) if among.any() else None
+        if offer is not None:
+            return offer
+        wanted = " ".join(f"{name}={value}" for name, value in values.items())
+        return NoOfferError(f"no provider sells {wanted}", hint=self._nearest_hint(asked, among))
+
+    def _named(self, instance: Instance, value: Value, asked: bool) -> Mask:
+        """Where the offers of an instance are: its own, or all regions' where further attributes are asked for."""
+        own = instance.offers.get(str(value))
+        if own is None:
+            return self.table.equal("type", value)
+        if not asked:
+            return self.table.only(own)
+        return self.table.equal("type", own.instance_type) & self.table.equal("provider", own.provider)
+
+    def _nearest_hint(self, asked: WantedAttributes, among: Mask) -> str:
+        if not among.any():
+            among = self.table.everything
+        offer = nearest_offer(self.table, asked, among, priorities=(), weights={})
+        shown = ", ".join(f"{name} {_shown(offer.attribute(name))}" for name in asked)
+        where = f" in {offer.region}" if offer.region else ""
+        return f"the nearest is {offer.instance_type} of {offer.provider}{where}" + (f" with {shown}" if shown else "")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def nearest_offer(
+    table: OfferTable, asked: WantedAttributes, among: Mask, *, priorities: Sequence[str], weights: Mapping[str, float]
+) -> Offer:
+    """The nearest offer of a mask that has at least one.
+
+    Args:
+        table: The offers.
+        asked: Wanted values by attribute.
+        among: Which offers may be chosen.
+        priorities: Attributes whose distance decides by itself, the first before the second, before all others.
+        weights: Factor of the distance of the other attributes; 1 where not given.
+    """
+    place = np.flatnonzero(among)
+    for attribute in priorities:
+        if attribute in asked:
+            away = table.distance(attribute, asked[attribute])[place]
+            place = place[away == away.min()]
+    total = np.zeros(len(place))
+    for attribute, value in asked.items():
+        weight = weights.get(attribute, 1.0)
+        if attribute not in priorities and weight > 0:
+            total += weight * table.distance(attribute, value)[place]
+    # The table is sorted by price and name, and argmin takes the first: ties go to the cheapest, then by name.
+    return table.offers[int(place[np.argmin(np.round(total, 9))])]

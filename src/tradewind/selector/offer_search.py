@@ -1,0 +1,143 @@
+"""Asks the installed catalogues what they sell."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tradewind import plugins
+from tradewind.errors import NoOfferError, PluginError
+from tradewind.problem import Offer, OfferQuery
+from tradewind.selector.catalogue.base import Catalogue
+from tradewind.selector.words import canonical_category, canonical_provider
+from tradewind.utils.suggestions import did_you_mean
+
+GivenSettings = Mapping[str, Mapping[str, Any]]
+"""Settings by catalogue and name."""
+
+
+def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None) -> list[Offer]:
+    """The offers within a query, the cheapest first, each once.
+
+    Without a provider in the query all catalogues are asked, but for those that cannot do without a setting (the
+    ``path`` of ``csv``) that is not given. A named provider is a catalogue's name, or one that the rows of a
+    catalogue with given settings name: a catalogue that is named sells all it has, whatever provider its rows say.
+
+    Args:
+        query: What is wanted.
+        data_folder: Where refreshed prices are kept.
+        catalogue_settings: Settings by catalogue and name.
+
+    Raises:
+        PluginError: A named catalogue is not installed or does not load.
+        SpecError: A setting is wrong.
+        CatalogueError: A catalogue cannot be read.
+    """
+    given = catalogue_settings or {}
+    query = _usual(query)
+    anywhere = replace(query, provider=(), limit=None)
+    found: dict[str, Offer] = {}
+    for name in _asked(query, given):
+        for offer in open_catalogue(name, data_folder, given).offers():
+            wanted = not query.provider or name in query.provider or offer.provider in query.provider
+            if wanted and anywhere.matches(offer):
+                # What the user lists is asked for first: its price stands where a provider's list has another.
+                found.setdefault(offer.key, offer)
+    cheapest_first = sorted(found.values(), key=lambda offer: (offer.price_per_hour, offer.key))
+    return cheapest_first if query.limit is None else cheapest_first[: query.limit]
+
+
+def require_offers(
+    query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None, *, bounds: str = "the query"
+) -> list[Offer]:
+    """As `find_offers`, where at least one offer is needed.
+
+    Args:
+        query: What is wanted.
+        data_folder: Where refreshed prices are kept.
+        catalogue_settings: Settings by catalogue and name.
+        bounds: What the user calls the query.
+
+    Raises:
+        NoOfferError: Nothing is within the query; the hint says which bound leaves nothing.
+    """
+    query = _usual(query)
+    found = find_offers(query, data_folder, catalogue_settings)
+    if not found:
+        raise NoOfferError(f"no offer is within {bounds}", hint=_blame(query, data_folder, catalogue_settings))
+    return found
+
+
+def open_catalogue(name: str, data_folder: Path, catalogue_settings: GivenSettings | None = None) -> Catalogue:
+    """One catalogue with its settings.
+
+    Raises:
+        PluginError: It is not installed or does not load.
+        SpecError: A setting is wrong.
+    """
+    given = (catalogue_settings or {}).get(name, {})
+    catalogue: Catalogue = plugins.create("catalogue", name, given, data_folder=data_folder)
+    return catalogue
+
+
+def _usual(query: OfferQuery) -> OfferQuery:
+    """A query whose providers and categories have the names that offers have; a catalogue's own name stays."""
+    catalogues = plugins.names("catalogue")
+    return replace(
+        query,
+        provider=tuple(name if name in catalogues else canonical_provider(name) for name in query.provider),
+        category=tuple(canonical_category(name) for name in query.category),
+    )
+
+
+def _asked(query: OfferQuery, given: GivenSettings) -> list[str]:
+    """The catalogues to ask, those that the user has given settings they cannot do without first."""
+    for name in given:
+        plugins.load("catalogue", name)  # a misspelt one would otherwise be left out without a word
+    loaded = plugins.load_all("catalogue")
+    own = [name for name, part in loaded.items() if name in given and _needs_settings(part)]
+    known = plugins.names("catalogue")
+    if query.provider:
+        named = [name for name in known if name in query.provider]
+        if not own and len(named) < len(set(query.provider)):
+            for name in query.provider:
+                _require(name, known)
+        return own + [name for name in named if name not in own]
+    return own + [name for name, part in loaded.items() if not _needs_settings(part)]
+
+
+def _require(name: str, known: list[str]) -> None:
+    if name not in known:
+        hint = did_you_mean(name, known, "installed:")
+        raise PluginError(f"there is no provider {name!r} in any catalogue", hint=hint)
+
+
+def _needs_settings(part: type[plugins.Plugin]) -> bool:
+    return any(field.is_required() for field in part.Settings.model_fields.values())
+
+
+def _blame(query: OfferQuery, data_folder: Path, given: GivenSettings | None) -> str:
+    """Which single bound of a query leaves nothing, and what there is instead."""
+    for name in ("region", "types", "category", "family", "arch"):
+        values = getattr(query, name)
+        if not values:
+            continue
+        others = find_offers(OfferQuery(provider=query.provider, spot=None, types=("*",)), data_folder, given)
+        attribute = "instance_type" if name == "types" else name
+        known = sorted({str(getattr(offer, attribute)) for offer in others} - {""})
+        if any(value in known or "*" in value or "?" in value for value in values):
+            continue
+        near = difflib.get_close_matches(values[0], known, n=3, cutoff=0.5)
+        return f"nobody sells {name} {values[0]!r}; there is {', '.join(near or known[:6]) or 'nothing'}"
+    for name in ("price", "memory", "vcpu", "gpus", "category", "family", "arch", "region", "types"):
+        default = OfferQuery.__dataclass_fields__[name].default
+        if getattr(query, name) != default:
+            wider: dict[str, Any] = {name: default, "limit": 1}
+            if find_offers(replace(query, **wider), data_folder, given):
+                return f"without the bound on {name} there would be some"
+    if query.spot:
+        return "no spot prices are kept: tradewind offers refresh reads them where the catalogue's setting 'spot' is on"
+    return "loosen several bounds"

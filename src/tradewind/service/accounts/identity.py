@@ -1,0 +1,82 @@
+"""Names of users and tenants, and addresses that calls come from."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+
+from tradewind.errors import InputError
+
+MAX_NAME_LENGTH = 64
+"""Characters of a name at most."""
+
+
+def normalize_name(name: str) -> str:
+    """A name as it is compared: capitals and ways to write the same letter make no difference."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
+
+
+def lookup_name(name: str) -> str:
+    """A name to look for: as it is kept, or empty where nobody can have it."""
+    try:
+        return check_name(name)
+    except InputError:
+        return ""
+
+
+def check_name(name: str, what: str = "user") -> str:
+    """A name as it is kept.
+
+    Args:
+        name: As it was typed.
+        what: Whose name it is, for the message.
+
+    Raises:
+        InputError: It is no name: a letter or digit, then letters of the same alphabet, digits, and ``. _ - @``.
+    """
+    kept = normalize_name(name[: MAX_NAME_LENGTH + 1])
+    shown = repr(name if len(name) <= 40 else name[:40] + "...")
+    if not kept or len(name) > MAX_NAME_LENGTH or len(kept) > MAX_NAME_LENGTH:
+        raise InputError(f"{shown} is no name of a {what}", hint=f"write 1 to {MAX_NAME_LENGTH} characters")
+    if not kept[0].isalnum() or not all(c in "._-@" or unicodedata.category(c)[0] in "LMN" for c in kept):
+        raise InputError(
+            f"{shown} is no name of a {what}", hint="write letters and digits, and . _ - @ after the first of them"
+        )
+    alphabets = {unicodedata.name(c, "?").split()[0] for c in kept if c.isalpha()}
+    if len(alphabets) > 1 and alphabets & {"LATIN", "CYRILLIC", "GREEK"}:
+        raise InputError(f"{shown} mixes letters of several alphabets", hint="they look like those of another name")
+    return kept
+
+
+def check_email(address: str) -> str:
+    """An e-mail address as it is kept; empty for none.
+
+    Raises:
+        InputError: It is none.
+    """
+    address = address.strip()
+    if address != clean_text(address, 300) or (
+        address
+        and (len(address) > 254 or not re.fullmatch(r"[^\s@,;<>\"\x00-\x20\x7f]+@[^\s@,;<>\"\x00-\x20\x7f]+", address))
+    ):
+        raise InputError(f"{address[:60]!r} is no e-mail address", hint="write one like ann@example.org")
+    return address
+
+
+def network_of(address: str) -> str:
+    """What attempts from an address are counted under: of IPv6 the network of 64 bits, which one customer has."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return "?"
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)
+
+
+def clean_text(text: str, most: int = 200) -> str:
+    """A word of a header or a form for people: no control characters, not long."""
+    return "".join(c for c in text[:most] if unicodedata.category(c)[0] != "C")

@@ -1,0 +1,114 @@
+"""Who calls: what each route of REST depends on.
+
+Programs send a token. Pages of this server may call REST as well: their browser sends the cookie of its session, and
+their scripts send the session's proof in ``X-CSRF-Token`` with everything that changes something.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from tradewind.errors import ForbiddenError, SignInError, TradewindError
+from tradewind.service.context import Context
+from tradewind.service.faults import http_status
+from tradewind.service.http.responses import check_address
+from tradewind.service.http.session_cookies import CSRF_HEADER, SAFE_METHODS, check_csrf, session_secret
+from tradewind.service.people import Principal
+
+_bearer = HTTPBearer(auto_error=False, description="A token, as `tradewind user token` or the page makes it.")
+
+
+def context_of(request: Request) -> Context:
+    """What the parts of the server share."""
+    return cast("Context", request.app.state.context)
+
+
+def address_of(request: Request) -> str:
+    """Where a call comes from."""
+    return request.client.host if request.client else ""
+
+
+def record_refusal(request: Request, error: TradewindError) -> None:
+    """Keep in the audit log what a user, or somebody with a wrong token, was refused."""
+    status = http_status(error)
+    if status not in (401, 403, 429) or (status == 401 and "authorization" not in request.headers):
+        return  # a browser whose session is over has done nothing wrong
+    who = getattr(request.state, "who", None)
+    name, tenant = (who.name, who.tenant) if who is not None else ("", "")
+    call, address = f"{request.method} {request.url.path}", address_of(request)
+    context_of(request).audit.record_of(name, tenant, address, "call.refused", call, "refused", {"code": error.code})
+
+
+@dataclass(frozen=True, slots=True)
+class UnverifiedCaller:
+    """A call of somebody who has shown something, at which nobody has looked yet.
+
+    Attributes:
+        request: The call.
+        token: The token that it came with; None for the cookie of a session.
+    """
+
+    request: Request
+    token: str | None
+
+    def who(self) -> Principal:
+        """Who it is.
+
+        Raises:
+            SignInError: Nobody whom we know.
+            ForbiddenError: A page that is not of this session asks for a change.
+        """
+        request, csrf = self.request, None
+        accounts, address = context_of(request).accounts, address_of(request)
+        if self.token is not None:
+            found = accounts.by_token(self.token, address)
+        else:
+            found, csrf = accounts.by_session(session_secret(request), address)
+        request.state.who = found
+        if csrf is not None and request.method not in SAFE_METHODS:
+            check_csrf(csrf, request.headers.get(CSRF_HEADER, ""))
+        return found
+
+
+async def unverified_caller(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> UnverifiedCaller:
+    """What the caller of a route has shown.
+
+    Raises:
+        SignInError: Nothing.
+    """
+    check_address(request)
+    if credentials is None and not session_secret(request):
+        raise SignInError("no token was sent", hint="send the header Authorization: Bearer tw_...")
+    return UnverifiedCaller(request, credentials.credentials if credentials is not None else None)
+
+
+def _who(asked: Annotated[UnverifiedCaller, Depends(unverified_caller)]) -> Principal:
+    return asked.who()
+
+
+async def _shared(request: Request) -> Context:
+    # async: a function that is not would be called in another thread, for the sake of nothing.
+    return context_of(request)
+
+
+Shared = Annotated[Context, Depends(_shared)]
+"""What the parts of the server share, as a parameter of a route."""
+
+Caller = Annotated[Principal, Depends(_who)]
+"""Who calls, as a parameter of a route."""
+
+
+async def _admin(who: Caller) -> Principal:
+    if not who.is_admin:
+        raise ForbiddenError("only an administrator may do this")
+    return who
+
+
+AdminCaller = Annotated[Principal, Depends(_admin)]
+"""Who calls, where only an administrator may."""

@@ -1,0 +1,1 @@
+"""REST routes below ``/api/v1``, one module per kind of resource."""

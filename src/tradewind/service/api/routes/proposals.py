@@ -1,0 +1,109 @@
+"""The right configuration: what to run on, from past runs of the application."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+from tradewind.service.api.authentication import Caller, Shared
+from tradewind.service.api.offers import OfferAnswer
+from tradewind.service.applications.proposals import ConfigurationProposal, ProposedConfiguration
+from tradewind.service.document_limits import check_document
+
+router = APIRouter(tags=["proposals"])
+
+_WANTED: JsonDict = {"application": "matrix", "parameters": {"size": 4000}, "deadline": "30m"}
+
+
+class ProposalWanted(BaseModel):
+    """What a proposal is wanted for."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_WANTED]})
+
+    application: str = Field(min_length=1, max_length=300, description="name or name@3.")
+    parameters: dict[str, Any] = Field(default={}, description="The values of its form, by field.")
+    backend: str = Field(default="", max_length=200, description="Where to run; without it the application's own.")
+    deadline: float | str | None = Field(default=None, description="Time that the run may take: seconds, or 30m.")
+    resources: dict[str, float] | None = Field(
+        default=None, description="What a node must have at least: nodes, cpu, memory (MiB), time (s)."
+    )
+    count: int = Field(default=5, ge=1, le=50, description="How many configurations at most.")
+
+
+class CandidateAnswer(BaseModel):
+    """A configuration that is proposed."""
+
+    configuration: dict[str, Any] = Field(description="The value of each parameter of the space.")
+    offer: OfferAnswer = Field(description="The machines, with their price.")
+    runtime: float | None = Field(description="Expected seconds; null where nothing is known.")
+    runtime_low: float | None = Field(description="5 % quantile of it.")
+    runtime_high: float | None = Field(description="95 % quantile of it.")
+    cost: float | None = Field(description="Expected USD, this run.")
+    cost_low: float | None = Field(description="5 % quantile of it.")
+    cost_high: float | None = Field(description="95 % quantile of it.")
+    objective: float | None = Field(description="Expected value of the metric; null where nothing is known.")
+    objective_low: float | None = Field(description="5 % quantile of it.")
+    objective_high: float | None = Field(description="95 % quantile of it.")
+    chance: float | None = Field(description="That the run succeeds, in time and within every bound.")
+    reason: str = Field(description="What it rests on, in a few words.")
+
+
+class ProposalAnswer(BaseModel):
+    """What is proposed for what was typed into a form."""
+
+    application: str = Field(description="name@version.")
+    backend: str = Field(description="Where it would run.")
+    parameters: dict[str, Any] = Field(description="The job parameters that it is for.")
+    deadline: float | None = Field(description="Seconds that the run may take.")
+    metric: str = Field(description="What it is to minimise or maximise: cost, runtime, or a metric of its own.")
+    goal: str = Field(description="minimise or maximise.")
+    candidates: list[CandidateAnswer] = Field(description="The configurations, the best first.")
+    runs: int = Field(description="Runs of the application that it rests on; 0 where it was never run.")
+    searcher: str = Field(description="Who proposes; empty for the default.")
+    basis: list[str] = Field(description="What it rests on, one sentence each.")
+    advice: str = Field(description="What you may do about it; empty where nothing is better.")
+
+
+@router.post("/proposals")
+def propose(who: Caller, shared: Shared, wanted: Annotated[ProposalWanted, Body()]) -> ProposalAnswer:
+    """Configurations for what was typed into a form, the best first, with predicted time and cost; nothing is run."""
+    check_document(wanted.model_dump())
+    found = shared.proposals.propose(
+        who,
+        wanted.application,
+        wanted.parameters,
+        backend=wanted.backend,
+        deadline=wanted.deadline,
+        resources=wanted.resources,
+        count=wanted.count,
+    )
+    return proposal_of(found)
+
+
+def proposal_of(found: ConfigurationProposal) -> ProposalAnswer:
+    """A proposal as an answer."""
+    return ProposalAnswer(
+        application=found.application,
+        backend=found.backend,
+        parameters=dict(found.parameters),
+        deadline=found.deadline,
+        metric=found.metric,
+        goal=found.goal,
+        candidates=[_candidate(one) for one in found.candidates],
+        runs=found.runs,
+        searcher=found.searcher,
+        basis=list(found.basis),
+        advice=found.advice,
+    )
+
+
+def _candidate(one: ProposedConfiguration) -> CandidateAnswer:
+    plain = {
+        name: getattr(one, name) for name in CandidateAnswer.model_fields if name not in ("configuration", "offer")
+    }
+    return CandidateAnswer(
+        **plain, configuration=dict(one.configuration), offer=OfferAnswer.model_validate(one.offer.to_json())
+    )

@@ -1,0 +1,358 @@
+"""Which configuration to use for what was typed into a form: from all past runs of the application."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tradewind.engine.recommendations import RecommendationSet, recommend_for_problem
+from tradewind.errors import ConfigurationError, NoHistoryError, NoOfferError
+from tradewind.problem import Configuration, Constraints, Offer, Problem, Value
+from tradewind.problem.configuration import plain_number
+from tradewind.searcher.base import Recommendation
+from tradewind.service.experience import PastRunCache
+from tradewind.service.people import Principal
+from tradewind.utils.units import parse_duration
+
+if TYPE_CHECKING:
+    from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.service.applications.application_service import ApplicationService
+    from tradewind.service.applications.backends import BackendService
+    from tradewind.service.settings import ServiceSettings
+    from tradewind.store.service.applications import ApplicationRow
+
+FEW_RUNS = 8
+"""Runs below which a proposal is a guess: the evaluation of paper 5 is near the optimum from the eighth."""
+
+SEARCH_RUNS = 20
+"""Runs that the price of a search is named for."""
+
+_UNLIKELY = 0.5
+_REFIT = 1.1
+"""Growth of the history after which the model's scales are chosen anew."""
+
+_SMALL = 50
+"""Runs of a history below which they always are: it takes no time."""
+
+_LOOKED_AT = 200
+"""Proposals among which one with what the user chose is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedConfiguration:
+    """A configuration that is proposed.
+
+    Attributes:
+        configuration: The value of each parameter of the space.
+        offer: The machines, with their price.
+        runtime: Expected seconds; None where nothing is known.
+        runtime_low: 5 % quantile of it.
+        runtime_high: 95 % quantile of it.
+        cost: Expected USD, this run.
+        cost_low: 5 % quantile of it.
+        cost_high: 95 % quantile of it.
+        objective: Expected value of what the application is to minimise or maximise; None where nothing is known.
+        objective_low: 5 % quantile of it.
+        objective_high: 95 % quantile of it.
+        chance: That the run succeeds, in time and within every bound; None where nothing is known.
+        reason: What it rests on, in a few words.
+        trying: Whether it comes first because running it teaches most, not because it is expected to be the best.
+    """
+
+    configuration: Mapping[str, Value]
+    offer: Offer
+    runtime: float | None = None
+    runtime_low: float | None = None
+    runtime_high: float | None = None
+    cost: float | None = None
+    cost_low: float | None = None
+    cost_high: float | None = None
+    objective: float | None = None
+    objective_low: float | None = None
+    objective_high: float | None = None
+    chance: float | None = None
+    reason: str = ""
+    trying: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationProposal:
+    """What is proposed for what was typed into a form.
+
+    Attributes:
+        application: ``name@version``.
+        backend: Where it would run.
+        parameters: The job parameters that it is for.
+        deadline: Seconds that the run may take, or None.
+        metric: What the application is to minimise or maximise: ``cost``, ``runtime`` or a metric of its own.
+        goal: ``minimise`` or ``maximise``.
+        candidates: The configurations, the best first; at least one.
+        runs: Runs of the application that it rests on; 0 for the default of one that was never run.
+        searcher: Who proposes; empty for the default.
+        basis: What it rests on, one sentence each.
+        advice: What the user may do about it, such as to start a search; empty where nothing is better.
+        search_cost: USD that a search of twenty runs is expected to cost in total; None where nothing is known.
+        seconds: How long it took.
+    """
+
+    application: str
+    backend: str
+    parameters: Mapping[str, Value]
+    deadline: float | None
+    metric: str
+    goal: str
+    candidates: tuple[ProposedConfiguration, ...]
+    runs: int
+    searcher: str = ""
+    basis: tuple[str, ...] = ()
+    advice: str = ""
+    search_cost: float | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What a model chose before its weights.
+
+    Attributes:
+        runs: How many runs there were when it chose.
+        fitted: What it chose; see `RecommendationSet.fitted`.
+        space: The problem that it was last used with, without a past.
+        learned: The job parameters and the trials that it was last used with.
+    """
+
+    runs: int = 0
+    fitted: Mapping[str, Any] = field(default_factory=dict)
+    space: Problem | None = None
+    learned: object = None
+
+
+_NO_FIT = _Fit()
+
+
+class ProposalService:
+    """Proposes configurations.
+
+    Args:
+        applications: The applications.
+        backends: Where they run.
+        settings: The server's settings.
+        data_folder: For refreshed prices.
+    """
+
+    def __init__(
+        self, applications: ApplicationService, backends: BackendService, settings: ServiceSettings, data_folder: Path
+    ) -> None:
+        self._applications = applications
+        self._backends = backends
+        self._settings = settings
+        self._experience = PastRunCache(applications.store, data_folder)
+        self._lock = threading.Lock()
+        self._fits: OrderedDict[tuple[str, str, str | None, str], _Fit] = OrderedDict()
+
+    def propose(
+        self,
+        who: Principal,
+        application: str,
+        parameters: Mapping[str, Any],
+        *,
+        backend: str = "",
+        deadline: float | str | None = None,
+        resources: Mapping[str, Any] | None = None,
+        count: int = 5,
+    ) -> ConfigurationProposal:
+        """Configurations for what was typed into a form, the best first, with what they are expected to take and cost.
+
+        Where the application was never run it is the cheapest machine that it can run on, and says so.
+
+        Args:
+            who: Who asks.
+            application: ``name`` or ``name@3``.
+            parameters: What was typed, by field.
+            backend: Where to run; without it the application's own.
+            deadline: Time that the run may take, in seconds or as ``30m``; without it the application's own.
+            resources: What a node must have at least; see `ApplicationService.spec`.
+            count: How many configurations at most.
+
+        Raises:
+            FormError: A field is wrong, missing or unknown.
+            NotFoundError: There is no such application or backend.
+            NoOfferError: The backend has nothing that the application can run on.
+        """
+        begun = time.perf_counter()
+        row = self._applications.get(who, application)
+        where = self._backends.choose(who, row, backend)
+        spec = self._applications.spec(row, parameters, where, resources=resources)
+        if deadline is not None and deadline != "":
+            spec = replace(spec, constraints=Constraints(parse_duration(deadline), spec.constraints.thresholds))
+        found = self._propose(who, row, spec, max(1, min(count, _LOOKED_AT)))
+        return replace(found, backend=where.name, seconds=time.perf_counter() - begun)
+
+    def settle(
+        self, who: Principal, row: ApplicationRow, spec: JobSpec, given: Mapping[str, Any] | None = None
+    ) -> Configuration:
+        """The whole configuration of a run: what the user chose, and the best proposal with that for the rest.
+
+        Args:
+            who: Whose run it is.
+            row: The application.
+            spec: Its specification, as `ApplicationService.spec` makes it.
+            given: The value of some parameters of the space, or None.
+
+        Raises:
+            ConfigurationError: A value is not in the space, or values do not go together.
+            NoOfferError: The backend has nothing that the application can run on.
+        """
+        problem = self._experience.problem(spec)
+        chosen: dict[str, Value] = {}
+        for name, value in (given or {}).items():
+            if name not in problem.space:
+                known = ", ".join(problem.space.names)
+                raise ConfigurationError(f"there is no parameter {name!r} in the space", hint=f"known: {known}")
+            chosen[name] = problem.space[name].coerce(value)
+        if chosen.keys() >= set(problem.space.names):
+            return problem.space.check(chosen)
+        if problem.space.enumerable and len(problem.candidates) == 1 and not chosen:
+            return problem.candidates.configuration(0)
+        proposed = self._propose(who, row, spec, _LOOKED_AT if chosen else 1).candidates
+        for candidate in proposed:
+            if all(candidate.configuration.get(name) == value for name, value in chosen.items()):
+                return Configuration(candidate.configuration)
+        return _cheapest_with(problem, chosen)
+
+    def predict(
+        self, who: Principal, row: ApplicationRow, spec: JobSpec, configuration: Mapping[str, Value]
+    ) -> ProposedConfiguration | None:
+        """What is expected of a configuration; None where nothing is known, or it is far from the best ones.
+
+        Args:
+            who: Whose run it is.
+            row: The application.
+            spec: Its specification, as `ApplicationService.spec` makes it.
+            configuration: The value of every parameter of the space.
+        """
+        for candidate in self._propose(who, row, spec, _LOOKED_AT, explore=False).candidates:
+            if candidate.runtime is not None and dict(candidate.configuration) == dict(configuration):
+                return candidate
+        return None
+
+    def _propose(
+        self, who: Principal, row: ApplicationRow, spec: JobSpec, count: int, *, explore: bool = True
+    ) -> ConfigurationProposal:
+        given = {name: plain_number(value) for name, value in spec.job.parameters.values.items()}
+        metric, goal = spec.objective.metric, spec.objective.goal
+        proposal = ConfigurationProposal(row.reference, "", given, spec.constraints.deadline, metric, goal, (), 0)
+        every = row.shared and self._settings.shared_history
+        seen_by = None if every else who.tenant
+        space = self._experience.problem(spec)
+        past = self._experience.past(row, spec, seen_by)
+        problem = space.with_past(spec.job, spec.constraints, past)
+        if not past:
+            return _by_default(proposal, problem, count)
+        key = (row.tenant, row.name, seen_by, " ".join(problem.space.names))
+        runs = sum(len(study.trials) for study in past)
+        learned = (given, [study.trials for study in past])
+        with self._lock:
+            known = self._fits.get(key, _NO_FIT)
+        # The same past gives the same scales, so they are chosen once for it, whatever else is asked.
+        same = known.space is space and known.learned == learned
+        fresh = not same and (runs < _SMALL or runs > _REFIT * known.runs)
+        try:
+            explore = explore and self._settings.explore and runs < _SMALL
+            advice = recommend_for_problem(
+                spec, problem, count, fitted=None if fresh else known.fitted, explore=explore
+            )
+        except NoHistoryError as error:
+            return _by_default(proposal, problem, count, error.message)
+        with self._lock:
+            self._fits[key] = _Fit(runs if fresh else known.runs, advice.fitted, space, learned)
+            while len(self._fits) > 256:
+                self._fits.popitem(last=False)
+        return _by_history(proposal, advice, problem, runs)
+
+
+def _candidate(one: Recommendation, offer: Offer) -> ProposedConfiguration:
+    return ProposedConfiguration(
+        configuration=dict(one.configuration),
+        offer=offer,
+        runtime=one.runtime,
+        runtime_low=one.runtime_low,
+        runtime_high=one.runtime_high,
+        cost=one.cost,
+        cost_low=one.cost_low,
+        cost_high=one.cost_high,
+        objective=one.objective,
+        objective_low=one.objective_low,
+        objective_high=one.objective_high,
+        chance=one.probability_feasible,
+        reason=one.reason,
+    )
+
+
+def _by_history(
+    proposal: ConfigurationProposal, advice: RecommendationSet, problem: Problem, runs: int
+) -> ConfigurationProposal:
+    found = zip(advice.recommendations, advice.offers, strict=True)
+    candidates = tuple(_candidate(one, offer) for one, offer in found)
+    following = advice.following
+    if (
+        following is not None
+        and following.configuration != advice.recommendations[0].configuration
+        and following.probability_feasible >= _UNLIKELY
+    ):
+        first = _candidate(following, problem.resolver.resolve(following.configuration))
+        first = replace(first, trying=True, reason=f"to learn from; {first.reason}")
+        others = (one for one in candidates if one.configuration != first.configuration)
+        candidates = (first, *others)[: len(candidates)]
+    words = ""
+    if candidates[0].chance is not None and candidates[0].chance < _UNLIKELY:
+        words = "none is likely to keep deadline and bounds: allow more time, or let a search look for one"
+    elif runs < FEW_RUNS:
+        words = f"only {runs} {'run is' if runs == 1 else 'runs are'} known: a search with a budget would tell more"
+    return replace(
+        proposal,
+        candidates=candidates,
+        runs=runs,
+        searcher=advice.searcher,
+        basis=advice.basis,
+        advice=words,
+        search_cost=SEARCH_RUNS * float(np.median([one.cost for one in advice.recommendations])),
+    )
+
+
+def _by_default(proposal: ConfigurationProposal, problem: Problem, count: int, why: str = "") -> ConfigurationProposal:
+    """The cheapest configurations that the application can run on."""
+    reason = "the cheapest that the application can run on; nothing is known of how long it takes"
+    found = _cheapest(problem, count)
+    basis = why or f"nothing is known of {problem.job.name} yet: nobody has run it here"
+    advice = "the first runs teach the next proposals; a search with a budget finds a good one sooner"
+    candidates = tuple(ProposedConfiguration(dict(one), problem.resolver.resolve(one), reason=reason) for one in found)
+    return replace(proposal, candidates=candidates, basis=(basis,), advice=advice)
+
+
+def _cheapest(problem: Problem, count: int) -> list[Configuration]:
+    """The configurations with the least price by the hour; some of them where they cannot be listed."""
+    space = problem.space
+    if space.enumerable:
+        candidates = problem.candidates
+    else:
+        candidates = problem.pool(list(space.sample(np.random.default_rng(0), 256)))
+    if not len(candidates):
+        raise NoOfferError("there is no configuration that this application can run on")
+    order = np.argsort(np.round(candidates.hourly, 9), kind="stable")[:count]
+    return [candidates.configuration(int(i)) for i in order]
+
+
+def _cheapest_with(problem: Problem, chosen: Mapping[str, Value]) -> Configuration:
+    """The cheapest configuration with what was chosen."""
+    for configuration in _cheapest(problem, 100_000):
+        if all(configuration.get(name) == value for name, value in chosen.items()):
+            return configuration
+    return problem.space.check(chosen)

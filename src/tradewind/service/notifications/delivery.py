@@ -1,0 +1,196 @@
+"""E-mails: written from a notice's document, and handed to the administrator's mail server."""
+
+from __future__ import annotations
+
+import html
+import smtplib
+import ssl
+from collections.abc import Mapping
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime, localtime
+from typing import Any
+
+from tradewind.deployer.environment import resolve_secrets
+from tradewind.errors import InputError
+from tradewind.reporting.words import compact, machines_of, value_words
+from tradewind.service.accounts.identity import clean_text
+from tradewind.service.notifications.refusal import DeliveryRefused
+from tradewind.service.settings import ServiceSettings
+from tradewind.store.service.notices import NoticeRow
+from tradewind.utils.units import format_duration, format_money
+
+SMTP_TIMEOUT_SECONDS = 20.0
+"""How long the mail server may be silent."""
+
+_WORDS = {
+    "request.submitted": ("was submitted", "submitted"),
+    "request.finished": ("has finished", "finished"),
+    "request.failed": ("did not end well", "failed"),
+    "test": ("is a test", "test"),
+}
+_STATES = {"timed_out": "timed out", "preempted": "lost its machines", "cancelled": "was cancelled"}
+
+
+def compose_email(notice: NoticeRow, sender: str, url: str) -> EmailMessage:
+    """The e-mail of a notice, as plain text and as HTML.
+
+    Args:
+        notice: The notice.
+        sender: The address that it comes from.
+        url: Where people come to the server; empty where that is not known.
+
+    Raises:
+        InputError: An address is none.
+    """
+    document = notice.document
+    request = document.get("request")
+    facts = request if isinstance(request, Mapping) else {}
+    title, lines, rows, link = _content(str(document.get("event", "")), facts)
+    message = EmailMessage()
+    # Whatever a user calls a request, it stays within the subject: of all line breaks none is left.
+    message["Subject"] = clean_text(" ".join(title.split()), 200)
+    message["From"] = Address("Tradewind", addr_spec=_address(sender))
+    message["To"] = Address(addr_spec=_address(notice.target))
+    message["Date"] = format_datetime(localtime())
+    # The same for every attempt: what arrives twice is shown once by most mail programs.
+    message["Message-ID"] = f"<{notice.delivery}@{_domain(sender)}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message["X-Tradewind-Delivery"] = notice.delivery
+    why = "You get this because of the notices that you have chosen" + (f": {url.rstrip('/')}/account" if url else ".")
+    text = [*lines, ""] + [f"{name}: {value}" for name, value in rows] + (["", link] if link else []) + ["", "-- ", why]
+    message.set_content("\n".join(text) + "\n")
+    message.add_alternative(_page(lines, rows, link, why), subtype="html")
+    return message
+
+
+def send_email(message: EmailMessage, settings: ServiceSettings) -> None:
+    """Hand an e-mail to the mail server.
+
+    Args:
+        message: The e-mail.
+        settings: The server's settings.
+
+    Raises:
+        NoticeRefused: It did not take it; ``final`` where it never will.
+        DeployError: The password cannot be read.
+    """
+    place = f"{settings.smtp_host}:{settings.smtp_port}"
+    password = (
+        resolve_secrets({"smtp_password": settings.smtp_password})["smtp_password"] if settings.smtp_password else ""
+    )
+    try:
+        context = ssl.create_default_context(cafile=settings.smtp_authorities)
+        with _connect(settings, context) as server:
+            if settings.smtp_security == "starttls":
+                server.starttls(context=context)
+            if settings.smtp_user:
+                server.login(settings.smtp_user, password)
+            server.send_message(message)
+    except smtplib.SMTPRecipientsRefused as error:
+        code, words = next(iter(error.recipients.values()))
+        raise DeliveryRefused(f"the address is refused: {_said(code, words)}", final=code >= 500) from None
+    except smtplib.SMTPAuthenticationError as error:
+        said = _said(error.smtp_code, error.smtp_error)
+        raise DeliveryRefused(f"{place} does not know smtp_user: {said}", final=False) from None
+    except smtplib.SMTPNotSupportedError as error:
+        raise DeliveryRefused(f"{place}: {error} (smtp_security is {settings.smtp_security})", final=False) from None
+    except smtplib.SMTPResponseException as error:
+        said = _said(error.smtp_code, error.smtp_error)
+        raise DeliveryRefused(
+            f"{place} says {said}", final=isinstance(error, smtplib.SMTPDataError) and error.smtp_code >= 500
+        ) from None
+    except ssl.SSLCertVerificationError as error:
+        raise DeliveryRefused(
+            f"the certificate of {place} is not trusted: {error.verify_message}", final=False
+        ) from None
+    except (smtplib.SMTPException, OSError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise DeliveryRefused(f"{place} does not take mail: {why}", final=False) from None
+
+
+def _connect(settings: ServiceSettings, context: ssl.SSLContext) -> smtplib.SMTP:
+    if settings.smtp_security == "tls":
+        return smtplib.SMTP_SSL(settings.smtp_host, settings.smtp_port, timeout=SMTP_TIMEOUT_SECONDS, context=context)
+    return smtplib.SMTP(settings.smtp_host, settings.smtp_port, timeout=SMTP_TIMEOUT_SECONDS)
+
+
+def _said(code: int, words: bytes | str) -> str:
+    text = words.decode(errors="replace") if isinstance(words, bytes) else words
+    return clean_text(f"{code} {' '.join(text.split())}", 200)
+
+
+def _content(event: str, facts: Mapping[str, Any]) -> tuple[str, list[str], list[tuple[str, str]], str]:
+    """The subject, what it says, its table, and its link."""
+    if event == "test":
+        return "[Tradewind] A test", ["This is a test: notices by e-mail reach you."], [], ""
+    what, short = _WORDS.get(event, ("has news", "news"))
+    state = str(facts.get("state", ""))
+    what, short = (_STATES.get(state, what), _STATES.get(state, short).removeprefix("was "))
+    name = _line(facts.get("name"))[:120] or f"request {facts.get('id')}"
+    lines = [f"Your request {facts.get('id')}, {name}, {what}."]
+    rows = [
+        ("Why", _line(facts.get("problem"))),
+        ("What to do", _line(facts.get("hint"))),
+        ("Application", _line(facts.get("application"))),
+        ("Cost", f"{format_money(facts['cost'])} total" if facts.get("cost") and state != "pending" else ""),
+        ("Took", _took(facts)),
+        ("Best", _best(facts.get("best"), str(facts.get("metric") or "objective"))),
+        ("Results", _line(facts.get("results"))),
+    ]
+    return f"[Tradewind] {name}: {short}", lines, [row for row in rows if row[1]], str(facts.get("url", ""))
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = ", ".join(f"{key} {one}" for key, one in value.items() if not isinstance(one, Mapping | list))
+    return clean_text(" ".join(str(value).split()), 1000) if value else ""
+
+
+def _best(best: Any, metric: str) -> str:
+    """The best trial in words: ``$0.0213 cost, trial 3, 2 × c5.xlarge, us-east-1 (nodes=2)``."""
+    if not isinstance(best, Mapping):
+        return ""
+    value, chosen = best.get("objective"), best.get("configuration")
+    found = [f"{value_words(metric, value)} {metric}"] if isinstance(value, int | float) else []
+    found += [f"trial {best['trial']}" if "trial" in best else "", machines_of(best.get("offer"))]
+    settings = f" ({compact(chosen)})" if isinstance(chosen, Mapping) and chosen else ""
+    return _line(", ".join(part for part in found if part) + settings)
+
+
+def _took(facts: Mapping[str, Any]) -> str:
+    started, ended = facts.get("started"), facts.get("ended")
+    return format_duration(ended - started) if started and ended else ""
+
+
+def _page(lines: list[str], rows: list[tuple[str, str]], link: str, why: str) -> str:
+    said = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    cells = "".join(
+        f'<tr><th align="left" valign="top" style="padding:2px 16px 2px 0;font-weight:600">{html.escape(name)}</th>'
+        f'<td style="padding:2px 0">{html.escape(value)}</td></tr>'
+        for name, value in rows
+    )
+    table = f'<table role="presentation" cellspacing="0">{cells}</table>' if cells else ""
+    way = (
+        f'<p><a href="{html.escape(link)}">Look at the request</a></p>'
+        if link.startswith(("http://", "https://"))
+        else ""
+    )
+    return (
+        '<!doctype html><html lang="en"><body style="font-family:sans-serif;line-height:1.45">'
+        f'{said}{table}{way}<p style="color:#666;font-size:small">{html.escape(why)}</p></body></html>\n'
+    )
+
+
+def _address(text: str) -> str:
+    try:
+        Address(addr_spec=text)
+    except (ValueError, IndexError):
+        raise InputError(f"{clean_text(text, 60)!r} is no e-mail address") from None
+    if clean_text(text, 300) != text or "@" not in text:
+        raise InputError(f"{clean_text(text, 60)!r} is no e-mail address")
+    return text
+
+
+def _domain(sender: str) -> str:
+    return sender.rpartition("@")[2] or "localhost"

@@ -1,0 +1,69 @@
+"""Errors as pages: what happened, and what to do, in the frame of the others."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from tradewind.errors import InputError, NotFoundError, SignInError, TradewindError
+from tradewind.service.faults import http_status
+from tradewind.service.web import page_access
+from tradewind.service.web.rendering import render, render_sign_in
+
+_TITLES = {
+    403: "Not for you",
+    404: "There is nothing here",
+    409: "That cannot be done now",
+    413: "Too large",
+    422: "Something in that is wrong",
+    429: "Too much at once",
+    503: "Not now",
+}
+
+
+_NOWHERE = NotFoundError("this address leads nowhere", hint="it may be mistyped, or out of date")
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a browser navigates here, so that an error is shown as a page: programs get documents."""
+    path = request.url.path
+    return not path.startswith(("/api/", "/RPC2", "/static/")) and "text/html" in request.headers.get("accept", "")
+
+
+def page_of(request: Request, error: TradewindError) -> Response:
+    """An error as a page; who is not signed in goes to the door, and from there to where they wanted to go."""
+    status = http_status(error)
+    if isinstance(error, SignInError):
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        wanted = f"?next={quote(target)}" if request.method == "GET" and target != "/" else ""
+        return RedirectResponse(f"/sign-in{wanted}", 303)
+    return _shown(request, status, error.message, error.hint or "")
+
+
+def unforeseen_page(request: Request, error: Exception) -> Response:
+    """The page for what no function of ours has raised: an address that leads nowhere, or a fault of the server."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        if first["loc"][0] == "path":
+            return page_of(request, _NOWHERE)
+        return page_of(request, InputError(f"{first['loc'][-1]}: {first['msg']}", hint="the address is mistyped"))
+    if not isinstance(error, HTTPException):
+        return _shown(request, 500, "the server has a fault", "what happened is in its log: tell its administrator")
+    if error.status_code == 404:
+        return page_of(request, _NOWHERE)
+    return _shown(request, error.status_code, HTTPStatus(error.status_code).phrase, "")
+
+
+def _shown(request: Request, status: int, message: str, hint: str) -> Response:
+    title = _TITLES.get(status, "Something went wrong")
+    values = {"title": title, "message": message, "hint": hint}
+    try:
+        who = page_access.viewer_of(request)
+    except TradewindError:
+        return render_sign_in(request, "door_error.html.j2", status=status, **values)
+    return render(request, who, "error.html.j2", status=status, **values)

@@ -1,0 +1,54 @@
+"""What links to results lead to: the files of a request, for anybody who has the link."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tradewind.service.api.download import FileDownload
+from tradewind.service.results.share_links import SHARE_PATH
+from tradewind.service.web.page_access import Shared
+from tradewind.service.web.rendering import render_sign_in
+
+router = APIRouter(include_in_schema=False, prefix=SHARE_PATH)
+
+# No cache keeps it, no search engine finds it, and no other site learns its address.
+_HEADERS = {
+    "Cache-Control": "private, no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex, nofollow",
+}
+
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+@router.get("/{secret}")
+def files(request: Request, shared: Shared, secret: str) -> Response:
+    """The files of a request."""
+    opened = shared.links.open(secret)
+    total = sum(entry.size for entry in opened.files)
+    place = f"{SHARE_PATH}/{quote(secret, safe='')}"
+    page = render_sign_in(
+        request,
+        "results.html.j2",
+        opened=opened,
+        request_row=opened.request,
+        files=opened.files,
+        total=total,
+        place=place,
+    )
+    page.headers.update({**_HEADERS, "Content-Security-Policy": _POLICY})
+    return page
+
+
+@router.get("/{secret}/{path:path}")
+def file(request: Request, shared: Shared, secret: str, path: str) -> Response:
+    """One of them, to keep: nothing that somebody's program wrote is shown by this server as a page of its own."""
+    answer = FileDownload(request, shared.links.file(secret, path), path)
+    answer.headers.update(_HEADERS)
+    return answer

@@ -1,0 +1,146 @@
+"""Makes pages: `render` fills a template, `redirect` sends on after a form, with a word about what happened."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from tradewind.service.http.session_cookies import safe_redirect_path
+from tradewind.service.people import Principal
+from tradewind.service.web import navigation, page_access
+from tradewind.service.web.static_assets import assets
+from tradewind.service.web.template_filters import FILTERS
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+THEMES = ("light", "dark")
+"""What a reader may choose instead of what the system prefers."""
+
+_FLASH = "tradewind_flash"
+_FLASH_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class FlashMessage:
+    """A word about what just happened, shown once at the top of the next page.
+
+    Attributes:
+        kind: ``good``, ``warn`` or ``bad``.
+        text: One or two sentences.
+    """
+
+    kind: str
+    text: str
+
+
+def render(request: Request, who: Principal, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page for somebody who is signed in.
+
+    Args:
+        request: The call, for its path, cookies and session.
+        who: Whose navigation it gets.
+        template: Name of a template below ``templates/`` that extends ``base.html.j2``.
+        status: HTTP status; 422 for a form that comes back with errors.
+        values: What the template uses, besides ``who``, ``path``, ``entries``, ``current``, ``csrf_token``, ``flash``
+            and ``theme``, which every page has. A name that is missing is an error, not an empty place.
+    """
+    flash = _flash_of(request)
+    frame = {
+        "who": who,
+        "entries": navigation.navigation_for(who),
+        "current": navigation.current_entry(request.url.path),
+        "csrf_token": page_access.csrf_of(request),
+        "flash": flash,
+    }
+    response = _answer(request, template, status, {**frame, **values})
+    if flash is not None:
+        response.delete_cookie(_FLASH)
+    return response
+
+
+def render_sign_in(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page for somebody who is not signed in: without navigation."""
+    return _answer(request, template, status, values)
+
+
+def render_part(request: Request, who: Principal, template: str, **values: Any) -> HTMLResponse:
+    """A piece of a page, which a script puts into the page that shows it: the template extends nothing."""
+    frame = {"who": who, "csrf_token": page_access.csrf_of(request)}
+    return _answer(request, template, 200, {**frame, **values})
+
+
+def redirect(request: Request, path: str, text: str = "", kind: str = "good") -> RedirectResponse:
+    """Go on to another page of this server after a form was carried out.
+
+    Args:
+        request: The call.
+        path: Where to, from ``/``; a way to another host leads to the first page instead.
+        text: What happened, shown at the top of that page.
+        kind: ``good``, ``warn`` or ``bad``.
+    """
+    response = RedirectResponse(safe_redirect_path(path), 303)
+    if text:
+        # It is shown as text, never as markup: a forged cookie changes no more than its own reader's page.
+        secure = request.url.scheme == "https"
+        value = quote(json.dumps([kind, text[:600]]))
+        response.set_cookie(_FLASH, value, max_age=_FLASH_SECONDS, httponly=True, samesite="lax", secure=secure)
+    return response
+
+
+def theme_of(request: Request) -> str:
+    """The colours that the reader chose; empty to follow the system."""
+    chosen = request.cookies.get("tradewind_theme", "")
+    return chosen if chosen in THEMES else ""
+
+
+def _answer(request: Request, template: str, status: int, values: Mapping[str, Any]) -> HTMLResponse:
+    text = environment().get_template(template).render(path=request.url.path, theme=theme_of(request), **values)
+    # Pages show what belongs to somebody: no cache between keeps them, and "back" after signing out shows nothing.
+    return HTMLResponse(text, status, {"Cache-Control": "no-store"})
+
+
+def _flash_of(request: Request) -> FlashMessage | None:
+    value = request.cookies.get(_FLASH)
+    if not value:
+        return None
+    try:
+        match json.loads(unquote(value)):
+            case [str(kind), str(text)]:
+                return FlashMessage(kind if kind in ("good", "warn", "bad") else "warn", text)
+    except (ValueError, RecursionError):
+        pass  # whatever another program of this host has put there
+    return None
+
+
+@cache
+def environment() -> Environment:
+    """The templates, made once: every value is escaped, and one that is missing is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("tradewind.service.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(FILTERS)
+    made.filters["anchor"] = _anchor
+    made.globals["asset"] = assets().url
+    made.globals["modules"] = assets().modules
+    return made
+
+
+def _anchor(text: str) -> str:
+    """An id of HTML from any words."""
+    return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-") or "part"

@@ -1,0 +1,242 @@
+"""A request while it is typed in: from the form of the page, from an earlier request, to the document it becomes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import FormData, UploadFile
+
+from tradewind.errors import InputError
+from tradewind.service.applications.form import ApplicationForm, ApplicationFormField
+from tradewind.service.requests.request_document import read_document
+from tradewind.utils.units import parse_duration, parse_money
+
+BEST = "best"
+"""The choice that leaves the configuration to what is proposed when the request begins."""
+
+OWN = "own"
+"""The choice of a configuration that was typed in."""
+
+_OF_THE_FORM = {"application", "parameters"}
+
+
+@dataclass(frozen=True)
+class RequestDraft:
+    """What stands in the form of a new request.
+
+    Attributes:
+        parameters: The values of the application's form, as typed.
+        files: Of its file fields, those that the server keeps already.
+        choice: `BEST`, `OWN`, or a proposed configuration as JSON.
+        own: The values of an own configuration, as typed.
+        kind: ``run`` or ``search``.
+        budget: What it may cost at most.
+        deadline: What each run may take.
+        backend: Where to run; empty for the application's own.
+        results: Where results go; empty to keep them on the server.
+        email: Whether to tell the user by e-mail.
+        webhook: An address that is told.
+        name: What the user calls it.
+        key: Makes a form that is sent twice one request.
+    """
+
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    choice: str = BEST
+    own: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "run"
+    budget: str = ""
+    deadline: str = ""
+    backend: str = ""
+    results: str = ""
+    email: bool = False
+    webhook: str = ""
+    name: str = ""
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+
+    def configuration(self) -> dict[str, Any] | None:
+        """The configuration that was chosen; None to leave it to the proposal."""
+        if self.choice == OWN:
+            return {name: value for name, value in self.own.items() if value != ""} or None
+        if self.choice == BEST:
+            return None
+        try:
+            chosen = json.loads(self.choice)
+        except (ValueError, RecursionError):
+            return None
+        return chosen if isinstance(chosen, dict) else None
+
+    def errors(self) -> dict[str, str]:
+        """What is wrong with what stands beside the application's own fields, by field."""
+        wrong: dict[str, str] = {}
+        if self.budget:
+            _try(parse_money, self.budget, "budget", wrong)
+        elif self.kind == "search":
+            wrong["budget"] = "say what the search may spend, such as $2"
+        if self.deadline:
+            _try(parse_duration, self.deadline, "deadline", wrong)
+        return wrong
+
+    def document(self, application: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The request's document.
+
+        Args:
+            application: ``name@version``.
+            parameters: The values of its form, with files.
+        """
+        document: dict[str, Any] = {"application": application, "parameters": dict(parameters)}
+        configuration = self.configuration()
+        if self.kind == "search":
+            search = {"budget": self.budget, "deadline": self.deadline}
+            document["search"] = {name: value for name, value in search.items() if value}
+        else:
+            document |= {"configuration": configuration} if configuration else {}
+            document |= {"budget": self.budget} if self.budget else {}
+            document |= {"resources": {"time": self.deadline}} if self.deadline else {}
+        others = {"backend": self.backend, "results": self.results, "name": self.name}
+        document |= {name: value for name, value in others.items() if value}
+        document["notify"] = {"email": self.email} | ({"webhook": self.webhook} if self.webhook else {})
+        return document
+
+
+def new_draft(form: ApplicationForm, *, email: bool) -> RequestDraft:
+    """The form before anything is typed in.
+
+    Args:
+        form: The application's form.
+        email: Whether the user wants to be told by e-mail.
+    """
+    return RequestDraft(parameters=form.defaults, email=email)
+
+
+def draft_of_request(form: ApplicationForm, document: Mapping[str, Any]) -> RequestDraft:
+    """The form as an earlier request would have filled it in."""
+    given = _mapping(document.get("parameters"))
+    files = {one.name for one in form.fields if one.type == "file"}
+    search, notify = _mapping(document.get("search")), _mapping(document.get("notify"))
+    chosen = document.get("configuration")
+    return RequestDraft(
+        parameters={**form.defaults, **{name: value for name, value in given.items() if name not in files}},
+        files={name: value for name, value in given.items() if name in files and isinstance(value, Mapping)},
+        choice=OWN if isinstance(chosen, Mapping) and chosen else BEST,
+        own={name: str(value) for name, value in _mapping(chosen).items()},
+        kind="search" if "search" in document else "run",
+        budget=_dollars(search.get("budget", document.get("budget"))),
+        deadline=_text(search.get("deadline", _mapping(document.get("resources")).get("time"))),
+        backend=str(document.get("backend", "")) if isinstance(document.get("backend"), str) else "",
+        results=_text(document.get("results")),
+        email=bool(notify.get("email", False)),
+        webhook=_text(notify.get("webhook")),
+        name=_text(document.get("name")),
+    )
+
+
+def beyond(form: ApplicationForm, document: Mapping[str, Any]) -> list[str]:
+    """What an earlier request says beside its parameters that the form would leave out or change.
+
+    Args:
+        form: The application's form.
+        document: The request's.
+
+    Returns:
+        Its keys, such as ``search.parallel``, in order.
+    """
+    filled = draft_of_request(form, document).document(str(document.get("application", "")), {})
+    try:
+        before, after = _said(document), _said(filled)
+    except InputError:  # it is of another time: what the form would make of it cannot be told
+        return sorted(set(document) - _OF_THE_FORM)
+    return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+
+
+def draft_of_form(form: ApplicationForm, given: FormData) -> RequestDraft:
+    """The form as it came from the page."""
+    texts = {name: value for name, value in given.multi_items() if isinstance(value, str)}
+    parameters: dict[str, str | bool] = {}
+    files: dict[str, dict[str, Any]] = {}
+    for one in form.fields:
+        name = f"p.{one.name}"
+        if one.type == "file":
+            kept = _kept(given.get(name), texts.get(f"k.{one.name}", ""))
+            if kept:
+                files[one.name] = kept
+        elif one.type == "boolean":
+            parameters[one.name] = name in texts
+        elif name in texts:
+            parameters[one.name] = texts[name]
+    return RequestDraft(
+        parameters=parameters,
+        files=files,
+        choice=texts.get("choice", BEST),
+        own={name[2:]: value for name, value in texts.items() if name.startswith("c.")},
+        kind="search" if texts.get("kind") == "search" else "run",
+        budget=texts.get("budget", "").strip(),
+        deadline=texts.get("deadline", "").strip(),
+        backend=texts.get("backend", ""),
+        results=texts.get("results", "").strip(),
+        email="email" in texts,
+        webhook=texts.get("webhook", "").strip(),
+        name=texts.get("name", "").strip()[:200],
+        key=texts.get("key", "") or secrets.token_urlsafe(12),
+    )
+
+
+def shown_value(one: ApplicationFormField, draft: RequestDraft) -> Any:
+    """What stands in a field."""
+    value = draft.parameters.get(one.name, one.default)
+    return "" if value is None else value
+
+
+def _kept(upload: object, kept: str) -> dict[str, Any] | None:
+    """A file as requests have it: one that came with the form, else the one that was handed in before."""
+    if isinstance(upload, UploadFile) and upload.filename:
+        return {"name": upload.filename, "base64": base64.b64encode(upload.file.read()).decode()}
+    try:
+        found = json.loads(kept) if kept else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _dollars(budget: Any) -> str:
+    """A budget in USD as it is typed in."""
+    return _text(budget.get("dollars") if isinstance(budget, Mapping) else budget)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _said(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document says, in one way of the many that there are to write it: every value by its keys."""
+    own = read_document(document).own
+    if own is None:
+        return {}
+    leaves = _leaves(own.model_dump(exclude=_OF_THE_FORM))
+    # Values of a configuration are sent as texts, and read by their parameters.
+    return {name: str(value) if name.startswith("configuration.") else value for name, value in leaves}
+
+
+def _leaves(document: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{before}{name}.")
+        elif value is not None and value != "":
+            yield f"{before}{name}", value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _try(reader: Any, text: str, name: str, wrong: dict[str, str]) -> None:
+    try:
+        if reader(text) <= 0:
+            wrong[name] = "must be more than nothing"
+    except InputError as error:
+        wrong[name] = error.message + (f": {error.hint}" if error.hint else "")

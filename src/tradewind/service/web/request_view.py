@@ -1,0 +1,341 @@
+"""A request as people see it: what it is called, what it has used of its money and time, and how its stages went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.errors import InputError
+from tradewind.reporting.words import machines_of, value_words
+from tradewind.service.web.template_filters import badge_of, short
+from tradewind.store.service.request_values import ACTIVE, OPEN, RequestEvent, RequestRow
+from tradewind.utils.units import count, format_money, parse_duration
+
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "": ("All", ()),
+    "open": ("Active", OPEN),
+    "done": ("Done", ("done",)),
+    "failed": ("Failed", ("failed", "timed_out", "preempted")),
+    "cancelled": ("Cancelled", ("cancelled",)),
+}
+"""What the list of requests can be narrowed to: words and states."""
+
+STAGES = ("pending", *ACTIVE, "done")
+"""The way of a run that ends well."""
+
+_SEARCH_STAGES = ("pending", "executing", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUsage:
+    """How much of something a request has used.
+
+    Attributes:
+        value: So much.
+        limit: Of so much; None without a limit.
+        words: What is used, in words.
+        rest: What is left, in words.
+        kind: ``warn`` from four fifths on, ``bad`` above the limit.
+    """
+
+    value: float
+    limit: float | None
+    words: str
+    rest: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BestTrialView:
+    """The best trial of a search so far.
+
+    Attributes:
+        words: Its figure, such as ``$0.0213`` or ``4m 10s``.
+        metric: What the figure is.
+        machines: What it ran on.
+        configuration: The values of its parameters.
+        trial: Its number.
+    """
+
+    words: str
+    metric: str
+    machines: str
+    configuration: Mapping[str, Any]
+    trial: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """A request for a template.
+
+    Attributes:
+        row: The request.
+        title: What it is called.
+        remark: How far it is, in a line; empty for one that is over.
+        trouble: What keeps its runs from going on or from being gone; likewise.
+        money: What it has cost, of the most that it may cost.
+        time: How long it has run, of the most that it may take.
+        running: Since when its clock ticks, seconds since the epoch; None for one that does not run.
+        machines: What it runs on; empty before that is known.
+        configuration: The configuration of a run.
+        best: The best trial of a search.
+        trials: Trials that a search has ended.
+        measured: What a run that has ended has measured: name and value.
+    """
+
+    row: RequestRow
+    title: str
+    remark: str
+    trouble: str
+    money: LimitUsage
+    time: LimitUsage | None
+    running: float | None
+    machines: str
+    configuration: Mapping[str, Any]
+    best: BestTrialView | None
+    trials: int
+    measured: Sequence[tuple[str, str]]
+
+    @property
+    def can_cancel(self) -> bool:
+        """Whether there is anything to end."""
+        return not self.row.over and self.row.wanted == "run"
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether it may be carried out once more."""
+        return self.row.over and self.row.state != "done"
+
+
+def view_request(row: RequestRow, now: float | None = None) -> RequestView:
+    """A request as people see it.
+
+    Args:
+        row: The request.
+        now: Seconds since the epoch; the clock's without it.
+    """
+    now = time.time() if now is None else now
+    trials = row.progress.get("trials")
+    return RequestView(
+        row=row,
+        title=row.name or row.application or f"request {row.id}",
+        remark=_remark(row),
+        trouble="" if row.over else str(row.progress.get("trouble", "")),
+        money=_money(row),
+        time=_time(row, now),
+        running=row.started if row.started is not None and not row.over else None,
+        machines=machines_of(row.progress.get("offer")),
+        configuration=_mapping(row.plan.get("configuration")),
+        best=_best(row),
+        trials=trials if isinstance(trials, int) else 0,
+        measured=_measured(row),
+    )
+
+
+def _remark(row: RequestRow) -> str:
+    if row.over:
+        return ""
+    if row.wanted != "run":
+        return "is being cancelled" if row.wanted == "cancel" else "is being deleted"
+    if row.progress.get("waiting"):
+        return str(row.progress["waiting"])
+    trials, best = row.progress.get("trials"), _best(row)
+    found = []
+    if isinstance(trials, int) and row.kind == "search":
+        found.append(count(trials, "trial"))
+    if best is not None:
+        found.append(f"best {best.words}")
+    return " · ".join(found)
+
+
+def _measured(row: RequestRow) -> list[tuple[str, str]]:
+    metrics = _mapping(_mapping(row.progress.get("result")).get("metrics"))
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    return [(name, f"{value:.4g}") for name, value in numbers.items() if (name, value) != ("exit_code", 0)]
+
+
+def _best(row: RequestRow) -> BestTrialView | None:
+    facts = row.progress.get("best")
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("objective"), int | float):
+        return None
+    metric = str(row.progress.get("metric") or "objective")  # a figure that nobody named is no money
+    words = value_words(metric, float(facts["objective"]))
+    machines = machines_of(facts.get("offer"))
+    return BestTrialView(words, metric, machines, _mapping(facts.get("configuration")), int(facts.get("trial", 0)))
+
+
+def _money(row: RequestRow) -> LimitUsage:
+    spent = row.cost
+    running = row.progress.get("cost")
+    if not row.over and row.kind == "run" and isinstance(running, int | float):
+        spent = max(spent, float(running))
+    limit = row.plan.get("dollars")
+    words = format_money(spent)
+    if not isinstance(limit, int | float) or limit <= 0:
+        return LimitUsage(spent, None, words, "")
+    rest = "" if row.over else f"{format_money(max(0.0, limit - spent))} left"
+    return LimitUsage(spent, float(limit), f"{words} of {format_money(limit)}", rest, _kind(spent, limit))
+
+
+def _time(row: RequestRow, now: float) -> LimitUsage | None:
+    if row.started is None:
+        return None
+    elapsed = max(0.0, (row.ended or now) - row.started)
+    words = short(elapsed)
+    limit = _limit(row)
+    if limit is None:
+        return LimitUsage(elapsed, None, words, "")
+    rest = "" if row.over else f"{short(max(0.0, limit - elapsed))} left"
+    return LimitUsage(elapsed, limit, f"{words} of {short(limit)}", rest, _kind(elapsed, limit))
+
+
+def _limit(row: RequestRow) -> float | None:
+    """Seconds that a request may take: a search by its budget, a run by what was asked for."""
+    if row.kind == "search":
+        hours = _mapping(row.progress.get("budget")).get("hours")
+        return float(hours) * 3600 if isinstance(hours, int | float) else None
+    asked = _mapping(row.document.get("resources")).get("time")
+    if not isinstance(asked, int | float | str) or isinstance(asked, bool):
+        return None
+    try:
+        return parse_duration(asked) or None
+    except InputError:
+        return None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _kind(value: float, limit: float) -> str:
+    if value > limit:
+        return "bad"
+    return "warn" if limit and value >= 0.8 * limit else ""
+
+
+# ------------------------------------------------------------------ the stages of one request
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """A stage of a request.
+
+    Attributes:
+        stage: Its name.
+        words: What it is called.
+        state: ``past``, ``now``, ``to come`` or ``skipped``.
+        at: When it began, or None.
+        seconds: How long it took, or None.
+        share: Its part of the whole time so far, from 0 to 1.
+    """
+
+    stage: str
+    words: str
+    state: str
+    at: float | None
+    seconds: float | None
+    share: float = 0.0
+
+
+def stage_views(row: RequestRow, events: Sequence[RequestEvent], now: float | None = None) -> list[StageView]:
+    """The stages of a request with their times, those of its last attempt.
+
+    Args:
+        row: The request.
+        events: All that happened to it, the oldest first.
+        now: Seconds since the epoch; the clock's without it.
+    """
+    now = time.time() if now is None else now
+    begun: dict[str, float] = {}
+    spent: dict[str, float] = {}
+    last: RequestEvent | None = None
+    for event in events:
+        if event.stage == "pending" and last is not None and last.stage not in OPEN:
+            begun, spent = {}, {}  # once more, from the beginning
+        elif last is not None and last.stage != event.stage:
+            spent[last.stage] = spent.get(last.stage, 0.0) + event.at - begun_at(begun, last)
+        if last is None or last.stage != event.stage:
+            begun[event.stage] = event.at
+        last = event
+    if last is not None and not row.over:
+        spent[last.stage] = spent.get(last.stage, 0.0) + max(0.0, now - begun[last.stage])
+    end = row.state if row.over else "done"
+    way = STAGES if row.kind == "run" else _SEARCH_STAGES
+    names = [*way[:-1], end]
+    total = sum(spent.get(name, 0.0) for name in names[:-1]) or 1.0
+    return [_stage_view(row, name, begun, spent, total) for name in names]
+
+
+def begun_at(begun: Mapping[str, float], event: RequestEvent) -> float:
+    """When the stage of an event began."""
+    return begun.get(event.stage, event.at)
+
+
+def _stage_view(
+    row: RequestRow, name: str, begun: Mapping[str, float], spent: Mapping[str, float], total: float
+) -> StageView:
+    words = badge_of(name)[2]
+    if name == row.state:
+        state = "past" if row.over else "now"
+    elif name in begun:
+        state = "past"
+    else:
+        state = "skipped" if row.over or _before(name, row.state) else "to come"
+    seconds = spent.get(name)
+    return StageView(name, words, state, begun.get(name), seconds, (seconds or 0.0) / total)
+
+
+def _before(name: str, state: str) -> bool:
+    return name in STAGES and state in STAGES and STAGES.index(name) < STAGES.index(state)
+
+
+# ------------------------------------------------------------------ predicted and actual
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionComparison:
+    """A figure that was predicted, and what it came to.
+
+    Attributes:
+        name: What it is.
+        predicted: The prediction, in words.
+        range: Between which values it was expected to lie.
+        actual: What it came to; empty before the end.
+        difference: By how much that is more or less.
+    """
+
+    name: str
+    predicted: str
+    range: str
+    actual: str
+    difference: str
+
+
+def compare_predictions(row: RequestRow, way: Sequence[StageView]) -> list[PredictionComparison]:
+    """What was predicted of a run when its configuration was chosen, beside what it took.
+
+    Args:
+        row: The request.
+        way: Its stages.
+    """
+    before = _mapping(row.plan.get("predicted"))
+    ran = next((step.seconds for step in way if step.stage == "executing"), None)
+    ended = row.state == "done"
+    found = []
+    for name, key, words, actual in (
+        ("Run time", "runtime", short, ran if ended else None),
+        ("Cost, this run", "cost", format_money, row.cost if ended else None),
+    ):
+        value = before.get(key)
+        if not isinstance(value, int | float):
+            continue
+        low, high = before.get(f"{key}_low"), before.get(f"{key}_high")
+        known = isinstance(low, float) and isinstance(high, float) and words(low) != words(high)
+        between = f"{words(low)} and {words(high)}" if known else ""
+        difference = f"{100 * (actual / value - 1):+.0f} %" if actual is not None and value else ""
+        found.append(
+            PredictionComparison(name, words(value), between, words(actual) if actual is not None else "", difference)
+        )
+    return found

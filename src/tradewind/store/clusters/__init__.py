@@ -1,0 +1,1 @@
+"""Shared clusters: tenants, their searches, who runs a cluster, and what tenants have spent."""

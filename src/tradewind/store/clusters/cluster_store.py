@@ -1,0 +1,304 @@
+"""What a shared cluster keeps: its tenants, their searches, and who runs it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from tradewind.errors import InputError, StoreError, StudyBusyError, StudyNotFoundError
+from tradewind.store import codec, holders
+from tradewind.store.clusters import tenant_spending
+from tradewind.store.clusters.rows import OPEN_JOB_STATES, ClusterRow, JobIntent, JobRow, JobState, TenantRow
+from tradewind.store.lengths import SearchDuration, similar_search_durations
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.schema import cluster_jobs, clusters, tenants
+from tradewind.store.tenants import make_tenant
+
+__all__ = [
+    "OPEN_JOB_STATES",
+    "ClusterRow",
+    "ClusterStore",
+    "JobIntent",
+    "JobRow",
+    "JobState",
+    "SearchDuration",
+    "TenantRow",
+]
+
+_DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot"}
+_JOB_COLUMNS = [cluster_jobs.c[name] for name in JobRow.__dataclass_fields__]
+
+
+class ClusterStore:
+    """The tables of clusters, in the same database as the studies.
+
+    Args:
+        url: The store's address.
+        busy_timeout: Seconds to wait for a lock that another process holds.
+
+    Raises:
+        StoreError: The database cannot be opened.
+    """
+
+    def __init__(self, url: str, *, busy_timeout: float = 30.0) -> None:
+        self.url = url
+        self._database = Database(url, busy_timeout=busy_timeout)
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._database.close()
+
+    # ------------------------------------------------------------------ tenants
+
+    def set_tenant(self, tenant: TenantRow) -> None:
+        """Add a tenant, or change it."""
+        values = {"weight": tenant.weight, "priority": tenant.priority, "quota": codec.dumps(dict(tenant.quota))}
+        with self._database.write() as connection:
+            make_tenant(connection, tenant.name, tenant.created)
+            connection.execute(sa.update(tenants).where(tenants.c.name == tenant.name).values(values))
+
+    def tenants(self) -> list[TenantRow]:
+        """All tenants, by name."""
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(tenants).order_by(tenants.c.name)).mappings().all()
+        return [TenantRow(**_read(row)) for row in found]
+
+    def spending(self, tenant: str, before: int | None = None) -> tuple[dict[int, float], float]:
+        """USD that a tenant has spent or set aside: of each of its searches, by number, and of its requests.
+
+        A search that is over counts with what it has spent, another one with its budget, which is infinite where it has
+        none; a request of the service with what it has cost, or may cost while it is carried out. A search that a
+        request has asked for is among the requests only.
+
+        Args:
+            tenant: Its name.
+            before: Only searches with a smaller number.
+        """
+        with self._database.write() as connection:  # what servers are setting aside at this moment counts, too
+            tenant_spending.lock_spending(connection)
+            searches = tenant_spending.spent_by_searches(connection, tenant)
+            requests = tenant_spending.spent_by_requests(connection, tenant)
+        return {number: most for number, most in searches.items() if before is None or number < before}, requests
+
+    def studies_of_requests(self) -> list[tuple[str, int | None]]:
+        """Tenant and study of each request to the service, the oldest first; one that has not begun has no study."""
+        with self._database.read() as connection:
+            return [(row.tenant, row.study_id) for row in connection.execute(tenant_spending.STUDIES_OF_REQUESTS)]
+
+    # ------------------------------------------------------------------ searches
+
+    def submit(self, job: JobRow) -> JobRow:
+        """Add a search; its ``id`` is set by the store. A tenant that is not there is made."""
+        with self._database.write() as connection:
+            make_tenant(connection, job.tenant)
+            values = {name: getattr(job, name) for name in JobRow.__dataclass_fields__ if name != "id"}
+            values["submitted"] = job.submitted or time.time()
+            result = connection.execute(sa.insert(cluster_jobs).values(_written(values)))
+            (number,) = result.inserted_primary_key or (0,)
+            return _job(connection, number)
+
+    def job(self, number: int) -> JobRow:
+        """One search.
+
+        Raises:
+            StudyNotFoundError: There is none.
+        """
+        with self._database.read() as connection:
+            return _job(connection, number)
+
+    def jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        open_only: bool = False,
+        limit: int | None = None,
+        before: int | None = None,
+        cluster: str | None = None,
+    ) -> list[JobRow]:
+        """Searches, the newest first.
+
+        Args:
+            tenant: Only of this tenant.
+            open_only: Only those that are not over.
+            limit: So many at most.
+            before: Only those with a smaller id: the next page.
+            cluster: Only those that are this cluster's, or for any.
+        """
+        query = sa.select(*_JOB_COLUMNS).order_by(cluster_jobs.c.id.desc())
+        if tenant is not None:
+            query = query.where(cluster_jobs.c.tenant == tenant)
+        if open_only:
+            query = query.where(cluster_jobs.c.state.in_(OPEN_JOB_STATES))
+        if before is not None:
+            query = query.where(cluster_jobs.c.id < before)
+        if cluster is not None:
+            query = query.where(_for(cluster))
+        with self._database.read() as connection:
+            return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
+
+    def lengths(self, job: JobRow, most: int = 20) -> list[SearchDuration]:
+        """How long earlier searches took that are like one, the newest first; see `similar_search_durations`.
+
+        Args:
+            job: The search.
+            most: So many at most.
+        """
+        with self._database.read() as connection:
+            return similar_search_durations(connection, job, most)
+
+    def wishes(self, cluster: str) -> list[tuple[int, JobIntent, int]]:
+        """Number, wish and place of each search that is not over, the oldest first: what changes while it runs.
+
+        Args:
+            cluster: Only of those that are this cluster's, or for any.
+        """
+        columns = (cluster_jobs.c.id, cluster_jobs.c.wanted, cluster_jobs.c.nice)
+        query = (
+            sa.select(*columns)
+            .where(cluster_jobs.c.state.in_(OPEN_JOB_STATES), _for(cluster))
+            .order_by(cluster_jobs.c.id)
+        )
+        with self._database.read() as connection:
+            return [(row.id, row.wanted, row.nice) for row in connection.execute(query)]
+
+    def take(self, number: int, cluster: str) -> JobRow | None:
+        """Make a search a cluster's own; None where it is another's, or over."""
+        with self._database.write() as connection:
+            mine = sa.and_(cluster_jobs.c.id == number, cluster_jobs.c.state.in_(OPEN_JOB_STATES), _for(cluster))
+            taken = connection.execute(sa.update(cluster_jobs).where(mine).values(cluster=cluster)).rowcount
+            return _job(connection, number) if taken else None
+
+    def change_job(self, number: int, **fields: Any) -> JobRow:
+        """Change fields of a search, all of them or none.
+
+        Raises:
+            StudyNotFoundError: There is none.
+            StoreError: A field cannot be changed.
+        """
+        unknown = sorted(set(fields) - (set(JobRow.__dataclass_fields__) - {"id", "tenant", "submitted"}))
+        if unknown:
+            raise StoreError(f"a search's {unknown[0]!r} cannot be changed")
+        with self._database.write() as connection:
+            where = cluster_jobs.c.id == number
+            connection.execute(sa.update(cluster_jobs).where(where).values(_written(fields)))
+            return _job(connection, number)
+
+    def want(self, number: int, wanted: JobIntent) -> JobRow:
+        """Say what becomes of a search that is not over.
+
+        Raises:
+            StudyNotFoundError: There is none.
+            InputError: It is over.
+        """
+        with self._database.write() as connection:
+            job = _job(connection, number)
+            if job.state not in OPEN_JOB_STATES:
+                raise InputError(f"search {number} ({job.name}) is over: {job.state}")
+            connection.execute(sa.update(cluster_jobs).where(cluster_jobs.c.id == number).values(wanted=wanted))
+            return _job(connection, number)
+
+    # ------------------------------------------------------------------ clusters
+
+    def hold(self, name: str, holder: str, seconds: float, settings: Mapping[str, Any]) -> str:
+        """Take a cluster for this process, unless another live one runs it.
+
+        Args:
+            name: The cluster.
+            holder: `tradewind.store.base.this_process`.
+            seconds: How long without `renew`.
+            settings: What it is started with.
+
+        Returns:
+            A token, for `renew` and `release`.
+
+        Raises:
+            StudyBusyError: Another live process runs it.
+        """
+        now, token = time.time(), secrets.token_hex(16)
+        with self._database.write() as connection:
+            row = connection.execute(sa.select(clusters).where(clusters.c.name == name)).mappings().first()
+            if row is not None and row["hold_token"] and row["hold_expires"] > now and row["hold_holder"] != holder:
+                other = str(row["hold_holder"])
+                if not holders.is_dead(other):
+                    raise StudyBusyError(
+                        f"cluster {name} is being run by process {holders.display_name(other)}",
+                        hint="end that one first, or start another cluster with --name",
+                    )
+            held = {"hold_token": token, "hold_holder": holder, "hold_expires": now + seconds}
+            values = {**held, "settings": codec.dumps(dict(settings))}
+            if row is None:
+                first = {"name": name, "snapshot": "{}", "updated": now}
+                connection.execute(sa.insert(clusters).values({**first, **values}))
+            else:
+                connection.execute(sa.update(clusters).where(clusters.c.name == name).values(values))
+        return token
+
+    def renew(self, name: str, token: str, seconds: float, snapshot: Mapping[str, Any]) -> None:
+        """Hold on for ``seconds`` more, and keep what the cluster is like.
+
+        Raises:
+            StudyBusyError: Another process has taken it.
+        """
+        now = time.time()
+        values = {"snapshot": codec.dumps(dict(snapshot)), "updated": now, "hold_expires": now + seconds}
+        with self._database.write(lasting=False) as connection:  # after a power cut nobody holds it
+            mine = sa.and_(clusters.c.name == name, clusters.c.hold_token == token)
+            if not connection.execute(sa.update(clusters).where(mine).values(values)).rowcount:
+                raise StudyBusyError(f"cluster {name} was taken over by another process")
+
+    def release(self, name: str, token: str) -> None:
+        """Let go of a cluster; a lost hold is no error."""
+        free = {"hold_token": None, "hold_holder": None, "hold_expires": None}
+        with self._database.write() as connection:
+            mine = sa.and_(clusters.c.name == name, clusters.c.hold_token == token)
+            connection.execute(sa.update(clusters).where(mine).values(free))
+
+    def clusters(self) -> Sequence[ClusterRow]:
+        """All clusters, by name."""
+        now = time.time()
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(clusters).order_by(clusters.c.name)).mappings().all()
+        rows = []
+        for row in found:
+            documents = {key: json.loads(row[key]) for key in ("settings", "snapshot")}
+            rows.append(ClusterRow(row["name"], **documents, updated=row["updated"], holder=_holder(row, now)))
+        return rows
+
+    def is_run(self, name: str) -> bool:
+        """Whether a process runs a cluster; any of them where the name is empty."""
+        columns = (clusters.c.hold_token, clusters.c.hold_holder, clusters.c.hold_expires)
+        query = sa.select(*columns).where(clusters.c.name == name) if name else sa.select(*columns)
+        with self._database.read() as connection:
+            found = connection.execute(query).mappings().all()
+        return any(_holder(row, time.time()) for row in found)
+
+
+def _holder(row: sa.RowMapping, now: float) -> str:
+    """Who runs a cluster, or nothing."""
+    holder = str(row["hold_holder"] or "")
+    alive = bool(row["hold_token"]) and row["hold_expires"] > now and not holders.is_dead(holder)
+    return holder if alive else ""
+
+
+def _for(cluster: str) -> sa.ColumnElement[bool]:
+    return cluster_jobs.c.cluster.in_((cluster, ""))
+
+
+def _job(connection: sa.engine.Connection, number: int) -> JobRow:
+    row = connection.execute(sa.select(*_JOB_COLUMNS).where(cluster_jobs.c.id == number)).mappings().first()
+    if row is None:
+        raise StudyNotFoundError(f"there is no search {number} in the queue", hint="tradewind queue --all lists them")
+    return JobRow(**_read(row))
+
+
+def _written(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: codec.dumps(value) if name in _DOCUMENTS else value for name, value in fields.items()}
+
+
+def _read(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {name: json.loads(value) if name in _DOCUMENTS else value for name, value in row.items()}

@@ -1,0 +1,73 @@
+"""What tenants have spent, and set aside for what is not over: one account of requests and searches of clusters."""
+
+from __future__ import annotations
+
+import json
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from tradewind.store.claim_queries import CLAIM_LOCK, HELD
+from tradewind.store.clusters.rows import OPEN_JOB_STATES
+from tradewind.store.sql.schema import cluster_jobs, requests, runs
+
+_TENANT: sa.BindParameter[str] = sa.bindparam("tenant")
+_job, _request = cluster_jobs.c, requests.c
+_may_cost = sa.case((HELD & (_request.reserved > _request.cost), _request.reserved), else_=_request.cost)
+_of_requests = sa.select(sa.func.sum(_may_cost)).where(_request.tenant == _TENANT)
+# A request that was tried again has handed its study over to a second search.
+_asked_for = [
+    sa.select(column).where(_request.tenant == _TENANT, column.is_not(None))
+    for column in (_request.cluster_job, _request.study_id)
+]
+_is_open = _job.state.in_(OPEN_JOB_STATES)
+_spent = sa.func.coalesce(sa.func.sum(runs.c.cost), 0.0)
+_of_searches = (
+    sa.select(_job.id, _is_open.label("open"), sa.case((_is_open, _job.spec)).label("spec"), _spent.label("spent"))
+    .select_from(cluster_jobs.outerjoin(runs, runs.c.study_id == _job.study_id))
+    .where(_job.tenant == _TENANT, _job.id.not_in(_asked_for[0]))
+    .where(_job.study_id.is_(None) | _job.study_id.not_in(_asked_for[1]))
+    .group_by(_job.id)
+)
+
+STUDIES_OF_REQUESTS = sa.select(_request.tenant, _request.study_id).order_by(_request.id)
+"""Whose each request is, and its study."""
+
+
+def spent_by_requests(connection: Connection, tenant: str) -> float:
+    """USD that a tenant's requests have cost; those that are being carried out count with what they may cost.
+
+    Args:
+        connection: To the database.
+        tenant: Whose.
+    """
+    return float(connection.scalar(_of_requests, {"tenant": tenant}) or 0.0)
+
+
+def spent_by_searches(connection: Connection, tenant: str) -> dict[int, float]:
+    """USD of each of a tenant's searches on clusters that no request has asked for, by number.
+
+    One that is over counts with what it has spent, another one with its budget, which is infinite where it has none.
+
+    Args:
+        connection: To the database.
+        tenant: Whose.
+    """
+    found = {}
+    for row in connection.execute(_of_searches, {"tenant": tenant}):
+        found[row.id] = float(row.spent)
+        if row.open:
+            budget = (json.loads(row.spec).get("budget") or {}).get("dollars")
+            found[row.id] = max(found[row.id], float("inf") if budget is None else float(budget))
+    return found
+
+
+def spent_by_tenant(connection: Connection, tenant: str) -> float:
+    """USD that a tenant has spent or set aside in all."""
+    return spent_by_requests(connection, tenant) + sum(spent_by_searches(connection, tenant).values())
+
+
+def lock_spending(connection: Connection) -> None:
+    """Wait until nobody else is deciding what a tenant's money is set aside for; SQLite has one writer anyhow."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(CLAIM_LOCK)

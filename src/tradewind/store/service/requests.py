@@ -1,0 +1,350 @@
+"""What the service keeps of its requests: what was asked, how far it is, and what happened to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from tradewind.errors import ConflictError
+from tradewind.store import codec
+from tradewind.store.service.audit import AuditRow, insert_audit_row
+from tradewind.store.service.request_queries import (
+    NEWEST,
+    REQUEST_BY_NUMBER,
+    REQUEST_FIELDS,
+    REQUEST_QUERY,
+    SINCE,
+    SINCE_OF_ONE,
+    STAMPS,
+    QueryPair,
+    add_events,
+    column_values,
+    event_of,
+    request_not_found,
+    request_of,
+    request_where,
+)
+from tradewind.store.service.request_values import (
+    ACTIVE,
+    DELETED,
+    ENDED,
+    OPEN,
+    NewRequestEvent,
+    RequestEvent,
+    RequestIntent,
+    RequestRow,
+)
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.notify import notify_workers
+from tradewind.store.sql.schema import applications, audit, links, notices, request_events, requests, runs
+from tradewind.store.studies import rows
+
+__all__ = [
+    "ACTIVE",
+    "ENDED",
+    "OPEN",
+    "NewRequestEvent",
+    "RequestEvent",
+    "RequestIntent",
+    "RequestKind",
+    "RequestRow",
+    "RequestStore",
+]
+
+_INSERT = sa.insert(requests)
+
+
+class RequestStore:
+    """The tables of requests, as those who make them and watch them see it.
+
+    Args:
+        database: The open database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, row: RequestRow, remark: NewRequestEvent, entry: AuditRow | None = None) -> tuple[RequestRow, bool]:
+        """Add a request.
+
+        Args:
+            row: The request.
+            remark: What to note with it.
+            entry: The line of the audit log for it; its subject is set here.
+
+        Returns:
+            It, and whether it is new: a second one with the same key of the same user is the first.
+
+        Raises:
+            ConflictError: The same key was used for something else.
+        """
+        now = time.time()
+        values = {
+            name: getattr(row, name) for name in REQUEST_FIELDS if name not in ("id", "hold_holder", "hold_expires")
+        }
+        values |= {"created": row.created or now, "updated": now}
+        with self._database.write() as connection:
+            if row.key is not None and (there := self._of_key(connection, row)) is not None:
+                return there, False
+            try:
+                # Only a key can be there already, where on PostgreSQL another one was quicker.
+                with connection.begin_nested() if row.key is not None else contextlib.nullcontext():
+                    result = connection.execute(_INSERT, column_values(values))
+            except sa.exc.IntegrityError:
+                there = self._of_key(connection, row) if row.key is not None else None
+                if there is None:
+                    raise
+                return there, False
+            (number,) = result.inserted_primary_key or (0,)
+            add_events(connection, number, [remark])
+            notify_workers(connection)
+            _enter(connection, number, entry)
+            return request_of(connection.execute(REQUEST_BY_NUMBER, {"number": number}).one()), True
+
+    def of_key(self, user_id: int, key: str) -> RequestRow | None:
+        """The request that a user has made with a key of the user's own, or None."""
+        with self._database.read() as connection:
+            return _with_key(connection, user_id, key)
+
+    def _of_key(self, connection: Connection, row: RequestRow) -> RequestRow | None:
+        there = _with_key(connection, row.user_id, row.key or "")
+        if there is not None and there.document != json.loads(codec.dumps(dict(row.document))):
+            raise ConflictError(
+                f"the key {row.key!r} is that of request {there.id}, which is another one",
+                hint="a key stands for one request: use a new one",
+            )
+        return there
+
+    def get(self, number: int) -> RequestRow:
+        """One request.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        found = self._database.rows(REQUEST_BY_NUMBER, number=number)
+        if not found:
+            raise request_not_found()
+        return request_of(found[0])
+
+    def page(
+        self,
+        *,
+        tenant: str | None = None,
+        states: Sequence[str] = (),
+        application: str = "",
+        text: str = "",
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[RequestRow]:
+        """Requests, the newest first.
+
+        Args:
+            tenant: Only of this one.
+            states: Only in these.
+            application: Only of this application: ``name`` or ``name@version``.
+            text: Only those that have it in their name, or as their number.
+            before: Only those with a smaller number: the next page.
+            limit: So many at most.
+        """
+        if not (states or application or text) and before is None:
+            return [request_of(row) for row in self._rows(NEWEST, tenant, limit=limit)]
+        query = REQUEST_QUERY.order_by(requests.c.id.desc()).limit(limit)
+        if tenant is not None:
+            query = query.where(requests.c.tenant == tenant)
+        if states:
+            query = query.where(requests.c.state.in_(states))
+        if application:
+            name, _, version = rows.storable_text(application).partition("@")
+            query = query.where(applications.c.name == name)
+            if version:
+                query = query.where(applications.c.version == (int(version) if _is_number(version) else -1))
+        if text:
+            found = requests.c.name.icontains(rows.storable_text(text), autoescape=True)
+            query = query.where(found | (requests.c.id == int(text)) if _is_number(text) else found)
+        if before is not None:
+            query = query.where(requests.c.id < before)
+        with self._database.read() as connection:
+            return [request_of(row) for row in connection.execute(query)]
+
+    def stamps(self, tenant: str | None, limit: int) -> list[tuple[int, float]]:
+        """Number and last change of the newest requests, of one tenant or of all: those that `page` gives."""
+        return [(number, updated) for number, updated in self._rows(STAMPS, tenant, limit=limit)]
+
+    def _rows(self, queries: QueryPair, tenant: str | None, **given: Any) -> Sequence[Sequence[Any]]:
+        every, of_tenant = queries
+        if tenant is None:
+            return self._database.rows(every, **given)
+        return self._database.rows(of_tenant, tenant=tenant, **given)
+
+    def events(
+        self, *, tenant: str | None = None, request_id: int | None = None, since: int = 0, limit: int = 500
+    ) -> list[RequestEvent]:
+        """What happened after an event, the oldest first.
+
+        Args:
+            tenant: Only to requests of this one.
+            request_id: Only to this one.
+            since: Number of the last event that is known.
+            limit: So many at most.
+        """
+        if request_id is None:
+            found = self._rows(SINCE, tenant, since=since, limit=limit)
+        else:
+            found = self._rows(SINCE_OF_ONE, tenant, since=since, limit=limit, number=request_id)
+        return [event_of(row) for row in found]
+
+    def latest(self, request_id: int, limit: int) -> tuple[list[RequestEvent], int]:
+        """What happened to a request last.
+
+        Returns:
+            So many events, the newest first, and how many there are in all.
+        """
+        mine = request_events.c.request_id == request_id
+        query = sa.select(request_events).where(mine).order_by(request_events.c.id.desc()).limit(limit)
+        with self._database.read() as connection:
+            found = connection.execute(query).all()
+            count = connection.scalar(sa.select(sa.func.count()).select_from(request_events).where(mine))
+        return [event_of(row) for row in found], int(count or 0)
+
+    def turns(self, request_id: int) -> list[RequestEvent]:
+        """The events with which a request came into another stage, the oldest first, without their details."""
+        before = sa.func.lag(request_events.c.stage).over(order_by=request_events.c.id).label("before")
+        columns = [request_events.c[name] for name in ("id", "request_id", "at", "stage", "text")]
+        inner = sa.select(*columns, before).where(request_events.c.request_id == request_id).subquery()
+        turned = sa.or_(inner.c.before.is_(None), inner.c.before != inner.c.stage)
+        query = sa.select(*(inner.c[column.name] for column in columns)).where(turned).order_by(inner.c.id)
+        with self._database.read() as connection:
+            return [RequestEvent(*row) for row in connection.execute(query)]
+
+    def last_trial(self, study_id: int) -> int | None:
+        """The trial of the run of a study that was started last; None before there is one."""
+        order = (sa.func.coalesce(runs.c.started, 0.0).desc(), runs.c.trial.desc(), runs.c.attempt.desc())
+        query = sa.select(runs.c.trial).where(runs.c.study_id == study_id).order_by(*order).limit(1)
+        with self._database.read() as connection:
+            found = connection.scalar(query)
+        return None if found is None else int(found)
+
+    def trial_of(self, study_id: int, run: str) -> int | None:
+        """The trial of a run; None where there is no such run."""
+        query = sa.select(runs.c.trial).where(runs.c.study_id == study_id, runs.c.run_id == run)
+        with self._database.read() as connection:
+            found = connection.scalar(query)
+        return None if found is None else int(found)
+
+    def run_after(self, study_id: int, run: str) -> str | None:
+        """The run of a study that was started next after another one; None where that was the last."""
+        order = (sa.func.coalesce(runs.c.started, 0.0), runs.c.trial, runs.c.attempt)
+        of_study = runs.c.study_id == study_id
+        with self._database.read() as connection:
+            place = connection.execute(sa.select(*order).where(of_study, runs.c.run_id == run)).first()
+            if place is None:
+                return None
+            later = sa.tuple_(*order) > sa.tuple_(*(sa.literal(one) for one in place))
+            found = connection.scalar(sa.select(runs.c.run_id).where(of_study, later).order_by(*order).limit(1))
+        return None if found is None else str(found)
+
+    def change_free(
+        self,
+        number: int,
+        states: Sequence[str],
+        fields: Mapping[str, Any],
+        remark: NewRequestEvent,
+        entry: AuditRow | None = None,
+        *,
+        since: float | None = None,
+    ) -> RequestRow:
+        """Change a request that nobody carries out.
+
+        Args:
+            number: The request.
+            states: The states that it must be in.
+            fields: What to change, by name.
+            remark: What to note with it.
+            entry: The line of the audit log for it; its subject is set here.
+            since: When its row last changed, as the fields rest on it.
+
+        Raises:
+            NotFoundError: There is none.
+            ConflictError: It is in another state, somebody carries it out, or it has changed since.
+        """
+        with self._database.write() as connection:
+            where = (requests.c.id == number) & requests.c.state.in_(states) & requests.c.hold_token.is_(None)
+            if since is not None:
+                where &= requests.c.updated == since
+            values = {**column_values(fields), "updated": time.time()}
+            if not connection.execute(sa.update(requests).where(where).values(values)).rowcount:
+                row = request_where(connection, requests.c.id == number)
+                raise ConflictError(f"request {number} is {row.state}", hint="ask again for how far it is")
+            add_events(connection, number, [remark])
+            _enter(connection, number, entry)
+            notify_workers(connection)
+            return request_where(connection, requests.c.id == number)
+
+    def want(self, number: int, wanted: RequestIntent, remark: NewRequestEvent) -> RequestRow:
+        """Say what becomes of a request that somebody carries out; a wish to delete it is not taken back.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        with self._database.write() as connection:
+            free = (requests.c.id == number) & (requests.c.wanted != "delete") & (requests.c.wanted != wanted)
+            values = {"wanted": wanted, "updated": time.time()}
+            if connection.execute(sa.update(requests).where(free).values(values)).rowcount:
+                add_events(connection, number, [remark])
+                notify_workers(connection)
+            return request_where(connection, requests.c.id == number)
+
+    def remove(self, number: int, by: Mapping[str, str]) -> RequestRow:
+        """Remove a request with its events, links and notices.
+
+        What stays is a row without words that nobody is shown: what it cost goes on counting, its study goes on being
+        its tenant's, and the audit log has it.
+
+        Args:
+            number: The request.
+            by: ``user`` and ``address`` of who wants it.
+
+        Raises:
+            NotFoundError: There is none.
+            ConflictError: It is being carried out.
+        """
+        with self._database.write() as connection:
+            row = request_where(connection, requests.c.id == number, lock=True)
+            if row.hold_holder is not None:
+                raise ConflictError(f"request {number} is being carried out", hint="it is removed when that is over")
+            for table in (request_events, links, notices):
+                connection.execute(sa.delete(table).where(table.c.request_id == number))
+            free = dict.fromkeys(("key", "hold_token", "hold_holder", "hold_expires"))
+            blank = dict.fromkeys(("progress", "plan"), "{}") | dict.fromkeys(("name", "problem", "hint"), "")
+            # What was measured is of no use without the parameters that it was measured for.
+            blank["document"] = codec.dumps({"parameters": row.document.get("parameters") or {}})
+            left = {**free, **blank, "state": DELETED, "reserved": 0.0, "updated": time.time()}
+            connection.execute(sa.update(requests).where(requests.c.id == number).values(left))
+            facts = {"state": row.state, "kind": row.kind, "cost": row.cost, "study": row.study_id, "of": row.user}
+            entry: dict[str, Any] = {"user": by.get("user", ""), "address": by.get("address", ""), "tenant": row.tenant}
+            entry |= {"action": "request.delete", "subject": f"request {number}", "outcome": "done"}
+            entry |= {"at": time.time(), "details": codec.dumps(facts)}
+            connection.execute(sa.insert(audit).values(entry))
+            return row
+
+
+def _with_key(connection: Connection, user_id: int, key: str) -> RequestRow | None:
+    mine = (requests.c.user_id == user_id) & (requests.c.key == rows.storable_text(key))
+    found = connection.execute(REQUEST_QUERY.where(mine)).first()
+    return None if found is None else request_of(found)
+
+
+def _enter(connection: Connection, number: int, entry: AuditRow | None) -> None:
+    if entry is not None:
+        insert_audit_row(connection, replace(entry, subject=f"request {number}"))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

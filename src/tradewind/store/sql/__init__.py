@@ -1,0 +1,1 @@
+"""The database itself: its address, connections, transactions, tables, errors and copies."""

@@ -1,0 +1,387 @@
+"""The store in an SQL database: an SQLite file, or PostgreSQL for several machines."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from pydantic import Field
+from sqlalchemy.engine import Connection
+
+from tradewind import plugins
+from tradewind.errors import StudyBusyError, StudyNotFoundError
+from tradewind.problem import Run, Trial
+from tradewind.store import holders, listing
+from tradewind.store.base import Change, EarlierStudy, Store, StudyLine, StudyRow, StudySummary, StudyTotals
+from tradewind.store.earlier import earlier_studies_query, earlier_study_of
+from tradewind.store.prepared import PreparedStatement
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.schema import runs, studies, trials
+from tradewind.store.studies import rows
+from tradewind.store.studies.queries import study_summaries_of
+from tradewind.store.studies.step_writer import step_writer_for, upsert
+
+_COLUMNS = (
+    *("number", "state", "key", "objective", "cost", "runtime", "feasible", "censored", "fidelity", "spent"),
+    *("price_per_hour", "nodes", "provider", "instance_type", "created", "started", "ended", "configuration"),
+)
+_CHUNK = 500
+_CREATING = 0x7477737464  # "twstd": who makes a study in PostgreSQL, unless there is one, holds this advisory lock
+
+
+class SqlSettings(plugins.Settings):
+    """Settings of the SQL store.
+
+    Attributes:
+        busy_timeout: Seconds to wait for a lock that another process holds.
+    """
+
+    busy_timeout: float = Field(
+        default=30.0, ge=0.0, le=3600.0, description="Seconds to wait for a lock that another process holds."
+    )
+
+
+class SqlStore(Store):
+    """Keeps studies in an SQLite file or in PostgreSQL.
+
+    SQLite is in WAL mode with ``synchronous = FULL``: what a method wrote survives a power cut. Its file and folder
+    are made when they are not there, and the schema is brought up to date, when the store is opened.
+
+    Args:
+        settings: `SqlSettings`.
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user@host/name``.
+
+    Raises:
+        StoreError: The database cannot be opened.
+        MissingProgramError: PostgreSQL's driver is not installed.
+    """
+
+    Settings: ClassVar[type[plugins.Settings]] = SqlSettings
+
+    def __init__(self, *, settings: SqlSettings, url: str) -> None:
+        super().__init__(settings=settings, url=url)
+        self._database = Database(url, busy_timeout=settings.busy_timeout)
+        dialect = self._database.sql
+        self._put_trial = PreparedStatement(upsert(trials, dialect.name), dialect)
+        self._put_run = PreparedStatement(upsert(runs, dialect.name), dialect)
+        self._steps = step_writer_for(self._database)
+
+    def create_study(self, study: StudyRow) -> StudyRow:
+        """Insert a study; its ``id`` is set by the store."""
+        with self._database.write() as connection:
+            return _insert(connection, study)
+
+    def find_or_create_study(self, study: StudyRow) -> tuple[StudyRow, bool]:
+        """The newest study of the same name and problem, or this one, inserted, whoever else asks at the same moment.
+
+        Returns:
+            The study, and whether it is new.
+        """
+        query = _like(study.name, study.problem_key).limit(1)
+        with self._database.write() as connection:
+            if self._database.dialect == "postgresql":  # SQLite has one writer at a time by itself
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
+            found = connection.execute(query).first()
+            return (_insert(connection, study), True) if found is None else (rows.study_of(found), False)
+
+    def study(self, study_id: int) -> StudyRow:
+        """One study.
+
+        Raises:
+            StudyNotFoundError: There is none.
+        """
+        with self._database.read() as connection:
+            return _study(connection, study_id)
+
+    def find_studies(self, name: str | None = None, problem_key: str | None = None) -> list[StudyRow]:
+        """Studies by name and problem, the newest first."""
+        with self._database.read() as connection:
+            return [rows.study_of(row) for row in connection.execute(_like(name, problem_key))]
+
+    def list_studies(self, name: str | None = None, *, limit: int | None = None) -> list[StudyLine]:
+        """Studies by name, the newest first, without their specifications."""
+        with self._database.read() as connection:
+            return listing.study_lines(connection, name, limit)
+
+    def open_studies(self) -> set[int]:
+        """The ids of the studies that have runs which have not ended."""
+        with self._database.read() as connection:
+            return set(connection.execute(_OPEN).scalars())
+
+    def totals(self) -> StudyTotals:
+        """How many studies there are in each state, and what all of them have cost."""
+        with self._database.read() as connection:
+            return listing.study_totals(connection)
+
+    def earlier_studies(
+        self, tenant: str, names: Collection[str] | None = None, *, before: StudyRow | None = None, limit: int
+    ) -> list[EarlierStudy]:
+        """Studies of one tenant, the newest first; no more rows are read than wanted."""
+        query = earlier_studies_query(tenant, names, before).limit(limit)
+        with self._database.read() as connection:
+            return [earlier_study_of(row) for row in connection.execute(query)]
+
+    def summaries(self, study_ids: Sequence[int] | None = None) -> list[StudySummary]:
+        """Summaries of some or all studies, the newest first, without reading every trial."""
+        found: list[StudySummary] = []
+        with self._database.read() as connection:
+            if study_ids is None:
+                study_ids = [line.id for line in listing.study_lines(connection, None, None)]
+            wanted = sorted(set(study_ids), reverse=True)
+            for at in range(0, len(wanted), _CHUNK):
+                found += study_summaries_of(connection, wanted[at : at + _CHUNK])
+        return found
+
+    def hold(self, study_id: int, holder: str, seconds: float, *, force: bool = False) -> str:
+        """Take a study for this process, for ``seconds`` from now, unless another live one holds it.
+
+        A process that asks again gets a new token, and its old one is lost. A dead process of this host, and a hold
+        that has run out, are no obstacle.
+
+        Args:
+            study_id: The study.
+            holder: ``host:pid:start time`` of the process.
+            seconds: How long without `renew`.
+            force: Take it from a live process, too: that one finds out when it next writes.
+
+        Returns:
+            A token, for `renew`, `release` and `write`.
+
+        Raises:
+            StudyBusyError: Another live process holds it, without ``force``.
+        """
+        now = time.time()
+        token = secrets.token_hex(16)
+        holder = rows.storable_text(holder)
+        with self._database.write() as connection:
+            row = _held(connection, study_id)
+            other = row.hold_holder
+            taken = row.hold_token is not None and other != holder and row.hold_expires > now
+            if taken and not force and not holders.is_dead(other):
+                raise StudyBusyError(
+                    f"study {study_id} ({row.name}) is being run by process {holders.display_name(other)}",
+                    hint=f"wait for it to end; if it is gone, the study is free in {row.hold_expires - now:.0f} s",
+                )
+            values = {"hold_token": token, "hold_holder": holder, "hold_since": now, "hold_expires": now + seconds}
+            connection.execute(sa.update(studies).where(studies.c.id == study_id).values(values))
+        return token
+
+    def renew(self, study_id: int, token: str, seconds: float) -> None:
+        """Hold on for ``seconds`` more; a hold that ran out and that nobody else took is taken up again.
+
+        Raises:
+            StudyBusyError: The hold was lost to another process.
+        """
+        with self._database.write() as connection:
+            _check(_held(connection, study_id), token)
+            ends = {"hold_expires": time.time() + seconds}
+            connection.execute(sa.update(studies).where(studies.c.id == study_id).values(ends))
+
+    def release(self, study_id: int, token: str) -> None:
+        """Let go of a study; a lost hold is no error."""
+        mine = (studies.c.id == study_id) & (studies.c.hold_token == token)
+        # The moment stays: what another study could see when it began is told by it.
+        free = {"hold_token": None, "hold_holder": None, "hold_since": None, "hold_expires": time.time()}
+        with self._database.write() as connection:
+            connection.execute(sa.update(studies).where(mine).values(free))
+
+    def write(self, study_id: int, change: Change, token: str | None = None) -> None:
+        """Write one step in one transaction.
+
+        Raises:
+            StudyBusyError: ``token`` no longer holds the study; nothing is written.
+        """
+        fields = rows.study_values(change.study)
+        new_trials = [rows.trial_values(study_id, trial) for trial in change.trials]
+        new_runs = [rows.run_values(study_id, run) for run in change.runs]
+        step = (fields, new_trials, new_runs, change.lasting)
+        if token is not None and fields and self._steps.write(study_id, token, *step):
+            return
+        with self._database.write(lasting=change.lasting) as connection:
+            row = _held(connection, study_id)
+            if token is not None:
+                _check(row, token)
+            if fields:
+                connection.execute(_CHANGE, {"id_": study_id, **fields})
+            if new_trials:
+                self._put_trial.run(connection, new_trials)
+            if new_runs:
+                self._put_run.run(connection, new_runs)
+
+    def trials(self, study_id: int, *, since: int = 0, limit: int | None = None) -> list[Trial]:
+        """Trials by number, from ``since``.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        with self._database.read() as connection:
+            return _trials(connection, study_id, since, limit)
+
+    def runs(self, study_id: int, *, open_only: bool = False, trial: int | None = None) -> list[Run]:
+        """Runs by trial and attempt; with ``open_only`` those that have not ended.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        query = _runs_of(study_id)
+        if open_only:
+            query = query.where(runs.c.state.not_in(rows.ENDED_RUN_STATES))
+        if trial is not None:
+            query = query.where(runs.c.trial == trial)
+        with self._database.read() as connection:
+            found = [rows.run_of(row) for row in connection.execute(query)]
+            if not found:
+                _study(connection, study_id)
+        return found
+
+    def columns(self, study_id: int) -> Mapping[str, Sequence[Any]]:
+        """The plain columns of all trials, by name and in the order of their numbers.
+
+        ``number, state, key, objective, cost, runtime, feasible, censored, fidelity, spent, price_per_hour, nodes,
+        provider, instance_type, created, started, ended, configuration`` (a JSON text). NaN is None here.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        query = sa.select(*(trials.c[name] for name in _COLUMNS)).order_by(trials.c.number)
+        columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        with self._database.read() as connection:
+            # By portions: 100,000 rows alive at once would keep the garbage collector busy.
+            for portion in connection.execute(query.where(trials.c.study_id == study_id)).partitions(_CHUNK):
+                for column, values in zip(columns.values(), zip(*portion, strict=True), strict=True):
+                    column.extend(values)
+            if not columns["number"]:
+                _study(connection, study_id)
+        return columns
+
+    def export_records(self, study_id: int) -> Iterator[Mapping[str, Any]]:
+        """One full JSON-able record a trial: proposal, offer, runs, observation (paper 2's dictionary).
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        self.study(study_id)
+        return self._records(study_id)
+
+    def import_records(self, study_id: int, records: Iterable[Mapping[str, Any]]) -> int:
+        """Insert records that `export_records` made; a trial number that exists is left as it is.
+
+        Trials that had not ended when they were exported are left out: their machines are not this study's.
+
+        Returns:
+            How many were inserted.
+
+        Raises:
+            RecordError: A record is not one; nothing is inserted.
+        """
+        from tradewind.store.studies import records as recorded
+
+        given = recorded.read_records(records)
+        with self._database.write() as connection:
+            _held(connection, study_id)
+            there = set(connection.scalars(sa.select(trials.c.number).where(trials.c.study_id == study_id)))
+            new = [record for record in given if record.trial.state.ended and record.trial.number not in there]
+            known = sa.select(runs.c.run_id).where(runs.c.study_id == study_id)
+            recorded.check_run_ids(new, set(connection.scalars(known)))
+            if new:
+                self._put_trial.run(connection, [rows.trial_values(study_id, record.trial) for record in new])
+            new_runs = [rows.run_values(study_id, run) for record in new for run in record.runs]
+            if new_runs:
+                self._put_run.run(connection, new_runs)
+        return len(new)
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._database.close()
+
+    def _records(self, study_id: int) -> Iterator[Mapping[str, Any]]:
+        from tradewind.store.studies import records as recorded
+
+        # In portions, so that a slow reader keeps no transaction open and no memory full.
+        since = 0
+        while True:
+            with self._database.read() as connection:
+                portion = _trials(connection, study_id, since, _CHUNK)
+                if not portion:
+                    return
+                bounds = runs.c.trial.between(portion[0].number, portion[-1].number)
+                query = _runs_of(study_id).where(bounds)
+                of_trial: dict[int, list[Run]] = {}
+                for row in connection.execute(query):
+                    of_trial.setdefault(row.trial, []).append(rows.run_of(row))
+            for trial in portion:
+                yield recorded.trial_record(trial, of_trial.get(trial.number, ()))
+            since = portion[-1].number + 1
+
+
+def _like(name: str | None, problem_key: str | None) -> sa.Select[Any]:
+    """Studies by name and problem, the newest first."""
+    query = sa.select(*rows.STUDY_COLUMNS).order_by(studies.c.id.desc())
+    if name is not None:
+        query = query.where(studies.c.name == rows.storable_text(name))
+    if problem_key is not None:
+        query = query.where(studies.c.problem_key == rows.storable_text(problem_key))
+    return query
+
+
+def _insert(connection: Connection, study: StudyRow) -> StudyRow:
+    fields = {name: getattr(study, name) for name in rows.STUDY_FIELDS if name != "id"}
+    result = connection.execute(sa.insert(studies).values(rows.study_values(fields)))
+    (number,) = result.inserted_primary_key or (0,)
+    return _study(connection, number)
+
+
+def _study(connection: Connection, study_id: int) -> StudyRow:
+    row = connection.execute(sa.select(*rows.STUDY_COLUMNS).where(studies.c.id == study_id)).first()
+    if row is None:
+        raise _not_found(study_id)
+    return rows.study_of(row)
+
+
+def _not_found(study_id: int) -> StudyNotFoundError:
+    return StudyNotFoundError(f"there is no study number {study_id}", hint="tradewind status lists all")
+
+
+def _held(connection: Connection, study_id: int) -> Any:
+    """Who holds the study; its row is locked for the rest of the transaction."""
+    row = connection.execute(_HELD, {"id_": study_id}).first()
+    if row is None:
+        raise _not_found(study_id)
+    return row
+
+
+_HELD = (
+    sa.select(studies.c.name, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
+    .where(studies.c.id == sa.bindparam("id_"))
+    .with_for_update()
+)
+
+# The columns to set are those of the parameters that it is executed with.
+_OPEN = sa.select(runs.c.study_id).where(runs.c.state.not_in(rows.ENDED_RUN_STATES)).distinct()
+_CHANGE = sa.update(studies).where(studies.c.id == sa.bindparam("id_"))
+
+
+def _check(row: Any, token: str) -> None:
+    if row.hold_token != token:
+        taken = f"process {holders.display_name(row.hold_holder)} took it" if row.hold_holder else "it was let go"
+        raise StudyBusyError(f"this process no longer holds the study {row.name}: {taken}")
+
+
+def _trials(connection: Connection, study_id: int, since: int, limit: int | None) -> list[Trial]:
+    query = sa.select(*rows.TRIAL_COLUMNS).where(trials.c.study_id == study_id).order_by(trials.c.number)
+    if since > 0:
+        query = query.where(trials.c.number >= since)
+    if limit is not None:
+        query = query.limit(limit)
+    found = [rows.trial_of(row) for row in connection.execute(query)]
+    if not found:
+        _study(connection, study_id)
+    return found
+
+
+def _runs_of(study_id: int) -> Any:
+    mine = sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == study_id)
+    return mine.order_by(runs.c.trial, runs.c.attempt, runs.c.run_id)

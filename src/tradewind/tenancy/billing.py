@@ -1,0 +1,60 @@
+"""What tenants have used: resource-seconds and dollars, from the runs that the store keeps."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.store.base import Store
+from tradewind.store.clusters.cluster_store import ClusterStore
+from tradewind.tenancy.resources import demand_of_run
+
+
+def tenant_bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]:
+    """One JSON-able row for each tenant, by name.
+
+    Each run of its searches and of its requests to the service counts for as long as it ran with the resources of its
+    trial's offer, or those that its search was submitted with, and with what it cost; those on their way count up to
+    what was stored of them last. Nothing is kept twice: what the store has of the runs is the account.
+
+    Args:
+        clusters: The tables of clusters.
+        studies: The studies of the same store.
+    """
+    options: defaultdict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    searches, requests = Counter[str](), Counter[str]()
+    for name, study in clusters.studies_of_requests():
+        requests[name] += 1
+        if study is not None:
+            options[name][study] = {}
+    for job in clusters.jobs():
+        searches[job.tenant] += 1
+        if job.study_id is not None:  # a request may have asked for it
+            options[job.tenant][job.study_id] = job.options
+    return [
+        {
+            "tenant": tenant.name,
+            "weight": tenant.weight,
+            "priority": tenant.priority,
+            "quota": dict(tenant.quota),
+            "searches": searches[tenant.name],
+            "requests": requests[tenant.name],
+            **_used(studies, options[tenant.name]),
+        }
+        for tenant in clusters.tenants()
+    ]
+
+
+def _used(studies: Store, options: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    seconds: dict[str, float] = {}
+    dollars, runs = 0.0, 0
+    for study, how in options.items():
+        offers = {trial.number: trial.offer for trial in studies.trials(study)}
+        for run in studies.runs(study):
+            runs += 1
+            dollars += run.cost
+            if (offer := offers.get(run.trial)) is not None:
+                for kind, amount in demand_of_run(offer, how).items():
+                    seconds[kind] = seconds.get(kind, 0.0) + amount * run.runtime
+    return {"runs": runs, "dollars": round(dollars, 9), "seconds": {k: v for k, v in seconds.items() if v}}

@@ -1,0 +1,225 @@
+"""The nodes of a cluster and what is free on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.tenancy.resources import SLACK, Amounts, ResourceKinds
+
+
+class NodePool:
+    """The nodes, as columns of arrays: finding a place is a few operations over all of them.
+
+    Args:
+        kinds: The kinds of resource.
+
+    Attributes:
+        total: What all nodes that take work have together.
+    """
+
+    def __init__(self, kinds: ResourceKinds) -> None:
+        self.kinds = kinds
+        self.total: Amounts = (0.0,) * len(kinds.names)
+        self._names: list[str] = []
+        self._places: dict[str, int] = {}
+        self._capacity = np.zeros((len(kinds.names), 0))
+        self._free = np.zeros((len(kinds.names), 0))
+        self._cores = np.zeros((len(kinds.names), 0))
+        self._open = np.zeros(0, dtype=bool)  # takes new work
+        self._kept: set[str] = set()  # for one demand
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def join(self, node: str, capacity: Amounts) -> None:
+        """Add a node; one that is there already gets another capacity, and takes work (again)."""
+        place = self._places.get(node)
+        if place is None:
+            self.join_all([(node, capacity)])
+            return
+        amounts = np.array(capacity)
+        self._free[:, place] += amounts - self._capacity[:, place]
+        self._capacity[:, place] = amounts
+        self._open[place] = True
+        self._sum()
+
+    def join_all(self, nodes: Sequence[tuple[str, Amounts]]) -> None:
+        """Add many new nodes at once."""
+        first = len(self._names)
+        columns = np.array([capacity for _, capacity in nodes]).reshape(len(nodes), -1).T
+        self._names += [name for name, _ in nodes]
+        self._places.update({name: first + place for place, (name, _) in enumerate(nodes)})
+        self._capacity = np.hstack([self._capacity, columns])
+        self._free = np.hstack([self._free, columns])
+        self._cores = np.hstack([self._cores, np.zeros_like(columns)])
+        self._open = np.append(self._open, np.ones(len(nodes), dtype=bool))
+        self._sum()
+
+    def lose(self, node: str) -> None:
+        """Take a node away; what was placed there is given back before."""
+        place = self._places.pop(node, None)
+        if place is None:
+            return
+        last = len(self._names) - 1
+        for array in (self._capacity, self._free, self._cores):
+            array[:, place] = array[:, last]
+        self._open[place] = self._open[last]
+        self._names[place] = self._names[last]
+        if place != last:
+            self._places[self._names[place]] = place
+        self._names.pop()
+        self._kept.discard(node)
+        self._capacity, self._free, self._cores = (
+            array[:, :last] for array in (self._capacity, self._free, self._cores)
+        )
+        self._open = self._open[:last]
+        self._sum()
+
+    def close(self, node: str) -> None:
+        """Place nothing more on a node, until it joins again."""
+        self._open[self._places[node]] = False
+
+    def keep(self, node: str) -> None:
+        """Keep a node for what asks for it by name; `fit` passes it over."""
+        self._kept.add(node)
+
+    def unkeep(self, node: str) -> None:
+        """A node is there for all again."""
+        self._kept.discard(node)
+
+    def fit(self, demand: Amounts) -> str | None:
+        """The node that has room and would have least left, in shares of the cluster; None where none has."""
+        place = _tightest(self._free, demand, self._usable(), self.total)
+        return None if place < 0 else self._names[place]
+
+    def fits_on(self, node: str, demand: Amounts) -> bool:
+        """True when a node that takes work has room for a demand."""
+        place = self._places[node]
+        return bool(self._open[place] and _enough(self._free[:, place : place + 1], demand)[0])
+
+    def roomiest(self, demand: Amounts) -> str | None:
+        """The node that could hold the demand once its work ends, and has most of it free; None where none can."""
+        return self._roomiest(demand, self._usable() & _enough(self._capacity - self._cores, demand))
+
+    def ahead(self, demand: Amounts, count: int) -> str | None:
+        """The roomiest node for which fewer such demands wait than some number; None where none has room for that.
+
+        Args:
+            demand: What has no room now.
+            count: How many may wait for a node; of another size, as many as come to the same amounts.
+        """
+        if count < 1:
+            return None
+        few = _enough(self._free + count * np.array(demand)[:, None], demand)
+        return self._roomiest(demand, self._usable() & few & _enough(self._capacity - self._cores, demand))
+
+    def _roomiest(self, demand: Amounts, could: NDArray[np.bool_]) -> str | None:
+        if not could.any():
+            return None
+        free = np.full(len(self._names), 1.0)
+        for row, wanted in zip(self._free, demand, strict=True):
+            if wanted > 0:
+                np.minimum(free, row / wanted, out=free)
+        return self._names[int(np.argmax(np.where(could, free, -np.inf)))]  # where more is placed, it is below 0
+
+    def fit_core(self, demand: Amounts, must_fit: Sequence[Amounts]) -> str | None:
+        """A node for a Core beside which each of some demands still has a node that could hold it; None if none.
+
+        Args:
+            demand: Of the Core.
+            must_fit: Demands of runs; each must fit on some node when only Cores are there.
+        """
+        free = np.where(self._usable(), self._free, -1.0)
+        order = np.argsort(_left(free, demand, self.total), kind="stable")
+        room = self._capacity - self._cores
+        fits = _enough(free, demand)
+        for place in map(int, order):
+            if not fits[place]:
+                continue
+            room[:, place] -= demand
+            if all(_enough(room, each).any() for each in must_fit):
+                return self._names[place]
+            room[:, place] += demand
+        return None
+
+    def could_hold(self, demand: Amounts) -> bool:
+        """True when some node has the capacity for a demand beside the Cores that are there."""
+        return bool(_enough(self._capacity - self._cores, demand).any())
+
+    def could_ever_hold(self, demand: Amounts, core: Amounts) -> bool:
+        """True when a demand and a Core would have room together on nodes where nothing else is."""
+        for_run, for_core = _enough(self._capacity, demand), _enough(self._capacity, core)
+        both = _enough(self._capacity, tuple(d + c for d, c in zip(demand, core, strict=True)))
+        apart = for_run.any() and for_core.any() and np.count_nonzero(for_run | for_core) > 1
+        return bool(both.any() or apart)
+
+    def take(self, node: str, demand: Amounts, *, core: bool = False) -> None:
+        """Use up what a demand takes on a node."""
+        place = self._places[node]
+        self._free[:, place] -= demand
+        if core:
+            self._cores[:, place] += demand
+
+    def give_back(self, node: str, demand: Amounts, *, core: bool = False) -> None:
+        """Undo `take`; on a node that is gone, nothing."""
+        place = self._places.get(node)
+        if place is None:
+            return
+        self._free[:, place] += demand
+        if core:
+            self._cores[:, place] -= demand
+
+    def free(self, node: str) -> dict[str, float]:
+        """What is free on a node, by name; nothing is where more is placed than it has."""
+        return self.kinds.mapping([max(0.0, float(amount)) for amount in self._free[:, self._places[node]].round(9)])
+
+    def capacity(self, node: str) -> dict[str, float]:
+        """What a node has, by name."""
+        return self.kinds.mapping([float(amount) for amount in self._capacity[:, self._places[node]]])
+
+    def _usable(self) -> NDArray[np.bool_]:
+        if not self._kept:
+            return self._open
+        usable = self._open.copy()
+        usable[[self._places[node] for node in self._kept]] = False
+        return usable
+
+    def _sum(self) -> None:
+        self.total = tuple(float(amount) for amount in self._capacity.sum(axis=1))
+
+
+Matrix = NDArray[np.float64]
+
+
+def _enough(free: Matrix, demand: Amounts) -> NDArray[np.bool_]:
+    """Where each amount of a demand is there; shape (nodes,)."""
+    found: NDArray[np.bool_] | None = None
+    for row, wanted in zip(free, demand, strict=True):
+        if wanted > 0:
+            enough = row >= wanted - SLACK
+            found = enough if found is None else found & enough
+    return np.ones(free.shape[1], dtype=bool) if found is None else found
+
+
+def _left(free: Matrix, demand: Amounts, total: Amounts) -> NDArray[np.float64]:
+    """The sum over resources of the share of the cluster that would be left free on each node."""
+    left = np.zeros(free.shape[1])
+    for row, wanted, whole in zip(free, demand, total, strict=True):
+        if whole > 0:
+            left += (row - wanted) / whole
+    return left
+
+
+def _tightest(free: Matrix, demand: Amounts, open_: NDArray[np.bool_], total: Amounts) -> int:
+    places = np.flatnonzero(open_ & _enough(free, demand))
+    if not len(places):
+        return -1
+    if len(places) == free.shape[1]:
+        return int(np.argmin(_left(free, demand, total)))  # they are all of them, in their order
+    return int(places[np.argmin(_left(free[:, places], demand, total))])

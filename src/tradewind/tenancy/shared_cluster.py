@@ -1,0 +1,405 @@
+"""The framework of a shared cluster: carries out what the allocator says, with Cores, a store and an engine's nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tradewind.errors import InputError, TradewindError
+from tradewind.store.base import this_process
+from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterStore, JobIntent, JobRow, JobState
+from tradewind.store.lengths import similarity_key
+from tradewind.tenancy import events as ev
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator
+from tradewind.tenancy.core import CoreSettings
+from tradewind.tenancy.core_handles import CoreHandle, ProcessCore, RunCleanup, ThreadCore
+from tradewind.tenancy.messages import (
+    CoreEndedMessage,
+    CoreMessage,
+    EndOrder,
+    GrantOrder,
+    ProgressMessage,
+    StudyMessage,
+)
+from tradewind.tenancy.node_monitor import NodeCapacities, NodeMonitor, NodeSource
+from tradewind.tenancy.resources import cluster_quota
+from tradewind.tenancy.translation import allocator_events_of, known_amounts, messages_in, node_events
+from tradewind.tenancy.watching import cluster_snapshot
+
+_log = logging.getLogger("tradewind.tenancy")
+
+LEASE_SECONDS = 60.0
+"""How long a cluster stays taken when its process says nothing; a process of this host that died lets go at once."""
+
+_LOOK = 0.25
+"""Seconds between two looks into the store for what users want."""
+
+_NODES = 5.0
+"""Seconds between two looks at the engine's nodes."""
+
+_LEAVE = 2.0
+"""Seconds that the end waits for an answer about the nodes."""
+
+_SNAPSHOT = 1.0
+_CRASHES = 3
+"""A Core that crashed so often is not started again."""
+
+_AGAIN = 20.0
+"""Seconds until a search whose study was taken by another process goes on."""
+
+_ENOUGH = 20
+"""Earlier searches that were like one, the newest, from which is learned how long it will take."""
+
+_CANCELLED = "cancelled by its owner"
+
+
+@dataclass(frozen=True)
+class SharedClusterSettings:
+    """How a cluster is run.
+
+    Attributes:
+        name: Its name in the store.
+        url: Address of the store.
+        data_folder: For runs, runners and refreshed prices.
+        policy: How the allocator decides.
+        words: How it was started, for those who watch.
+        runner: The runner of all runs, as a job YAML has it; each job's own without it.
+        core_in_process: Every Core gets a process of its own, not only those that ask for it.
+    """
+
+    name: str
+    url: str
+    data_folder: Path
+    policy: AllocationPolicy
+    words: Mapping[str, Any]
+    runner: Mapping[str, Any] | None = None
+    core_in_process: bool = False
+
+
+class SharedCluster:
+    """A shared cluster on its way.
+
+    Args:
+        settings: How it is run.
+        nodes: Which nodes there are.
+    """
+
+    def __init__(self, settings: SharedClusterSettings, nodes: NodeSource) -> None:
+        self.settings = settings
+        self.allocator = Allocator(settings.policy)
+        self.store = ClusterStore(settings.url)
+        self.shown: dict[int, Mapping[str, Any]] = {}
+        self._engine, self._node_monitor = nodes, NodeMonitor(nodes)
+        self._outbox: queue.Queue[CoreMessage] = queue.Queue()
+        self._core_handles: dict[int, CoreHandle] = {}
+        self._jobs: dict[int, JobRow] = {}
+        self._crashes: dict[int, int] = {}
+        self._again: dict[int, float] = {}  # when a search goes on that was left
+        self._reasons: dict[int, str] = {}  # why a search was ended from here
+        self._like: dict[int, tuple[str, str, str]] = {}  # what a search shares with those that take as long
+        self._fresh: set[tuple[str, str, str]] = set()  # the same of searches that came, or that are over
+        self._known: NodeCapacities = {}
+        self._tenants: dict[str, Any] = {}
+        self._token = ""
+        self._next = {"look": 0.0, "nodes": 0.0, "snapshot": 0.0, "wake": float("inf")}
+        self._stopping = False
+
+    def run(self, wanted: Callable[[], bool]) -> None:
+        """Run until it is not wanted any more; then all searches are ended so that the next start goes on with them.
+
+        Args:
+            wanted: Asked often.
+
+        Raises:
+            StudyBusyError: Another live process runs this cluster, or has taken it over.
+            StoreError: The store cannot be read or written any more.
+            DeployError: The engine cannot be reached now, at the beginning; later it is waited for.
+            InputError: The engine has no such place.
+        """
+        settings = self.settings
+        self._token = self.store.hold(settings.name, this_process(), LEASE_SECONDS, settings.words)
+        try:
+            self._see_nodes(self._engine.nodes())
+            while not (self._stopping and not self._core_handles):
+                if not self._stopping and not wanted():
+                    self._stop()
+                self._turn()
+        finally:
+            for number, core_handle in self._core_handles.items():
+                core_handle.send(EndOrder("left"))
+                _log.info("waiting for search %d", number)
+            for core_handle in self._core_handles.values():
+                core_handle.join(30.0)
+            self._node_monitor.end(_LEAVE)
+            with contextlib.suppress(TradewindError):
+                self.store.renew(settings.name, self._token, LEASE_SECONDS, self._snapshot())
+            self.store.release(settings.name, self._token)
+            self.store.close()
+
+    def empty(self) -> bool:
+        """True when no search is left for this cluster that is not over."""
+        return not self._jobs and not self.store.jobs(open_only=True, limit=1, cluster=self.settings.name)
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        for what, action, seconds in (
+            ("look", self._look, _LOOK),
+            ("nodes", self._node_monitor.ask, _NODES),
+            ("snapshot", self._keep_snapshot, _SNAPSHOT),
+        ):
+            if now >= self._next[what]:
+                self._next[what] = now + seconds
+                action()
+        self._take_nodes()
+        if now >= self._next["wake"]:
+            self._next["wake"] = float("inf")
+            self._feed(ev.AllocatorTick())
+        patience = max(0.0, min(self._next.values()) - time.monotonic())
+        try:
+            message = self._outbox.get(timeout=min(patience, _LOOK))
+        except queue.Empty:
+            return
+        messages = [message]
+        while True:  # what has come meanwhile is decided on together
+            try:
+                messages.append(self._outbox.get_nowait())
+            except queue.Empty:
+                break
+        self._feed(*(event for each in messages for part in messages_in(each) for event in self._take(part)))
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for core_handle in self._core_handles.values():
+            core_handle.send(EndOrder("left"))
+
+    # ------------------------------------------------------------------ what users want
+
+    def _look(self) -> None:
+        """Take what has changed in the store: tenants, new searches, wishes."""
+        events: list[ev.AllocatorEvent] = []
+        wishes = self.store.wishes(self.settings.name)  # before the tenants: each of them has one
+        for tenant in self.store.tenants():
+            if self._tenants.get(tenant.name) != tenant:
+                self._tenants[tenant.name] = tenant
+                try:
+                    self._feed(ev.TenantSet(tenant.name, tenant.weight, tenant.priority, cluster_quota(tenant.quota)))
+                except InputError as error:
+                    _log.warning("tenant %s is left as it was: %s", tenant.name, error)
+        if self._stopping:
+            return
+        for number, wanted, nice in wishes:
+            if (known := self._jobs.get(number)) is not None:
+                events += self._wish(known, wanted, nice)
+            elif wanted != "cancel" and self._again.get(number, 0.0) > time.monotonic():
+                continue
+            elif (job := self.store.take(number, self.settings.name)) is not None:
+                events += self._new(job)
+                self._like[number] = (job.tenant, job.name, similarity_key(job.spec, job.options))
+                self._fresh.add(self._like[number])
+        self._feed(*events, *self._preceded())
+
+    def _new(self, job: JobRow) -> list[ev.AllocatorEvent]:
+        self._jobs[job.id] = job
+        name = str(job.id)
+        if job.wanted == "cancel":
+            return self._end_new(job, "cancelled", _CANCELLED)
+        core, demand = job.options.get("core_demand", {}), job.options.get("demand", {})
+        try:
+            for given in (core, demand):
+                self.settings.policy.kinds.amounts(given)
+        except InputError as error:  # it was submitted before anybody knew which cluster would take it
+            return self._end_new(job, "failed", str(error))
+        # Offers may have what this cluster does not know of; `submit` has found out which there are.
+        run = {**known_amounts(job.options.get("run", {}), self.settings.policy.kinds), **demand}
+        events: list[ev.AllocatorEvent] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice)]
+        if job.wanted == "pause":
+            events.append(ev.JobPaused(name))
+            self._change(job.id, state="paused")
+        if not core:
+            self._start_core(job.id)
+        return events
+
+    def _preceded(self) -> list[ev.AllocatorEvent]:
+        """How long searches took that are over, for those that are like them and know of fewer so far."""
+        if not self._fresh:  # as at nearly every look
+            return []
+        fresh, self._fresh = self._fresh, set()
+        self._like = {number: like for number, like in self._like.items() if number in self._jobs}
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        for number, like in self._like.items():
+            known = self.allocator.jobs.get(str(number))
+            if like in fresh and (known is None or len(known.view.earlier) < _ENOUGH):
+                groups.setdefault(like, []).append(number)
+        events: list[ev.AllocatorEvent] = []
+        for numbers in groups.values():
+            if found := self.store.lengths(self._jobs[numbers[0]], _ENOUGH):
+                results = [each.results for each in found]
+                seconds = sum(each.seconds for each in found) / sum(results)
+                events += [ev.SimilarSearchesEnded(str(number), results, seconds) for number in numbers]
+        return events
+
+    def _end_new(self, job: JobRow, state: Literal["cancelled", "failed"], reason: str) -> list[ev.AllocatorEvent]:
+        """End a search that this cluster does not begin; the allocator knows it as long as it has runs."""
+        name = str(job.id)
+        ends = self._conclude(job.id, state, reason)
+        return [ev.JobSubmitted(name, job.tenant, {}, {}, job.nice), *ends]
+
+    def _wish(self, known: JobRow, wanted: JobIntent, nice: int) -> list[ev.AllocatorEvent]:
+        job = self._jobs[known.id] = replace(known, wanted=wanted, nice=nice)
+        name = str(job.id)
+        if job.wanted == "cancel" and known.wanted != "cancel":
+            if job.id in self._core_handles:
+                self._reasons[job.id] = _CANCELLED
+                self._core_handles[job.id].send(EndOrder("cancelled"))
+                return [ev.JobPaused(name)]
+            return self._conclude(job.id, "cancelled", _CANCELLED)
+        found: list[ev.AllocatorEvent] = []
+        if job.nice != known.nice:
+            found.append(ev.JobReniced(name, job.nice))
+        if job.wanted != known.wanted and job.wanted in ("pause", "run"):
+            paused = job.wanted == "pause"
+            found.append(ev.JobPaused(name) if paused else ev.JobResumed(name))
+            begun = job.id in self._core_handles
+            self._change(job.id, state="paused" if paused else "running" if begun else "queued")
+        return found
+
+    # ------------------------------------------------------------------ Cores
+
+    def _start_core(self, number: int) -> None:
+        apart = self.settings.core_in_process or self._jobs[number].options.get("core") == "process"
+        self._core_handles[number] = (ProcessCore if apart else ThreadCore)(self._core(number), self._outbox)
+
+    def _core(self, number: int) -> CoreSettings:
+        settings = self.settings
+        return CoreSettings(self._jobs[number], settings.url, settings.data_folder, settings.runner)
+
+    def _take(self, message: CoreMessage) -> list[ev.AllocatorEvent]:
+        """What a Core says, as events of the allocator."""
+        match message:
+            case StudyMessage(number, study_id):
+                paused = self._jobs[number].wanted == "pause"
+                started = self._jobs[number].started or time.time()
+                self._change(number, study_id=study_id, started=started, state="paused" if paused else "running")
+            case ProgressMessage(number, document):
+                self.shown[number] = document
+            case CoreEndedMessage():
+                return self._over(message)
+        return allocator_events_of(message, self.settings.policy.kinds)
+
+    def _over(self, message: CoreEndedMessage) -> list[ev.AllocatorEvent]:
+        number, name = message.job, str(message.job)
+        core_handle = self._core_handles.pop(number, None)
+        gone: list[ev.AllocatorEvent] = [ev.RequestEnded(each) for each in self._requests_of(name)]
+        match message.state:
+            case "crashed" if not self._stopping:
+                if self._jobs[number].wanted == "cancel":  # it may not have heard of it
+                    return gone + self._conclude(number, "cancelled", _CANCELLED)
+                self._crashes[number] = self._crashes.get(number, 0) + 1
+                if self._crashes[number] < _CRASHES:
+                    self._start_core(number)
+                    return [*gone, ev.ResultsReset(name)]
+                return gone + self._conclude(number, "failed", message.reason)
+            case "left" | "crashed":
+                self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")
+                if not self._stopping:
+                    _log.warning("search %d goes on in %g s: %s", number, _AGAIN, message.reason)
+                    del self._jobs[number]
+                    self._again[number] = time.monotonic() + _AGAIN
+            case "failed" if not isinstance(core_handle, RunCleanup):
+                return gone + self._conclude(number, "failed", message.reason)
+            case state:
+                why = self._reasons.pop(number, "") if state == "cancelled" else ""
+                self._finish(number, state, why or message.reason)
+                if state == "done" and number in self._like:
+                    self._fresh.add(self._like.pop(number))
+        return [*gone, ev.JobEnded(name)]
+
+    def _conclude(self, number: int, state: Literal["cancelled", "failed"], reason: str) -> list[ev.AllocatorEvent]:
+        """End a search that has no Core: at once if it has no study yet, else when no run of it is left."""
+        name = str(number)
+        if self._jobs[number].study_id is None:
+            self._finish(number, state, reason)
+            return [ev.JobEnded(name)]
+        self._core_handles[number] = RunCleanup(
+            self._core(number), self._outbox, CoreEndedMessage(number, state, reason)
+        )
+        if self._stopping:
+            self._core_handles[number].send(EndOrder("left"))
+        return [ev.JobPaused(name)]
+
+    def _requests_of(self, name: str) -> list[str]:
+        job = self.allocator.jobs.get(name)
+        return [] if job is None else [*job.running, *(request.id for request in job.waiting)]
+
+    def _finish(self, number: int, state: JobState, reason: str) -> None:
+        self._change(number, state=state, reason=reason, ended=time.time())
+        self.shown.pop(number, None)
+
+    def _change(self, number: int, **fields: Any) -> None:
+        known, changed = self._jobs[number], self.store.change_job(number, **fields)
+        # What is wanted now may be new: it counts as known only when `_wish` has followed it.
+        self._jobs[number] = replace(changed, wanted=known.wanted, nice=known.nice)
+        if changed.state not in OPEN_JOB_STATES:
+            del self._jobs[number]
+
+    # ------------------------------------------------------------------ the allocator
+
+    def _feed(self, *events: ev.AllocatorEvent) -> None:
+        for instruction in self.allocator.handle_all(self._sound(events), time.monotonic()):
+            match instruction:
+                case ev.StartRun(request, job, _):
+                    if (core_handle := self._core_handles.get(int(job))) is not None:
+                        core_handle.send(GrantOrder(request))
+                case ev.StartCore(job, _):
+                    # One whose node was lost goes on, and only counts elsewhere; a new one would not hear of the end.
+                    if not self._stopping and int(job) not in self._core_handles:
+                        self._start_core(int(job))
+                case ev.RequestRefused(_, job, reason):
+                    self._refuse(int(job), reason)
+                case ev.WakeAt(at):
+                    self._next["wake"] = min(self._next["wake"], at)
+                case ev.CoreLost(job, node):
+                    _log.warning("node %s is gone, the Core of search %s goes on here", node, job)
+
+    def _sound(self, events: tuple[ev.AllocatorEvent, ...]) -> list[ev.AllocatorEvent]:
+        """The events that are not about a search that was over before they came."""
+        coming = {each.job for each in events if isinstance(each, ev.JobSubmitted)}
+        return [
+            each
+            for each in events
+            if (job := getattr(each, "job", None)) is None or job in self.allocator.jobs or job in coming
+        ]
+
+    def _refuse(self, number: int, reason: str) -> None:
+        if (core_handle := self._core_handles.get(number)) is not None:
+            self._reasons[number] = reason
+            core_handle.send(EndOrder("cancelled"))
+
+    def _take_nodes(self) -> None:
+        try:
+            if (found := self._node_monitor.answer()) is not None:
+                self._see_nodes(found)
+        except TradewindError as error:
+            # An engine that does not answer has not lost its nodes.
+            _log.warning("the nodes cannot be asked for: %s", error)
+
+    def _see_nodes(self, found: NodeCapacities) -> None:
+        for name in [name for name in self._known if name not in found]:
+            _log.warning("node %s is gone", name)
+        events = node_events(self._known, found, self.allocator.requests.values(), self.settings.policy.kinds)
+        self._known = {name: dict(capacity) for name, capacity in found.items()}
+        self._feed(*events)
+
+    # ------------------------------------------------------------------ watching
+
+    def _snapshot(self) -> dict[str, Any]:
+        return cluster_snapshot(self.allocator, self._jobs, self.shown, time.monotonic())
+
+    def _keep_snapshot(self) -> None:
+        self.store.renew(self.settings.name, self._token, LEASE_SECONDS, self._snapshot())

@@ -1,0 +1,51 @@
+"""Programs and packages that others have made, and how to get them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+from tradewind.errors import MissingProgramError
+
+
+def find_program(name: str, hint: str) -> str:
+    """The path of a program.
+
+    Args:
+        name: Its name, looked for on the PATH.
+        hint: How to get it.
+
+    Raises:
+        MissingProgramError: It is not there.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise MissingProgramError(f"there is no {name} program", hint=hint)
+    return found
+
+
+def install_command(extra: str, *packages: str) -> str:
+    """The command that installs an extra of Tradewind, for hints.
+
+    It is quoted: zsh takes brackets for a pattern.
+
+    Args:
+        extra: The extra's name in ``pyproject.toml``.
+        packages: What is to be installed besides.
+    """
+    return " ".join(("pip install", f"'tradewind[{extra}]'", *packages))
+
+
+def require_package(package: str, what: str, extra: str) -> None:
+    """See that an optional package is there, before anything begins that it is needed for at the end.
+
+    Args:
+        package: The name that it is imported by.
+        what: What needs it, in the plural: ``PNG charts``.
+        extra: The extra that brings it.
+
+    Raises:
+        MissingProgramError: It is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise MissingProgramError(f"{what} need {package}", hint=install_command(extra))

@@ -1,0 +1,169 @@
+"""Durations, money and memory, as people write them and as they read them; numbers as any reader of JSON takes them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.errors import InputError
+
+_DURATION = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_MEMORY = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+    "k": 2**10,
+    "m": 2**20,
+    "g": 2**30,
+    "t": 2**40,
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds of ``90m``, ``2h30m``, ``1.5h``, ``45 s`` or a bare number of seconds.
+
+    Raises:
+        InputError: It is not a duration.
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = _as_float(text)
+    else:
+        plain = str(text).strip().lower()
+        if re.fullmatch(r"\d+(\.\d+)?", plain):
+            seconds = float(plain)
+        else:
+            parts = _PART.findall(plain)
+            rest = re.sub(r"\s", "", _PART.sub("", plain))
+            if not parts or rest or any(unit not in _DURATION for _, unit in parts):
+                raise InputError(f"{text!r} is not a duration", hint="write 90s, 45m, 2h30m or a number of seconds")
+            seconds = sum(float(number) * _DURATION[unit] for number, unit in parts)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise InputError(f"{text!r} is not a duration", hint="it must be zero or more")
+    return seconds
+
+
+def parse_money(text: str | float) -> float:
+    """USD of ``$2``, ``2.50``, ``2 USD``, ``50c`` or a number.
+
+    Raises:
+        InputError: It is not an amount of money.
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        amount = _as_float(text)
+    else:
+        match = re.fullmatch(
+            r"\$?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?)?", str(text).strip().lower()
+        )
+        if not match:
+            raise InputError(f"{text!r} is not an amount of money", hint="write $2.50 or 2.5")
+        amount = float(match[1].replace("_", "")) / (100.0 if (match[2] or "").startswith("c") else 1.0)
+    if not math.isfinite(amount) or amount < 0:
+        raise InputError(f"{text!r} is not an amount of money", hint="it must be zero or more")
+    return amount
+
+
+def parse_memory(text: str | float) -> int:
+    """Bytes of ``512MiB``, ``4GiB``, ``2GB`` or a number of GiB.
+
+    Raises:
+        InputError: It is not an amount of memory.
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        number, unit = _as_float(text), "gib"
+    else:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", str(text).strip())
+        if not match or (match[2].lower() or "gib") not in _MEMORY:
+            raise InputError(f"{text!r} is not an amount of memory", hint="write 512MiB, 4GiB or a number of GiB")
+        number, unit = float(match[1]), match[2].lower() or "gib"
+    size = number * _MEMORY[unit]
+    if not math.isfinite(size) or size < 0:
+        raise InputError(f"{text!r} is not an amount of memory", hint="it must be zero or more")
+    return int(size)
+
+
+def _as_float(number: float) -> float:
+    """A number as a float; one that none is large enough for is infinite, as one that is written as a text."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def count(number: float, one: str) -> str:
+    """``1 trial``, ``1,500 trials``: how many there are of a thing whose plural ends in s."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {one}" if number == 1 else f"{shown} {one}s"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most ``most`` characters: a longer one loses its middle, for names often differ at their ends."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 3
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def format_duration(seconds: float | None) -> str:
+    """``0.42 s``, ``7.3 s``, ``1m 30s``, ``2h 05m``; ``-`` for None."""
+    if seconds is None or math.isnan(seconds):
+        return "-"
+    if math.isinf(seconds):
+        return "no limit"
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def format_money(usd: float | None) -> str:
+    """``$12.30``, ``$0.0421``, ``$0.0000120``: three digits that mean something; ``-`` for None."""
+    if usd is None or math.isnan(usd):
+        return "-"
+    if math.isinf(usd):
+        return "no limit"
+    if usd < 0:
+        return "-" + format_money(-usd)
+    if usd == 0 or usd >= 1:
+        return f"${usd:,.2f}"
+    digits = min(9, max(2, 2 - math.floor(math.log10(usd))))
+    return f"${usd:.{digits}f}"
+
+
+def format_memory(count: float | None) -> str:
+    """``512 MiB``, ``1.5 GiB``; ``-`` for None."""
+    if count is None or math.isnan(count):
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if count >= 100 or unit == "B" else f"{count:.3g} {unit}"
+        count /= 1024
+    raise AssertionError  # pragma: no cover
+
+
+def json_safe(document: Any) -> Any:
+    """A document that any reader of JSON takes: what is no finite number is null, and keys are texts.
+
+    Args:
+        document: Mappings, lists and plain values.
+    """
+    if isinstance(document, float):
+        return document if math.isfinite(document) else None
+    if isinstance(document, Mapping):
+        return {str(key): json_safe(value) for key, value in document.items()}
+    return [json_safe(value) for value in document] if isinstance(document, list | tuple) else document

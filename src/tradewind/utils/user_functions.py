@@ -1,0 +1,134 @@
+"""Functions of the user's own, named in a job YAML: found, loaded and called."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+
+def check_function_reference(reference: str) -> str:
+    """The reference itself, if it names a function.
+
+    Raises:
+        ValueError: It names none.
+    """
+    place, colon, function = reference.rpartition(":")
+    if not colon or not place or not function.isidentifier():
+        raise ValueError(f"{reference!r} names no function; write path/to/file.py:function or module:function")
+    return reference
+
+
+class JobRelativePath:
+    """Marks a setting whose text begins with a path that is seen from the folder of the job YAML."""
+
+
+FunctionReference = Annotated[str, AfterValidator(check_function_reference), JobRelativePath()]
+"""``path/to/file.py:function`` or ``module:function``."""
+
+
+class UserFunctionError(Exception):
+    """A function is not there, does not load, or raised; where and what, in one line. Whoever calls it says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function of the user's.
+
+    What it prints goes to the standard error; the file may import its neighbours.
+
+    Attributes:
+        reference: See `FunctionReference`.
+        base: The folder that a file is seen from.
+        passed: What the function may raise on purpose: it comes out as it is.
+    """
+
+    reference: str
+    base: Path
+    passed: type[Exception] | tuple[()] = ()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it with all arguments, or with as many of the first as it takes.
+
+        Raises:
+            OwnCodeError: It is not there, does not load, or raised.
+        """
+        place, _, name = self.reference.rpartition(":")
+        path = (self.base / place).absolute() if place.endswith(".py") else None
+        if path is not None and not path.is_file():
+            raise UserFunctionError(f"there is no file {path}")
+        with _search_path(path.parent if path else self.base), contextlib.redirect_stdout(sys.stderr):
+            try:
+                function = getattr(_load(path) if path else importlib.import_module(place), name, None)
+                if callable(function):
+                    return function(*arguments[: _taken(function, len(arguments))])
+            except self.passed:
+                raise
+            except (Exception, SystemExit) as error:
+                raise UserFunctionError(_last_line(error, path)) from None
+        raise UserFunctionError(f"there is no function {name}")
+
+
+def _load(path: Path) -> Any:
+    """Run a file as a module of its own; the same file content is run once in a process."""
+    stat = path.stat()
+    mark = hashlib.sha256(repr((str(path), stat.st_mtime_ns, stat.st_size)).encode()).hexdigest()[:16]
+    name = f"_tradewind_user_{mark}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextlib.contextmanager
+def _search_path(folder: Path) -> Iterator[None]:
+    """Let the user's file import its neighbours, and leave ``sys.path`` as it was."""
+    before = list(sys.path)
+    sys.path.insert(0, str(folder.absolute()))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _taken(function: Callable[..., Any], offered: int) -> int:
+    """How many of so many arguments a function takes; one where that cannot be told."""
+    for count in range(offered, 1, -1):
+        try:
+            inspect.signature(function).bind(*[None] * count)
+        except (TypeError, ValueError):
+            continue
+        return count
+    return 1
+
+
+def _last_line(error: BaseException, path: Path | None) -> str:
+    """``file:line: Error: message``, the place being the innermost one in the user's file."""
+    words = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if path is not None and frame.filename == str(path)]
+    foreign = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<frozen")]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {words}"
+    if own or foreign:
+        frame = (own or foreign)[-1]
+        return f"{frame.filename}:{frame.lineno}: {words}"
+    return words

@@ -1,0 +1,151 @@
+"""The connections to the machines of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_SEND_SECONDS = 5.0
+STOP = {"op": "stop"}
+"""Tells a machine to end its tasks and itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReport:
+    """A machine says how an attempt ended.
+
+    Attributes:
+        vm: The machine.
+        key: ``TASK#ATTEMPT``.
+        result: How it ended.
+        offset: Seconds by which this machine's clock is ahead of that one's.
+    """
+
+    vm: int
+    key: str
+    result: dict[str, Any]
+    offset: float
+
+
+@dataclass(eq=False)
+class _Link:
+    vm: int
+    connection: socket.socket
+    offset: float
+    heard: float = field(default_factory=time.monotonic)
+    text: bytes = b""
+
+
+class AgentConnectionPool:
+    """The connections to the machines; none is opened here.
+
+    Args:
+        lost: Told of a machine whose connection has ended, or that says nothing any more.
+        silence: Seconds without a word after which that is so.
+    """
+
+    def __init__(self, lost: Callable[[int], None], silence: float) -> None:
+        self.selector = selectors.DefaultSelector()
+        self._lost, self._silence = lost, silence
+        self._links: dict[int, _Link] = {}
+        self._leaving: list[_Link] = []
+
+    def add(self, vm: int, connection: socket.socket, offset: float) -> None:
+        """Take a connection to a machine whose clock is so many seconds behind this one's."""
+        self.drop(vm)
+        connection.settimeout(_SEND_SECONDS)
+        self._links[vm] = _Link(vm, connection, offset)
+        self.selector.register(connection, selectors.EVENT_READ, self._links[vm])
+
+    def drop(self, vm: int) -> None:
+        """Close the connection to a machine, if there is one."""
+        link = self._links.pop(vm, None)
+        if link is not None:
+            self.selector.unregister(link.connection)
+            link.connection.close()
+
+    def let_go(self, vm: int) -> None:
+        """Tell a machine to end itself, and hear nothing more of it.
+
+        The connection stays until the machine closes it: closed here, it might take the word along.
+        """
+        self.send(vm, STOP)
+        link = self._links.pop(vm, None)
+        if link is not None:
+            self._leaving.append(link)
+
+    def send(self, vm: int, order: dict[str, Any]) -> None:
+        """Tell a machine something; one that cannot be told now is told again when it is back."""
+        link = self._links.get(vm)
+        if link is not None:
+            try:
+                link.connection.sendall(json.dumps(order).encode() + b"\n")
+            except OSError:
+                self._lose(link)
+
+    def wait(self, seconds: float, wake: socket.socket) -> Iterator[AttemptReport]:
+        """What the machines say, after waiting for it or for the bell.
+
+        Args:
+            seconds: How long to wait at most.
+            bell: A socket that is emptied when it rings.
+        """
+        for key, _ in self.selector.select(seconds):
+            if key.fileobj is wake:
+                with contextlib.suppress(OSError):
+                    wake.recv(4096)
+                continue
+            link: _Link = key.data
+            if link in self._leaving:
+                self._see_off(link)
+            elif self._links.get(link.vm) is link:
+                yield from self._read(link)
+        now = time.monotonic()
+        for link in [each for each in self._links.values() if now - each.heard > self._silence]:
+            self._lose(link)
+
+    def _read(self, link: _Link) -> Iterator[AttemptReport]:
+        try:
+            piece = link.connection.recv(1 << 20)
+        except OSError:
+            piece = b""
+        if not piece:
+            self._lose(link)
+            return
+        link.heard = time.monotonic()
+        *lines, link.text = (link.text + piece).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if said["event"] == "ended":
+                yield AttemptReport(link.vm, said["key"], said["result"], link.offset)
+
+    def _see_off(self, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            if link.connection.recv(1 << 20):
+                return
+        self._leaving.remove(link)
+        self.selector.unregister(link.connection)
+        link.connection.close()
+
+    def _lose(self, link: _Link) -> None:
+        self.drop(link.vm)
+        self._lost(link.vm)
+
+    def stop(self) -> None:
+        """Tell all machines to end their tasks and themselves."""
+        for vm in list(self._links):
+            self.send(vm, STOP)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for vm in list(self._links):
+            self.drop(vm)
+        for link in self._leaving:
+            link.connection.close()
+        self.selector.close()

@@ -1,0 +1,78 @@
+"""Where the tasks and the machines of a plan that is carried out are, and what is known of them beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class TaskState(Enum):
+    """Where a task is; its machine begins an ``ARMED`` one by itself; a ``BLOCKED`` one needs one that failed."""
+
+    WAITING = auto()
+    ARMED = auto()
+    RUNNING = auto()
+    DONE = auto()
+    FAILED = auto()
+    BLOCKED = auto()
+
+
+class VmState(Enum):
+    """Where a machine is.
+
+    One that is ``LATER`` has not been asked for yet; one that is ``BACK`` was given back, for nothing was left to do
+    there.
+    """
+
+    LATER = auto()
+    COMING = auto()
+    UP = auto()
+    BACK = auto()
+    LOST = auto()
+
+
+ABSENT = (VmState.LATER, VmState.BACK)
+"""Nobody waits for such a machine; it can be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionGraph:
+    """What the state machine needs to know of a workflow and of its machines.
+
+    Attributes:
+        parents: For each task the tasks that it waits for.
+        cores: Slots that each task takes.
+        slots: Slots of each machine.
+        fits: For each task on which machines it fits; None where each fits wherever there are the slots for it.
+        memory: Bytes that each task takes, and
+        rooms: Bytes that each machine has; None where memory cannot run out before the slots do.
+    """
+
+    parents: Sequence[Sequence[int]]
+    cores: Sequence[int]
+    slots: Sequence[int]
+    fits: Sequence[Sequence[bool]] | None = None
+    memory: Sequence[int] | None = None
+    rooms: Sequence[int] | None = None
+
+    def fit(self, task: int, vm: int) -> bool:
+        """True where a task can run on a machine, as soon as that is free."""
+        return self.slots[vm] >= self.cores[task] and (self.fits is None or self.fits[task][vm])
+
+    def needs(self, task: int) -> int:
+        """Bytes of memory that a task takes, where they are counted."""
+        return 0 if self.memory is None else self.memory[task]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """How often an attempt is repeated.
+
+    Attributes:
+        retries: How often a task that failed is started again; the last time on another machine, if there is one.
+        losses: How often a task may lose its machine; after that the task is believed to be the reason.
+    """
+
+    retries: int = 2
+    losses: int = 3

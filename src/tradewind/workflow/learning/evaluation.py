@@ -1,0 +1,138 @@
+"""What was learned, beside a plan that is followed and a search: in worlds that nothing was learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.plugins import create
+from tradewind.workflow.bounds import lower_bound
+from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy
+from tradewind.workflow.learning.arrays import EpisodeArrays
+from tradewind.workflow.learning.compare import PairedComparison, compare_pairs, simulate_schedule
+from tradewind.workflow.learning.learners import TESTING, Learner
+from tradewind.workflow.schedule import Schedule, ScheduleFigures, figures
+from tradewind.workflow.simulator.compiled import replay_plan
+from tradewind.workflow.simulator.reference import Director, ScheduleDirector, simulate
+from tradewind.workflow.simulator.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """One way of running the workflow.
+
+    Attributes:
+        name: What it is called.
+        makespan: Seconds as planned, or the geometric mean over the worlds of a test.
+        against: How much longer than HEFT's plan it takes in the same worlds, where there is a test.
+    """
+
+    name: str
+    makespan: float
+    against: PairedComparison | None = None
+
+
+@dataclass(frozen=True)
+class PolicyEvaluation:
+    """What learning came to.
+
+    Attributes:
+        plan: The best plan, as if every task took what it should take.
+        figures: Its figures.
+        rows: Ways of running the workflow, what was learned first.
+        worlds: How many worlds they were tested in; 0 where everything is known.
+    """
+
+    plan: Schedule
+    figures: ScheduleFigures
+    rows: tuple[PolicyResult, ...]
+    worlds: int
+
+    @property
+    def best(self) -> PolicyResult:
+        """The shortest way."""
+        return min(self.rows, key=lambda row: row.makespan)
+
+
+def evaluate_policy(learner: Learner, best: Schedule | None, *, worlds: int, seconds: float) -> PolicyEvaluation:
+    """Set what was learned beside HEFT, a search and online HEFT.
+
+    Args:
+        learner: Who has learned.
+        best: The best run that was learned from, where it is a plan that holds.
+        worlds: In how many worlds to test, if anything deviates; none of them was learned from.
+        seconds: What the search may take.
+    """
+    flow, platform = learner.flow, learner.platform
+    bound = lower_bound(flow, platform)
+    nominal = learner.run(learner.nominal)
+    if platform.storage == "local":
+        # Episodes leave out the time in which files are fetched: none of their plans has the times that it would take.
+        nominal, best = simulate(flow, platform, learner.director(), learner.nominal), None
+    plan = nominal if best is None or nominal.makespan <= best.makespan else best
+    given = create("planner", "heft", {}).plan(flow, platform)
+    searched = create("planner", "search", {"seconds": seconds}, seed=learner.seed).plan(flow, platform)
+    said = figures(flow, platform, plan, bound)
+    plans: Mapping[str, Schedule] = {
+        name: replay_plan(flow, platform, each)
+        for name, each in (("HEFT, followed", given), ("search, followed", searched))
+    }
+    if learner.certain:
+        rows = (
+            PolicyResult(f"{learner.name}, learned", plan.makespan),
+            *(PolicyResult(n, p.makespan) for n, p in plans.items()),
+        )
+        return PolicyEvaluation(plan, said, rows, 0)
+    meet = _Meeting(learner, plans)
+    lengths: dict[str, list[float]] = {}
+    for number in range(worlds):
+        met = meet(learner.drawn(TESTING + number))
+        for name, length in met.items():
+            lengths.setdefault(name, []).append(length)
+    rows = tuple(
+        PolicyResult(
+            name,
+            float(np.exp(np.log(each).mean())),
+            None if name == "HEFT, followed" else compare_pairs(each, lengths["HEFT, followed"]),
+        )
+        for name, each in lengths.items()
+    )
+    return PolicyEvaluation(plan, said, rows, worlds)
+
+
+class _Meeting:
+    """Runs what was learned, plans that are followed and online HEFT in the same worlds.
+
+    Args:
+        learner: Who has learned.
+        plans: What is followed.
+    """
+
+    def __init__(self, learner: Learner, plans: Mapping[str, Schedule]) -> None:
+        self._learner, self._plans = learner, plans
+        self._learned = f"{learner.name}, learned"
+        self._arrays = EpisodeArrays(learner.flow, learner.platform)
+        self._online = AdaptivePolicy(learner.flow, learner.platform, ONLINE_HEFT, self._arrays)
+
+    def __call__(self, world: World) -> dict[str, float]:
+        """The makespan of each in one world."""
+        if self._learner.platform.storage == "local":
+            return self._fetching(world)
+        prepared = self._arrays.prepared(world)
+        return {
+            self._learned: self._learner.run(world).makespan,
+            **{name: simulate_schedule(self._arrays, each, prepared).makespan for name, each in self._plans.items()},
+            "HEFT, online": float(prepared.run(self._online.episode).finish.max()),
+        }
+
+    def _fetching(self, world: World) -> dict[str, float]:
+        """The same by the readable simulator, which also knows files on the machines' own disks."""
+        ways: dict[str, Director] = {
+            self._learned: self._learner.director(),
+            **{name: ScheduleDirector(each) for name, each in self._plans.items()},
+            "HEFT, online": self._online.director(),
+        }
+        flow, platform = self._learner.flow, self._learner.platform
+        return {name: simulate(flow, platform, way, world).makespan for name, way in ways.items()}

@@ -1,0 +1,76 @@
+"""What is refused before a search begins."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from tradewind.engine.preflight import check_limits, check_runner, future_runs_warning
+from tradewind.engine.search_builder import build_problem
+from tradewind.errors import SpecError
+from tradewind.problem.job_spec.spec import parse_spec
+
+JOB = """\
+name: j
+job: {command: [run]}
+space: {instance: {provider: aws, types: [m5.large, m5.xlarge]}}
+deploy: {provisioner: simulated, runner: ssh}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ("", True),
+        ("constraints: {deadline: 1h}", True),
+        ("budget: {dollars: 1}", False),
+        ("budget: {hours: 1}", False),
+        ("budget: {trials: 3}", False),
+        ("future_runs: 100", False),
+        ("future_runs: 100\nsearcher: gp", False),
+        ("future_runs: 100\nsearcher: random", True),
+        ("future_runs: 100\nobjective: {minimise: runtime}", True),
+        ("future_runs: 100\nobjective: {maximise: cost}", True),
+        ("future_runs: 100\nsearcher: random\nstop: [{use: no_improvement}]", False),
+    ],
+)
+def test_machines_that_cost_money_want_a_limit(tmp_path: Path, more: str, refused: bool) -> None:
+    spec = parse_spec(JOB + more, base=tmp_path)
+    with pytest.raises(SpecError, match="nothing limits the search") if refused else nullcontext():
+        check_limits(spec, build_problem(spec, tmp_path))
+
+
+def test_what_costs_nothing_wants_none(tmp_path: Path) -> None:
+    for job in (
+        JOB.replace("provisioner: simulated, runner: ssh", "provisioner: none, runner: ssh"),
+        JOB.replace("provider: aws, types: [m5.large, m5.xlarge]", "provider: local"),
+    ):
+        spec = parse_spec(job, base=tmp_path)
+        check_limits(spec, build_problem(spec, tmp_path))
+
+
+def test_future_runs_are_no_limit_where_there_is_always_more_to_try(tmp_path: Path) -> None:
+    job = JOB.replace("m5.xlarge]}}", "m5.xlarge]}, level: 0.1..3.0}") + "future_runs: 100"
+    spec = parse_spec(job, base=tmp_path)
+    with pytest.raises(SpecError, match="the search: future_runs ends a search only once something works"):
+        check_limits(spec, build_problem(spec, tmp_path))
+
+
+def test_future_runs_that_end_nothing_are_told_of(tmp_path: Path) -> None:
+    def told(more: str) -> str:
+        return future_runs_warning(parse_spec(JOB + more, base=tmp_path))
+
+    assert told("searcher: random") == told("future_runs: 100") == told("future_runs: 100\nsearcher: gp") == ""
+    assert told("future_runs: 100\nsearcher: random").startswith("future_runs does not end this search: the searcher")
+    assert told("future_runs: 100\nobjective: {minimise: runtime}").endswith("does not minimise the cost")
+
+
+@pytest.mark.parametrize("image", ["''", "' '"])
+def test_an_empty_image_is_none(tmp_path: Path, image: str) -> None:
+    given = f"{{command: [run], image: {image}}}"
+    job = f"name: j\njob: {given}\nspace: {{n: [1, 2]}}\ndeploy: {{runner: docker}}\n"
+    spec = parse_spec(job, base=tmp_path)
+    with pytest.raises(SpecError, match=r"needs job\.image"):
+        check_runner(spec, build_problem(spec, tmp_path))

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tradewind.engine.search_builder import build_problem
+from tradewind.errors import CatalogueError, NoOfferError, PluginError, SpecError
+from tradewind.problem import OfferQuery
+from tradewind.problem.job_spec.spec import parse_spec
+from tradewind.selector.offer_search import find_offers, open_catalogue, require_offers
+
+CSV = (
+    "API Name,Provider,CPU,Memory,Category,Price,Region\n"
+    "m5.large,AWS,2,8,general,0.011,us-east-1\n"
+    "big,mycloud,64,256,general,0.5,lab\n"
+)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, dict[str, str]]:
+    (tmp_path / "own.csv").write_text(CSV)
+    return {"csv": {"path": str(tmp_path / "own.csv")}}
+
+
+def test_asks_everybody_when_nobody_is_named(tmp_path: Path) -> None:
+    found = find_offers(OfferQuery(), tmp_path)
+    assert {offer.provider for offer in found} == {"aws", "azure", "gcp", "local"}
+    prices = [offer.price_per_hour for offer in found]
+    assert prices == sorted(prices)
+    assert len({offer.key for offer in found}) == len(found)
+    assert not any(offer.gpus for offer in found)
+
+
+def test_named_providers_only(tmp_path: Path) -> None:
+    assert {offer.provider for offer in find_offers(OfferQuery(provider=("gcp", "local")), tmp_path)} == {
+        "gcp",
+        "local",
+    }
+
+
+def test_bounds_and_limit(tmp_path: Path) -> None:
+    query = OfferQuery(
+        provider=("aws", "azure"), region=("us-east-1", "eastus"), vcpu=(4, 8), memory=(16, None), limit=5
+    )
+    found = find_offers(query, tmp_path)
+    assert len(found) == 5
+    assert all(4 <= offer.vcpu <= 8 and offer.memory_gib >= 16 for offer in found)
+    everything = find_offers(
+        OfferQuery(**{f: getattr(query, f) for f in ("provider", "region", "vcpu", "memory")}), tmp_path
+    )
+    assert found == everything[:5]
+
+
+def test_a_csv_is_asked_too_once_it_is_set(tmp_path: Path, own: dict[str, dict[str, str]]) -> None:
+    found = find_offers(OfferQuery(), tmp_path, own)
+    [mine] = [offer for offer in found if offer.key == "aws/us-east-1/m5.largex1"]
+    assert mine.price_per_hour == 0.011  # the user's price stands before the shipped one
+    assert any(offer.provider == "mycloud" for offer in found)
+
+
+def test_a_named_csv_sells_all_its_rows_and_nothing_else(tmp_path: Path, own: dict[str, dict[str, str]]) -> None:
+    assert [o.instance_type for o in find_offers(OfferQuery(provider=("csv",)), tmp_path, own)] == ["m5.large", "big"]
+
+
+def test_a_provider_that_only_the_csv_knows(tmp_path: Path, own: dict[str, dict[str, str]]) -> None:
+    assert [o.instance_type for o in find_offers(OfferQuery(provider=("mycloud",)), tmp_path, own)] == ["big"]
+
+
+def test_wrong_names_and_settings(tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match="did you mean 'azure'"):
+        find_offers(OfferQuery(provider=("azur",)), tmp_path)
+    with pytest.raises(PluginError, match="did you mean 'local'"):
+        find_offers(OfferQuery(), tmp_path, {"lokal": {}})
+    with pytest.raises(SpecError, match="unknown setting"):
+        find_offers(OfferQuery(), tmp_path, {"local": {"price": 1}})
+    with pytest.raises(SpecError, match="catalogue csv: path"):
+        find_offers(OfferQuery(provider=("csv",)), tmp_path)
+    with pytest.raises(CatalogueError, match="cannot be read"):
+        find_offers(OfferQuery(), tmp_path, {"csv": {"path": str(tmp_path / "none.csv")}})
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (OfferQuery(provider=("aws",), region=("us-est-1",)), "region 'us-est-1'; there is us-east-1"),
+        (OfferQuery(provider=("aws",), types=("m5.larg",)), "there is m5.large"),
+        (OfferQuery(provider=("gcp",), category=("quantum",)), "category 'quantum'; there is"),
+        (OfferQuery(provider=("gcp",), price=(None, 0.000001)), "without the bound on price"),
+        (OfferQuery(provider=("gcp",), vcpu=(100_000, None)), "without the bound on vcpu"),
+        (OfferQuery(provider=("gcp",), types=("zz*",)), "without the bound on types"),
+        (OfferQuery(provider=("gcp",), vcpu=(100_000, None), memory=(100_000, None)), "several bounds"),
+        (OfferQuery(provider=("gcp",), spot=True), "no spot prices are kept"),
+    ],
+)
+def test_says_which_bound_leaves_nothing(tmp_path: Path, query: OfferQuery, words: str) -> None:
+    assert find_offers(query, tmp_path) == []
+    with pytest.raises(NoOfferError, match=words.replace("(", r"\(")):
+        require_offers(query, tmp_path)
+
+
+def test_a_job_whose_offers_leave_nothing_is_told_which_bound_does(tmp_path: Path) -> None:
+    text = """
+name: nothing
+job: {command: "true"}
+space: {nodes: [1, 2]}
+offers: {provider: gcp, vcpu: 100000..}
+objective: cost
+"""
+    spec = parse_spec(text, file="job.yaml", base=tmp_path)
+    with pytest.raises(NoOfferError, match=r"the bounds of 'offers' \(without the bound on vcpu"):
+        build_problem(spec, tmp_path)
+
+
+def test_require_gives_what_find_gives(tmp_path: Path) -> None:
+    query = OfferQuery(provider=("local",))
+    assert require_offers(query, tmp_path) == find_offers(query, tmp_path)
+
+
+def test_opens_a_catalogue_with_its_settings(tmp_path: Path) -> None:
+    catalogue = open_catalogue("local", tmp_path, {"local": {"price_per_vcpu": 1.0, "price_per_gib": 0.0}})
+    assert catalogue.offers()[0].price_per_hour == 1.0
+
+
+def test_providers_and_categories_by_their_usual_names(tmp_path: Path) -> None:
+    """The table of the second publication: what is called EC2, GCE and CPU there is found by these words and ours."""
+    (tmp_path / "table.csv").write_text(
+        "API Name,Provider,CPU,Memory,Category,Price\n"
+        "n1-standard-2,GCE,2,7.5,General,0.095\nc5.large,EC2,2,4,CPU,0.085\nc5.xlarge,EC2,4,8,CPU,0.17\n"
+    )
+    given = {"csv": {"path": str(tmp_path / "table.csv")}}
+    found = find_offers(OfferQuery(provider=("csv",)), tmp_path, given)
+    assert {(offer.provider, offer.category) for offer in found} == {("gcp", "general"), ("aws", "compute")}
+    by_name = find_offers(OfferQuery(provider=("EC2",), category=("CPU",), vcpu=(4, 4), region=("",)), tmp_path, given)
+    assert [offer.instance_type for offer in by_name] == ["c5.xlarge"]
+    job = (
+        "name: table\njob: {command: work}\noffers: {provider: csv}\n"
+        f"catalogues: {{csv: {{path: {tmp_path}/table.csv}}}}\n"
+        "space:\n"
+        "  where: {type: categorical, values: [GCE, EC2], attribute: provider}\n"
+        "  kind: {type: categorical, values: [General, CPU], attribute: category}\n"
+        "  cpus: {type: ordinal, values: [2, 4], attribute: vcpu}\n"
+    )
+    problem = build_problem(parse_spec(job, base=tmp_path), tmp_path)
+    candidates = problem.candidates
+    assert candidates is not None
+    types = {candidates.offer(i).instance_type for i in range(len(candidates))}
+    assert types == {"n1-standard-2", "c5.large", "c5.xlarge"}

@@ -1,0 +1,52 @@
+"""What a process of the service loads before it begins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tradewind.service.operations import preload
+
+_BEGIN = """
+import sys
+from pathlib import Path
+from tradewind.service.context import open_context
+from tradewind.service.operations import warm
+from tradewind.service.people import Principal
+from tradewind.service.settings import ServiceSettings
+
+folder = Path(sys.argv[1])
+context = open_context(ServiceSettings(), f"sqlite:///{folder}/tradewind.db", folder)
+if sys.argv[2] == "register":
+    context.accounts.add_user("ann", role="admin")
+user = context.accounts.store.user_named("ann")
+who = Principal(user.id, user.name, user.role, user.tenant)
+"""
+_REGISTER = """
+application = "name: one\\njob: {command: ['true']}\\nspace: {instance: {vcpu: [2, 4]}}\\noffers: {provider: [aws]}\\n"
+context.applications.register(who, application + "application: {fields: {}}\\n", shared=True)
+"""
+_SUBMIT = """
+warm.load(warm.ACCEPTING)
+before = set(sys.modules)
+context.requests.submit(who, {"application": "one"})
+print(*sorted(name for name in set(sys.modules) - before if name.startswith("tradewind")))
+"""
+
+
+def test_the_first_request_waits_for_no_import(tmp_path: Path) -> None:
+    for what, script in (("register", _REGISTER), ("submit", _SUBMIT)):
+        words = [sys.executable, "-c", _BEGIN + script, str(tmp_path), what]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")
+
+
+@pytest.mark.parametrize("modules", [preload.HTTP_MODULES, preload.WORKER_MODULES], ids=["accepting", "carrying out"])
+def test_what_is_loaded_is_there_and_not_looked_through_again(modules: tuple[str, ...]) -> None:
+    script = f"import gc, sys; from tradewind.service.operations import warm; warm.load({modules!r}); "
+    script += f"assert all(name in sys.modules for name in {modules!r}); assert gc.get_freeze_count() > 10_000"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

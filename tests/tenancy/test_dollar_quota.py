@@ -1,0 +1,107 @@
+"""The dollars of a tenant's quota, where its searches are submitted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.store.service.test_requests import add
+from tests.tenancy.world import World
+
+from tradewind.cli.app import run
+from tradewind.errors import QuotaError
+from tradewind.store.base import this_process
+from tradewind.store.clusters.cluster_store import JobRow, TenantRow
+from tradewind.store.service.accounts import AccountStore, UserRow
+from tradewind.store.service.claims import ClaimStore
+from tradewind.store.service.requests import RequestStore
+from tradewind.store.sql.database import Database
+from tradewind.tenancy.money import check_dollar_quota
+
+JOB = "name: one\njob: {command: 'true'}\nspace: {x: 1..9}\noffers: {provider: local, vcpu: 1}\nbudget: {BUDGET}\n"
+TENANT = TenantRow("A", quota={"dollars": 3.0})
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path))
+    made = World(tmp_path)
+    monkeypatch.setenv("TRADEWIND_STORE", made.url)
+    with closing(made.store), closing(made.studies):
+        yield made
+
+
+def submit(world: World, budget: str) -> int:
+    (world.work / "job.yaml").write_text(JOB.replace("BUDGET", budget))
+    return run(["submit", str(world.work / "job.yaml"), "--tenant", "A"])
+
+
+def test_budgets_that_fit_together_keep_the_quota(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tenant", "set", "A", "--quota", "dollars=3"]) == 0
+    assert submit(world, "dollars: 2, trials: 2") == 0
+    assert submit(world, "dollars: 2, trials: 2") == 16
+    assert "tenant A may spend $3.00 in all, and $1.00 of it are neither spent nor promised" in capsys.readouterr().err
+    assert len(world.store.jobs()) == 1
+    assert submit(world, "trials: 2") == 16
+    assert "and the search has no budget (write budget: {dollars: 2})" in capsys.readouterr().err
+    assert submit(world, "dollars: 1, trials: 2") == 0
+    # What is over counts with what it has spent, which is a few cents of a cent.
+    assert run(["cluster", "start", "--until-empty"]) == 0
+    assert {job.state for job in world.store.jobs()} == {"done"}
+    assert submit(world, "dollars: 2.99") == 0
+
+
+def test_a_search_that_is_not_over_and_has_no_budget_may_spend_anything(world: World) -> None:
+    wanted, without = (JobRow(0, "A", "x", {"budget": {"dollars": dollars}}) for dollars in (1.0, None))
+    check_dollar_quota(TENANT, {}, 0.0, wanted)
+    world.store.set_tenant(TENANT)
+    world.store.submit(without)
+    with pytest.raises(QuotaError, match=r"search 1, which is not over, has no budget \(tradewind cancel 1\)"):
+        check_dollar_quota(TENANT, *world.store.spending("A"), wanted)
+    assert world.store.spending("A", before=1) == ({}, 0.0)
+    world.store.change_job(1, state="cancelled")
+    check_dollar_quota(TENANT, *world.store.spending("A"), wanted)
+    check_dollar_quota(TenantRow("A"), {}, 0.0, without)
+
+
+def test_requests_and_searches_have_one_account(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is set aside for a request is not promised to a search once more, nor the other way round."""
+    world.store.set_tenant(TENANT)
+    with closing(Database(world.url, busy_timeout=10.0)) as database:
+        AccountStore(database).add_user(UserRow(0, "ann", "user", "A"))
+        add(RequestStore(database), tenant="A")
+        claims = ClaimStore(database)
+        claim = claims.claim(this_process(), 60.0, lambda lines: (lines[0].first, 2.0))
+        assert claim is not None
+        assert world.store.spending("A") == ({}, 2.0)
+        assert submit(world, "dollars: 2, trials: 2") == 16
+        assert "$1.00 of it are neither spent nor promised to searches and requests" in capsys.readouterr().err
+        assert submit(world, "dollars: 0.9, trials: 2") == 0
+        assert claims.line("A").spent == pytest.approx(2.9)
+        # A search that a request has handed over is one thing with it.
+        claims.name_job(claim, JobRow(0, "A", "x", {"budget": {"dollars": 2.0}}), {"reserved": 2.0})
+        assert world.store.spending("A") == ({1: 0.9}, 2.0)
+        assert claims.line("A").spent == pytest.approx(2.9)
+    assert run(["tenant", "list", "--json"]) == 0
+    (bill,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (bill["searches"], bill["requests"]) == (2, 1)
+
+
+def test_of_two_at_the_same_moment_one_is_taken_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.store.set_tenant(TENANT)
+    before = type(world.store).submit
+
+    def late(store: object, job: JobRow) -> JobRow:
+        monkeypatch.undo()
+        before(world.store, JobRow(0, "A", "other", {"budget": {"dollars": 2.0}}))
+        return before(world.store, job)
+
+    monkeypatch.setattr(type(world.store), "submit", late)
+    monkeypatch.setenv("TRADEWIND_STORE", world.url)
+    (world.work / "job.yaml").write_text(JOB.replace("BUDGET", "dollars: 2"))
+    assert run(["submit", str(world.work / "job.yaml"), "--tenant", "A", "--store", world.url]) == 16
+    mine = next(job for job in world.store.jobs() if job.name == "one")
+    assert mine.wanted == "cancel" or mine.state == "cancelled"

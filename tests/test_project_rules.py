@@ -1,0 +1,238 @@
+"""The rules of the house that no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tradewind
+from tradewind import plugins
+from tradewind.plugins import KINDS, group
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+FILE_LINES, FUNCTION_LINES = 400, 60
+
+LONG_FILES = {
+    "src/tradewind/errors.py": 460,  # one tree, which its docstring draws
+    "src/tradewind/problem/parameter.py": 450,  # six short classes of one contract
+    "src/tradewind/testing/stores.py": 470,  # one suite
+    "src/tradewind/workflow/kernel_simulate.py": 420,  # numba renews what it compiled only where the file changes
+    "src/tradewind/workflow/learning/kernel.py": 680,  # numba renews what it compiled only where the file changes
+}
+"""Files that may be longer than the rest, with their limit and the reason."""
+
+LONG_FUNCTIONS = {
+    "src/tradewind/store/migrations/versions/0001_first_tables.py:upgrade": 80,  # a list of columns
+    "src/tradewind/store/migrations/versions/0003_service.py:upgrade": 170,  # likewise
+    "src/tradewind/workflow/kernel_simulate.py:follow_plan": 70,  # one compiled loop with its arrays
+    "src/tradewind/workflow/kernel_simulate.py:run_queue": 80,  # likewise
+}
+"""Functions likewise, as ``path:name``."""
+
+
+def _path(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_rooms_import_downwards_only() -> None:
+    program = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_room_is_in_the_layers(project: dict[str, Any]) -> None:
+    """A new room that nobody wrote into the contract would be checked by nobody."""
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    listed = {name.strip() for layer in layers for name in layer.split("|")}
+    there = {
+        f"tradewind.{p.stem if p.is_file() else p.name}"
+        for p in (ROOT / "src/tradewind").iterdir()
+        if p.suffix == ".py" or (p.is_dir() and (p / "__init__.py").exists())
+    }
+    assert there - listed <= {"tradewind.__init__", "tradewind.__main__"}
+
+
+def test_architecture_page_has_every_room_on_its_floor(project: dict[str, Any]) -> None:
+    """The page's table is the contract in words: a room that moved or came is moved or added there."""
+    page = (ROOT / "docs/internals/architecture.md").read_text()
+    shown = re.findall(r"^\| (\d+) \| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    wanted = [[name.strip().removeprefix("tradewind.") for name in layer.split("|")] for layer in layers]
+    assert [re.findall(r"\w+", rooms) for _, rooms in shown] == wanted
+    floors = {room: floor for floor, rooms in shown for room in re.findall(r"\w+", rooms)}
+    for room in floors:
+        said = re.match(r'"""Floor (\d+):', _text_of(room))
+        assert said is None or said[1] == floors[room], f"the docstring of {room} names another floor than the page"
+
+
+def _text_of(room: str) -> str:
+    place = ROOT / "src/tradewind" / room
+    return (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text()
+
+
+def test_every_kind_of_part_is_in_the_guide_for_authors() -> None:
+    page = (ROOT / "docs/guides/extending.md").read_text()
+    for kind in KINDS:
+        assert f"| {kind} | `{group(kind)}` |" in page, f"extending.md has no row for {kind}"
+        assert f"**{kind.capitalize()}.**" in page, f"extending.md does not say what a {kind} must hold"
+
+
+def test_every_part_is_kept_from_the_engine(project: dict[str, Any]) -> None:
+    """Likewise for a new part, and for what only searchers share."""
+    contracts = project["tool"]["importlinter"]["contracts"]
+    listed = next(c["forbidden_modules"] for c in contracts if c.get("source_modules") == ["tradewind.engine"])
+    parts = {
+        value.partition(":")[0] for points in project["project"]["entry-points"].values() for value in points.values()
+    }
+    shared = {f"tradewind.searcher.{p.stem}" for p in (ROOT / "src/tradewind/searcher").glob("[!_]*.py")}
+    wanted = (parts | shared) - {"tradewind.searcher.base"}
+    assert [m for m in sorted(wanted) if not any(m == name or m.startswith(f"{name}.") for name in listed)] == []
+
+
+def test_public_names_are_sorted_exist_and_are_documented() -> None:
+    names = tradewind.__all__
+    assert names == sorted(names)
+    assert [name for name in names if not hasattr(tradewind, name)] == []
+    page = (ROOT / "docs/reference/python.md").read_text()
+    assert [n for n in names if not n.startswith("__") and f"\n## {n}\n" not in page] == []
+
+
+def test_package_lists_its_public_names_and_nothing_else() -> None:
+    assert sorted(dir(tradewind)) == sorted(tradewind.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = tradewind.no_such_name
+
+
+def test_public_names_mean_the_same_whatever_is_imported() -> None:
+    """A room with the name of a public function would take its place as soon as somebody imports the room."""
+    code = (
+        "import importlib, pkgutil, tradewind\n"
+        "for module in pkgutil.iter_modules(tradewind.__path__, 'tradewind.'):\n"
+        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "print(*[n for n in tradewind.__all__ if type(getattr(tradewind, n)).__name__ == 'module'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [], done.stderr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_path)
+def test_source_file(path: Path) -> None:
+    """A docstring, a readable length, and nothing left over."""
+    text = path.read_text()
+    tree = ast.parse(text, feature_version=(3, 11))
+    place = _path(path)
+    assert ast.get_docstring(tree), f"{place} has no docstring"
+    lines = text.count("\n")
+    assert lines <= LONG_FILES.get(place, FILE_LINES), f"{place} has {lines} lines"
+    for function in _functions(tree):
+        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        limit = LONG_FUNCTIONS.get(f"{place}:{function.name}", FUNCTION_LINES)
+        assert length <= limit, f"{place}:{function.lineno} {function.name} has {length} lines"
+    left_over = re.search(r"\b(TODO|FIXME|XXX|HACK)\b|except Exception:\s*pass", text)
+    assert left_over is None, f"{place}: {left_over}"
+
+
+def test_paths_of_users_are_expanded_in_one_place() -> None:
+    """``Path.expanduser`` raises a RuntimeError for ``~nobody``, which would end in a traceback."""
+    bare = [_path(p) for p in SOURCES if p.stem != "paths" and re.search(r"\bexpanduser\b", p.read_text())]
+    assert bare == [], "write tradewind.utils.paths.expand"
+
+
+def test_extras_are_installed_in_one_way() -> None:
+    """In quotes, without which zsh takes the brackets for a pattern; hints have it of `tradewind.utils.dependencies`."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.yaml"), *SOURCES]
+    found = [words for page in pages for words in re.findall(r"pip install \S*tradewind\[\S*", page.read_text())]
+    assert len(found) > 20
+    assert [words for words in found if not re.match(r"pip install 'tradewind\[\w+\]'", words)] == []
+    by_hand = [_path(p) for p in SOURCES if re.search(r"(?<!`)pip install \S?tradewind\[", p.read_text())]
+    assert by_hand == [], "only docstrings have it in backquotes; elsewhere write how_to_install"
+
+
+def test_allow_lists_name_only_what_needs_it() -> None:
+    for place in LONG_FILES:
+        assert (ROOT / place).read_text().count("\n") > FILE_LINES, f"{place} needs no exception any more"
+    for place in LONG_FUNCTIONS:
+        path, _, name = place.partition(":")
+        lengths = [
+            (f.end_lineno or f.lineno) - f.lineno + 1
+            for f in _functions(ast.parse((ROOT / path).read_text()))
+            if f.name == name
+        ]
+        assert max(lengths) > FUNCTION_LINES, f"{place} needs no exception any more"
+
+
+def test_every_test_checks_something() -> None:
+    """A test that asserts nothing and expects nothing cannot fail."""
+    empty = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for function in _functions(ast.parse(path.read_text())):
+            if function.name.startswith("test_") and not _checks(function):
+                empty.append(f"{_path(path)}:{function.lineno} {function.name}")
+    assert empty == []
+
+
+_CHECKING = re.compile(r"raises|warns|assert|check|expect|verify|fail|refus|must", re.IGNORECASE)
+
+
+def _checks(function: ast.AST) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert | ast.Raise):
+            return True
+        if isinstance(node, ast.Call) and _CHECKING.search(ast.unparse(node.func)):
+            return True
+    return False
+
+
+def test_announced_parts_load() -> None:
+    ours = [row for row in plugins.broken() if plugins.origin(row.kind, row.name)[0] in ("tradewind", "")]
+    assert ours == []
+
+
+def test_entry_points_are_sorted_and_of_known_kinds(project: dict[str, Any]) -> None:
+    groups = project["project"]["entry-points"]
+    assert set(groups) == {group(kind) for kind in KINDS}
+    for kind in KINDS:
+        points = groups[group(kind)]
+        assert list(points) == sorted(points), kind
+        for name, value in points.items():
+            assert re.fullmatch(r"[a-z][a-z0-9_]*", name), f"{kind}: {name}"
+            assert value.rpartition(":")[2].endswith(kind.capitalize()), f"{kind}: {value} does not end with its role"
+
+
+def test_what_is_installed_is_what_the_project_announces(project: dict[str, Any]) -> None:
+    """An entry point that was added and not installed would be tested by nobody: run pip install again."""
+    groups = project["project"]["entry-points"]
+    for kind in KINDS:
+        ours = [name for name in plugins.names(kind) if plugins.origin(kind, name)[0] == "tradewind"]
+        assert ours == sorted(groups[group(kind)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_part_says_what_it_is_and_every_setting_what_it_does(kind: str) -> None:
+    for name, part in plugins.load_all(kind).items():
+        assert len(part.summary()) > 10, f"{kind} {name} has no docstring"
+        assert part.summary().endswith((".", "``.", ":")) or len(part.summary()) < 120, f"{kind} {name}"
+        for setting, field in part.Settings.model_fields.items():
+            assert field.description, f"{kind} {name}: the setting {setting} has no description"
+
+
+def test_version_is_in_one_piece(project: dict[str, Any]) -> None:
+    assert project["project"]["version"] == tradewind.__version__
+    assert f"## [{tradewind.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
