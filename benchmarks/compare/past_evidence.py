@@ -1,6 +1,6 @@
 """How well the jobs of a past foresee one another: ``python past_evidence.py --tables scout,c3o --copies 0 1``.
 
-For each table and past, the summed log evidence a job (`tradewind.searcher.default.kinship`): of its runs as the other
+For each table and past, the summed log evidence a job (`tradewind.searcher.default.transfer`): of its runs as the other
 jobs foresee them, less that of a process without a past. The searcher leaves a past of three jobs and more alone where
 it is -1 or less.
 """
@@ -17,9 +17,8 @@ from past_copies import arguments, benches
 from tradewind import plugins
 from tradewind.problem import Problem
 from tradewind.searcher.default import TradewindSearcher
-from tradewind.searcher.default.kinship import LEAST_RELATEDNESS
 from tradewind.searcher.default.posterior import price_trend
-from tradewind.searcher.default.transfer import TransferPrior, past_jobs
+from tradewind.searcher.default.transfer import LEAST_RELATEDNESS, TransferPrior, past_jobs
 
 
 def evidence(problem: Problem) -> float | None:

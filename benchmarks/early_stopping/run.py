@@ -20,7 +20,6 @@ import numpy as np
 from curves import Table, cnn, crossing, mnist
 
 from tradewind import plugins
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.state_machine.events import (
     AskSearcher,
     CancelRun,
@@ -37,6 +36,7 @@ from tradewind.engine.state_machine.events import (
     SearchOpened,
 )
 from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Integer, Objective, Proposal, Run, RunState
 from tradewind.testing.problems import Outcome, machine_parameters, make_problem
 

@@ -18,10 +18,10 @@ from analyze import best_error
 from run import PARALLEL, POLICIES, Playback, tables
 
 from tradewind import plugins
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.proposals import ask_searcher
 from tradewind.engine.state_machine.events import SearchEvent, SearchInstruction, TellSearcher
 from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Objective, Ordinal, Run
 from tradewind.testing.problems import Outcome, machine_parameters, make_problem
 

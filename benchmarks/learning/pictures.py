@@ -20,7 +20,7 @@ from tradewind.reporting.workflow.layout import COLOURS
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.learning.adaptive import AdaptivePolicy, AdaptiveWeights
-from tradewind.workflow.learning.compare import simulate_schedule
+from tradewind.workflow.learning.evaluation import simulate_schedule
 from tradewind.workflow.learning.learners import QLearner
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform

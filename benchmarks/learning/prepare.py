@@ -19,8 +19,7 @@ import numpy as np
 from scenarios import PLATFORMS, SCENARIOS, TRAINING, TRAINING_SEEDS, Case
 
 from tradewind.workflow.learning.adaptive import NAMES, ONLINE_HEFT, AdaptivePolicy, AdaptiveWeights
-from tradewind.workflow.learning.cem import CrossEntropy
-from tradewind.workflow.learning.learners import SPREAD
+from tradewind.workflow.learning.learners import SPREAD, CrossEntropy
 
 HERE = Path(__file__).parent
 WORLDS, SIZE = 96, 16

@@ -19,7 +19,7 @@ from scenarios import SCENARIOS, TEST_SEEDS, TESTING, Case
 from tradewind.workflow.learning import kernel
 from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy, AdaptiveWeights
 from tradewind.workflow.learning.arrays import PreparedWorld
-from tradewind.workflow.learning.compare import simulate_schedule
+from tradewind.workflow.learning.evaluation import simulate_schedule
 from tradewind.workflow.learning.learners import AdaptiveLearner, QLearner
 from tradewind.workflow.planner.search import SearchPlanner
 

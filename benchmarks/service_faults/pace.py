@@ -24,7 +24,7 @@ ASK = """
 import json, sys, time
 from pathlib import Path
 from tradewind.service.context import open_context
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.settings import ServiceSettings
 url, home, user, count, pause = json.loads(sys.argv[1])
 context = open_context(ServiceSettings(), url, Path(home))
@@ -57,8 +57,8 @@ def measure(requests: int, idle: float) -> dict[str, Any]:
         requests: So many, one after the other, and once more all at once.
         idle: Seconds to measure with nothing to do.
     """
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.context import open_context
-    from tradewind.service.people import Principal
     from tradewind.service.requests.worker import RequestWorker
     from tradewind.service.settings import ServiceSettings
 

@@ -105,7 +105,7 @@ def ask(servers: Sequence[Server], tokens: Sequence[str], requests: int, seconds
 
 def verify(context: Any, home: Path, journal: Path, requests: int) -> Findings:
     """Compare the rows with what the programs have noted."""
-    from tradewind.service.people import Principal
+    from tradewind.service.accounts.identity import Principal
 
     root = Principal(0, "root", "admin", "root")
     rows, before = [], None
@@ -158,8 +158,8 @@ def one_round(requests: int, kills: int, seconds: float, seed: int, *, sqlite: b
 def _round(
     url: str, home: Path, journal: Path, requests: int, kills: int, seconds: float, chance: random.Random
 ) -> dict[str, Any]:
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.context import open_context
-    from tradewind.service.people import Principal
     from tradewind.service.settings import ServiceSettings
     from tradewind.store.service.requests import ENDED
 

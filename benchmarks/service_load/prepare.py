@@ -11,8 +11,8 @@ import shutil
 import time
 from pathlib import Path
 
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.requests import OPEN, Remark
 

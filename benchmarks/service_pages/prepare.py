@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.base import Change, StudyRow, this_process
 from tradewind.store.clusters.cluster_store import JobRow

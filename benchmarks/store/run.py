@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tradewind import plugins
 from tradewind.problem import RunState
-from tradewind.store import frames
 from tradewind.store.base import Change, Store
+from tradewind.store.studies import tabular
 from tradewind.testing.stores import run, study_row, trial
 
 
@@ -78,8 +78,8 @@ def main() -> None:
         rows.append(("summaries", *both(store.summaries)))
         columns = store.columns(study)
         rows.append(("columns", *both(lambda: store.columns(study))))
-        rows.append(("columns as a pandas frame", *both(lambda: frames.to_pandas(columns))))
-        rows.append(("columns as a polars frame", *both(lambda: frames.to_polars(columns))))
+        rows.append(("columns as a pandas frame", *both(lambda: tabular.to_pandas(columns))))
+        rows.append(("columns as a polars frame", *both(lambda: tabular.to_polars(columns))))
         rows.append(("trials", *both(lambda: store.trials(study))))
         rows.append(("runs", *both(lambda: store.runs(study))))
         rows.append(("open runs", *both(lambda: store.runs(study, open_only=True))))

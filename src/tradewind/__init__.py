@@ -9,8 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tradewind.engine.functions import tunable
-    from tradewind.engine.study import Asked, Study
+    from tradewind.engine.study import Asked, Study, tunable
     from tradewind.runtime_api import fraction, output_path, parameters, report
 
 __version__ = "0.1.0"
@@ -22,7 +21,7 @@ _PLACES = {
     "output_path": "tradewind.runtime_api",
     "parameters": "tradewind.runtime_api",
     "report": "tradewind.runtime_api",
-    "tunable": "tradewind.engine.functions",
+    "tunable": "tradewind.engine.study",
 }
 
 __all__ = ["Asked", "Study", "__version__", "fraction", "output_path", "parameters", "report", "tunable"]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tradewind.cli.app import run
+from tradewind.cli.job_file import STARTER
 from tradewind.problem import Configuration, Offer
 from tradewind.problem.job_spec.model import JobFile
 from tradewind.problem.job_spec.spec import load_spec
-from tradewind.problem.starter import STARTER
 from tradewind.problem.template import render
 
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from tradewind import errors
 from tradewind.client import Client
-from tradewind.client.errors import error_of
 from tradewind.client.tokens import keep_tokens
-from tradewind.client.transport import ServerSentEvent, _parse
+from tradewind.client.transport import ServerSentEvent, _parse, error_of
 from tradewind.errors import TradewindError
-from tradewind.service.faults import http_status, problem_document
-from tradewind.service.streams.wire import SSE_HEARTBEAT, sse_message
+from tradewind.service.http.event_hub import SSE_HEARTBEAT, sse_message
+from tradewind.service.http.responses import http_status, problem_document
 
 
 def every_error() -> list[TradewindError]:

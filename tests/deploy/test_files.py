@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tradewind.service.operations.configuration import CONFIGURATION_VARIABLE, ENVIRONMENT_PREFIX, read_settings
+from tradewind.service.settings import CONFIGURATION_VARIABLE, ENVIRONMENT_PREFIX, read_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

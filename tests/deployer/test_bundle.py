@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from tradewind.deployer import bundle
-from tradewind.deployer.bundle import pack, unpack
-from tradewind.deployer.ignoring import IgnorePatterns
+from tradewind.deployer.bundle import IgnorePatterns, pack, unpack
 from tradewind.errors import DeployError
 
 _ROOM = 1 << 20

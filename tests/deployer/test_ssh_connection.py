@@ -20,7 +20,7 @@ from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Keys, Sshd, free_port, sshd
 from tests.waiting import eventually
 
-from tradewind.deployer import link_files
+from tradewind.deployer import ssh_connection
 from tradewind.deployer.bundle import unpack
 from tradewind.deployer.ssh_connection import (
     MAX_SESSIONS,
@@ -194,10 +194,10 @@ def test_what_a_killed_sender_has_sent_gets_no_name(linked: Linker, tmp_path: Pa
     """To the other side its end looks like that of a sender that is ready."""
     link = linked()
     sent = [
-        (["sh", "-c", link_files._PUT, "put", str(tmp_path / "file"), "600", "1000"], bytes(500), 1),
-        (["sh", "-c", link_files._PUT, "put", str(tmp_path / "file"), "600", "1000"], b"", 1),
+        (["sh", "-c", ssh_connection._PUT, "put", str(tmp_path / "file"), "600", "1000"], bytes(500), 1),
+        (["sh", "-c", ssh_connection._PUT, "put", str(tmp_path / "file"), "600", "1000"], b"", 1),
         (
-            ["sh", "-c", link_files._PUT_FOLDER, "put", str(tmp_path / "folder"), str(tmp_path / "part")],
+            ["sh", "-c", ssh_connection._PUT_FOLDER, "put", str(tmp_path / "folder"), str(tmp_path / "part")],
             bytes(10240),
             0,
         ),
@@ -226,7 +226,7 @@ def test_a_transfer_that_fails_leaves_nothing(linked: Linker, tmp_path: Path, mo
         )
     with pytest.raises(UnreachableError, match="longer than"):
         link.receive(["sleep", "60"], lambda stream: None, timeout=0.3)
-    monkeypatch.setattr(link_files, "_PUT", "exec sleep 60")
+    monkeypatch.setattr(ssh_connection, "_PUT", "exec sleep 60")
     with pytest.raises(UnreachableError, match="longer than"):
         link.put(b"x", "y", timeout=0.3)
     assert [path.name for path in tmp_path.iterdir()] == ["large"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.cli.failure import prerequisite_error
+from tradewind.cli.study.run import prerequisite_error
 from tradewind.errors import PrerequisiteError, TradewindError
 from tradewind.plugins import KINDS
 from tradewind.problem import Fault, Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.proposals import ask_searcher
 from tradewind.engine.state_machine.events import (
     AskSearcher,
@@ -22,6 +21,7 @@ from tradewind.engine.state_machine.events import (
     WriteRows,
 )
 from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Fault, Problem, Run, RunState, Trial
 from tradewind.searcher.base import Searcher
 

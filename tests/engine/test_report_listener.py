@@ -15,8 +15,7 @@ from tradewind.engine.state_machine.events import RunReported
 from tradewind.errors import UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Run, RunState
-from tradewind.stopper.base import StopperSettings
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve, StopperSettings
 
 
 class _Source(Runner, StreamsLogs, StreamsReports):

@@ -14,9 +14,8 @@ from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.errors import SpecError
 from tradewind.problem import TrialState
 from tradewind.problem.job_spec.spec import JobSpec, parse_spec
-from tradewind.reporting.early import early_stopping_savings, early_stopping_sentence
 from tradewind.reporting.study.data import StudyData
-from tradewind.reporting.study.explanation import explain_choice
+from tradewind.reporting.study.explanation import early_stopping_savings, early_stopping_sentence, explain_choice
 from tradewind.store.base import Store
 from tradewind.utils.paths import data_folder, store_url
 

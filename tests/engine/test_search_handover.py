@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.engine.fixed import FixedSearcher
+from tradewind.engine.proposals import FixedSearcher
 from tradewind.engine.search import Search
 from tradewind.engine.search_builder import build_problem, build_search, new_study
 from tradewind.errors import StudyBusyError

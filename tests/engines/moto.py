@@ -20,7 +20,7 @@ import pytest
 from tests.engines.ssh import free_port
 from tests.waiting import eventually
 
-from tradewind.deployer.provisioner.terraform.aws_api import Ec2Client, filters
+from tradewind.deployer.provisioner.terraform.aws import Ec2Client, filters
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".venv-terraform"

@@ -7,8 +7,7 @@ import pytest
 
 from tradewind import plugins
 from tradewind.errors import InterpretationError
-from tradewind.interpreter.base import Interpreter
-from tradewind.interpreter.chain import run_interpreters
+from tradewind.interpreter.base import Interpreter, run_interpreters
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
 from tradewind.testing.interpreters import make_output

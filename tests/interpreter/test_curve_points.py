@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.interpreter.points import CurvePointReader
+from tradewind.interpreter.log_reader import CurvePointReader
 
 
 def lines(*records: object) -> bytes:

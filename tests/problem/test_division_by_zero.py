@@ -7,8 +7,8 @@ import pytest
 
 from tradewind.errors import SpecError
 from tradewind.problem import Categorical, Float, Instance, Integer, Offer, Parameter, Space
-from tradewind.problem.division import reject_division_by_zero
 from tradewind.problem.expression import Expression
+from tradewind.problem.space import reject_division_by_zero
 
 N = Integer(name="n", low=0, high=4)
 M = Integer(name="m", low=1, high=3)

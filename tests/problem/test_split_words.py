@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.errors import SpecError
-from tradewind.problem.command import _split, split_words
+from tradewind.problem.template import _split, split_words
 
 
 @pytest.mark.parametrize(

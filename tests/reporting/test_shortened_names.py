@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tradewind.reporting.names import shortened_names
+from tradewind.reporting.text_layout import shortened_names
 
 
 def test_names_are_cut_where_that_leaves_them_apart() -> None:

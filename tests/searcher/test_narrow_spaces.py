@@ -12,8 +12,7 @@ from tradewind.searcher import candidate_pool, coordinate_descent
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher
 from tradewind.searcher.surrogate.features import FeatureMap
-from tradewind.testing.known import KnownProblem
-from tradewind.testing.problems import KnownOutcome, drive, evaluate, machine_parameters, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, machine_parameters, make_problem
 
 WITH_A_SAMPLE = ("tradewind", "gp", "cherrypick", "obol", "done", "trimtuner", "coordinate_descent")
 
@@ -35,7 +34,7 @@ def short_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidate_pool, "REFERENCES", (8, 80))
     monkeypatch.setattr(coordinate_descent, "REFERENCES", (8, 80))
     monkeypatch.setattr("tradewind.searcher.done.searcher._POOL", 40)
-    monkeypatch.setattr("tradewind.searcher.trimtuner.field._POOL", 40)
+    monkeypatch.setattr("tradewind.searcher.trimtuner.searcher._POOL", 40)
 
 
 @pytest.mark.usefixtures("short_draws")

@@ -22,8 +22,8 @@ from tradewind.searcher.obol import ObolSearcher, ObolSettings, kernel
 from tradewind.searcher.obol.arrays import Floats, Ints, LookaheadRules, make_workspace
 from tradewind.searcher.obol.bagged_trees import BaggedTrees, CostTerms, make_bags
 from tradewind.searcher.obol.binned_columns import BinnedColumns, LevelFeatureMap
-from tradewind.searcher.obol.design import latin_hypercube
 from tradewind.searcher.obol.model import truncated_mean
+from tradewind.searcher.obol.searcher import latin_hypercube
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, drive, evaluate
 from tradewind.testing.searchers import MakeSearcher, SearcherConformance, proposed_keys

@@ -12,7 +12,7 @@ from tradewind import plugins
 from tradewind.problem import COST, RUNTIME, Billing, Objective, PastStudy, Proposal, Threshold, Trial, TrialState
 from tradewind.searcher.base import Explains, Searcher
 from tradewind.searcher.forecast import TableForecast
-from tradewind.searcher.window import run_bill, runtime_window
+from tradewind.searcher.outcomes import run_bill, runtime_window
 from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, machine_parameters, make_problem
 
 _MOST = 0.17

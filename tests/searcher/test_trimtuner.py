@@ -18,8 +18,7 @@ from tradewind.searcher.trimtuner.entropy_search import entropy, information_gai
 from tradewind.searcher.trimtuner.extra_trees import ExtraTrees
 from tradewind.searcher.trimtuner.fidelity_models import FullInputPrediction
 from tradewind.searcher.trimtuner.fidelity_process import FidelityProcess
-from tradewind.searcher.trimtuner.ranking import constrained_value
-from tradewind.searcher.trimtuner.searcher import TrimTunerSearcher
+from tradewind.searcher.trimtuner.searcher import TrimTunerSearcher, constrained_value
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, pending
 

@@ -9,8 +9,7 @@ import pytest
 from tradewind import plugins
 from tradewind.problem import Configuration, Instance, Nodes, Offer, Parameter, TrialState
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
-from tradewind.testing.known import KnownProblem
-from tradewind.testing.problems import KnownOutcome, drive, evaluate, make_problem, offers
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, make_problem, offers
 
 
 def truth(_: Configuration, offer: Offer) -> KnownOutcome:

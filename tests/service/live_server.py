@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import uvicorn
 from tests.waiting import eventually
 
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.app import create_app
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.service.requests.request_service import RequestService
 from tradewind.store.service.request_values import RequestState
 from tradewind.store.service.requests import OPEN, NewRequestEvent, RequestRow

@@ -15,11 +15,11 @@ from tests.waiting import eventually
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.problem import RunState
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.clusters import OTHERS
 from tradewind.service.context import Context
 from tradewind.service.machines import MachineService
 from tradewind.service.offers import OfferService
-from tradewind.service.people import Principal
 from tradewind.store.base import this_process
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.store.service.audit import AuditStore

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import PrerequisiteError, SpecError
-from tradewind.service.operations.configuration import check_secrets, read_settings
-from tradewind.service.settings import ServiceSettings
+from tradewind.service.settings import ServiceSettings, check_secrets, read_settings
 
 
 def config(folder: Path, text: str) -> Path:

@@ -12,8 +12,8 @@ from tradewind.errors import InputError, NotFoundError
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.documents import short
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.service.studies import StudyService
 from tradewind.store.base import Change, StudyRow
 from tradewind.store.clusters.cluster_store import JobRow

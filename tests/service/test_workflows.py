@@ -13,8 +13,8 @@ from tests.workflow.execution.test_results import FLOW, PLATFORM, RUN, plan
 
 from tradewind.errors import NotFoundError, WorkflowError
 from tradewind.problem import Configuration, Offer, Proposal, Run, RunState, Trial, TrialState
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.service.workflows import draw_chart
 from tradewind.store.base import Change, StudyRow
 from tradewind.store.service.request_values import RequestState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve
 
 RECORDED: dict[str, tuple[float, ...]] = {
     "good": (0.90, 0.55, 0.38, 0.30, 0.26, 0.24, 0.23, 0.22, 0.215),

@@ -5,8 +5,7 @@ from tests.stopper.curves import RECORDED, curve, recorded
 
 from tradewind import plugins
 from tradewind.errors import SpecError
-from tradewind.stopper.base import Stopper
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve, Stopper
 
 
 def halving(**settings: object) -> Stopper:

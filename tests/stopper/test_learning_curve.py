@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve
 
 VALUES = st.floats(allow_nan=True, allow_infinity=True, width=32)
 POINTS = st.lists(st.tuples(st.integers(-3, 12).map(float), VALUES), max_size=30)

@@ -19,7 +19,7 @@ from tradewind.store.service.accounts import AccountStore, UserRow
 from tradewind.store.service.claims import ClaimStore
 from tradewind.store.service.requests import RequestStore
 from tradewind.store.sql.database import Database
-from tradewind.tenancy.money import check_dollar_quota
+from tradewind.tenancy.billing import check_dollar_quota
 
 JOB = "name: one\njob: {command: 'true'}\nspace: {x: 1..9}\noffers: {provider: local, vcpu: 1}\nbudget: {BUDGET}\n"
 TENANT = TenantRow("A", quota={"dollars": 3.0})

@@ -6,8 +6,7 @@ import queue
 
 import pytest
 
-from tradewind.tenancy.messages import CoreMessage, MessageBatch, RunEndedMessage, RunRequestMessage
-from tradewind.tenancy.together import MessageBatcher
+from tradewind.tenancy.messages import CoreMessage, MessageBatch, MessageBatcher, RunEndedMessage, RunRequestMessage
 
 GONE, WANTS = RunEndedMessage(7, "7/1/1"), RunRequestMessage(7, "7/2/1", {"cpu": 1.0})
 

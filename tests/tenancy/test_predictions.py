@@ -23,7 +23,7 @@ from tradewind.tenancy.core import CoreInbox, CoreSettings, run_core
 from tradewind.tenancy.messages import CoreEndedMessage, GrantOrder, MessageBatch, ResultMessage, RunRequestMessage
 from tradewind.tenancy.priority.expected_gain import GainPriority
 from tradewind.tenancy.resources import ResourceKinds
-from tradewind.tenancy.translation import allocator_events_of
+from tradewind.tenancy.shared_cluster import allocator_events_of
 from tradewind.tenancy.views import valid_chance, valid_seconds
 
 ONE = {"cpu": 1.0}

@@ -14,10 +14,9 @@ from tests.tenancy.world import World
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.priority.expected_gain import GainPriority
-from tradewind.tenancy.shared_cluster import SharedCluster
+from tradewind.tenancy.shared_cluster import SharedCluster, cluster_snapshot
 from tradewind.tenancy.simulator import RecordedTrials, SimulatedJob, simulate
 from tradewind.tenancy.views import JobView
-from tradewind.tenancy.watching import cluster_snapshot
 
 ONE = {"cpu": 1.0}
 

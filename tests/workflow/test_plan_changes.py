@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tradewind.errors import WorkflowError
-from tradewind.workflow.edited import with_feasible_times
-from tradewind.workflow.files import Plan
+from tradewind.workflow.files import Plan, with_feasible_times
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.schedule import Schedule

@@ -7,8 +7,7 @@ from typing import cast
 
 from reference.text import docstring, first_line, page, table
 from tradewind import plugins
-from tradewind.cli.matrix import incompatibility_reasons
-from tradewind.cli.plugins import setting_rows
+from tradewind.cli.plugins import incompatibility_reasons, setting_rows
 from tradewind.deployer import compatibility
 from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner

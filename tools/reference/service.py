@@ -7,8 +7,7 @@ import re
 
 from reference.text import code_marks, page, table
 from tradewind.cli.plugins import setting_rows
-from tradewind.service.operations.configuration import ENVIRONMENT_PREFIX
-from tradewind.service.settings import ServiceSettings
+from tradewind.service.settings import ENVIRONMENT_PREFIX, ServiceSettings
 
 INTRO = f"""\
 `tradewind serve` takes each setting from the first place that has it: the command line (`--port 8080` for the common

@@ -24,8 +24,7 @@ is GiB. Money is USD, written `2` or `$2`."""
 def write() -> str:
     """The page."""
     from tradewind.engine.state_machine.stopping_rules import STOPPING_RULES
-    from tradewind.problem.job_spec.model import JobFile
-    from tradewind.problem.spec_space import TYPES
+    from tradewind.problem.job_spec.model import TYPES, JobFile
 
     schema = JobFile.model_json_schema()
     sections = dict(_sections(JobFile, ()))
@@ -45,8 +44,7 @@ def write() -> str:
 
 def _sections(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, type[BaseModel]]]:
     """The models below one, each with the keys that lead to it; a model is met once."""
-    from tradewind.problem.job_spec.model import ChoiceModel
-    from tradewind.problem.spec_space import TYPES
+    from tradewind.problem.job_spec.model import TYPES, ChoiceModel
 
     for name, field in model.model_fields.items():
         for inner in _models(field.annotation):

@@ -17,7 +17,8 @@ import typer
 import typer.main
 
 from tradewind import __version__
-from tradewind.cli import doctor, job_file, offers, output, plugins, schema
+from tradewind.cli import doctor, job_file, offers, output, plugins
+from tradewind.cli import job_file as schema
 from tradewind.cli.cluster import add_to
 from tradewind.cli.service import add_to as add_service_to
 from tradewind.cli.study import down, export, logs, reap, recommend, report, status, tune

@@ -9,9 +9,32 @@ from typing import Any
 from tradewind.engine.state_machine.events import NothingProposed, PricedProposal, ProposalsMade
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.errors import NoOfferError, PluginError
-from tradewind.problem import Problem, Proposal
-from tradewind.searcher.base import NothingLeft, Searcher, SearchState
+from tradewind.plugins import Settings
+from tradewind.problem import Configuration, Problem, Proposal
+from tradewind.searcher.base import NothingLeft, PricesAborts, Searcher, SearchState
 from tradewind.store.base import Store, StudyRow
+
+
+class FixedSearcher(Searcher, PricesAborts):
+    """Proposes one configuration, even if it was run before, and nothing after it.
+
+    Args:
+        problem: The problem.
+        configuration: What to run.
+        asked: It was proposed by an earlier process, and its trial is on its way.
+    """
+
+    def __init__(self, problem: Problem, configuration: Configuration, *, asked: bool = False) -> None:
+        super().__init__(settings=Settings(), problem=problem)
+        self._configuration = configuration
+        self._asked = asked
+
+    def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
+        """The configuration at the first call; after it nothing."""
+        if self._asked:
+            return NothingLeft("the run has ended")
+        self._asked = True
+        return [Proposal(self._configuration, repeat=True)]
 
 
 def ask_searcher(machine: SearchMachine, searcher: Searcher, count: int) -> ProposalsMade | NothingProposed:

@@ -13,7 +13,7 @@ from tradewind.deployer.environment import METRICS
 from tradewind.deployer.runner.base import Runner, StreamsLogs, StreamsReports
 from tradewind.engine.state_machine.events import RunReported
 from tradewind.errors import DeployError
-from tradewind.interpreter.points import CurvePoint, CurvePointReader, CurvePoints
+from tradewind.interpreter.log_reader import CurvePoint, CurvePointReader, CurvePoints
 from tradewind.plugins import CallsNetwork, Capability
 from tradewind.problem import Run, RunState
 

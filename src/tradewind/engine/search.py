@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
-from tradewind.engine.due import seconds_to_deadline
-from tradewind.engine.parts import LaunchGate, SearchComponents
 from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
+from tradewind.engine.report_listener import ReportListener
 from tradewind.engine.state_machine.events import (
     AskSearcher,
     CancelRun,
@@ -31,16 +31,177 @@ from tradewind.engine.state_machine.events import (
     WithdrawPermit,
     WriteRows,
 )
-from tradewind.engine.state_machine.snapshot import SearchSnapshot
-from tradewind.engine.watch import take_snapshot
+from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.snapshot import SearchSnapshot, take_snapshot
 from tradewind.errors import InterpretationError, StudyBusyError
-from tradewind.problem import Run, RunRequest, Trial
-from tradewind.store.base import Change, StudyRow, this_process
-from tradewind.utils.clock import SimulatedClock
+from tradewind.problem import Problem, Run, RunOutput, RunRequest, RunState, Trial
+from tradewind.searcher.base import Searcher
+from tradewind.store.base import Change, Store, StudyRow, this_process
+from tradewind.utils.clock import Clock, SimulatedClock
 from tradewind.utils.processes import Moment
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
+
+
+class DeployerProtocol(Protocol):
+    """What the loop needs of a deployer."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that runs take place on."""
+        ...
+
+    @property
+    def runner(self) -> Runner:
+        """What carries out runs."""
+        ...
+
+    def launch(self, run: Run, request: RunRequest) -> Run:
+        """Start a run whose row is stored."""
+        ...
+
+    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
+        """Find a run of an earlier process again; with a reason why it is ``unwanted``, only to end it."""
+        ...
+
+    def poll(self) -> list[Run]:
+        """Rows of runs that changed."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Return when something may have changed, when woken, or after ``seconds``."""
+        ...
+
+    def wake(self) -> None:
+        """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
+        ...
+
+    def abort(self, reasons: Mapping[str, str]) -> Sequence[Run]:
+        """Begin to end some runs that are not wanted any more, while others go on; `poll` tells of their end."""
+        ...
+
+    def stop(self, reasons: Mapping[str, str]) -> None:
+        """Begin to end some runs, all at the same time, before `cancel` waits for each."""
+        ...
+
+    def cancel(self, run_id: str, reason: str) -> Run | None:
+        """End a run and give its machines back."""
+        ...
+
+    def settle(self, run_id: str) -> None:
+        """Forget a run whose end is stored."""
+        ...
+
+    def sweep(self, known_run_ids: set[str]) -> list[str]:
+        """Give back everything that has no row."""
+        ...
+
+    def output(self, run: Run, request: RunRequest) -> RunOutput:
+        """What the interpreters read."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+        ...
+
+
+class LaunchGate(Protocol):
+    """Who gives leave to run, where a search shares a cluster with others."""
+
+    def want(self, trial: Trial) -> None:
+        """A trial would run; `Search.grant` gives it leave."""
+        ...
+
+    def unwant(self, number: int) -> None:
+        """A trial that wanted to run does not any more."""
+        ...
+
+    def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
+        """A run is started, or one of an earlier process found again."""
+        ...
+
+    def ended(self, run_id: str) -> None:
+        """A run is gone, and its end is stored."""
+        ...
+
+    def told(self, trial: Trial) -> None:
+        """The searcher was told of a trial."""
+        ...
+
+
+RunRequestFactory = Callable[[Trial, Run, float | None], RunRequest]
+MetricsReader = Callable[[RunOutput], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class SearchComponents:
+    """The parts that a search is put together from.
+
+    Attributes:
+        study: The study's row.
+        problem: The problem.
+        machine: The state machine.
+        searcher: The searcher.
+        deployer: The deployer.
+        store: The store.
+        request: Makes the request of a run from its trial, its row and its wall time.
+        read: Reads the metrics of a finished run.
+        listener: Reads what runs report while they run, where a stopper wants to know.
+    """
+
+    study: StudyRow
+    problem: Problem
+    machine: SearchMachine
+    searcher: Searcher
+    deployer: DeployerProtocol
+    store: Store
+    request: RunRequestFactory
+    read: MetricsReader
+    listener: ReportListener | None = None
+
+
+_LEAST_WAIT = 1e-3
+"""Seconds: a limit is passed, not met, and a clock that counts from 1970 moves by no less than a microsecond."""
+
+_LEAST_WAIT_FOR_MONEY = 1.0
+"""Seconds: what runs cost goes up in steps, and several of them share what is free."""
+
+
+def seconds_to_deadline(machine: SearchMachine) -> float:
+    """Seconds until a run may have to be ended for a limit, for money or for time; infinite when none has to be."""
+    seconds = [_until_limits(machine), _until_no_money(machine)]
+    if machine.seconds_left is not None and machine.runs:
+        seconds.append(machine.seconds_left)
+    return max(_LEAST_WAIT, min(seconds))
+
+
+def _until_limits(machine: SearchMachine) -> float:
+    """Until the first program has taken longer than it may; the incumbent may have changed since it was started."""
+    best = machine.history.best_value
+    found = [math.inf]
+    for run in machine.going_on():
+        if run.state is RunState.EXECUTING:
+            limits = machine.run_limits.limits(machine.history.trials[run.trial], best)
+            found.append(min((seconds for seconds, _ in limits), default=math.inf) - run.runtime)
+    # Who is past a limit has been told to go.
+    return min((seconds + _LEAST_WAIT for seconds in found if seconds >= 0), default=math.inf)
+
+
+def _until_no_money(machine: SearchMachine) -> float:
+    """Until the first run may have used up what was set aside for it and its part of what is free."""
+    free = machine.ledger.free
+    runs = [run for run in machine.going_on() if run.state is not RunState.COLLECTING]
+    if free is None:
+        return math.inf
+    found = [math.inf]
+    for run in runs:
+        hourly = machine.history.trials[run.trial].offer.hourly
+        if hourly > 0:
+            left = max(0.0, run.reserved - run.cost) + free / len(runs)
+            found.append(left / hourly * 3600.0)
+    return max(_LEAST_WAIT_FOR_MONEY, min(found))
+
 
 LEASE_SECONDS = 120.0
 """How long a study stays taken when its process says nothing; a process of this host that died lets go at once."""

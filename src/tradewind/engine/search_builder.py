@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
 from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory
-from tradewind.engine.giving_up import build_listener, build_stopper
-from tradewind.engine.parts import LaunchGate, RunRequestFactory, SearchComponents
 from tradewind.engine.past_studies import with_past_studies
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.preflight import check_limits, check_offers, check_runner
-from tradewind.engine.search import Search
+from tradewind.engine.report_listener import ReportListener, why_reports_unavailable
+from tradewind.engine.search import LaunchGate, RunRequestFactory, Search, SearchComponents
+from tradewind.engine.state_machine.early_stopping import judged_metric
 from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.engine.state_machine.search_policy import FallbackFinder, fallback_finder, no_fallback
+from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, fallback_finder, no_fallback
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
 from tradewind.errors import SpecError
@@ -29,9 +28,50 @@ from tradewind.store.base import Store, StudyRow
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle.deployer import Deployer
     from tradewind.deployer.lifecycle.run_context import StageListener
+    from tradewind.deployer.runner.base import Runner
     from tradewind.interpreter.base import Interpreter
     from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.selector.base import Selector
+    from tradewind.stopper.base import Stopper
+
+
+def build_stopper(spec: JobSpec, problem: Problem) -> Stopper | None:
+    """The stopper of a specification, or None.
+
+    Args:
+        spec: The specification.
+        problem: Its problem.
+
+    Raises:
+        SpecError: Nothing says what it is to judge by, or the runner cannot tell what its runs report.
+    """
+    if spec.early_stop is None:
+        return None
+    stopper: Stopper = plugins.create("stopper", spec.early_stop.name, spec.early_stop.settings)
+    try:
+        judged_metric(problem, stopper.settings)
+    except SpecError as error:
+        raise spec.error(("early_stop",), error.message, error.hint) from None
+    runner = cast("type[Runner]", plugins.load("runner", spec.runner.name))
+    why, hint = why_reports_unavailable(runner, spec.runner.name, stopper.settings.file)
+    if why:
+        raise spec.error(("early_stop",), f"early_stop: {why}", hint)
+    return stopper
+
+
+def build_listener(stopper: Stopper | None, problem: Problem, runner: Runner) -> ReportListener | None:
+    """Who reads what the runs report, where a stopper wants to know.
+
+    Args:
+        stopper: The stopper, or None.
+        problem: The problem.
+        runner: Who runs them.
+    """
+    return (
+        None
+        if stopper is None
+        else ReportListener(runner, stopper.settings, judged_metric(problem, stopper.settings)[0])
+    )
 
 
 def build_problem(spec: JobSpec, data_folder: Path) -> Problem:
@@ -331,7 +371,7 @@ def build_metrics_reader(spec: JobSpec) -> Callable[[RunOutput], dict[str, float
 
     What a program calls its metrics is its own affair: of names that no database takes, only the odd characters go.
     """
-    from tradewind.interpreter.chain import run_interpreters
+    from tradewind.interpreter.base import run_interpreters
     from tradewind.store.studies.rows import storable_text
 
     chain = _interpreters(spec)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeVar
 
+from tradewind import plugins
 from tradewind.engine.past_studies import with_past_studies
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
 from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, stored_study
 from tradewind.engine.state_machine.events import (
@@ -29,10 +32,10 @@ from tradewind.engine.state_machine.events import (
     WriteRows,
 )
 from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.stopping_rules import make_stopping_rules
-from tradewind.engine.told import as_number, as_numbers
 from tradewind.errors import ConfigurationError
-from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
+from tradewind.problem import COST, RUNTIME, Configuration, Fault, Offer, Run, RunOutput, RunState, Trial, Value
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
 from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
@@ -43,6 +46,160 @@ from tradewind.utils.processes import Moment
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+
+def as_numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What was measured, as numbers; NaN and infinities are some, and fail the trial.
+
+    Args:
+        trial: The trial's number, for the words of an error.
+        metrics: What was told, by name.
+
+    Raises:
+        ConfigurationError: A metric is no number.
+    """
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        try:
+            found[str(name)] = _converted(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigurationError(
+                f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
+            ) from None
+    return found
+
+
+def as_number(value: Any) -> float:
+    """A number; NaN for what is none."""
+    try:
+        return _converted(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _converted(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError  # float() would read some of them
+    return float(value)
+
+
+P = ParamSpec("P")
+R = TypeVar("R", bound="float | Mapping[str, float] | None")
+
+
+def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:
+    """Call a function with a configuration.
+
+    Args:
+        function: What to call.
+        asked: The trial.
+        metric: The objective's metric, which a bare number is a value of.
+
+    Returns:
+        The arguments of `Study.tell`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tradewind-") as name, _reporting_to(Path(name)):
+        start = time.perf_counter()
+        try:
+            value = function(**asked.configuration)
+        except Exception as error:  # the user's function may raise anything; the search goes on
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            return {"runtime": time.perf_counter() - start, "state": "failed", "reason": reason}
+        runtime = time.perf_counter() - start
+        metrics = _reported(Path(name), asked, runtime)
+    if isinstance(value, Mapping):
+        metrics |= dict(value)
+    elif value is not None and metric not in (COST, RUNTIME):
+        metrics[metric] = value
+    return {"runtime": runtime, "metrics": metrics}
+
+
+class _reporting_to:  # noqa: N801  (reads as a phrase where it is used)
+    """While it is entered, `tradewind.report` writes below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = str(folder / "metrics.jsonl")
+        self._before: str | None = None
+
+    def __enter__(self) -> None:
+        self._before = os.environ.get("TRADEWIND_METRICS")
+        os.environ["TRADEWIND_METRICS"] = self._path
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is None:
+            del os.environ["TRADEWIND_METRICS"]
+        else:
+            os.environ["TRADEWIND_METRICS"] = self._before
+
+
+def _reported(folder: Path, asked: Asked, runtime: float) -> dict[str, float]:
+    reader = plugins.create("interpreter", "json_lines", {"optional": True}, base=folder)
+    output = RunOutput(
+        stdout=folder / "stdout",
+        stderr=folder / "stderr",
+        metrics_file=folder / "metrics.jsonl",
+        folder=folder,
+        exit_code=0,
+        runtime=runtime,
+        cost=0.0,
+        offer=asked.offer,
+        configuration=asked.configuration,
+    )
+    return dict(reader.interpret(output, {}))
+
+
+class Tunable(Generic[P, R]):
+    """A function that can be called as before, and tuned.
+
+    Args:
+        function: The function.
+        specification: The job YAML's keys.
+    """
+
+    def __init__(self, function: Callable[P, R], specification: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self.specification = dict(specification)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self._function(*args, **kwargs)
+
+    def tune(self, trials: int | None = None, *, store: str | None = None, fresh: bool = False) -> Trial | None:
+        """Search for the best arguments.
+
+        Args:
+            trials: Calls at most, now.
+            store: Address of the store; the user's own without it.
+            fresh: Start anew even if there is a study to go on with.
+
+        Returns:
+            The best trial, or None.
+        """
+        with Study(self.specification, store=store, fresh=fresh) as study:
+            return study.optimise(self._function, trials)
+
+
+def tunable(space: Mapping[str, Any], **specification: Any) -> Callable[[Callable[P, R]], Tunable[P, R]]:
+    """Make a function tunable.
+
+    Args:
+        space: Its arguments, as under ``space`` in a job YAML.
+        specification: Further keys of a job YAML: ``objective``, ``constraints``, ``budget``, ``searcher``, ...
+            Without an ``objective`` the value that the function returns is made small.
+    """
+
+    def wrap(function: Callable[P, R]) -> Tunable[P, R]:
+        given = {
+            "name": getattr(function, "__name__", "function"),
+            "space": dict(space),
+            "objective": {"minimise": "value"},
+            **specification,
+        }
+        return Tunable(function, given)
+
+    return wrap
+
 
 _LEASE = 24 * 3600.0
 """Seconds a study stays taken between two calls; a process that has died lets go of it at once."""
@@ -251,8 +408,6 @@ class Study:
         Returns:
             The best trial, or None.
         """
-        from tradewind.engine.functions import call_for_trial
-
         done = 0
         while trials is None or done < trials:
             given = self.ask()
@@ -292,15 +447,15 @@ class Study:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[pandas]'``."""
-        from tradewind.store import frames
         from tradewind.store.studies import tabular
+        from tradewind.store.studies import tabular as frames
 
         return frames.to_pandas(tabular.frame_columns(self._store, self.row.id))
 
     def to_polars(self) -> pl.DataFrame:
         """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[polars]'``."""
-        from tradewind.store import frames
         from tradewind.store.studies import tabular
+        from tradewind.store.studies import tabular as frames
 
         return frames.to_polars(tabular.frame_columns(self._store, self.row.id))
 

@@ -1,9 +1,7 @@
 """Floor 1: the frozen types that all rooms speak in."""
 
-from tradewind.problem.candidates import Candidates
 from tradewind.problem.configuration import Configuration, Value, stable_hash
 from tradewind.problem.expression import Expression
-from tradewind.problem.features import Features
 from tradewind.problem.job import Job
 from tradewind.problem.objective import (
     COST,
@@ -15,11 +13,19 @@ from tradewind.problem.objective import (
     Objective,
     Threshold,
 )
-from tradewind.problem.offer import Billing, Offer, round_money
-from tradewind.problem.parameter import ENUMERABLE, Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
-from tradewind.problem.past import PastStudy
-from tradewind.problem.problem import Problem, Resolver, StudyTerms
-from tradewind.problem.query import OfferQuery
+from tradewind.problem.offer import Billing, Offer, OfferQuery, round_money
+from tradewind.problem.parameter import (
+    ENUMERABLE,
+    Categorical,
+    Features,
+    Float,
+    Instance,
+    Integer,
+    Nodes,
+    Ordinal,
+    Parameter,
+)
+from tradewind.problem.problem import Candidates, PastStudy, Problem, Resolver, StudyTerms
 from tradewind.problem.run import (
     LOCALHOST,
     Fault,

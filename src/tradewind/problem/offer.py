@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
+
+from tradewind.errors import NoOfferError
 
 NANO = 1_000_000_000
 """Nano-dollars in a dollar: money is added up in whole nano-dollars, so that no cent is lost to rounding."""
@@ -146,3 +150,131 @@ class Billing:
     def unit_cost(self, hourly: float) -> float:
         """USD of the smallest billing unit."""
         return round_money(self.granularity_seconds / 3600.0 * hourly)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferQuery:
+    """Bounds on offers; an empty tuple and None do not restrict.
+
+    Attributes:
+        provider: Names of catalogues to ask.
+        region: Regions.
+        types: Instance types, with ``*`` and ``?`` as wildcards.
+        category: Categories.
+        family: Families.
+        arch: Processor architectures.
+        vcpu: Least and greatest vCPU of a node.
+        memory: Least and greatest memory of a node, GiB.
+        price: Least and greatest USD per node and hour.
+        gpus: Least and greatest number of accelerators of a node; without it, offers with accelerators are left out
+            unless ``types`` or ``category`` names them.
+        spot: True for spot offers only, False for on demand only, None for both.
+        limit: Keep this many, the cheapest first.
+    """
+
+    provider: tuple[str, ...] = ()
+    region: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    category: tuple[str, ...] = ()
+    family: tuple[str, ...] = ()
+    arch: tuple[str, ...] = ()
+    vcpu: tuple[float | None, float | None] = (None, None)
+    memory: tuple[float | None, float | None] = (None, None)
+    price: tuple[float | None, float | None] = (None, None)
+    gpus: tuple[float | None, float | None] = (None, None)
+    spot: bool | None = False
+    limit: int | None = None
+
+    def matches(self, offer: Offer) -> bool:
+        """True when the offer is within all bounds."""
+        for wanted, got in (
+            (self.provider, offer.provider),
+            (self.region, offer.region),
+            (self.category, offer.category),
+            (self.family, offer.family),
+            (self.arch, offer.arch),
+        ):
+            if wanted and got not in wanted:
+                return False
+        if self.types and not any(fnmatch.fnmatchcase(offer.instance_type, pattern) for pattern in self.types):
+            return False
+        if self.spot is not None and offer.spot != self.spot:
+            return False
+        if self.gpus == (None, None) and offer.gpus and not (self.types or "accelerated" in self.category):
+            return False
+        return all(
+            (low is None or value >= low) and (high is None or value <= high)
+            for value, (low, high) in (
+                (offer.vcpu, self.vcpu),
+                (offer.memory_gib, self.memory),
+                (offer.price_per_hour, self.price),
+                (float(offer.gpus), self.gpus),
+            )
+        )
+
+
+def named_offers(parameter: str, query: OfferQuery, offers: Sequence[Offer]) -> dict[str, Offer]:
+    """The offers by value name, from small to large machines.
+
+    Args:
+        parameter: The parameter's name, for errors.
+        query: The question that the offers answer.
+        offers: The answer, one node each.
+
+    Raises:
+        NoOfferError: There are none, or none of a type that the query names.
+    """
+    if not offers:
+        raise NoOfferError(
+            f"{parameter}: no offer matches {describe_query(query)}",
+            hint="loosen it; tradewind offers lists what there is",
+        )
+    sold = {offer.instance_type for offer in offers}
+    for name in query.types:
+        if not any(sign in name for sign in "*?[") and name not in sold and query.limit is None:
+            raise NoOfferError(
+                f"{parameter}: no offer of {name!r} matches {describe_query(query)}",
+                hint="tradewind offers lists what there is",
+            )
+    different = {offer.key: offer for offer in sorted(offers, key=lambda o: -o.price_per_hour)}
+    ordered = sorted(different.values(), key=lambda offer: (offer.vcpu, offer.memory_gib, offer.key))
+    places = Counter(kind for kind, _, _ in {(o.instance_type, o.provider, o.region) for o in ordered})
+    full = [o.instance_type if places[o.instance_type] == 1 else _qualified(o) for o in ordered]
+    names = Counter(full)
+    return {
+        f"{name}/spot" if names[name] > 1 and offer.spot else name: offer
+        for name, offer in zip(full, ordered, strict=True)
+    }
+
+
+def _qualified(offer: Offer) -> str:
+    return "/".join(part for part in (offer.provider, offer.region, offer.instance_type) if part)
+
+
+def _memory(gib: float) -> str:
+    """GiB in the unit in which it is short, which is that of the user: 59.6046 is what 64GB come to."""
+    for unit, size in (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6)):
+        number = gib * 2**30 / size
+        shown = round(number, 2)
+        # What was written has been cut to whole bytes.
+        if shown >= 1 and abs(number - shown) * size < 1:
+            return f"{shown:.10g}{unit}"
+    return f"{gib:.3g}GiB"
+
+
+def describe_query(query: OfferQuery) -> str:
+    """A query as the user would write it."""
+    words = []
+    for one in fields(query):
+        value = getattr(query, one.name)
+        if one.name == "spot":
+            words += [] if value is False else [f"spot={'any' if value is None else 'true'}"]
+        elif isinstance(value, tuple) and one.name in ("vcpu", "memory", "price", "gpus"):
+            written = _memory if one.name == "memory" else "{:g}".format
+            low, high = ("" if end is None else written(end) for end in value)
+            words += [f"{one.name}={low if low == high else f'{low}..{high}'}"] if low or high else []
+        elif isinstance(value, tuple):
+            words += [f"{one.name}={','.join(value)}"] if value else []
+        elif value is not None:
+            words.append(f"{one.name}={value}")
+    return " ".join(words) or "the query"

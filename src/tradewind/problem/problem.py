@@ -2,18 +2,241 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol
 
-from tradewind.problem.candidates import Candidates
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.errors import NoOfferError
 from tradewind.problem.configuration import Configuration, stable_hash
 from tradewind.problem.job import Job
-from tradewind.problem.objective import Budget, Constraints, Objective
+from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective
 from tradewind.problem.offer import Billing, Offer
-from tradewind.problem.past import PastStudy
-from tradewind.problem.space import Space
+from tradewind.problem.parameter import Features
+from tradewind.problem.space import Codes, Space
+from tradewind.problem.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class PastStudy:
+    """An earlier study of the store: of the same job, of the same job with other parameters, or of another job.
+
+    Attributes:
+        name: The job's name.
+        parameters: The job's parameters, and the share of the input that its full runs took.
+        trials: Its trials that ended and inform, by number; their configurations may be of another space.
+        problem_key: Hash of its problem: equal keys mean that every figure can be compared.
+        objective: What was wanted.
+        constraints: What had to hold; ``feasible`` of an observation is meant by these.
+        billing: How time became money.
+    """
+
+    name: str
+    parameters: JobParameters
+    trials: tuple[Trial, ...]
+    problem_key: str = ""
+    objective: Objective = field(default_factory=Objective)
+    constraints: Constraints = field(default_factory=Constraints)
+    billing: Billing = field(default_factory=Billing)
+
+    @property
+    def values(self) -> Mapping[str, float | str]:
+        """The job's parameters by name."""
+        return self.parameters.values
+
+
+Rows = NDArray[np.int64]
+
+
+class Candidates:
+    """A finite list of configurations, each trial once, with the columns that searchers compute on.
+
+    It is made by `of_space` or `of_list`.
+
+    Attributes:
+        hourly: USD per hour of all nodes together, shape (n,).
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        offers: Sequence[Offer],
+        offer_of: NDArray[np.intp],
+        rows: NDArray[np.intp] | None,
+        listed: Sequence[Configuration] | None,
+    ) -> None:
+        self._problem = problem
+        self._offers = offers
+        self._offer_of = offer_of
+        self._rows = rows  # row of space.codes by candidate
+        self._listed = listed
+        self.hourly: NDArray[np.float64] = np.array([o.hourly for o in offers], dtype=float)[offer_of]
+        self._answers: dict[str, int | None] = {}
+
+    @cached_property
+    def features(self) -> Features:
+        """Numbers for models, shape (n, k), about in [0, 1]."""
+        space = self._problem.space
+        if self._listed is not None:
+            return space.encode(self._listed)
+        return space.encode_codes(space.codes[self._rows])
+
+    def __len__(self) -> int:
+        return len(self._offer_of)
+
+    def configuration(self, i: int) -> Configuration:
+        """The i-th configuration."""
+        if self._listed is not None:
+            return self._listed[i]
+        assert self._rows is not None
+        space = self._problem.space
+        return space.configuration(space.codes[self._rows[i]])
+
+    def offer(self, i: int) -> Offer:
+        """The i-th configuration's offer."""
+        return self._offers[int(self._offer_of[i])]
+
+    def key(self, i: int, fidelity: float = 1.0) -> str:
+        """The i-th configuration's trial key."""
+        return self._problem.key_of(self.offer(i), self.configuration(i), fidelity)
+
+    def index(self, configuration: Configuration) -> int | None:
+        """The candidate that a configuration is the same trial as, or None."""
+        if configuration.key not in self._answers:
+            self._answers[configuration.key] = self._find(configuration)
+        return self._answers[configuration.key]
+
+    def _find(self, configuration: Configuration) -> int | None:
+        space = self._problem.space
+        if not (configuration.keys() <= set(space.names) and space.required <= configuration.keys()):
+            return None
+        try:
+            offer = self._problem.resolver.resolve(configuration)
+        except NoOfferError:
+            return None
+        if self._listed is not None:
+            return self._by_key.get(self._problem.key_of(offer, configuration))
+        place = self._offer_places.get(offer.key)
+        row = self._problem.space.place(configuration)
+        if place is None or row is None:
+            return None
+        settings = _settings(self._problem)
+        number = self._numbers.of(np.array([[place, *(row[i] for i in settings)]], dtype=np.int64))[0]
+        order, ordered = self._sorted
+        at = int(np.searchsorted(ordered, number))
+        return int(order[at]) if number >= 0 and at < len(ordered) and ordered[at] == number else None
+
+    @cached_property
+    def _by_key(self) -> dict[str, int]:
+        return {self.key(i): i for i in range(len(self))}
+
+    @cached_property
+    def _offer_places(self) -> dict[str, int]:
+        return {offer.key: i for i, offer in enumerate(self._offers)}
+
+    @cached_property
+    def _numbers(self) -> RowNumbers:
+        assert self._rows is not None
+        settings = _settings(self._problem)
+        return RowNumbers(np.column_stack([self._offer_of, self._problem.space.codes[self._rows][:, settings]]))
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.intp], Rows]:
+        """The candidates in the order of their numbers, and these numbers."""
+        order = np.argsort(self._numbers.numbers)
+        return order, self._numbers.numbers[order]
+
+    @classmethod
+    def of_space(cls, problem: Problem) -> Candidates:
+        """Every allowed configuration of an enumerable space that a provider sells."""
+        space = problem.space
+        codes = space.codes
+        settings = _settings(problem)
+        machine = [i for i in range(len(space.names)) if i not in settings]
+        # Few different machine choices stand for many configurations: the selector is asked once for each.
+        _, first, which = np.unique(RowNumbers(codes[:, machine]).numbers, return_index=True, return_inverse=True)
+        offers, place = _resolve(problem, [space.configuration(codes[i]) for i in first])
+        offer_of = place[which]
+        merged = RowNumbers(np.column_stack([offer_of, codes[:, settings]]))
+        _, rows = np.unique(merged.numbers, return_index=True)
+        rows = np.sort(rows[offer_of[rows] >= 0])
+        if not len(rows):
+            raise NoOfferError("no configuration of the space is sold by any provider")
+        return cls(problem, offers, offer_of[rows], rows, None)
+
+    @classmethod
+    def of_list(cls, problem: Problem, configurations: Sequence[Configuration]) -> Candidates:
+        """The given configurations; those that no provider sells and repetitions are left out."""
+        offers, place = _resolve(problem, configurations)
+        kept: dict[str, int] = {}
+        for i, configuration in enumerate(configurations):
+            if place[i] >= 0:
+                kept.setdefault(problem.key_of(offers[place[i]], configuration), i)
+        rows = np.array(list(kept.values()), dtype=np.intp)
+        return cls(problem, offers, place[rows], None, [configurations[i] for i in rows])
+
+
+class RowNumbers:
+    """Gives each different row of small integers a number of its own.
+
+    The columns are the digits of a number with mixed radix; where that would not fit 63 bits, the numbers so far
+    are replaced by their ranks.
+
+    Args:
+        rows: Shape (n, columns), from -1 upwards.
+    """
+
+    def __init__(self, rows: Codes | Rows) -> None:
+        self._radix = [int(rows[:, i].max(initial=-1)) + 2 for i in range(rows.shape[1])]
+        self._ranks: dict[int, Rows] = {}
+        numbers = np.zeros(len(rows), dtype=np.int64)
+        size = 1
+        for i, radix in enumerate(self._radix):
+            if size * radix >= 1 << 62:
+                self._ranks[i], numbers = np.unique(numbers, return_inverse=True)
+                size = len(self._ranks[i])
+            numbers = numbers * radix + (rows[:, i] + 1)
+            size *= radix
+        self.numbers: Rows = numbers
+
+    def of(self, rows: Rows) -> Rows:
+        """The numbers of other rows, shape (n,); -1 for a row that was not among the first ones."""
+        numbers = np.zeros(len(rows), dtype=np.int64)
+        known = np.ones(len(rows), dtype=bool)
+        for i, radix in enumerate(self._radix):
+            if i in self._ranks:
+                ranks = np.minimum(np.searchsorted(self._ranks[i], numbers), len(self._ranks[i]) - 1)
+                known &= self._ranks[i][ranks] == numbers
+                numbers = ranks
+            known &= rows[:, i] + 1 < radix
+            numbers = numbers * radix + (rows[:, i] + 1)
+        return np.where(known, numbers, -1)
+
+
+def _settings(problem: Problem) -> list[int]:
+    """The places of the parameters that choose no machines."""
+    machine = problem.resolver.machine_parameters
+    return [i for i, name in enumerate(problem.space.names) if name not in machine]
+
+
+def _resolve(problem: Problem, configurations: Sequence[Configuration]) -> tuple[list[Offer], NDArray[np.intp]]:
+    """The different offers of some configurations, and each one's place among them; -1 where there is none."""
+    offers: list[Offer] = []
+    places: dict[str, int] = {}
+    place = np.full(len(configurations), -1, dtype=np.intp)
+    for i, configuration in enumerate(configurations):
+        try:
+            offer = problem.resolver.resolve(configuration)
+        except NoOfferError:
+            continue
+        if offer.key not in places:
+            places[offer.key] = len(offers)
+            offers.append(offer)
+        place[i] = places[offer.key]
+    return offers, place
 
 
 class Resolver(Protocol):

@@ -19,7 +19,7 @@ def screen(document: Mapping[str, Any], width: int, height: int | None = None) -
     """The whole cluster: its state, the tenants with their shares, and the searches.
 
     Args:
-        document: Of `tradewind.tenancy.watching.cluster_snapshot`, with ``name``, ``settings``, ``holder`` and ``age``.
+        document: Of `tradewind.tenancy.shared_cluster.cluster_snapshot`, with ``name``, ``settings``, ``holder`` and ``age``.
         width: Columns of the terminal.
         height: Its lines; what does not fit is counted. None for no end.
     """

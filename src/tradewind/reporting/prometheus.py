@@ -78,7 +78,7 @@ class Exposition:
 
 
 def metrics_text(document: Mapping[str, Any]) -> str:
-    """The figures of a cluster (`tradewind.tenancy.watching.cluster_snapshot`), as Prometheus reads them."""
+    """The figures of a cluster (`tradewind.tenancy.shared_cluster.cluster_snapshot`), as Prometheus reads them."""
     written = Exposition(_HELP)
     cluster = document.get("name", "")
     written.add("tradewind_cluster_up", 1 if document.get("holder") else 0, cluster=cluster)

@@ -9,9 +9,94 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem import Candidates, Configuration
+from tradewind.errors import ConfigurationError, NoOfferError
+from tradewind.problem import Candidates, Configuration, Problem
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
-from tradewind.searcher.pool import REFERENCE_SIZES, neighbours, no_candidate_found
+from tradewind.searcher.surrogate.gp import Array
+
+REFERENCE_SIZES = (512, 4096)
+"""Configurations that are drawn to show what a space holds: more, where fewer find next to nothing that is allowed."""
+
+
+def no_candidate_found(state: SearchState) -> NothingLeft:
+    """The answer where no draw of a space was ever allowed and sold; it is not final while trials are pending."""
+    reason = (
+        "no configuration was found that is allowed and sold; "
+        "where the constraints leave almost nothing of the space, give the values to try as lists"
+    )
+    return NothingLeft(reason, final=not state.pending)
+
+
+def neighbours(
+    problem: Problem, leader: Configuration, donors: Sequence[Configuration], rng: np.random.Generator
+) -> list[Configuration]:
+    """Copies of a configuration that take one or more parameters, or a step towards them, from others.
+
+    Args:
+        problem: The problem.
+        leader: The configuration to stay near.
+        donors: Where other values come from.
+        rng: For which parameters, and how far.
+    """
+    space, found = problem.space, []
+    for donor in donors:
+        values = dict(leader)
+        shared = [p for p in space.parameters if p.name in leader and p.name in donor]
+        for parameter in [shared[int(i)] for i in rng.integers(len(shared), size=1 + int(rng.integers(2)))]:
+            values[parameter.name] = donor[parameter.name]
+            if parameter.levels is None:
+                both = np.array([leader[parameter.name], donor[parameter.name]], dtype=object)
+                near, far = parameter.features(both)[:, 0]
+                step = float(rng.choice([0.02, 0.1, 0.5]))
+                values[parameter.name] = float(parameter.draw(np.array([near + step * (far - near)]))[0])
+        try:
+            found.append(space.complete(values, {**donor, **leader}))
+        except (ConfigurationError, NoOfferError, KeyError):
+            continue
+    return found
+
+
+def cheap_maximin(
+    features: Array,
+    hourly: Array,
+    count: int,
+    rng: np.random.Generator,
+    share: float = 0.5,
+    *,
+    first: int | None = None,
+) -> list[int]:
+    """Choose rows among the cheaper ones, each as far as possible from those before it.
+
+    Greedy maximin design (Johnson, Moore & Ylvisaker, J. Statistical Planning and Inference 1990) over the rows whose
+    price per hour is in the lower ``share``; the first is drawn at random unless it is given.
+
+    Args:
+        features: Shape (n, d).
+        hourly: USD per hour, shape (n,).
+        count: How many to choose; all rows if there are fewer.
+        rng: For the first.
+        share: Share of the rows, by price, that are chosen among; where these are fewer than ``count``, the next
+            cheapest are added.
+        first: The row to begin with.
+
+    Returns:
+        Row numbers, in order.
+    """
+    by_price = np.argsort(hourly, kind="stable")
+    limit = hourly[by_price[max(1, int(np.ceil(share * len(hourly)))) - 1]]
+    pool = np.flatnonzero(hourly <= limit)
+    if len(pool) < count:
+        pool = np.sort(by_price[:count])
+    chosen = [int(pool[rng.integers(len(pool))]) if first is None else first]
+    distance = ((features[pool] - features[chosen[0]]) ** 2).sum(axis=1)
+    while len(chosen) < min(count, len(pool)):
+        distance[np.isin(pool, chosen)] = -1.0
+        # Rounded, so that ties are broken by order and not by the last bit of a sum.
+        following = int(pool[int(np.argmax(np.round(distance, 9)))])
+        chosen.append(following)
+        distance = np.minimum(distance, ((features[pool] - features[following]) ** 2).sum(axis=1))
+    return chosen
+
 
 Indices = NDArray[np.intp]
 

@@ -25,7 +25,7 @@ from tradewind.problem import (
     Value,
 )
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
-from tradewind.searcher.pool import REFERENCE_SIZES, no_candidate_found
+from tradewind.searcher.candidate_pool import REFERENCE_SIZES, no_candidate_found
 
 _MISSES = 50
 """Turns without any allowed configuration after which no more random starts are looked for."""

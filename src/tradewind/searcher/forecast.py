@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tradewind.errors import SpecError
 from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import MapPoint, NothingLeft, Searcher, SearchState
+from tradewind.searcher.outcomes import has_time_bounds, runtime_window
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.searcher.window import has_time_bounds, runtime_window
 from tradewind.utils.units import format_duration, format_money
 
 _CODED = 1 << 62

@@ -11,8 +11,8 @@ from pydantic import Field
 from tradewind.problem import COST, Candidates, Configuration, Proposal
 from tradewind.searcher.base import SearchState
 from tradewind.searcher.bayesian import BayesianSearcher, BayesianSettings
+from tradewind.searcher.candidate_pool import cheap_maximin
 from tradewind.searcher.posterior import AbortCaps, Posterior
-from tradewind.searcher.starts import cheap_maximin
 
 
 class GpSettings(BayesianSettings):

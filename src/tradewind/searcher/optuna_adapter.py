@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,22 +16,168 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, MissingProgramError, NoOfferError, SpecError
-from tradewind.problem import Configuration, Observation, Problem, Proposal, Trial, TrialState, Value
-from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
-from tradewind.searcher.optuna_options import check_options
-from tradewind.searcher.optuna_parameters import (
-    constraint_excess,
-    from_optuna,
-    optuna_distribution,
-    suggest_value,
-    to_optuna,
+from tradewind.problem import (
+    Categorical,
+    Configuration,
+    Float,
+    Instance,
+    Integer,
+    Observation,
+    Parameter,
+    Problem,
+    Proposal,
+    Trial,
+    TrialState,
+    Value,
 )
+from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
 from tradewind.utils.dependencies import install_command
 
 if TYPE_CHECKING:
     import optuna
 
     from tradewind.searcher.optuna_storage import ForkedStorage
+
+    MakeSampler = Callable[[Mapping[str, Any]], optuna.samplers.BaseSampler]
+    """Makes the sampler with some options."""
+
+
+_ROUNDS = 9
+"""Suggestions asked for: enough that a sampler that was hurried has begun to learn from what it was told."""
+
+_AT_MOST = {"n_ei_candidates": 4, "n_startup_trials": 2, "population_size": 4, "popsize": 6}
+"""Options that only put off the moment at which a sampler begins to work by itself, or make it slow."""
+
+_PLAIN = ("QMCSampler", "RandomSampler")
+"""Samplers that look at all of their options when they are made."""
+
+_NEVER_FITTED = "GPSampler"
+"""Fitting it takes longer than a check may, and its options are all used before that."""
+
+
+def check_options(kind: str, options: Mapping[str, Any], make: MakeSampler, *, note: str) -> None:
+    """Refuse options that the sampler cannot search with.
+
+    Optuna looks at most of them only when they are used, which may be after ten paid trials; so a sampler is used here
+    for a moment, on a study that is thrown away.
+
+    Args:
+        kind: The sampler's name in Optuna.
+        options: What it was given.
+        make: Makes it.
+        note: The name under which a trial has its constraints, for versions of Optuna where a function looks there.
+
+    Raises:
+        SpecError: It refuses them, or fails with them.
+    """
+    try:
+        make(options)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"searcher.options: Optuna's {kind} does not take them: {error}",
+            hint="the names are those of the sampler's arguments",
+        ) from error
+    if not options or kind in _PLAIN or (failure := _failure(kind, options, make, note)) is None:
+        return
+    guilty = [name for name, value in options.items() if _failure(kind, {name: value}, make, note) is not None]
+    what = ", ".join(f"{name}: {options[name]!r}" for name in guilty) or "them together"
+    raise SpecError(
+        f"searcher.options: Optuna's {kind} cannot search with {what} ({failure})",
+        hint=f"the documentation of Optuna's {kind} says which values these may have",
+    ) from failure
+
+
+def _failure(kind: str, options: Mapping[str, Any], make: MakeSampler, note: str) -> Exception | None:
+    """What happens when the sampler is used for a moment; None if nothing does."""
+    import optuna
+
+    try:
+        study = optuna.create_study(sampler=make(_hurried(kind, options)))
+        for _ in range(_ROUNDS):
+            trial = study.ask()
+            share, number = trial.suggest_float("share", 0.0, 1.0), trial.suggest_int("number", 1, 8)
+            kind_of = trial.suggest_categorical("kind", ["a", "b"])
+            trial.set_user_attr(note, [])
+            study.tell(trial, share + number + (kind_of == "a"))
+    except Exception as error:  # whatever it is, the search would end with it
+        return error
+    return None
+
+
+def _hurried(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options, of the same types, with which the sampler soon does all that it can do."""
+    import optuna
+
+    takes = inspect.signature(getattr(optuna.samplers, kind)).parameters
+    hurried = {**{name: most for name, most in _AT_MOST.items() if name in takes}, **options}
+    for name, most in _AT_MOST.items():
+        value = options.get(name)
+        if isinstance(value, int | float):
+            hurried[name] = type(value)(min(value, most))
+    if kind == _NEVER_FITTED and isinstance(hurried["n_startup_trials"], int | float):
+        hurried["n_startup_trials"] = _ROUNDS + 1
+    return hurried
+
+
+def optuna_distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
+    """What Optuna draws a parameter's values from: categories, places in a list, or numbers."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(parameter, Float):
+        return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+    if isinstance(parameter, Integer):
+        low, step = int(parameter.low), parameter.step
+        high = low + (int(parameter.high) - low) // step * step
+        return IntDistribution(low, high, log=parameter.log and step == 1, step=step)
+    levels = parameter.levels
+    assert levels is not None
+    if isinstance(parameter, Categorical | Instance):
+        return CategoricalDistribution([parameter.level(i) for i in range(len(levels))])
+    return IntDistribution(0, len(levels) - 1)
+
+
+def suggest_value(trial: optuna.Trial, parameter: Parameter) -> Any:
+    """Optuna's suggestion for a parameter, as Optuna knows it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    wanted = optuna_distribution(parameter)
+    if isinstance(wanted, FloatDistribution):
+        return trial.suggest_float(parameter.name, wanted.low, wanted.high, log=wanted.log)
+    if isinstance(wanted, IntDistribution):
+        return trial.suggest_int(parameter.name, wanted.low, wanted.high, step=wanted.step, log=wanted.log)
+    assert isinstance(wanted, CategoricalDistribution)
+    return trial.suggest_categorical(parameter.name, wanted.choices)
+
+
+def _by_place(parameter: Parameter) -> bool:
+    return not isinstance(parameter, Float | Integer | Categorical | Instance)
+
+
+def to_optuna(parameter: Parameter, value: Value) -> Any:
+    """A value as Optuna knows it."""
+    if not _by_place(parameter):
+        return value
+    levels = parameter.levels
+    assert levels is not None
+    return [parameter.level(i) for i in range(len(levels))].index(value)
+
+
+def from_optuna(parameter: Parameter, value: Any) -> Value:
+    """A value of Optuna's as the parameter writes it; real numbers are rounded to 12 digits, as everywhere."""
+    if isinstance(parameter, Float):
+        return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
+    return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
+
+
+def constraint_excess(value: float, bound: float) -> float:
+    """By which share of a bound (of 1 for 0) a value is above it; a missing value is as bad as twice the bound.
+
+    The excesses of all bounds are added up: none may outweigh the others by its unit.
+    """
+    if not math.isfinite(value):
+        return 1.0 if math.isnan(value) or value > 0 else -1.0
+    return (value - bound) / (abs(bound) or 1.0)
+
 
 _SAMPLERS = {
     "cmaes": "CmaEsSampler",

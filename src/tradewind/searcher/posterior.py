@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from tradewind.problem import COST, RUNTIME, Observation, Problem, Threshold, Trial, TrialState
 from tradewind.searcher import acquisition, outcomes
-from tradewind.searcher.outcomes import SuccessModel
+from tradewind.searcher.outcomes import TIME_METRICS, SuccessModel, runtime_window
 from tradewind.searcher.surrogate.censored import fit_censored
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
-from tradewind.searcher.window import TIME_METRICS, runtime_window
 
 _LEAST_SECONDS = 1e-6
 _SPREAD = 0.7

@@ -8,7 +8,7 @@ from itertools import islice
 from tradewind.plugins import Settings
 from tradewind.problem import Configuration, Proposal
 from tradewind.searcher.base import ContinuousSpaces, NothingLeft, ProposesMany, Searcher, SearchState
-from tradewind.searcher.pool import REFERENCE_SIZES
+from tradewind.searcher.candidate_pool import REFERENCE_SIZES
 
 _STAGE = {"stage": "at random"}
 

@@ -11,8 +11,8 @@ from typing import Any
 from tradewind import plugins
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Offer, OfferQuery
+from tradewind.selector.attributes import canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
-from tradewind.selector.words import canonical_category, canonical_provider
 from tradewind.utils.suggestions import did_you_mean
 
 GivenSettings = Mapping[str, Mapping[str, Any]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.errors import NotFoundError
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterRow, ClusterStore, JobRow
 
 OTHERS = "other tenants"

@@ -12,8 +12,8 @@ from tradewind.engine.cleanup.orphan_policy import OrphanDecision, OrphanFate, d
 from tradewind.engine.cleanup.orphan_reaper import OrphanReaper
 from tradewind.errors import ConflictError, ForbiddenError
 from tradewind.service.accounts.audit_log import record_action
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.document_limits import check_text
-from tradewind.service.people import Principal
 from tradewind.store.base import Store
 from tradewind.store.sql.database import Database
 from tradewind.store.studies.study_access import OpenRun, StudyAccess

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 
 if TYPE_CHECKING:
     from tradewind.problem import Offer

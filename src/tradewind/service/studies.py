@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, NotFoundError
-from tradewind.reporting.export import summary_document
+from tradewind.reporting.study.documents import summary_document
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.document_limits import check_text
-from tradewind.service.people import Principal
 from tradewind.store.base import Store
 from tradewind.store.sql.database import Database
 from tradewind.store.studies.study_access import StudyAccess, StudyOwnership
@@ -100,7 +100,7 @@ class StudyService:
             limit: So many at most, up to `MAX_STUDIES`.
 
         Returns:
-            For each `tradewind.reporting.export.summary_document` with ``tenant``, ``request``, ``cluster_job`` and
+            For each `tradewind.reporting.study.documents.summary_document` with ``tenant``, ``request``, ``cluster_job`` and
             ``stamp``.
 
         Raises:
@@ -236,7 +236,7 @@ class StudyService:
         Raises:
             NotFoundError: There is none, or it is another tenant's.
         """
-        from tradewind.reporting.export import write_csv
+        from tradewind.reporting.study.documents import write_csv
 
         seen = self._seen(who, study_id)
         stream = io.StringIO(newline="")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, NotFoundError, WorkflowError
 from tradewind.reporting.workflow.layout import page_document
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 
 if TYPE_CHECKING:
     from tradewind.service.requests.request_service import RequestService

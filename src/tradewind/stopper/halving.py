@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from tradewind.stopper.base import Stopper, StopperSettings
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve, Stopper, StopperSettings
 
 _ROUND = 1e-9
 """What rounding may take from a product of steps or from a share of trials."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from tradewind.stopper.base import Stopper, StopperSettings
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve, Stopper, StopperSettings
 from tradewind.utils.units import count
 
 

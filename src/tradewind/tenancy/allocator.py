@@ -6,21 +6,168 @@ cluster does it with an engine and real processes, the simulator with a clock of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.admission import CoreAdmission, impossible_reason
 from tradewind.tenancy.events import AllocatorEvent, AllocatorInstruction
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.node_pool import NodePool
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import Queue, QueuedSearch, ResourceRequest, Tenant, require_known
-from tradewind.tenancy.resources import Amounts, ResourceKinds, add_amounts, dominant_share, fits_within
+from tradewind.tenancy.resources import (
+    SLACK,
+    Amounts,
+    ResourceKinds,
+    add_amounts,
+    dominant_share,
+    fits_within,
+    format_amounts,
+)
 from tradewind.tenancy.views import JobView, TenantView, valid_chance, valid_seconds
-from tradewind.tenancy.waiting import NodeReservations
+
+
+class CoreAdmission:
+    """Cores that wait, and the reserve that they share.
+
+    Cores hold their place as long as their search lives, and runs come and go: on paper 4's cluster 27 Cores of one CPU
+    leave three CPUs a node, and no run of four CPUs can ever start. Therefore Cores take a share of the cluster at most
+    (but one always has a place if it fits), and each is placed so that its own runs and those of all other searches
+    still find a node large enough. Runs that no empty cluster could hold beside their own Core keep nobody out.
+
+    Args:
+        pool: The nodes.
+        reserve: The largest share of any resource that Cores may take together.
+    """
+
+    def __init__(self, pool: NodePool, reserve: float) -> None:
+        self._pool, self._reserve = pool, reserve
+        self._waiting: dict[str, QueuedSearch] = {}
+        self._placed: dict[str, QueuedSearch] = {}
+
+    def wait(self, job: QueuedSearch) -> None:
+        """A Core needs a place."""
+        self._placed.pop(job.view.job, None)
+        self._waiting[job.view.job] = job
+
+    def forget(self, job: QueuedSearch) -> None:
+        """A search is over."""
+        self._waiting.pop(job.view.job, None)
+        self._placed.pop(job.view.job, None)
+
+    def next(
+        self, key: Callable[[TenantView], tuple[float, ...]], jobs: Iterable[QueuedSearch]
+    ) -> tuple[QueuedSearch, str] | None:
+        """The Core that is due next and has a place now, and its node; it counts as placed from now on.
+
+        Args:
+            key: The order of tenants.
+            jobs: All searches.
+        """
+        if not self._waiting:
+            return None
+        others = {demand for job in jobs if job.admitted for demand in self._demands(job)}
+        order = sorted(self._waiting.values(), key=lambda job: (key(job.tenant.view), job.nice, job.view.number))
+        for job in order:
+            if self._placed and not self._within_reserve(job.core):
+                continue
+            if not fits_within(add_amounts(job.tenant.used, job.core), job.tenant.quota):
+                continue
+            node = self._pool.fit_core(job.core, list(others | self._demands(job)))
+            if node is not None:
+                self._placed[job.view.job] = self._waiting.pop(job.view.job)
+                return job, node
+        return None
+
+    def _demands(self, job: QueuedSearch) -> set[Amounts]:
+        """What the runs of a search take, as far as it is known, and could ever be given beside its own Core."""
+        asked = {request.demand for request in (*job.waiting, *job.running.values())}
+        known = {demand for demand in (job.run, *asked) if any(demand)}
+        return {demand for demand in known if self._pool.could_ever_hold(demand, job.core)}
+
+    def _within_reserve(self, core: Amounts) -> bool:
+        taken = [sum(each) for each in zip(core, *(job.core for job in self._placed.values()), strict=True)]
+        return all(used <= whole * self._reserve + SLACK for used, whole in zip(taken, self._pool.total, strict=True))
+
+
+def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool) -> str:
+    """Why a run can never be started, in words; empty where it can, or could with more or larger nodes.
+
+    Args:
+        job: The search.
+        demand: What the run takes.
+        pool: The nodes.
+    """
+    name = pool.kinds.mapping
+    wanted = f"it takes {format_amounts(name(demand))}"
+    if any(job.core):
+        wanted += f" beside the {format_amounts(name(job.core))} of its Core"
+    if not fits_within(add_amounts(demand, job.core), job.tenant.quota):
+        quota = name([most if most < float("inf") else 0.0 for most in job.tenant.quota])
+        return f"{wanted}, and tenant {job.tenant.view.name} has a quota of {format_amounts(quota)}"
+    begun = job.running or job.view.values  # it found room before: a node is gone that may come back
+    nothing = (0.0,) * len(demand)
+    if not begun and pool.could_ever_hold(demand, nothing) and not pool.could_ever_hold(demand, job.core):
+        return f"{wanted}, and no node is large enough for both"
+    return ""
+
+
+class NodeReservations:
+    """Nodes that are kept free for demands that found no room for a while.
+
+    Without them a run of a whole node would wait for ever beside a stream of small ones that take each gap at once. One
+    node is kept for each demand that waits too long: nothing else starts there until it fits.
+
+    Args:
+        pool: The nodes.
+        patience: Seconds without room after which a node is kept.
+    """
+
+    def __init__(self, pool: NodePool, patience: float) -> None:
+        self._pool, self._patience = pool, patience
+        self._until: dict[Amounts, float] = {}
+        self._kept: dict[Amounts, str] = {}
+
+    def find(self, demand: Amounts) -> str | None:
+        """The node for a demand: one that is open to all, or the one that is kept for it."""
+        node = self._pool.fit(demand)
+        if node is not None or demand not in self._kept:
+            return node
+        kept = self._kept[demand]
+        return kept if self._pool.fits_on(kept, demand) else None
+
+    def placed(self, demand: Amounts) -> None:
+        """A demand has found room: what was kept for it is open again."""
+        self._until.pop(demand, None)
+        kept = self._kept.pop(demand, None)
+        if kept is not None:
+            self._pool.unkeep(kept)
+
+    def blocked(self, demands: Set[Amounts], now: float) -> float | None:
+        """Note which demands wait without room; keep nodes for those that have waited too long.
+
+        Returns:
+            When the next of them has waited too long, or None.
+        """
+        for gone in [demand for demand in self._until if demand not in demands]:
+            self.placed(gone)
+        due: list[float] = []
+        for demand in demands:
+            until = self._until.setdefault(demand, now + self._patience)
+            if demand in self._kept:
+                continue
+            if now < until:
+                due.append(until)
+            elif (node := self._pool.roomiest(demand)) is not None:
+                self._pool.keep(node)
+                self._kept[demand] = node
+        return min(due, default=None)
+
+    def lose(self, node: str) -> None:
+        """A node is gone."""
+        self._kept = {demand: kept for demand, kept in self._kept.items() if kept != node}
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,3 +546,48 @@ _HANDLERS: dict[type[AllocatorEvent], Callable[[Allocator, Any], list[AllocatorI
     ev.JobEnded: Allocator._job_ended,
     ev.AllocatorTick: Allocator._tick,
 }
+
+
+def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
+    """Amount times seconds of each resource that a tenant's runs have used, running ones up to now included.
+
+    Raises:
+        InputError: There is no such tenant.
+    """
+    it = require_known(allocator.tenants, tenant, "tenant")
+    total = list(it.spent)
+    for job in it.jobs.values():
+        for request in job.running.values():
+            total = [t + d * (now - request.since) for t, d in zip(total, request.demand, strict=True)]
+    return allocator.policy.kinds.mapping(total)
+
+
+def dominant_shares(allocator: Allocator) -> dict[str, float]:
+    """The dominant share of each tenant now."""
+    return {name: tenant.view.share for name, tenant in allocator.tenants.items()}
+
+
+def why_waiting(allocator: Allocator, job: str) -> str:
+    """Why a search has nothing running or no more of it, in words; empty where nothing of it waits.
+
+    Raises:
+        InputError: There is no such search.
+    """
+    it = require_known(allocator.jobs, job, "search")
+    if it.paused:
+        return "it is paused"
+    if not it.admitted:
+        return "its Core waits for a place"
+    if not it.waiting:
+        return ""
+    demand = it.waiting[0].demand
+    wanted = format_amounts(allocator.policy.kinds.mapping(demand))
+    if not allocator.pool.could_hold(demand):
+        if allocator.pool.could_ever_hold(demand, (0.0,) * len(demand)):
+            return f"Cores leave no node that is large enough for {wanted}"
+        return f"no node is large enough for {wanted}"
+    if not fits_within(add_amounts(it.tenant.used, demand), it.tenant.quota):
+        return f"tenant {it.tenant.view.name} uses its quota"
+    if allocator.policy.priority.declines(it.view):
+        return "it has stopped improving and gives way"
+    return "others are due before it, or no node has room"

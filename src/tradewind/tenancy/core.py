@@ -25,6 +25,7 @@ from tradewind.tenancy.messages import (
     CoreOutbox,
     EndOrder,
     GrantOrder,
+    MessageBatcher,
     ProgressMessage,
     ResultMessage,
     RunEndedMessage,
@@ -34,11 +35,9 @@ from tradewind.tenancy.messages import (
     StudyMessage,
 )
 from tradewind.tenancy.resources import demand_of_run
-from tradewind.tenancy.together import MessageBatcher
 
 if TYPE_CHECKING:
-    from tradewind.engine.parts import RunRequestFactory
-    from tradewind.engine.search import Search
+    from tradewind.engine.search import RunRequestFactory, Search
     from tradewind.engine.state_machine.snapshot import SearchSnapshot
     from tradewind.problem.job_spec.spec import JobSpec, StopSpec
     from tradewind.searcher.base import PredictsRuns
@@ -205,7 +204,7 @@ class Core:
     # ------------------------------------------------------------------ the gate of the search
 
     def want(self, trial: Trial) -> None:
-        """See `tradewind.engine.parts.LaunchGate`."""
+        """See `tradewind.engine.search.LaunchGate`."""
         self._asked[trial.number] += 1
         request = f"{self._job}/{trial.number}/{self._asked[trial.number]}"
         self._waiting[trial.number] = request
@@ -216,14 +215,14 @@ class Core:
         self._outbox.put(RunRequestMessage(self._job, request, demand, chance, seconds))
 
     def unwant(self, number: int) -> None:
-        """See `tradewind.engine.parts.LaunchGate`."""
+        """See `tradewind.engine.search.LaunchGate`."""
         request = self._waiting.pop(number, None)
         if request is not None:
             self._numbers.pop(request, None)
             self._outbox.put(RunWithdrawalMessage(self._job, request))
 
     def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
-        """See `tradewind.engine.parts.LaunchGate`."""
+        """See `tradewind.engine.search.LaunchGate`."""
         if again:
             request = f"{self._job}/{trial.number}/{run.run_id}"
             self._outbox.put(
@@ -235,13 +234,13 @@ class Core:
         self._running[run.run_id] = request
 
     def ended(self, run_id: str) -> None:
-        """See `tradewind.engine.parts.LaunchGate`."""
+        """See `tradewind.engine.search.LaunchGate`."""
         request = self._running.pop(run_id, None)
         if request is not None:
             self._outbox.put(RunEndedMessage(self._job, request))
 
     def told(self, trial: Trial) -> None:
-        """See `tradewind.engine.parts.LaunchGate`."""
+        """See `tradewind.engine.search.LaunchGate`."""
         seen = trial.observation
         if seen is None:
             return

@@ -98,7 +98,7 @@ def format_amounts(amounts: Mapping[str, float]) -> str:
 TENANT_WIDE_LIMITS = ("dollars", "requests")
 """Limits of a tenant that are no resources of a cluster: USD in all, and requests carried out at a time.
 
-The service keeps them; where a search is submitted, the dollars are looked at too (`tradewind.tenancy.money`).
+The service keeps them; where a search is submitted, the dollars are looked at too (`tradewind.tenancy.billing`).
 """
 
 

@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
-from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterStore, JobIntent, JobRow, JobState
-from tradewind.store.lengths import similarity_key
+from tradewind.store.clusters.cluster_store import (
+    OPEN_JOB_STATES,
+    ClusterStore,
+    JobIntent,
+    JobRow,
+    JobState,
+    similarity_key,
+)
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import AllocationPolicy, Allocator
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator, usage, why_waiting
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.core_handles import CoreHandle, ProcessCore, RunCleanup, ThreadCore
 from tradewind.tenancy.messages import (
@@ -24,13 +31,134 @@ from tradewind.tenancy.messages import (
     CoreMessage,
     EndOrder,
     GrantOrder,
+    MessageBatch,
     ProgressMessage,
+    ResultMessage,
+    RunEndedMessage,
+    RunFoundMessage,
+    RunRequestMessage,
+    RunWithdrawalMessage,
     StudyMessage,
 )
 from tradewind.tenancy.node_monitor import NodeCapacities, NodeMonitor, NodeSource
-from tradewind.tenancy.resources import cluster_quota
-from tradewind.tenancy.translation import allocator_events_of, known_amounts, messages_in, node_events
-from tradewind.tenancy.watching import cluster_snapshot
+from tradewind.tenancy.request_queue import ResourceRequest
+from tradewind.tenancy.resources import ResourceKinds, cluster_quota
+
+
+def known_amounts(amounts: Mapping[str, float], kinds: ResourceKinds) -> dict[str, float]:
+    """The amounts of the kinds that this cluster has: a run may have begun on one that had others.
+
+    Args:
+        amounts: By name of the resource.
+        kinds: The cluster's kinds of resource.
+    """
+    return {kind: each for kind, each in amounts.items() if kind in kinds.names}
+
+
+def allocator_events_of(message: CoreMessage, kinds: ResourceKinds) -> list[ev.AllocatorEvent]:
+    """What a Core says of its runs and results; nothing where the message is not for the allocator.
+
+    Args:
+        message: Of a Core.
+        kinds: The cluster's kinds of resource.
+    """
+    name = str(message.job)
+    match message:
+        case RunRequestMessage(_, request, demand, chance, seconds):
+            return [ev.RequestMade(name, request, demand, chance, seconds)]
+        case RunWithdrawalMessage(_, request):
+            return [ev.RequestWithdrawn(request), ev.RequestEnded(request)]
+        case RunFoundMessage(_, request, demand):
+            return [ev.RequestAdopted(name, request, known_amounts(demand, kinds))]
+        case RunEndedMessage(_, request):
+            return [ev.RequestEnded(request)]
+        case ResultMessage(_, value, took, demand, chance):
+            return [ev.ResultReported(name, value, took, known_amounts(demand, kinds), chance)]
+    return []
+
+
+def messages_in(message: CoreMessage) -> Iterable[CoreMessage]:
+    """The messages that a message is made of, in their order."""
+    return message.messages if isinstance(message, MessageBatch) else (message,)
+
+
+def node_events(
+    known: NodeCapacities, found: NodeCapacities, requests: Iterable[ResourceRequest], kinds: ResourceKinds
+) -> list[ev.AllocatorEvent]:
+    """What has changed about the nodes.
+
+    The engine chose the nodes, not the allocator: which runs are gone with a node only their Cores will say. Until then
+    they count as running somewhere, so that no more is started than the other nodes hold.
+
+    Args:
+        known: The nodes before.
+        found: The nodes now.
+        requests: The runs that wait or run.
+        kinds: The cluster's kinds of resource.
+    """
+    lost = [name for name in known if name not in found]
+    events: list[ev.AllocatorEvent] = [ev.NodeLost(name) for name in lost]
+    for name, capacity in found.items():
+        if known.get(name) != capacity:
+            events.append(ev.NodeJoined(name, known_amounts(capacity, kinds)))
+    events += [
+        ev.RequestAdopted(request.job.view.job, request.id, kinds.mapping(request.demand))
+        for request in requests
+        if request.node in lost
+    ]
+    return events
+
+
+def cluster_snapshot(
+    allocator: Allocator, jobs: Mapping[int, JobRow], shown: Mapping[int, Mapping[str, Any]], now: float
+) -> dict[str, Any]:
+    """A JSON-able document of nodes, tenants and searches.
+
+    Args:
+        allocator: The allocator.
+        jobs: The searches that are not over.
+        shown: What their Cores said last.
+        now: The time on the allocator's clock.
+    """
+    kinds = allocator.policy.kinds
+    nodes = {name: {"has": allocator.pool.capacity(name), "free": allocator.pool.free(name)} for name in allocator.pool}
+    tenants = {
+        name: {
+            "weight": tenant.view.weight,
+            "share": tenant.view.share,
+            "used": kinds.mapping(tenant.used),
+            "usage": usage(allocator, name, now),
+            "running": sum(len(job.running) for job in tenant.jobs.values()),
+            "waiting": sum(len(job.waiting) for job in tenant.jobs.values()),
+        }
+        for name, tenant in allocator.tenants.items()
+    }
+    return {
+        "total": kinds.mapping(allocator.pool.total),
+        "nodes": nodes,
+        "tenants": tenants,
+        "decisions": allocator.decisions,
+        "jobs": [_job_document(allocator, job, shown.get(job.id, {})) for job in jobs.values()],
+    }
+
+
+def _job_document(allocator: Allocator, job: JobRow, shown: Mapping[str, Any]) -> dict[str, Any]:
+    it = allocator.jobs.get(str(job.id))
+    found: dict[str, Any] = {
+        "id": job.id,
+        "tenant": job.tenant,
+        "name": job.name,
+        "state": job.state,
+        "nice": job.nice,
+        "submitted": job.submitted,
+        "running": 0 if it is None else len(it.running),
+        "waiting": 0 if it is None else len(it.waiting),
+        "why": "" if it is None else why_waiting(allocator, str(job.id)),
+    }
+    if it is not None and it.view.earlier:
+        found["usual"] = {"searches": len(it.view.earlier), "results": statistics.median(it.view.earlier)}
+    return {**found, **shown}
+
 
 _log = logging.getLogger("tradewind.tenancy")
 

@@ -15,8 +15,7 @@ import math
 import random
 from abc import abstractmethod
 
-from tradewind.stopper.base import Stopper, StopperSettings
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve, Stopper, StopperSettings
 
 _SEEDS = range(40)
 

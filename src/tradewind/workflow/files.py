@@ -8,7 +8,7 @@ import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tradewind.workflow.graph import Workflow
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.readers import platform_yaml, tradewind_yaml
 from tradewind.workflow.readers.yaml_lines import YamlMapping, plain, read_yaml_lines
-from tradewind.workflow.schedule import FORMAT, Schedule, dump, from_json, to_json
+from tradewind.workflow.schedule import FORMAT, Schedule, check, dump, from_json, to_json
 
 _MOST = 1 << 30
 """Bytes of a file, unpacked."""
@@ -303,3 +303,36 @@ def write_text(path: Path, text: str) -> None:
             part.write_bytes(text.encode())
     except OSError as error:
         raise WorkflowError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def with_feasible_times(plan: Plan) -> tuple[Plan, str]:
+    """A plan whose times keep every rule.
+
+    Args:
+        plan: A plan; who edits one to change an order changes its starts, and seldom all times that follow from them.
+
+    Returns:
+        The plan, and what there is to say: where its own times break a rule, those of following its order are in their
+        place; "" where they hold.
+
+    Raises:
+        WorkflowError: Its order contradicts the graph.
+    """
+    try:
+        check(plan.flow, plan.platform, plan.schedule)
+    except WorkflowError as error:
+        from tradewind.workflow.simulator.compiled import CompiledSimulator
+
+        schedule = CompiledSimulator(plan.flow, plan.platform).follow(plan.schedule)
+        return replace(plan, schedule=schedule), f"computed anew from its order: in the file {error.message}"
+    return plan, ""
+
+
+def without_commands(plan: Plan) -> Plan:
+    """The same plan, of tasks that have no command and only take their time.
+
+    Args:
+        plan: A plan; one of a workflow that ran elsewhere has the commands of there, whose programs and files are not
+            here.
+    """
+    return replace(plan, flow=replace(plan.flow, tasks=tuple(replace(task, command=()) for task in plan.flow.tasks)))

@@ -14,8 +14,8 @@ from tests.service.applications.past_requests import DOCUMENT, add_runs
 from tradewind.cli.app import run
 from tradewind.cli.study.recommend import _show_proposal
 from tradewind.client import ProposalInfo
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 
 

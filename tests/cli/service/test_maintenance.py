@@ -15,8 +15,8 @@ from sqlalchemy import func, select, update
 from tests.service.live_server import HELLO, move
 
 from tradewind.cli.app import run
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.request_values import RequestState
 from tradewind.store.sql.schema import REVISIONS, request_events, requests, service_values

@@ -21,7 +21,7 @@ from tradewind.cli.service.common import require_service
 from tradewind.errors import MissingProgramError, SignInError
 from tradewind.service.accounts.account_service import AccountService
 from tradewind.service.accounts.audit_log import AuditLog
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.store.sql.database import Database
 
 WORDS = "five boats in a row"

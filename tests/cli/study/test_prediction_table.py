@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tradewind.cli.predictions import PredictedRange, PredictionRow, prediction_lines
+from tradewind.cli.study.recommend import PredictedRange, PredictionRow, prediction_lines
 
 RANGED = ["90", "%", "range"]
 LINES = [

@@ -16,7 +16,7 @@ from tradewind.cli.app import run
 from tradewind.cli.common import open_store
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
-from tradewind.deployer.runner.notes import RunNotes
+from tradewind.deployer.runner.run_files import RunNotes
 from tradewind.deployer.ssh_connection import SshTarget
 from tradewind.engine.search_builder import new_study
 from tradewind.errors import TeardownError, UnreachableError

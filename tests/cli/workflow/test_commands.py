@@ -9,7 +9,7 @@ import pytest
 
 from tradewind.cli.app import run
 from tradewind.cli.workflow.common import say
-from tradewind.cli.workflow.screen import plan_comparison
+from tradewind.cli.workflow.run import plan_comparison
 
 WORKFLOW = """\
 name: totals

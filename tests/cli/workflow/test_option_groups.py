@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from tradewind.cli.grouping import group_options
+from tradewind.cli.workflow.advise import group_options
 
 
 @dataclass(frozen=True)

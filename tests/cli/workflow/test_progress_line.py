@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.cli.workflow.screen import progress_text
+from tradewind.cli.workflow.run import progress_text
 from tradewind.workflow.execution.options import ExecutionProgress
 
 PROGRESS = ExecutionProgress(

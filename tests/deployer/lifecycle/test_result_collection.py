@@ -13,9 +13,8 @@ from tests.deployer.helpers import deployer_over, drive, request_for, row
 from tests.deployer.lifecycle.test_background_tasks import SlowCloud, SlowRunner, fleet
 from tests.waiting import eventually
 
-from tradewind.deployer import collecting
 from tradewind.deployer.lifecycle import deployer as lifecycle
-from tradewind.deployer.lifecycle import run_context
+from tradewind.deployer.lifecycle import run_context, run_lifecycle
 from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.lifecycle.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
@@ -56,7 +55,7 @@ def cloud(tmp_path: Path) -> SlowCloud:
 @pytest.fixture
 def over(tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Over]:
     monkeypatch.setattr(run_context, "_BACKOFF_SECONDS", (0.02,))
-    monkeypatch.setattr(collecting, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(run_lifecycle, "_PAUSE_SECONDS", 0.01)
     made: list[Deployer] = []
 
     def deployer(runner: SlowRunner, hooks: Hooks | None = None) -> Deployer:
@@ -92,7 +91,7 @@ def test_results_are_not_waited_for_for_ever(
     runner = Breaking(tmp_path, 1_000_000)
     request = request_for(tmp_path, ("true",))
     if bound == "patience":
-        monkeypatch.setattr(collecting, "_PATIENCE_SECONDS", 0.1)
+        monkeypatch.setattr(run_lifecycle, "_PATIENCE_SECONDS", 0.1)
     elif bound == "expiry":
         request = replace(request, expires=time.time() + 0.3)
     deployer = over(runner)

@@ -7,8 +7,8 @@ import pytest
 from tests.deployer.helpers import deployer_over, drive, request_for, row
 from tests.deployer.lifecycle.test_background_tasks import SlowRunner, fleet, until
 
-from tradewind.deployer.ended import RunEnding, load_ending, save_ending
 from tradewind.deployer.lifecycle.hooks import Hooks
+from tradewind.deployer.lifecycle.run_lifecycle import RunEnding, load_ending, save_ending
 from tradewind.deployer.provisioner.base import Cluster
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.errors import UnreachableError

@@ -14,13 +14,13 @@ from tests.deployer.helpers import deployer_over, process_runner, request_for, r
 from tests.waiting import eventually
 
 from tradewind.deployer.compatibility import incompatibility
-from tradewind.deployer.hosts import Host
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.deployer.runner.process import ProcessRunner
 from tradewind.deployer.runner.ssh.runner import SshRunner
 from tradewind.deployer.ssh_connection import SshSettings, SshTarget
+from tradewind.deployer.ssh_target import Host
 from tradewind.errors import DeployError
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState
 from tradewind.testing.provisioners import Bench, ProvisionerConformance

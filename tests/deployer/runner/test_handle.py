@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from tradewind.deployer.runner.docker.engine import EngineAddress
-from tradewind.deployer.runner.docker.handle import DockerData
+from tradewind.deployer.runner.docker.status import DockerData
 from tradewind.deployer.runner.handle import HandleData
-from tradewind.deployer.runner.htcondor.handle import HtCondorData
-from tradewind.deployer.runner.kubernetes.handle import KubernetesData
+from tradewind.deployer.runner.htcondor.status import HtCondorData
+from tradewind.deployer.runner.kubernetes.status import KubernetesData
 from tradewind.deployer.runner.process import ProcessData
-from tradewind.deployer.runner.ray.handle import RayData
+from tradewind.deployer.runner.ray.status import RayData
 from tradewind.deployer.runner.simulated import SimulatedRunPlan
 from tradewind.deployer.runner.slurm.handle import SlurmData, SlurmRun
-from tradewind.deployer.runner.ssh.handle import SshData
+from tradewind.deployer.runner.ssh.status import SshData
 from tradewind.deployer.ssh_target import SshTarget
 from tradewind.problem import Handle
 

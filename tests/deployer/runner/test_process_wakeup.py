@@ -7,7 +7,7 @@ import select
 
 import pytest
 
-from tradewind.deployer.runner.alarm import WakeupPipe
+from tradewind.deployer.runner.process import WakeupPipe
 
 
 def _rings(alarm: WakeupPipe) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.deployer.runner.notes import RunNotes, file_name_of
+from tradewind.deployer.runner.run_files import RunNotes, file_name_of
 from tradewind.errors import DeployError
 
 AWKWARD = ("tw-1", "..", ".hidden", "a/b", "*", "[ab]", "two words", "héé")

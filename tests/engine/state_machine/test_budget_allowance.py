@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.engine.state_machine.test_search_machine import tuning
 
-from tradewind.engine.allowance import BudgetAllowance
-from tradewind.engine.state_machine.budget import Ledger
+from tradewind.engine.state_machine.budget import BudgetAllowance, Ledger
 from tradewind.engine.state_machine.trial_history import TrialHistory
 from tradewind.problem import Budget
 from tradewind.testing.stores import trial

@@ -12,11 +12,11 @@ from tests.engine.simulated_runs import Fate, World
 from tests.engine.state_machine.test_search_machine import tuning
 
 from tradewind import plugins
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.state_machine.early_stopping import EarlyStopping, estimated_savings, judged_metric
 from tradewind.engine.state_machine.events import CancelRun, RunChanged, RunReported, SearchOpened, WriteRows
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.errors import SpecError
-from tradewind.interpreter.points import CurvePoints
+from tradewind.interpreter.log_reader import CurvePoints
 from tradewind.problem import STOPPED_EARLY, Objective, Problem, Run, RunState, Threshold, Trial, TrialState
 from tradewind.stopper.base import Stopper
 

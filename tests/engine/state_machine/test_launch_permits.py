@@ -7,8 +7,6 @@ from dataclasses import replace
 from tests.engine.searchers import in_order
 from tests.engine.state_machine.test_search_machine import tuning
 
-from tradewind.engine.leave import LaunchPermits
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.proposals import ask_searcher
 from tradewind.engine.state_machine.events import (
     AskSearcher,
@@ -18,7 +16,8 @@ from tradewind.engine.state_machine.events import (
     SearchOpened,
     Tick,
 )
-from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_machine import LaunchPermits, SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Budget
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tests.engine.state_machine.test_search_machine import tuning
 
-from tradewind.engine.intake import ProposalIntake
 from tradewind.engine.state_machine.events import PricedProposal
-from tradewind.engine.state_machine.trial_history import TrialHistory
+from tradewind.engine.state_machine.trial_history import ProposalIntake, TrialHistory
 from tradewind.problem import Proposal, TrialState
 
 

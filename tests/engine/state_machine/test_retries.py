@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.engine.losses import RetryTracker
-from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.state_machine.search_policy import RetryTracker, SearchPolicy
 from tradewind.problem import Fault, Offer, Run, RunState, Trial, TrialState
 
 HERE = Offer("aws", "m5.large", 2, 8, 0.10, region="us-east-1")

@@ -8,8 +8,8 @@ import pytest
 from tests.engine.searchers import in_order
 from tests.engine.simulated_runs import Fate, World
 
-from tradewind.engine.policy import SearchPolicy
-from tradewind.engine.purse import RunLimits
+from tradewind.engine.state_machine.budget import RunLimits
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Billing, Integer, Objective, Observation, Problem, Proposal, Run, Trial, TrialState
 from tradewind.testing.problems import KnownOutcome, machine_parameters, make_problem
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.engine.searchers import Scripted, in_order
 from tests.engine.simulated_runs import Fate, World
 
-from tradewind.engine.policy import SearchPolicy
 from tradewind.engine.proposals import price_proposal
 from tradewind.engine.state_machine.events import (
     AskSearcher,
@@ -23,6 +22,7 @@ from tradewind.engine.state_machine.events import (
     Tick,
 )
 from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.stopping_rules import make_stopping_rules
 from tradewind.errors import PluginError
 from tradewind.problem import (

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.searchers import Scripted
 from tests.engine.simulated_runs import Fate, World
 
-from tradewind.engine.policy import SearchPolicy
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.trial_outcome import run_time_caps
 from tradewind.problem import Billing, Objective, Problem, Proposal, Threshold, Trial, TrialState
 from tradewind.testing.problems import KnownOutcome, machine_parameters, make_problem, pending

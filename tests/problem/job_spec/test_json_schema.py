@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from tradewind import plugins
+from tradewind.cli.job_file import STARTER
 from tradewind.problem.job_spec.json_schema import json_schema
 from tradewind.problem.job_spec.spec import JobSpec
-from tradewind.problem.starter import STARTER
 
 SHIPPED = Path(__file__).parents[2] / "docs" / "schema" / "job.schema.json"
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/job*.yaml"))

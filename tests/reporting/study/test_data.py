@@ -12,8 +12,7 @@ from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 
 from tradewind.errors import StudyNotFoundError
 from tradewind.problem import Budget, Constraints, Objective, Threshold, TrialState
-from tradewind.reporting.goal import read_goal
-from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.data import StudyData, read_goal
 from tradewind.reporting.study.explanation import explain_choice
 from tradewind.reporting.study.html import render_html
 from tradewind.store.base import Store, StudyRow, StudySummary

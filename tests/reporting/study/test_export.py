@@ -13,15 +13,14 @@ from tests.reporting.conftest import Build, make_trial, some_trials
 
 from tradewind.errors import RecordError
 from tradewind.problem import TrialState
-from tradewind.reporting import export
 from tradewind.reporting.log_files import LogFileReader, read_records, tail_offset
-from tradewind.reporting.space import space_size
+from tradewind.reporting.study import documents as export
 from tradewind.reporting.study import tables
-from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.data import StudyData, space_size
 from tradewind.reporting.study.html import render_html
-from tradewind.store import frames
 from tradewind.store.base import Store
 from tradewind.store.studies import tabular
+from tradewind.store.studies import tabular as frames
 
 
 def test_csv_has_a_column_for_every_setting_and_metric(store: Store, build: Build) -> None:

@@ -14,7 +14,7 @@ from tests.reporting.conftest import make_trial, some_trials
 
 from tradewind.engine.state_machine.snapshot import RunningTrial, SearchSnapshot
 from tradewind.problem import Budget, Constraints, Objective, Trial, TrialState
-from tradewind.reporting.live import LiveView
+from tradewind.reporting.study.terminal import LiveView
 
 
 def snapshot(

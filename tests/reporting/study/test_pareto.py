@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from tradewind.cli.app import app
 from tradewind.errors import InputError
 from tradewind.problem import Objective, Trial, TrialState
-from tradewind.reporting.pareto_chart import front_chart
+from tradewind.reporting.study.charts import front_chart
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.html import render_html
 from tradewind.reporting.study.importance import importance

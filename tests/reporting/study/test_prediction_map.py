@@ -19,8 +19,7 @@ from tradewind.cli.study.tune import tune
 from tradewind.errors import InputError, NothingFeasibleError
 from tradewind.plugins import create
 from tradewind.problem import Configuration, Trial
-from tradewind.reporting.predicted_chart import map_svg, write_map
-from tradewind.reporting.study.prediction_map import PredictedMap, map_table, print_map
+from tradewind.reporting.study.prediction_map import PredictedMap, map_svg, map_table, print_map, write_map
 from tradewind.searcher.base import MapPoint
 from tradewind.testing.problems import offers
 from tradewind.utils.paths import data_folder, store_url

@@ -11,7 +11,7 @@ from tradewind.problem import Objective, TrialState
 from tradewind.reporting.study import tables
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.terminal import curve_lines, print_report
-from tradewind.reporting.textplot import step_plot
+from tradewind.reporting.text_layout import step_plot
 from tradewind.store.base import Store
 
 WIDTHS = (60, 80, 120)

@@ -18,9 +18,8 @@ from tests.searcher.default.test_transfer import (
 )
 
 from tradewind.problem import PastStudy, Trial
-from tradewind.searcher.default.kinship import LEAST_RELATEDNESS
 from tradewind.searcher.default.posterior import PricedPosterior, price_trend
-from tradewind.searcher.default.transfer import TransferPrior, TransferProcess
+from tradewind.searcher.default.transfer import LEAST_RELATEDNESS, TransferPrior, TransferProcess
 from tradewind.testing.problems import KnownProblem
 
 

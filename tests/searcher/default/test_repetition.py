@@ -10,7 +10,7 @@ from tradewind.problem import Billing, Instance, Objective, Offer, Proposal, Tri
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.default import TradewindSearcher
-from tradewind.searcher.default.repeating import bill_elasticities, repetition_gains
+from tradewind.searcher.default.searcher import bill_elasticities, repetition_gains
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, pending
 

@@ -9,7 +9,7 @@ import pytest
 from tests.searcher.done.test_searcher import SIZES, history, make, sized
 
 from tradewind.problem import Billing
-from tradewind.searcher.done.places import DonePrediction
+from tradewind.searcher.done.model import DonePrediction
 from tradewind.searcher.done.searcher import rank_candidates
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tradewind import plugins
 from tradewind.problem import Categorical, Instance, Objective, Offer, PastStudy, Proposal
-from tradewind.searcher.done.measured import MeasuredCorrection
+from tradewind.searcher.done.model import MeasuredCorrection
 from tradewind.searcher.done.searcher import DoneSearcher
 from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, make_problem
 

@@ -9,9 +9,17 @@ import pytest
 from scipy.stats import t as student
 
 from tradewind.searcher.done.expansion import Array, FourierExpansion
-from tradewind.searcher.done.mixture import EVIDENCE_WINDOW, MOST_SHAPES, ModelAverage, likely_shapes
-from tradewind.searcher.done.regression import ExpansionFamily, ExpansionShape, ResponseModel, mean_above_bound
-from tradewind.searcher.done.remembered import SavedFit
+from tradewind.searcher.done.regression import (
+    EVIDENCE_WINDOW,
+    MOST_SHAPES,
+    ExpansionFamily,
+    ExpansionShape,
+    ModelAverage,
+    ResponseModel,
+    SavedFit,
+    likely_shapes,
+    mean_above_bound,
+)
 
 
 def family(inputs: int = 3) -> ExpansionFamily:

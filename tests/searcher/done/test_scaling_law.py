@@ -11,10 +11,8 @@ import pytest
 from tradewind import plugins
 from tradewind.problem import Configuration, JobParameters, Objective, PastStudy, Proposal
 from tradewind.searcher.done import DoneSearcher
-from tradewind.searcher.done.expansion import Array, FourierExpansion
-from tradewind.searcher.done.law import ScalingLaw
-from tradewind.searcher.done.regression import ExpansionFamily, ResponseModel
-from tradewind.searcher.done.remembered import SavedFit
+from tradewind.searcher.done.expansion import Array, FourierExpansion, ScalingLaw
+from tradewind.searcher.done.regression import ExpansionFamily, ResponseModel, SavedFit
 from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, machine_parameters, make_problem
 
 SPEEDUP, SPREAD = 0.5, 0.7

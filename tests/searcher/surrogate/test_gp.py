@@ -9,7 +9,7 @@ from tests.searcher.gradients import check_gradient
 
 from tradewind import plugins
 from tradewind.problem import Offer
-from tradewind.searcher.starts import cheap_maximin
+from tradewind.searcher.candidate_pool import cheap_maximin
 from tradewind.searcher.surrogate.censored import bound_sites, fit_censored
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import GaussianProcess, factorise

@@ -11,12 +11,11 @@ from scipy.stats import multivariate_normal, norm
 from tests.searcher.gradients import check_gradient
 
 from tradewind.problem import Configuration, Offer, Ordinal
+from tradewind.searcher.candidate_pool import cheap_maximin
 from tradewind.searcher.posterior import CandidatePrediction, _mixed
-from tradewind.searcher.starts import cheap_maximin
 from tradewind.searcher.surrogate.censored import fit_censored
-from tradewind.searcher.surrogate.evidence import log_evidence
 from tradewind.searcher.surrogate.features import FeatureMap
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess, log_evidence
 from tradewind.searcher.surrogate.trend import LOG_PRIORS, LinearTrend, TrendProcess
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome

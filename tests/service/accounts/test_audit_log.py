@@ -10,7 +10,7 @@ from tests.service.module_server import house
 
 from tradewind.errors import ConflictError, InputError, NotFoundError
 from tradewind.service.accounts.audit_log import AuditLog
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 
 ROOT = Principal(0, "somebody", "admin", "")
 

@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 
 from tradewind.errors import InputError, NotFoundError, SignInError, TooManyError
 from tradewind.service.accounts import credentials, sessions
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.accounts.sessions import BrowserSession
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 
 WORDS = "five boats in a row"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.store.service.accounts import Role
 
 

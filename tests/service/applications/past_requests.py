@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from tradewind.engine.search_builder import build_problem, new_study
 from tradewind.problem import Configuration, Observation, Proposal, Trial, TrialState
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.validation import stored_application
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.store.service.applications import ApplicationRow
 from tradewind.store.service.request_queries import REQUEST_FIELDS, column_values
 from tradewind.store.service.requests import RequestRow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tradewind.errors import ConflictError, ForbiddenError, FormError, NotFoundError, SpecError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 
 TEXT = """\

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError, SpecError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.backends import LOCAL
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 
 ROOT = Principal(1, "root", "admin", "operations")
 ANN = Principal(2, "ann", "user", "physics")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.engine.fixed import FixedSearcher
+from tradewind.engine.proposals import FixedSearcher
 from tradewind.engine.search_builder import build_problem, build_search, new_study
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 
 TEXT = """\
 name: echo

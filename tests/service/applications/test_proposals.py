@@ -17,10 +17,10 @@ from tradewind.errors import ConfigurationError, FormError, NoOfferError, NotFou
 from tradewind.problem import Configuration, Value
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.regression import ExpansionFamily, ExpansionShape
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.api.routes.proposals import proposal_of
 from tradewind.service.applications.proposals import FEW_RUNS, ConfigurationProposal, ProposalService
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.web.configuration_choices import choice_of
 from tradewind.store.service.applications import ApplicationRow

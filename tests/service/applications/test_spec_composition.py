@@ -11,8 +11,8 @@ import pytest
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import FormError, InputError, NoOfferError
 from tradewind.problem.job_spec.spec import JobSpec
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 
 TEXT = """\
 name: heat

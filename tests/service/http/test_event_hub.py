@@ -13,11 +13,11 @@ from tests.service.async_thread import run_apart
 from tests.service.live_server import HELLO, move, principal
 
 from tradewind.errors import BusyError, TooManyError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
 from tradewind.service.http.event_hub import EventHub, EventSubscriber
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.watch import RequestEventFeed
+from tradewind.store.service.requests import RequestEventFeed
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.service.api.download import FileDownload, content_disposition
+from tradewind.service.http.responses import FileDownload, content_disposition
 
 DATA = bytes(range(256)) * 5
 

@@ -13,10 +13,10 @@ from tests.service.live_server import HELLO, move
 from tests.service.notification_receivers import PASSWORD, USER, Calls, Mails, certificate, http_server, mail_server
 from tests.waiting import eventually
 
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
 from tradewind.service.notifications import sender
 from tradewind.service.notifications.sender import NotificationSender
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.notices import NoticeRow
 

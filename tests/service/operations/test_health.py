@@ -11,9 +11,9 @@ from tests.service.live_server import move
 from tests.service.module_server import House, house
 
 from tradewind.errors import StoreFullError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.operations import health
 from tradewind.service.operations.health import HealthChecks
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.sql.schema import REVISIONS
 

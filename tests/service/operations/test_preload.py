@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from tradewind.service.context import open_context
 from tradewind.service.operations import warm
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.settings import ServiceSettings
 
 folder = Path(sys.argv[1])

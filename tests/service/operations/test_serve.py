@@ -27,8 +27,8 @@ from tests.service.notification_receivers import certificate
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.request_queries import add_events
 from tradewind.store.service.requests import NewRequestEvent
@@ -280,7 +280,7 @@ def test_a_database_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
 )
 def test_a_certificate_that_is_wrong(tmp_path: Path, which: str, words: str) -> None:
     from tradewind.errors import InputError
-    from tradewind.service.operations.sockets import tls_context
+    from tradewind.service.operations.http_server import tls_context
 
     chain, key = certificate(tmp_path / "one")
     (tmp_path / "garbage.pem").write_text("no certificate")
@@ -329,7 +329,7 @@ def test_https_a_renewed_certificate_and_a_service_manager(tmp_path: Path, manag
 
 
 def test_on_a_terminal_the_first_administrator_gets_a_password(tmp_path: Path) -> None:
-    from tradewind.service.operations.first import start_messages
+    from tradewind.service.operations.server import start_messages
 
     context = open_context(ServiceSettings(), f"sqlite:///{tmp_path}/service.db", tmp_path / "home")
     try:

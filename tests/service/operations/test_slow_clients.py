@@ -14,8 +14,7 @@ import uvicorn
 from tests.waiting import eventually
 
 from tradewind.service.http.call_metrics import CallMetrics
-from tradewind.service.operations.http_server import HttpServer
-from tradewind.service.patience import SlowClientProtocol
+from tradewind.service.operations.http_server import HttpServer, SlowClientProtocol
 
 
 class Hasty(SlowClientProtocol):

@@ -16,8 +16,8 @@ from typing import Any
 
 from tests.waiting import eventually
 
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.requests import RequestRow

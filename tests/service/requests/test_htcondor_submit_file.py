@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tradewind.errors import InputError
-from tradewind.service.requests.submit_file import script_of_submit_file
+from tradewind.service.requests.virtual_cluster_request import script_of_submit_file
 
 WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\r\n\x0b\x0c\x1c\x1d\x1e$"), max_size=8)
 

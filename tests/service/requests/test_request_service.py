@@ -20,7 +20,7 @@ from tradewind.errors import (
     QuotaError,
     TradewindError,
 )
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.requests.request_document import merge_documents
 from tradewind.store.clusters.cluster_store import TenantRow
 from tradewind.store.service.request_queries import last_event_number

@@ -19,11 +19,11 @@ from tests.store.conftest import postgresql_url as postgresql_url
 from tests.waiting import eventually
 
 from tradewind.errors import NotFoundError, UnreachableError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.requests import run_output
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.asks import WorkerQuestionStore
+from tradewind.store.service.shared_values import WorkerQuestionStore
 
 SLOW = """
 name: slow

@@ -207,7 +207,7 @@ import time
 from pathlib import Path
 from typing import Any
 from tradewind.service.context import open_context
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.settings import ServiceSettings
 context = open_context(ServiceSettings(), {busy.url!r}, Path({str(busy.home)!r}))
 who = Principal({busy.ann.user_id}, "ann", "user", "physics")

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 from tradewind.deployer.storage.base import open_storage
 from tradewind.errors import ConflictError, CredentialsError, DeployError, InputError, NotFoundError
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.results.result_storage import RESULTS_KEY
 from tradewind.service.results.upload_state import upload_of
 from tradewind.service.results.upload_worker import UploadWorker

@@ -13,8 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 from tests.service.live_server import principal, served
 
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
-from tradewind.service.people import Principal
 from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
 from tradewind.store import codec

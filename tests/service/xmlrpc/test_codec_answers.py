@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.service.xmlrpc.writing import encode_answer, encode_fault
+from tradewind.service.xmlrpc.codec import encode_answer, encode_fault
 
 _SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=20)
 _NAME = st.text(st.characters(codec="utf-8"), max_size=8)

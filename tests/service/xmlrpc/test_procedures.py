@@ -15,7 +15,7 @@ from tests.service.live_server import move, principal
 from tests.service.module_server import House, house
 from tests.service.xmlrpc.test_codec_calls import BOMBS, param
 
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.xmlrpc.procedures import NAMES
 
 FIGURE_4 = {

@@ -10,9 +10,8 @@ from contextlib import ExitStack
 import pytest
 
 from tradewind.errors import ConflictError, NotFoundError, StoreError
-from tradewind.store.service.accounts import AccountStore, UserRow
+from tradewind.store.service.accounts import AccountStore, SessionRow, SessionStore, UserRow
 from tradewind.store.service.audit import AuditRow, AuditStore
-from tradewind.store.sessions import SessionRow, SessionStore
 from tradewind.store.sql.database import Database
 
 Servers = tuple[Database, Database]

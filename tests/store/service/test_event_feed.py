@@ -9,9 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from tradewind.store.service.accounts import AccountStore, UserRow
-from tradewind.store.service.requests import NewRequestEvent, RequestRow, RequestStore
+from tradewind.store.service.requests import (
+    NewRequestEvent,
+    RequestEventFeed,
+    RequestRow,
+    RequestStore,
+    TenantRequestEvent,
+)
 from tradewind.store.sql.database import Database
-from tradewind.store.watch import RequestEventFeed, TenantRequestEvent
 
 WRITERS, EACH = 4, 25
 

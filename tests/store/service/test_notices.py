@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from tests.store.service.test_requests import add
 
 from tradewind.errors import NotFoundError, StoreError
-from tradewind.store.links import LinkRow, LinkStore
 from tradewind.store.service.accounts import AccountStore, UserRow
 from tradewind.store.service.notices import NoticeRow, NoticeStore, RequestTransition
 from tradewind.store.service.operations import OperationsStore
+from tradewind.store.service.request_results import LinkRow, LinkStore
 from tradewind.store.service.request_values import DELETED
 from tradewind.store.service.requests import NewRequestEvent, RequestStore
 from tradewind.store.service.shared_values import SharedValueStore

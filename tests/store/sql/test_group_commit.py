@@ -15,9 +15,8 @@ from tests.store.conftest import OpenStore
 
 from tradewind.errors import StudyBusyError
 from tradewind.store.base import Change
-from tradewind.store.sql.database import Database
+from tradewind.store.sql.database import Database, group_commit_of
 from tradewind.store.sql.raw_driver import SqliteWriter
-from tradewind.store.together import group_commit_of
 from tradewind.testing.stores import study_row, trial
 
 

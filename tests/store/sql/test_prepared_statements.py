@@ -6,8 +6,8 @@ import pytest
 
 from tradewind.errors import StudyBusyError
 from tradewind.store.base import Change, StudyRow, this_process
-from tradewind.store.prepared import HeldStudyUpdate
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.raw_driver import HeldStudyUpdate
 from tradewind.store.studies.sql_store import SqlSettings, SqlStore
 
 

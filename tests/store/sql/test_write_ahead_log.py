@@ -17,9 +17,8 @@ from tests.store.conftest import OpenStore
 
 from tradewind.errors import StoreError
 from tradewind.store.base import Change, Store
-from tradewind.store.log import SharedSync, WriteAheadLog
 from tradewind.store.sql import raw_driver
-from tradewind.store.sql.raw_driver import SqliteWriter
+from tradewind.store.sql.raw_driver import SharedSync, SqliteWriter, WriteAheadLog
 from tradewind.testing.stores import run, study_row, trial
 
 Sync = Callable[[int], None]

@@ -14,8 +14,8 @@ import pytest
 
 from tradewind.errors import MissingProgramError
 from tradewind.problem import Configuration, Proposal, Value
-from tradewind.store import frames
 from tradewind.store.base import Change, Store
+from tradewind.store.studies import tabular
 from tradewind.testing.stores import study_row, trial
 
 Columns = Mapping[str, Sequence[Any]]
@@ -40,7 +40,7 @@ PARAMETERS = ["param.codec", "param.fast", "param.level", "param.nodes", "param.
 
 
 def test_pandas(columns: Columns) -> None:
-    frame = frames.to_pandas(columns)
+    frame = tabular.to_pandas(columns)
     assert list(frame.columns) == [name for name in columns if name != "configuration"] + PARAMETERS
     assert frame["number"].dtype == "int64"
     assert frame["objective"].dtype == "float64"
@@ -58,14 +58,14 @@ def test_pandas(columns: Columns) -> None:
 
 
 def test_pandas_with_times(columns: Columns) -> None:
-    frame = frames.to_pandas(columns, datetimes=True)
+    frame = tabular.to_pandas(columns, datetimes=True)
     assert str(frame["created"].dt.tz) == "UTC"
     assert frame["created"][0].to_pydatetime() == datetime.fromtimestamp(1_800_000_000.125, UTC)
     assert frame["ended"].isna().tolist() == [False, False, True]
 
 
 def test_polars(columns: Columns) -> None:
-    frame = frames.to_polars(columns)
+    frame = tabular.to_polars(columns)
     assert frame.columns == [name for name in columns if name != "configuration"] + PARAMETERS
     assert frame["param.level"].to_list() == [3, None, 9]
     assert frame["param.size"].to_list() == ["auto", "64", None]
@@ -76,12 +76,12 @@ def test_polars(columns: Columns) -> None:
 
 
 def test_polars_with_times(columns: Columns) -> None:
-    frame = frames.to_polars(columns, datetimes=True)
+    frame = tabular.to_polars(columns, datetimes=True)
     assert frame["created"][0] == datetime.fromtimestamp(1_800_000_000.125, UTC)
     assert frame["ended"].null_count() == 1
 
 
-@pytest.mark.parametrize("convert", [frames.to_pandas, frames.to_polars])
+@pytest.mark.parametrize("convert", [tabular.to_pandas, tabular.to_polars])
 def test_a_study_without_trials(
     convert: Callable[[Columns], Any], sqlite_url: str, open_store: Callable[..., Store]
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_study_without_trials(
     assert frame.shape == (0, 17)
 
 
-@pytest.mark.parametrize(("package", "convert"), [("pandas", frames.to_pandas), ("polars", frames.to_polars)])
+@pytest.mark.parametrize(("package", "convert"), [("pandas", tabular.to_pandas), ("polars", tabular.to_polars)])
 def test_a_missing_package(package: str, convert: Callable[[Columns], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(

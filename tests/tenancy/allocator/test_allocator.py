@@ -13,12 +13,11 @@ from tests.tenancy.allocators import asks, cluster, policy, started
 
 from tradewind.errors import InputError
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import Allocator
+from tradewind.tenancy.allocator import Allocator, dominant_shares, usage, why_waiting
 from tradewind.tenancy.fairness.fifo import FifoFairness
 from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.priority.dynamic import DynamicPriority
 from tradewind.tenancy.priority.expected_gain import GainPriority
-from tradewind.tenancy.status import dominant_shares, usage, why_waiting
 
 
 def test_the_example_of_the_drf_paper() -> None:

@@ -11,8 +11,7 @@ from tests.workflow.advice.samples import OFFERS, TERMS, drawn, every_set, store
 
 from tradewind.errors import NoOfferError, NothingFeasibleError
 from tradewind.problem import Billing, Offer, TrialState
-from tradewind.workflow.advice.advice import Advice, advise
-from tradewind.workflow.advice.documents import choice_to_json, to_json, vms_yaml
+from tradewind.workflow.advice.advice import Advice, advise, choice_to_json, to_json, vms_yaml
 from tradewind.workflow.advice.offers import kept_cost
 from tradewind.workflow.advice.set_search import AdviceRequest
 from tradewind.workflow.files import open_platform

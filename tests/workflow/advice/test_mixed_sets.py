@@ -19,8 +19,7 @@ from tradewind.errors import NoOfferError, NothingFeasibleError, WorkflowError
 from tradewind.plugins import Settings
 from tradewind.problem import Billing, Offer
 from tradewind.workflow.advice import mixed_sets
-from tradewind.workflow.advice.advice import Advice, advise
-from tradewind.workflow.advice.documents import choice_to_json, to_json, vms_yaml
+from tradewind.workflow.advice.advice import Advice, advise, choice_to_json, to_json, vms_yaml
 from tradewind.workflow.advice.mixed_sets import kinds_of, mix_sets
 from tradewind.workflow.advice.offers import MachineSetBounds, billable_seconds, fitting_power, probable_makespan
 from tradewind.workflow.advice.set_search import AdviceRequest, search_sets

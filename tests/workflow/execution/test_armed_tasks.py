@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.workflow.execution.arming import ArmedTask, awaited_tasks
 from tradewind.workflow.execution.events import (
     Arm,
     ArmedTaskBegun,
@@ -27,7 +26,7 @@ from tradewind.workflow.execution.events import (
     TaskLaunch,
 )
 from tradewind.workflow.execution.state_machine import ExecutionMachine
-from tradewind.workflow.execution.task_states import ExecutionGraph, RetryLimits, TaskState
+from tradewind.workflow.execution.task_states import ArmedTask, ExecutionGraph, RetryLimits, TaskState, awaited_tasks
 
 DONE, FAILED, LOST = AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.LOST
 

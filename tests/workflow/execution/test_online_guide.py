@@ -15,6 +15,7 @@ from tests.workflow.execution.world import World, worlds
 
 from tradewind import plugins
 from tradewind.errors import PluginError, WorkflowError
+from tradewind.workflow.execution.controller import ExecutionResult, execute_plan
 from tradewind.workflow.execution.events import (
     AttemptEnded,
     AttemptOutcome,
@@ -27,7 +28,6 @@ from tradewind.workflow.execution.events import (
 )
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
 from tradewind.workflow.execution.replanning import DirectorGuide, guide_for
-from tradewind.workflow.execution.run import ExecutionResult, execute_plan
 from tradewind.workflow.execution.state_machine import ExecutionMachine
 from tradewind.workflow.execution.task_states import ExecutionGraph, RetryLimits, TaskState
 from tradewind.workflow.files import Plan

@@ -16,10 +16,10 @@ from tests.workflow.execution.plans import Command, agents, carry, counted, else
 
 from tradewind import plugins
 from tradewind.errors import WorkflowError
-from tradewind.workflow.execution import earlier
-from tradewind.workflow.execution.earlier import runner_fingerprint
+from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.events import ExecutionEnding
 from tradewind.workflow.execution.journal import RunHistory
+from tradewind.workflow.execution.recovery import runner_fingerprint
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.files import Plan
 
@@ -45,7 +45,7 @@ def left_behind(folder: Path, on: str = "slurm", **more: Any) -> Path:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(earlier, "_END_SECONDS", 8.0)
+    monkeypatch.setattr(recovery, "_END_SECONDS", 8.0)
 
 
 def refused(folder: Path, **more: Any) -> str:
@@ -66,7 +66,7 @@ def test_another_engine_is_refused_while_machines_may_still_work(tmp_path: Path)
 
 
 def test_fresh_is_refused_while_machines_may_still_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(earlier, "_END_SECONDS", 0.3)
+    monkeypatch.setattr(recovery, "_END_SECONDS", 0.3)
     machine = left_behind(tmp_path / "run")
     assert "a machine of this run may still be on slurm: vm-1 (--folder names another" in refused(
         tmp_path / "run", fresh=True
@@ -79,7 +79,7 @@ def test_fresh_is_refused_while_machines_may_still_work(tmp_path: Path, monkeypa
 def test_dismiss_goes_on_without_machines_that_do_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool
 ) -> None:
-    monkeypatch.setattr(earlier, "_END_SECONDS", 0.3)
+    monkeypatch.setattr(recovery, "_END_SECONDS", 0.3)
     left_behind(tmp_path / "run")
     assert carry(PLAN, tmp_path / "run", dismiss=True, fresh=fresh).ending is ExecutionEnding.DONE
     assert counted(tmp_path / "run") == {"a": 1}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tradewind.workflow.execution.agent import write_document
-from tradewind.workflow.execution.arming import ArmedTask
 from tradewind.workflow.execution.events import ExecutionOpened
 from tradewind.workflow.execution.journal import RunHistory, end_record, start_record
 from tradewind.workflow.execution.recovery import departures, recover
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
+from tradewind.workflow.execution.task_states import ArmedTask
 from tradewind.workflow.graph import Task, Workflow
 
 FLOW = Workflow("w", tuple(Task(name, "a", 1.0) for name in ("one", "two", "three")), ((), (0,), (0, 1)))

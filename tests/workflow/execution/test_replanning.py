@@ -10,7 +10,7 @@ from tests.workflow.execution.plans import heft
 
 from tradewind import plugins
 from tradewind.errors import WorkflowError
-from tradewind.workflow.execution.replan import ActiveTask, plan_remaining, remaining_workflow
+from tradewind.workflow.execution.replanning import ActiveTask, plan_remaining, remaining_workflow
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import Platform, Vm
 

@@ -15,7 +15,7 @@ from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning import kernel
 from tradewind.workflow.learning.adaptive import AdaptivePolicy, AdaptiveWeights, readable
 from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
-from tradewind.workflow.learning.compare import simulate_schedule
+from tradewind.workflow.learning.evaluation import simulate_schedule
 from tradewind.workflow.learning.q_learning import KeyedBy, QLearningSettings, QPolicy
 from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.platform import Platform, Vm

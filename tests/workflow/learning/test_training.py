@@ -21,10 +21,8 @@ from tradewind.errors import WorkflowError
 from tradewind.testing.planners import PLATFORMS, example_flow
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning.adaptive import AdaptiveWeights
-from tradewind.workflow.learning.cem import CrossEntropy
-from tradewind.workflow.learning.compare import compare_pairs
-from tradewind.workflow.learning.evaluation import evaluate_policy
-from tradewind.workflow.learning.learners import AdaptiveLearner, Learner
+from tradewind.workflow.learning.evaluation import compare_pairs, evaluate_policy
+from tradewind.workflow.learning.learners import AdaptiveLearner, CrossEntropy, Learner
 from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
 from tradewind.workflow.learning.training_folder import TrainingFolder, open_learner
 from tradewind.workflow.planner.q_learning import QLearningPlanner

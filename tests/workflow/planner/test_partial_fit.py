@@ -17,16 +17,15 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning.adaptive import AdaptivePolicy, AdaptiveWeights, readable
 from tradewind.workflow.learning.arrays import EpisodeArrays
-from tradewind.workflow.learning.compare import simulate_schedule
+from tradewind.workflow.learning.evaluation import simulate_schedule
 from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
 from tradewind.workflow.learning.training_folder import digest
 from tradewind.workflow.planner import cp_sat
 from tradewind.workflow.planner.base import Online, Planner
 from tradewind.workflow.planner.cp_sat import CpSatPlanner, CpSatSettings
-from tradewind.workflow.planner.lanes import mean_of_fitting
+from tradewind.workflow.planner.list_scheduling import mean_of_fitting
 from tradewind.workflow.platform import Platform, Storage, Vm
 from tradewind.workflow.schedule import Schedule, check
-from tradewind.workflow.simulator.compat import simulate_like_workflowsim
 from tradewind.workflow.simulator.compiled import CompiledSimulator, replay_plan
 from tradewind.workflow.simulator.reference import (
     Director,
@@ -35,7 +34,7 @@ from tradewind.workflow.simulator.reference import (
     SimulationState,
     simulate,
 )
-from tradewind.workflow.simulator.replications import SimulationCase, simulate_repeatedly
+from tradewind.workflow.simulator.replications import SimulationCase, simulate_like_workflowsim, simulate_repeatedly
 from tradewind.workflow.simulator.world import World
 
 GIB = 2**30

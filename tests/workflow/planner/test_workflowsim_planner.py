@@ -12,9 +12,8 @@ from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.planner.workflowsim import WorkflowsimSettings
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.schedule import check
-from tradewind.workflow.simulator.workflowsim import POLICIES
+from tradewind.workflow.simulator.workflowsim import POLICIES, heft
 from tradewind.workflow.simulator.workflowsim import WorkflowSimVm as SimVm
-from tradewind.workflow.simulator.workflowsim_heft import heft
 
 SCHEDULERS = (*POLICIES, "HEFT", "DHEFT")
 

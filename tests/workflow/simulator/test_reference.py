@@ -18,7 +18,7 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning.adaptive import AdaptivePolicy, AdaptiveWeights
 from tradewind.workflow.planner.heft import HeftPlanner
-from tradewind.workflow.planner.lanes import SlotArrays
+from tradewind.workflow.planner.list_scheduling import SlotArrays
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.schedule import RepeatedAttempt, Schedule, check, figures
 from tradewind.workflow.simulator.reference import PriorityDirector, ScheduleDirector, simulate

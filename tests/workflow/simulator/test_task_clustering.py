@@ -10,12 +10,11 @@ from tests.workflow.datasets import dax, needs_datasets
 from tests.workflow.simulator.test_reference import platforms, workflows
 
 from tradewind.errors import WorkflowError
-from tradewind.workflow.clustering.clustered import merge_tasks
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.schedule import check, figures
 from tradewind.workflow.simulator.reference import PriorityDirector, simulate
-from tradewind.workflow.simulator.task_clustering import METHODS, cluster, impact_factors
+from tradewind.workflow.simulator.task_clustering import METHODS, cluster, impact_factors, merge_tasks
 from tradewind.workflow.simulator.world import World
 
 

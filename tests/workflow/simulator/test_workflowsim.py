@@ -11,7 +11,7 @@ from tests.workflow.datasets import dax, needs_datasets, table
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import Platform, Storage
 from tradewind.workflow.platform import Vm as Machine
-from tradewind.workflow.simulator.compat import WORKFLOWSIM_POLICIES, simulate_like_workflowsim
+from tradewind.workflow.simulator.replications import WORKFLOWSIM_POLICIES, simulate_like_workflowsim
 from tradewind.workflow.simulator.workflowsim import WorkflowSim, WorkflowSimVm, dheft
 
 ROWS = table("workflowsim", "makespans_sample.csv")

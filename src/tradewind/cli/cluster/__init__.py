@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from tradewind.cli.cluster import queue, start, submit, tenant, top
+from tradewind.cli.cluster import queue, start, submit, tenant
+from tradewind.cli.cluster import queue as top
 from tradewind.cli.common import command_group
 
 cluster_app = command_group("cluster", "Run a cluster that many searches share.")

@@ -97,7 +97,7 @@ def _submit(clusters: ClusterStore, wanted: JobRow) -> JobRow:
         QuotaError: They do not.
     """
     from tradewind.errors import QuotaError
-    from tradewind.tenancy.money import check_dollar_quota
+    from tradewind.tenancy.billing import check_dollar_quota
 
     tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)
     if tenant is None or "dollars" not in tenant.quota:

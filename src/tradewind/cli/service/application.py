@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tradewind.client import ApplicationInfo
     from tradewind.client import FormInfo as TheirForm
     from tradewind.client import ProposalInfo as TheirProposal
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.applications.application_service import ApplicationService
     from tradewind.service.applications.backends import BackendService
     from tradewind.service.applications.form import ApplicationForm
     from tradewind.service.applications.proposals import ConfigurationProposal
-    from tradewind.service.people import Principal
     from tradewind.service.settings import ServiceSettings
     from tradewind.store.service.applications import ApplicationRow
 
@@ -227,9 +227,9 @@ def open_local_service(database: str | None, tenant: str) -> Iterator[LocalServi
     from tradewind.cli.service.common import open_settings, require_service
 
     require_service()
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.applications.application_service import ApplicationService
     from tradewind.service.applications.backends import BackendService
-    from tradewind.service.people import Principal
     from tradewind.store.clusters.cluster_store import ClusterStore
     from tradewind.store.sql.database import Database
     from tradewind.utils.paths import data_folder

@@ -44,7 +44,7 @@ def open_settings(
     from pathlib import Path
 
     from tradewind.cli.common import pairs
-    from tradewind.service.operations.configuration import CONFIGURATION_VARIABLE, read_settings
+    from tradewind.service.settings import CONFIGURATION_VARIABLE, read_settings
     from tradewind.utils.paths import store_url
 
     if file is None and os.environ.get(CONFIGURATION_VARIABLE):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tradewind.client.models import ApplicationInfo, EventInfo, FileInfo, LogPartInfo, RequestInfo, UploadInfo
 
 if TYPE_CHECKING:
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.context import Context
-    from tradewind.service.people import Principal
 
 _PAUSE = 0.3
 _PIECE = 2**20
@@ -149,7 +149,7 @@ class LocalClient:
         self, number: int, stream: str = "stdout", *, follow: bool = False, trial: int | None = None
     ) -> Iterator[str]:
         """What a program has printed, in pieces."""
-        from tradewind.client.files import headed
+        from tradewind.client.requests import headed
 
         offset, run, shown = 0, "", ""
         while True:
@@ -201,8 +201,8 @@ def open_local_client(database: str | None, user: str) -> Iterator[LocalClient]:
     from tradewind.cli.service.common import open_settings, require_service
 
     require_service()
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.context import open_context
-    from tradewind.service.people import Principal
     from tradewind.utils.paths import data_folder
 
     settings, url = open_settings({} if database is None else {"database": database})
@@ -214,7 +214,7 @@ def open_local_client(database: str | None, user: str) -> Iterator[LocalClient]:
 
 def _author(context: Context, who: Principal, name: str, system: str) -> Principal | None:
     from tradewind.errors import InputError
-    from tradewind.service.people import Principal
+    from tradewind.service.accounts.identity import Principal
     from tradewind.utils.suggestions import closest_match
 
     active = {row.name: row for row in context.users.list(who) if row.state == "active"}

@@ -147,9 +147,9 @@ def prune(
     seconds = parse_duration(older)
     if seconds < 3600.0:
         raise InputError(f"--older {older}: this would remove what has just ended", hint="write 1h or more: 90d")
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.context import open_context
     from tradewind.service.operations.pruning import prune as remove
-    from tradewind.service.people import Principal
 
     who = Principal(0, f"{getpass.getuser()} (command line)", "admin", "")
     with closing(open_context(settings, url, data_folder())) as context:

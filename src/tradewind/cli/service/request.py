@@ -2,18 +2,197 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tradewind.cli.common import command_group
+from tradewind.cli.output import printable
+from tradewind.cli.service.common import print_table
 from tradewind.cli.service.connection import Database, Server
+from tradewind.errors import InputError
+from tradewind.utils.units import format_duration, format_money
 
 if TYPE_CHECKING:
     from tradewind.cli.service.local_client import LocalClient
     from tradewind.client import Client
-    from tradewind.client.models import RequestInfo
+    from tradewind.client.models import EventInfo, RequestInfo
+
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+def request_document(
+    place: Client | LocalClient, what: str, params: Sequence[str] | None, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The document of a request.
+
+    Args:
+        place: Where it will be made: files and jobs are handed in there.
+        what: An application, a job YAML (which is registered as an application of the user), or a whole document.
+        params: ``NAME=VALUE`` of fields; ``@file`` hands a file in.
+        more: The other options.
+
+    Raises:
+        InputError: Something is wrong.
+    """
+    given = _more(more)
+    values = _values(place, params)
+    if Path(what).suffix.lower() not in _FILES:
+        return {"application": what, **({"parameters": values} if values else {}), **given}
+    text, document = _read(Path(what))
+    if "job" in document:
+        reference = place.register(
+            text if "application" in document else f"{text.rstrip()}\napplication: {{}}\n"
+        ).reference
+        return {"application": reference, **({"parameters": values} if values else {}), **given}
+    if "template" in document and "application" not in document:
+        return {**document, **({"user_data": {**document.get("user_data", {}), **values}} if values else {}), **given}
+    if isinstance(document.get("application"), str):
+        merged = {**document, **given}
+        if values:
+            merged["parameters"] = {**document.get("parameters", {}), **values}
+        return merged
+    raise InputError(
+        "it is no job and no request", hint="a job has job: and space:, a request application: or template:", file=what
+    )
+
+
+def _read(file: Path) -> tuple[str, dict[str, Any]]:
+    from tradewind.problem.yaml_source import read_source
+
+    source = read_source(file)
+    return file.read_text(encoding="utf-8-sig"), dict(source.document)
+
+
+def _values(place: Client | LocalClient, params: Sequence[str] | None) -> dict[str, Any]:
+    from tradewind.cli.common import pair, value_of
+
+    found: dict[str, Any] = {}
+    for word in params or ():
+        name, text = pair(word, "--param", "size=4000")
+        found[name] = place.upload(Path(text[1:])) if text.startswith("@") else value_of(text)
+    return found
+
+
+def _more(more: Mapping[str, Any]) -> dict[str, Any]:
+    from tradewind.cli.common import pair, pairs
+
+    found = {key: more[key] for key in ("backend", "results", "name") if more[key]}
+    if more["configuration"]:
+        # As texts: only the parameter knows whether 1.10 is a number.
+        found["configuration"] = dict(pair(word, "--configure", "nodes=2") for word in more["configuration"])
+    resources = pairs(more["resources"], "--resource", "nodes=2")
+    limits = {"dollars": more["budget"], "trials": more["trials"]}
+    budget = {key: value for key, value in limits.items() if value is not None}
+    if more["search"] or budget:
+        wanted = {"budget": budget, "deadline": more["deadline"]}
+        found["search"] = {key: value for key, value in wanted.items() if value}
+    elif more["deadline"]:
+        resources["time"] = more["deadline"]
+    if resources:
+        found["resources"] = resources
+    return found
+
+
+def print_request_list(found: Sequence[RequestInfo]) -> None:
+    """Print a table of requests."""
+    rows = [
+        (
+            str(one.id),
+            printable(one.name),
+            one.kind,
+            _state(one),
+            format_money(one.cost),
+            _ago(one.created),
+            _took(one),
+            f"{one.user} of {one.tenant}",
+        )
+        for one in found
+    ]
+    print_table(("id", "name", "kind", "state", "cost", "asked", "took", "by"), rows)
+
+
+def print_request(request: RequestInfo, events: Sequence[EventInfo]) -> None:
+    """Print all that is known of a request."""
+    typer.echo(f"Request {request.id}: {printable(request.name)}")
+    rows = [
+        ("state", _state(request)),
+        ("why", printable(request.problem)),
+        ("what to do" if request.state != "done" else "ended because", printable(request.hint)),
+        ("waiting for", printable(str(request.progress.get("waiting", ""))) if not request.over else ""),
+        ("trouble", printable(str(request.progress.get("trouble", ""))) if not request.over else ""),
+        ("kind", request.kind),
+        ("application", request.application),
+        ("parameters", _words(request.document.get("parameters"))),
+        ("configuration", _words(request.plan.get("configuration"))),
+        ("best", _best(request)),
+        ("cost", f"{format_money(request.cost)} so far" if not request.over else format_money(request.cost)),
+        ("study", str(request.study or "")),
+        ("asked", f"{_ago(request.created)} by {request.user} of {request.tenant}"),
+        ("took", _took(request)),
+    ]
+    for name, text in rows:
+        if text:
+            typer.echo(f"  {name:<13} {text}")
+    if events:
+        typer.echo("What happened:")
+    for event in events:
+        typer.echo(f"  {event_words(event, request.created)}")
+
+
+def event_words(event: EventInfo, start: float) -> str:
+    """An event as a line: when after the request was made, in which state, and what."""
+    return f"{format_duration(max(0.0, event.at - start)):>9}  {event.stage:<13} {printable(event.text)}"
+
+
+def download_target(folder: Path, path: str) -> Path:
+    """Where a downloaded file goes: below a folder, with the folders that it has below outputs.
+
+    Args:
+        folder: The folder.
+        path: The file's path on the server, which may be anybody's idea of one.
+    """
+    pieces = [piece for piece in PurePosixPath(path).parts if piece not in ("/", "..", ".")]
+    below = pieces[1:] if len(pieces) > 1 and pieces[0] == "outputs" else pieces[-1:]
+    target = folder.joinpath(*below) if below else folder / "file"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def _state(request: RequestInfo) -> str:
+    return f"{request.state}, to be cancelled" if request.wanted == "cancel" and not request.over else request.state
+
+
+def _took(request: RequestInfo) -> str:
+    if request.started is None:
+        return ""
+    return format_duration((request.ended or time.time()) - request.started)
+
+
+def _ago(at: float) -> str:
+    return f"{format_duration(max(0.0, time.time() - at))} ago"
+
+
+def _words(values: object) -> str:
+    if not isinstance(values, dict) or not values:
+        return ""
+    return printable(", ".join(f"{name}={value}" for name, value in values.items()))
+
+
+def _best(request: RequestInfo) -> str:
+    """The best trial of a search, in a line."""
+    from tradewind.reporting.words import value_words
+
+    facts, metric = request.progress.get("best"), str(request.progress.get("metric") or "")
+    if not isinstance(facts, dict) or not isinstance(facts.get("objective"), int | float):
+        return ""
+    value = value_words(metric, float(facts["objective"]))
+    return printable(f"{metric} {value}, trial {facts.get('trial')}: ") + _words(facts.get("configuration"))
+
 
 request_app = command_group("request", "Ask for runs and searches, watch them, and take what they left.")
 
@@ -56,7 +235,6 @@ def submit(
     database: Database = None,
 ) -> None:
     """Ask for a run of an application or a job, or with --search, --budget or --trials for a search."""
-    from tradewind.cli.service.asking import request_document
     from tradewind.cli.service.connection import connect, emit_dataclasses
 
     more = {
@@ -98,7 +276,6 @@ def list_requests(
 ) -> None:
     """List requests, the newest first."""
     from tradewind.cli.service.connection import connect, emit_dataclasses
-    from tradewind.cli.service.showing import print_request_list
 
     with connect(server, database) as place:
         found = list(place.requests(states=state or (), application=application, text=text, tenant=tenant, limit=limit))
@@ -117,7 +294,6 @@ def list_requests(
 def show(number: Number, as_json: Json = False, server: Server = None, database: Database = None) -> None:
     """Show a request: how far it is, what it costs, what happened, and why it failed."""
     from tradewind.cli.service.connection import connect, emit_dataclasses
-    from tradewind.cli.service.showing import print_request
 
     with connect(server, database) as place:
         request, events = place.get(number), place.history(number)
@@ -214,7 +390,6 @@ def download(
     """Save files that a request's last run has left; those below outputs keep their folders."""
     from tradewind.cli.output import printable
     from tradewind.cli.service.connection import connect
-    from tradewind.cli.service.showing import download_target
     from tradewind.errors import NotFoundError
 
     with connect(server, database) as place:
@@ -278,8 +453,6 @@ def delete(number: Number, server: Server = None, database: Database = None) -> 
 
 def _waited(place: Client | LocalClient, request: RequestInfo, *, quiet: bool) -> RequestInfo:
     """The request when it is over; what happens is said meanwhile."""
-    from tradewind.cli.service.showing import event_words
-
     if quiet:
         return place.wait(request.id)
     for event in place.events(request.id):

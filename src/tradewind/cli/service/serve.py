@@ -44,9 +44,9 @@ def serve(
     from tradewind.cli.service.common import open_settings, require_service
 
     require_service()
-    from tradewind.service.operations.configuration import check_secrets
     from tradewind.service.operations.server import Server
     from tradewind.service.operations.server_log import start_logging
+    from tradewind.service.settings import check_secrets
     from tradewind.utils.paths import data_folder
 
     flags: dict[str, Any] = {

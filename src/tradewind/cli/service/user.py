@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.accounts.user_administration import UserAdministration
-    from tradewind.service.people import Principal
     from tradewind.store.service.accounts import TokenRow, UserRow
 
 user_app = typer.Typer(
@@ -241,8 +241,8 @@ def _users(database: str | None) -> Iterator[tuple[UserAdministration, Principal
     require_service()
     from tradewind.service.accounts.account_service import AccountService
     from tradewind.service.accounts.audit_log import AuditLog
+    from tradewind.service.accounts.identity import Principal
     from tradewind.service.accounts.user_administration import UserAdministration
-    from tradewind.service.people import Principal
     from tradewind.store.clusters.cluster_store import ClusterStore
     from tradewind.store.sql.database import Database
 

@@ -85,8 +85,8 @@ def _end(
     store: Store, chosen: Sequence[StudyRow], *, force: bool, alone: bool, quiet: bool
 ) -> tuple[list[StudyTeardown], list[str]]:
     """End one study after the other; none keeps the others from being ended."""
+    from tradewind.engine.cleanup.orphan_reaper import idle_studies
     from tradewind.engine.cleanup.study_teardown import StudyTeardown, tear_down_study
-    from tradewind.engine.idle import idle_studies
     from tradewind.errors import StudyBusyError, TradewindError
     from tradewind.utils.paths import data_folder
 

@@ -102,7 +102,7 @@ def _format(wanted: ExportFormat | None, out: Path | None, as_json: bool) -> Exp
 
 
 def _write(store: Store, study_id: int, chosen: ExportFormat, stream: IO[str]) -> int:
-    from tradewind.reporting import export as writers
+    from tradewind.reporting.study import documents as writers
     from tradewind.store.studies.tabular import trial_documents
 
     if chosen is ExportFormat.CSV:
@@ -120,8 +120,8 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path) ->
 
     with atomic_user_path(out) as part:
         if chosen is ExportFormat.PARQUET:
-            from tradewind.store import frames
             from tradewind.store.studies import tabular
+            from tradewind.store.studies import tabular as frames
 
             frame = frames.to_polars(tabular.flat_columns(store, study_id))
             frame.write_parquet(part)

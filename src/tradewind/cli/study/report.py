@@ -52,7 +52,7 @@ def report(
     data, predicted = _load(store, study, also or (), mapped=map_ or map_plot is not None)
     written = write_files(data, html, png, predicted)
     if predicted is not None and map_plot is not None:
-        from tradewind.reporting.predicted_chart import write_map
+        from tradewind.reporting.study.prediction_map import write_map
 
         written.append(write_map(predicted, map_plot))
     if as_json:
@@ -116,7 +116,7 @@ def write_files(
 
         more = []
         if predicted is not None:
-            from tradewind.reporting.predicted_chart import map_svg
+            from tradewind.reporting.study.prediction_map import map_svg
 
             note = "Every configuration, tried or not. " + predicted.basis
             more = [ReportFigure("Predicted cost and run time", note, map_svg(predicted))]

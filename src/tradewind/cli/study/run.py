@@ -10,9 +10,53 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from tradewind.errors import TradewindError
     from tradewind.problem import Budget, Configuration, Problem, Run, Trial, Value
     from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.store.base import Store, StudyRow
+
+
+NO_PROGRAM = 127
+"""The exit code of a run whose program could not be started, as shells have it."""
+
+
+def run_error(trial: Trial, runs: Sequence[Run], message: str, hint: str) -> TradewindError:
+    """The error that a failed or aborted trial ends the command with.
+
+    Args:
+        trial: The trial.
+        runs: Its runs, in order.
+        message: What to say.
+        hint: What to do.
+    """
+    from tradewind.errors import InputError, InterpretationError, JobFailedError, MissingProgramError
+    from tradewind.problem import RunState, TrialState
+
+    last = runs[-1] if runs else None
+    if trial.state != TrialState.FAILED or last is None:
+        return JobFailedError(message, hint=hint)
+    if last.state == RunState.DONE:
+        return InterpretationError("no-match", message, hint=hint)
+    if last.exit_code == NO_PROGRAM and last.handle is None:
+        return MissingProgramError(message)
+    if last.exit_code is None and last.handle is None:
+        return InputError(message)
+    return JobFailedError(message, hint=hint)
+
+
+def prerequisite_error(run: Run, reason: str) -> TradewindError | None:
+    """The error for a lost run that the user must do something about before any run can succeed; None for others.
+
+    Args:
+        run: The run.
+        reason: Why it was lost, in words.
+    """
+    from tradewind.errors import CredentialsError, PrerequisiteError
+    from tradewind.problem import Fault
+
+    if run.fault is Fault.PREREQUISITE:
+        return PrerequisiteError(reason)
+    return CredentialsError(reason) if run.fault is Fault.CREDENTIALS else None
 
 
 def run(
@@ -125,7 +169,7 @@ def run_once(
     """Run one configuration through the whole engine: stored, limited, charged and read as any trial."""
     from tradewind.cli.common import single_runs
     from tradewind.cli.signals import GracefulInterrupt
-    from tradewind.engine.fixed import FixedSearcher
+    from tradewind.engine.proposals import FixedSearcher
     from tradewind.engine.search_builder import build_search, new_study
     from tradewind.errors import BudgetError, InterruptedSearch, StudyBusyError
     from tradewind.utils.paths import data_folder
@@ -167,7 +211,6 @@ def _with_earlier_runs(budget: Budget, store: Store, study: StudyRow) -> Budget:
 
 def _finish(spec: JobSpec, study: StudyRow, trial: Trial, runs: list[Run], *, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
-    from tradewind.cli.failure import prerequisite_error, run_error
     from tradewind.errors import DeployError, NothingFeasibleError
     from tradewind.problem import TrialState
     from tradewind.store.codec import run_to_json, trial_to_json

@@ -63,7 +63,7 @@ def _totals(store: Store, as_json: bool) -> None:
 
 def _studies(store: Store, everything: bool, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
-    from tradewind.reporting.export import summary_document
+    from tradewind.reporting.study.documents import summary_document
 
     shown = [line.id for line in store.list_studies(limit=None if everything else NEWEST)]
     summaries = store.summaries(shown) if shown else []
@@ -90,7 +90,7 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
 
 def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     from tradewind.cli.common import emit_json, find_study
-    from tradewind.reporting.export import summary_document
+    from tradewind.reporting.study.documents import summary_document
     from tradewind.store.studies.tabular import trial_document
 
     row = find_study(store, name)
@@ -108,8 +108,8 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from tradewind.reporting.goal import read_goal
     from tradewind.reporting.study import tables
+    from tradewind.reporting.study.data import read_goal
 
     goal = read_goal(row.spec)
     console = Console(highlight=False)
@@ -141,8 +141,8 @@ def _early(store: Store, row: StudyRow) -> tuple[int, float, str] | None:
     job = row.spec.get("job")
     if not isinstance(job, dict) or not job.get("early_stop"):
         return None
-    from tradewind.reporting.early import early_stopping_savings, early_stopping_sentence
     from tradewind.reporting.study.data import StudyData
+    from tradewind.reporting.study.explanation import early_stopping_savings, early_stopping_sentence
 
     data = StudyData.load(store, row.id)
     return *early_stopping_savings(data), early_stopping_sentence(data) or "No trial was stopped early."

@@ -178,7 +178,7 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: i
         words: How many columns at the left are words; the others are numbers.
     """
     from tradewind.cli.output import printable
-    from tradewind.reporting.names import shortened_names
+    from tradewind.reporting.text_layout import shortened_names
 
     rows = [[*map(printable, row)] for row in rows]
     columns = [[name, *(row[place] for row in rows)] for place, name in enumerate(header)]

@@ -198,7 +198,7 @@ def _finish(
         write_plan(out / "plan.json", Plan(learner.flow, learner.platform, judged.plan, learner.name, inputs))
         written = [out / "table.csv", out / "plan.json"]
     if png is not None:
-        from tradewind.reporting.workflow_learning import draw_learning_curve
+        from tradewind.reporting.workflow.plots import draw_learning_curve
 
         title = f"{learner.flow.name}: {learner.name}, {count(len(makespans), 'episode')}"
         draw_learning_curve(
@@ -217,7 +217,7 @@ def _print(learner: Learner, makespans: list[float], judged: PolicyEvaluation) -
     import shutil
 
     from tradewind.cli.workflow.common import say
-    from tradewind.reporting.workflow_learning import learning_curve_lines
+    from tradewind.reporting.workflow.plots import learning_curve_lines
     from tradewind.utils.units import format_duration
 
     apart = ", fetching of files left out" if learner.platform.storage == "local" else ""

@@ -173,8 +173,7 @@ def _case(
     """What is to be simulated: the workflow, the machines, and who decides; and what there is to say of it."""
     from tradewind.cli.workflow.common import make_planner
     from tradewind.errors import WorkflowError
-    from tradewind.workflow.edited import with_feasible_times
-    from tradewind.workflow.files import is_plan, open_platform, read_plan, read_workflow
+    from tradewind.workflow.files import is_plan, open_platform, read_plan, read_workflow, with_feasible_times
     from tradewind.workflow.schedule import from_json, to_json
     from tradewind.workflow.simulator.replications import SimulationCase
 
@@ -202,7 +201,7 @@ def _case(
 
 def _compat(case: SimulationCase, planner: str) -> ReplicationResult:
     """WorkflowSim's own outcome."""
-    from tradewind.workflow.simulator.compat import simulate_like_workflowsim
+    from tradewind.workflow.simulator.replications import simulate_like_workflowsim
 
     return simulate_like_workflowsim(case.flow, case.platform, planner.upper())
 

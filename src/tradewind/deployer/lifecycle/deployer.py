@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from tradewind.deployer.ended import RunEnding
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.lifecycle.hooks import Hooks
 from tradewind.deployer.lifecycle.orphans import destroy_orphans
 from tradewind.deployer.lifecycle.run_context import RunContext, StageListener, handle_of, ignore_stage
-from tradewind.deployer.lifecycle.run_lifecycle import RunLifecycle
+from tradewind.deployer.lifecycle.run_lifecycle import RunEnding, RunLifecycle
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
 from tradewind.deployer.result_uploads import ResultUploader
 from tradewind.deployer.runner.base import Runner, Simulates, SubmitsTogether

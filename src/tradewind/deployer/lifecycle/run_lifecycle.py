@@ -2,29 +2,277 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 
-from tradewind.deployer.collecting import ResultCollector
-from tradewind.deployer.ended import (
-    RunEnding,
-    ending_from_error,
-    ending_from_status,
-    load_ending,
-    save_ending,
-    wasted_seconds,
-)
 from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, RunContext, StagePhase, backoff_seconds
-from tradewind.deployer.meter import CostMeter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.runner.base import Simulates, SubmitsTogether
-from tradewind.deployer.staging import stage_in
-from tradewind.errors import CapacityError, DeployError, MissingProgramError, TradewindError
+from tradewind.deployer.runner.base import HasOwnFiles, Runner, Simulates, SubmitsTogether
+from tradewind.deployer.staging import stage_in, stage_out
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    MissingProgramError,
+    PrerequisiteError,
+    TradewindError,
+    UnreachableError,
+)
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatus
+from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus, Usage
+from tradewind.utils.atomic_files import write_atomically
+
+_ending_log = logging.getLogger("tradewind.deployer")
+
+_ENDING_FILE = "ended.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnding:
+    """How a run ends as soon as its machines are back."""
+
+    state: RunState
+    reason: str = ""
+    fault: Fault | None = None
+
+    def of(self, run: Run, now: float) -> Run:
+        """The ended row of a run whose machines are back."""
+        return replace(run, state=self.state, reason=self.reason, fault=self.fault, ended=now, machines=())
+
+
+def ending_from_status(status: RunStatus) -> RunEnding:
+    """How a run ends whose job has ended so."""
+    return RunEnding(status.state, status.reason, status.fault)
+
+
+def ending_from_error(error: Exception) -> RunEnding:
+    """How a run ends that an error has stopped."""
+    if not isinstance(error, TradewindError):
+        return RunEnding(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
+    if isinstance(error, CredentialsError):
+        return RunEnding(RunState.FAILED, str(error), Fault.CREDENTIALS)
+    if isinstance(error, PrerequisiteError):
+        return RunEnding(RunState.FAILED, str(error), Fault.PREREQUISITE)
+    fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
+    return RunEnding(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
+
+
+def wasted_seconds(error: Exception) -> float:
+    """Seconds of machines that were made in vain and taken back before anybody could see them: they are paid for."""
+    return error.paid_seconds if isinstance(error, DeployError) else 0.0
+
+
+def save_ending(folder: Path, ending: RunEnding, status: RunStatus | None) -> None:
+    """Note how a run ended, in its folder; the first note stays.
+
+    Args:
+        folder: The run's folder.
+        ending: How it ends.
+        status: What its runner said of it last, if it ever did.
+    """
+    path = folder / _ENDING_FILE
+    if path.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({"ending": asdict(ending), "status": asdict(status) if status else None}))
+    except OSError as error:  # machines are given back all the same
+        _ending_log.warning("how the run of %s ended cannot be noted: %s", folder, error)
+
+
+def load_ending(folder: Path) -> tuple[RunEnding, RunStatus | None] | None:
+    """How a run ended whose machines an earlier process was giving back; None where none was."""
+    try:
+        noted = json.loads((folder / _ENDING_FILE).read_bytes())
+        end, last = noted["ending"], noted["status"]
+        ending = RunEnding(RunState(end["state"]), end["reason"], _fault(end["fault"]))
+        if last is None:
+            return ending, None
+        facts = {
+            **last,
+            "state": RunState(last["state"]),
+            "fault": _fault(last["fault"]),
+            "usage": Usage(**last["usage"]),
+        }
+        return ending, RunStatus(**facts)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        _ending_log.warning("how the run of %s ended cannot be read: %s", folder, error)
+        return None
+
+
+def _fault(value: str | None) -> Fault | None:
+    return None if value is None else Fault(value)
+
+
+_collector_log = logging.getLogger("tradewind.deployer")
+
+_PATIENCE_SECONDS = 900.0
+"""Machines that hold results are kept, and paid for, so long; to run the job again mostly costs more."""
+_PAUSE_SECONDS = 1.0
+
+
+class ResultCollector:
+    """Brings what one run's ended job has left into the run's folder.
+
+    Args:
+        context: What all runs share.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._tries = 0
+        self._until: float | None = None
+
+    def needed(self, request: RunRequest) -> bool:
+        """True when there is something to bring."""
+        return bool(request.outputs) or type(self._context.runner).collect is not Runner.collect
+
+    def bring(self, run: Run, request: RunRequest, status: RunStatus | None) -> None:
+        """Bring logs, metrics and outputs into the run's folder; of a run that failed, as far as it goes.
+
+        Raises:
+            TradewindError: They cannot be brought, and the job went well.
+        """
+        assert run.handle is not None
+        try:
+            self._context.runner.collect(run.handle, request)
+            if not isinstance(self._context.runner, HasOwnFiles):
+                stage_out(request)
+        except TradewindError as error:
+            if status is None or status.state is RunState.DONE:
+                raise
+            _collector_log.warning("run %s: %s", run.run_id, error)
+
+    def again(self, error: Exception, run: Run, request: RunRequest) -> tuple[Run, float] | None:
+        """The run's row while it waits, and when bringing is tried again; None when the run is to end for the error."""
+        if not isinstance(error, UnreachableError):
+            return None
+        now = self._context.runner.clock.now()
+        if self._until is None:
+            self._until = min(now + _PATIENCE_SECONDS, request.expires)
+        delay = backoff_seconds(self._tries)
+        self._tries += 1
+        if now + delay >= self._until:
+            return None
+        reason = f"its results are not here yet: {error}; trying again"
+        _collector_log.warning("run %s: %s in %g s", run.run_id, reason, delay)
+        return replace(run, reason=reason), now + delay
+
+    @staticmethod
+    def retry_until(first: Callable[[], None], again: Callable[[], None], until: float) -> RunEnding | None:
+        """Bring what a stopped run has left; where the connection breaks, again until a moment of ``time.monotonic``.
+
+        Returns:
+            How the run ends that it cannot be brought of: an end like any other, and no error of who stops it.
+        """
+        attempt = first
+        while True:
+            try:
+                attempt()
+            except Exception as error:
+                if not isinstance(error, UnreachableError) or time.monotonic() + _PAUSE_SECONDS > until:
+                    return ending_from_error(error)
+            else:
+                return None
+            time.sleep(_PAUSE_SECONDS)
+            attempt = again
+
+
+class CostMeter:
+    """Adds up the time that a run is billed for.
+
+    A run without machines of its own is billed for the time that it executed. Machines that were made for it are paid
+    for from the moment they were asked for until they were last told to go: booting as the provisioner measured it,
+    then all that passes while they are there, whether a program runs on them or inputs and outputs are being copied.
+    Providers stop billing when they take the order to destroy. Where they refused it, or show the machines as ready all
+    the same, they are asked again, and the machines are paid for until then; ones on their way down are not.
+
+    Args:
+        billing: How time becomes money.
+        makes: True when machines are made for the run.
+    """
+
+    def __init__(self, billing: Billing, *, makes: bool) -> None:
+        self._billing = billing
+        self._makes = makes
+        self._setup_seconds = 0.0
+        self._least_cost = 0.0
+        self._earlier: Run | None = None
+        self._ready_at: float | None = None
+        self._until = float("-inf")
+        self._known = self._present = self._leaving = self._accepted = False
+
+    def resume(self, run: Run) -> None:
+        """Go on with a run of an earlier process: it has cost what its row says, and its machines may be old."""
+        self._earlier = run
+        self._least_cost = run.cost
+
+    def paid(self, seconds: float) -> None:
+        """Note seconds for which machines were there that came up in vain."""
+        self._setup_seconds = max(self._setup_seconds, seconds)
+
+    def note(self, cluster: Cluster, now: float) -> None:
+        """Take in where the machines are, at ``now`` on the clock that they live on."""
+        self._known = True
+        self.paid(cluster.setup_seconds)
+        # What is unknown counts as alive.
+        self._present = cluster.state is not ClusterState.GONE and not cluster.vanished
+        if cluster.state is ClusterState.READY:
+            self._accepted = False
+            if self._ready_at is None:
+                begun = self._begun(cluster)
+                self._ready_at = now if begun is None else min(now, begun + self._setup_seconds)
+
+    def _begun(self, cluster: Cluster) -> float | None:
+        """When machines that an earlier process may have made were asked for; None for those made just now."""
+        if self._earlier is None:
+            return None
+        created = cluster.data.get("created")
+        if created is not None:
+            return float(created)
+        return self._earlier.started if self._earlier.handle is not None else None
+
+    def note_destroy_request(self, now: float) -> None:
+        """The machines are asked to go: what passes from now on is paid for only if that was in vain."""
+        if not self._accepted:
+            self._leaving = False
+            self.tick(now)
+        self._leaving = True
+
+    def accepted(self) -> None:
+        """The provider has taken the order: how long the machines take to go is its own affair."""
+        self._accepted = True
+
+    def tick(self, now: float) -> None:
+        """Time has passed; the machines have been there all the while unless they are gone or were told to go."""
+        if self._present and not self._leaving:
+            self._until = max(self._until, now)
+
+    def cost(self, run: Run, hourly: float) -> float | None:
+        """USD that a run has cost so far; None as long as nothing was started for it.
+
+        Args:
+            run: Its row.
+            hourly: USD per hour for all machines together.
+        """
+        # A handle that was found after a failed submission counts only when the job has really run.
+        submitted = run.handle is not None and (run.started is not None or run.runtime > 0)
+        if not self._makes:
+            return self._billing.cost(run.runtime, hourly) if submitted else None
+        if not (submitted or self._known or self._setup_seconds > 0):
+            return None
+        held = self._until - self._ready_at if self._ready_at is not None else 0.0
+        billing = replace(self._billing, setup_seconds=self._setup_seconds)
+        return max(billing.cost(max(run.runtime, held), hourly), self._least_cost)
+
 
 _log = logging.getLogger("tradewind.deployer")
 

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.hosts import Host
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner, ReachableBySsh
 from tradewind.deployer.ssh_connection import SshSettings
+from tradewind.deployer.ssh_target import Host
 from tradewind.errors import DeployError
 from tradewind.problem import LOCALHOST, Machine, Offer
 from tradewind.utils.atomic_files import write_atomically

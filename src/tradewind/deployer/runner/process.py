@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
 import signal
 import socket
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,6 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs, resource_limits
-from tradewind.deployer.runner.alarm import WakeupPipe
 from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
@@ -32,12 +33,50 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.exit_reasons import failure_reason, lost_status, out_of_memory_reason, timeout_reason
 from tradewind.deployer.runner.handle import HandleData
-from tradewind.deployer.runner.notes import RunNotes
-from tradewind.deployer.runner.run_files import folder_error, modified_at, read_chunk, read_document, write_marker
+from tradewind.deployer.runner.run_files import (
+    RunNotes,
+    folder_error,
+    modified_at,
+    read_chunk,
+    read_document,
+    write_marker,
+)
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
+
+_DRAIN_BYTES = 4096
+
+
+class WakeupPipe:
+    """Something to select on, which can be read from when another thread has rung it."""
+
+    def __init__(self) -> None:
+        self._read, self._write = pipe = os.pipe()
+        for end in pipe:
+            os.set_blocking(end, False)
+        weakref.finalize(self, _close_pipe, *pipe)
+
+    def fileno(self) -> int:
+        """For `select.select`."""
+        return self._read
+
+    def ring(self) -> None:
+        """Let it be ready to be read from."""
+        with contextlib.suppress(BlockingIOError):  # it is full, and so it is
+            os.write(self._write, b"!")
+
+    def clear(self) -> None:
+        """Let it be ready no more."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, _DRAIN_BYTES)
+
+
+def _close_pipe(*ends: int) -> None:
+    for end in ends:
+        os.close(end)
+
 
 _LOOK_SECONDS = 0.05
 

@@ -15,8 +15,7 @@ from tradewind.deployer.environment import METRICS
 from tradewind.deployer.runner.base import LimitsTime, Runner, Simulates, SurvivesController
 from tradewind.deployer.runner.exit_reasons import lost_status, timeout_reason
 from tradewind.deployer.runner.handle import HandleData
-from tradewind.deployer.runner.notes import RunNotes
-from tradewind.deployer.runner.run_files import folder_error
+from tradewind.deployer.runner.run_files import RunNotes, folder_error
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
 from tradewind.utils.clock import SimulatedClock
 

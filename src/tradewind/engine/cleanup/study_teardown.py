@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind.engine.deployment import build_deployer, run_request_factory
-from tradewind.engine.parts import SearchComponents
-from tradewind.engine.policy import SearchPolicy
-from tradewind.engine.search import Search
+from tradewind.engine.search import Search, SearchComponents
 from tradewind.engine.search_builder import accepted_exit_codes, build_metrics_reader
 from tradewind.engine.state_machine.events import Interrupted, SearchOpened
 from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.errors import (
     CredentialsError,
     InputError,

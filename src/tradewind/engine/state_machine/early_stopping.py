@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from tradewind.engine.state_machine.events import RunReported
 from tradewind.errors import SpecError
 from tradewind.problem import COST, RUNTIME, STOPPED_EARLY, Direction, Problem, Threshold, Trial, TrialState
-from tradewind.stopper.base import Stopper, StopperSettings
-from tradewind.stopper.curve import LearningCurve
+from tradewind.stopper.base import LearningCurve, Stopper, StopperSettings
 
 _STEP = "step"
 

@@ -11,20 +11,56 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tradewind.engine.allowance import BudgetAllowance
-from tradewind.engine.intake import ProposalIntake
-from tradewind.engine.leave import LaunchPermits
-from tradewind.engine.losses import RetryTracker
-from tradewind.engine.policy import SearchPolicy
-from tradewind.engine.purse import RunLimits
 from tradewind.engine.state_machine import events as ev
 from tradewind.engine.state_machine import trial_outcome
 from tradewind.engine.state_machine.active_runs import ActiveRuns
-from tradewind.engine.state_machine.budget import Ledger
+from tradewind.engine.state_machine.budget import BudgetAllowance, Ledger, RunLimits
 from tradewind.engine.state_machine.early_stopping import EarlyStopping
-from tradewind.engine.state_machine.trial_history import TrialHistory
+from tradewind.engine.state_machine.search_policy import RetryTracker, SearchPolicy
+from tradewind.engine.state_machine.trial_history import ProposalIntake, TrialHistory
 from tradewind.problem import Fault, Offer, Problem, Run, RunState, Trial, TrialState
 from tradewind.utils.units import format_money
+
+
+class LaunchPermits:
+    """Which trials wait for leave to run, and which have it."""
+
+    def __init__(self) -> None:
+        self._asked: set[int] = set()
+        self._given: set[int] = set()
+
+    def waits(self) -> bool:
+        """True when a trial has asked for leave and has not been started."""
+        return bool(self._asked)
+
+    def ask(self, number: int) -> bool:
+        """Note that leave for a trial is asked for; False when it was before."""
+        new = number not in self._asked
+        self._asked.add(number)
+        return new
+
+    def give(self, number: int) -> None:
+        """A trial may run; one that does not wait any more gains nothing by it."""
+        if number in self._asked:
+            self._given.add(number)
+
+    def may(self, number: int) -> bool:
+        """True when a trial has leave."""
+        return number in self._given
+
+    def drop(self, number: int) -> bool:
+        """Forget a trial, which has been started or is not wanted any more; False when nothing was asked for it."""
+        self._given.discard(number)
+        known = number in self._asked
+        self._asked.discard(number)
+        return known
+
+    def drop_all(self) -> list[int]:
+        """Forget all trials, and say which there were."""
+        found = sorted(self._asked)
+        self._asked.clear()
+        self._given.clear()
+        return found
 
 
 class SearchMachine:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from tradewind.problem import Fault, Offer, Run, RunState, Trial
+from tradewind.engine.state_machine import trial_outcome
+from tradewind.engine.state_machine.stopping_rules import StoppingRule
+from tradewind.problem import Fault, Observation, Offer, Run, RunState, Trial, TrialState
+from tradewind.stopper.base import Stopper
 
 FallbackKind = Literal["region", "on_demand"]
 
@@ -75,3 +79,96 @@ class OfferRefusals:
         """Where a trial should go on, or None where its offer is as good as any."""
         refused = self._refused[trial.number]
         return find(trial.offer, refused) if trial.offer.key in refused else None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPolicy:
+    """How a search is carried out.
+
+    Attributes:
+        owner: Tag and first part of the name of everything that the runs create.
+        retries: Further attempts after the infrastructure's fault.
+        abort: Cut short what can no longer win.
+        priced_aborts: The searcher chooses where to cut.
+        rules: When to stop.
+        room: Whether a run on an offer may start beside those on other offers.
+        kill_seconds: Seconds that a run may still take after its wall time, until it is gone.
+        longest: Seconds that any run may take (``deploy.longest``), or None.
+        elsewhere: Finds another offer for a trial that found no machines, or lost its spot machines.
+        spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
+        exit_codes: Exit codes of the program that are no failure.
+        searcher: The searcher's name, for those who watch.
+        size: Number of candidates, or None.
+        stopper: Which runs to give up for what they report, or None.
+        gated: Each run waits for leave (`tradewind.engine.state_machine.events.LaunchPermitted`) instead of asking ``room``.
+    """
+
+    owner: str
+    retries: int = 2
+    abort: bool = True
+    priced_aborts: bool = False
+    rules: Sequence[StoppingRule] = ()
+    room: Callable[[Offer, Sequence[Offer]], bool] = lambda offer, running: True
+    kill_seconds: float = 0.0
+    longest: float | None = None
+    elsewhere: FallbackFinder = no_fallback
+    spot_attempts: int = 1
+    exit_codes: frozenset[int] = frozenset({0})
+    searcher: str = ""
+    size: int | None = None
+    stopper: Stopper | None = None
+    gated: bool = False
+
+
+_MOST_LOST_IN_A_ROW = 8
+"""So many trials in a row that the infrastructure lost end the search: nobody is told of them, so it would not end."""
+
+_NEVER_RETRIED = (Fault.CREDENTIALS, Fault.PREREQUISITE)
+"""Whatever the configuration, no run succeeds before the user has done something."""
+
+
+class RetryTracker:
+    """Lost runs, by their trials.
+
+    Args:
+        policy: How often, and where else, a trial is tried again.
+    """
+
+    def __init__(self, policy: SearchPolicy) -> None:
+        self._policy = policy
+        self._runs: Counter[int] = Counter()
+        self._refusals = OfferRefusals(policy.spot_attempts)
+        self._in_a_row = 0
+
+    def note(self, run: Run) -> None:
+        """Take over a run that ended in an earlier session."""
+        self._runs[run.trial] += trial_outcome.is_lost(run)
+        self._refusals.note(run)
+
+    def again(self, run: Run, trial: Trial) -> Trial | None:
+        """The trial of a lost run as it is to be tried again, perhaps elsewhere; None where it is lost, too."""
+        if run.fault in _NEVER_RETRIED:
+            return None  # until somebody mends that, every further attempt would end like this one
+        self._refusals.note(run)
+        if other := self._refusals.other_offer(trial, self._policy.elsewhere):
+            return replace(trial, offer=other)  # at most once for each offer
+        self._runs[trial.number] += 1  # what the user interrupted is no attempt that failed
+        return trial if self._runs[trial.number] <= self._policy.retries else None
+
+    def lost(self, run: Run, trial: Trial) -> Trial:
+        """The trial of a lost run that is not tried again."""
+        self._in_a_row += 1
+        seen = Observation(None, run.cost, run.runtime, feasible=False, reason=run.reason)
+        return replace(trial, state=TrialState.LOST, observation=seen, ended=run.ended)
+
+    def why_over(self, run: Run) -> str:
+        """Why the search must end after a lost run, or an empty text."""
+        if run.fault in _NEVER_RETRIED:
+            return f"{run.reason}; the same command goes on once that is mended"
+        if self._in_a_row < _MOST_LOST_IN_A_ROW:
+            return ""
+        return f"{self._in_a_row} trials in a row were lost, the last one: {run.reason}"
+
+    def ended(self) -> None:
+        """A trial has ended that was not lost."""
+        self._in_a_row = 0

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tradewind.problem import Objective, Trial
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tradewind.engine.state_machine.events import PricedProposal
+from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
 from tradewind.problem.ranking import ConfigurationRanking, IncrementalRanking, MeasuredRun
 
 
@@ -108,3 +112,53 @@ class TrialHistory:
         if seen.objective != known.objective:
             return self._objective.better(seen.objective, known.objective)
         return (seen.runtime, trial.number) < (known.runtime, other.number)
+
+
+_REPEATS = 20
+"""A searcher that proposes so many finished trials in a row is stopped: it will not get further."""
+
+_NO_OFFER = Offer("", "", 0, 0, 0)
+
+
+class ProposalIntake:
+    """Makes trials of proposals, and leaves out what was tried before.
+
+    Attributes:
+        stuck: The searcher has proposed only that, many times in a row.
+    """
+
+    def __init__(self) -> None:
+        self.stuck = False
+        self._repeats = 0
+
+    def take(self, proposals: Sequence[PricedProposal], history: TrialHistory, now: float) -> list[Trial]:
+        """The new trials, which are in the book then: pending, or failed where nobody sells what they need.
+
+        Args:
+            proposals: What is proposed.
+            book: The trials so far.
+            now: The runner's clock, in seconds.
+        """
+        keys = {trial.key for trial in history.pending}
+        found = []
+        for priced in proposals:
+            if not priced.proposal.repeat and (priced.key in keys or history.known(priced.key)):
+                self._repeats += 1
+                self.stuck = self.stuck or self._repeats >= _REPEATS
+                continue
+            self._repeats = 0
+            keys.add(priced.key)
+            trial = Trial(
+                number=history.next_number,
+                proposal=priced.proposal,
+                offer=priced.offer or _NO_OFFER,
+                state=TrialState.PENDING,
+                key=priced.key,
+                created=now,
+            )
+            history.put(trial)
+            if priced.offer is None:
+                seen = Observation(None, 0.0, 0.0, feasible=False, reason=priced.reason)
+                trial = replace(trial, state=TrialState.FAILED, observation=seen, ended=now)
+            found.append(trial)
+        return found

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tradewind.errors import SpecError
+from pydantic import ValidationError
+
+from tradewind import plugins
+from tradewind.errors import ConfigurationError, PluginError, SpecError
 from tradewind.problem.configuration import stable_hash
-from tradewind.problem.division import reject_division_by_zero
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
-from tradewind.problem.objective import Budget, Constraints, Objective
-from tradewind.problem.offer import Billing, Offer
-from tradewind.problem.parameter import Instance, Parameter
-from tradewind.problem.query import OfferQuery
-from tradewind.problem.space import Space
-from tradewind.problem.spec_offers import named_offers
+from tradewind.problem.job_spec.model import (
+    CategoricalModel,
+    ChoiceModel,
+    FloatModel,
+    InstanceModel,
+    IntegerModel,
+    JobFile,
+    LoadModel,
+    NodesModel,
+    ObjectiveModel,
+    OrdinalModel,
+    PlaceModel,
+    QueryModel,
+)
+from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
+from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
+from tradewind.problem.offer import Billing, Offer, OfferQuery, named_offers
+from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
+from tradewind.problem.run import Load
+from tradewind.problem.space import Space, reject_division_by_zero
+from tradewind.problem.template import BUILT_IN, check_template
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source, read_source
+from tradewind.utils.paths import expand
+from tradewind.utils.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +194,6 @@ class JobSpec:
         Raises:
             SpecError: It is not such a document.
         """
-        from tradewind.problem.spec_build import build_spec
-
         job, file = document.get("job"), str(document.get("file", "<store>"))
         if not isinstance(job, dict) or "base" not in document:
             raise SpecError("is not a stored specification", file=file)
@@ -253,8 +272,6 @@ def load_spec(path: Path, overrides: Mapping[str, Any] | None = None) -> JobSpec
     Raises:
         SpecError: Something in it is wrong: with file, line and what to write instead.
     """
-    from tradewind.problem.spec_build import build_spec
-
     return build_spec(read_source(path).override(overrides or {}), path.absolute().parent)
 
 
@@ -270,6 +287,344 @@ def parse_spec(text: str, *, file: str = "<text>", base: Path, overrides: Mappin
     Raises:
         SpecError: Something in it is wrong.
     """
-    from tradewind.problem.spec_build import build_spec
-
     return build_spec(parse_source(text, file).override(overrides or {}), base.absolute())
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
+_RESERVED = {"fraction", "min", "max", "abs", "True", "False", "None"}
+
+
+def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> JobSpec:
+    """The specification of a document.
+
+    Args:
+        source: The document.
+        base: The folder that relative paths start in.
+        check_parts: False to leave the names and settings of plugins unchecked.
+
+    Raises:
+        SpecError: Something is wrong; the first thing in the file is named.
+    """
+    try:
+        # A key whose lines are all commented out is not there.
+        model = JobFile.model_validate({key: value for key, value in source.document.items() if value is not None})
+    except ValidationError as error:
+        raise first_error(spec_errors(error, JobFile, source)) from None
+    _check_name(model.name, source)
+    spec = _spec(model, source, base)
+    problems = [*_wrong_names(spec), *_wrong_templates(spec)]
+    if check_parts:
+        problems += _wrong_parts(model, source)
+    if problems:
+        raise first_error(problems)
+    return spec
+
+
+def _check_name(name: str, source: YamlSource) -> None:
+    if not _JOB_NAME.fullmatch(name) or name.isdigit():
+        hint = "letters, digits, space, '.', '_' and '-', at most 100, and not only digits"
+        raise source.error(("name",), f"name: {name!r} is no name for a job", hint)
+
+
+def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
+    workdir = (base / expand(model.job.workdir)).resolve()
+    billing, constraints = model.deploy.billing, model.constraints
+    document = model.model_dump(mode="json", exclude_none=True)
+    document["job"]["workdir"] = str(workdir)
+    document["job"]["secrets"] = secrets = {k: _secret(v, base) for k, v in model.job.secrets.items()}
+    return JobSpec(
+        name=model.name,
+        job=_job(model, workdir, secrets),
+        parameters=_parameters(model, source),
+        where=tuple(Expression(text) for text in model.where),
+        offers=_query(model.offers),
+        catalogues={name: dict(settings) for name, settings in model.catalogues.items()},
+        objective=_objective(model.objective),
+        constraints=Constraints(
+            constraints.deadline,
+            tuple(Threshold(name, one.at_least, one.at_most) for name, one in sorted(constraints.metrics.items())),
+        ),
+        budget=Budget(model.budget.dollars, model.budget.hours, model.budget.trials),
+        billing=Billing(billing.setup, billing.minimum, billing.granularity),
+        runner=_choice(model.deploy.runner),
+        provisioner=_choice(model.deploy.provisioner),
+        selector=_choice(model.select),
+        searcher=_choice(model.searcher),
+        interpret=tuple(_choice(one) for one in model.interpret),
+        hooks={
+            stage: tuple(HookSpec(tuple(h.command) if h.command else None, h.python, h.timeout) for h in hooks)
+            for stage, hooks in model.deploy.hooks.items()
+        },
+        retries=model.deploy.retries,
+        longest=model.deploy.longest,
+        fallback=tuple(model.deploy.fallback),
+        spot_attempts=model.deploy.spot_attempts,
+        log_limit=model.deploy.log_limit,
+        results=_results(model.deploy.results, base),
+        places={address: _place(one, base) for address, one in model.deploy.places.items()},
+        parallel=model.parallel,
+        seed=model.seed,
+        stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
+        early_stop=_choice(model.early_stop) if model.early_stop else None,
+        abort=model.abort,
+        future_runs=model.future_runs,
+        past=model.past if isinstance(model.past, str) else tuple(model.past),
+        base=base,
+        file=source.file,
+        source=source,
+        model=document,
+    )
+
+
+def _job(model: JobFile, workdir: Path, secrets: Mapping[str, str]) -> Job:
+    job = model.job
+    return Job(
+        name=model.name,
+        command=tuple(job.command),
+        workdir=workdir,
+        env=dict(job.env),
+        secrets=dict(secrets),
+        inputs=tuple(job.inputs),
+        outputs=tuple(job.outputs),
+        image=job.image,
+        parameters=JobParameters(dict(job.parameters), job.fraction),
+        load=_load(job.load) if job.load else None,
+        ports=tuple(job.ports),
+    )
+
+
+def _load(given: LoadModel) -> Load:
+    ready = given.ready
+    return Load(tuple(given.command), given.image, dict(given.env), given.port, ready.path, ready.log, ready.within)
+
+
+def _secret(reference: str, base: Path) -> str:
+    if reference.startswith("file:"):
+        return f"file:{(base / expand(reference.removeprefix('file:'))).resolve()}"
+    return reference
+
+
+def _results(address: str | None, base: Path) -> str:
+    if not address or "://" in address:
+        return address or ""
+    return str((base / expand(address)).resolve())
+
+
+def _place(model: PlaceModel, base: Path) -> dict[str, str]:
+    given = {key: str(value) for key, value in model.model_dump(exclude_none=True).items() if value}
+    for key in ("identity", "known_hosts"):
+        if key in given:
+            given[key] = str(base / expand(given[key]))
+    if "password" in given:
+        given["password"] = _secret(given["password"], base)
+    return given
+
+
+def _choice(model: ChoiceModel) -> PluginChoice:
+    return PluginChoice(model.use, dict(model.model_extra or {}))
+
+
+def _objective(model: ObjectiveModel) -> Objective:
+    also = tuple(_objective(one) for one in model.also)
+    if model.maximise is not None:
+        return Objective(model.maximise, "maximise", also)
+    return Objective(str(model.minimise), "minimise", also)
+
+
+_QUERY_LISTS = ("provider", "region", "types", "category", "family", "arch")
+_QUERY_RANGES = ("vcpu", "memory", "price", "gpus")
+
+
+def _query(*models: QueryModel) -> OfferQuery:
+    """The query of the first model; what it leaves out is taken from those after it."""
+    given: dict[str, Any] = {}
+    for model in reversed(models):
+        given |= {key: value for key in QueryModel.model_fields if (value := getattr(model, key)) is not None}
+    listed: dict[str, Any] = {key: tuple(given[key]) for key in (*_QUERY_LISTS, *_QUERY_RANGES) if key in given}
+    spot = given.get("spot", False)
+    return OfferQuery(**listed, spot=None if spot == "any" else spot, limit=given.get("limit"))
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+def _parameters(model: JobFile, source: YamlSource) -> tuple[ParameterSpec, ...]:
+    made: list[ParameterSpec] = []
+    problems: list[SpecError] = []
+    for name, one in model.space.items():
+        place: KeyPath = ("space", name)
+        try:
+            _check_parameter_name(name, one.type)
+            made.append(_parameter(name, one, model.offers))
+        except SpecError as error:
+            problems.append(source.error(place, f"space.{error.message}", error.hint))
+    for kind in ("instance", "nodes"):
+        twice = [p.name for p in made if p.kind == kind]
+        if len(twice) > 1:
+            message = f"space: {' and '.join(twice)} both choose the {kind}"
+            problems.append(source.error(("space", twice[1]), message, "keep one of them"))
+    if problems:
+        raise first_error(problems)
+    return tuple(made)
+
+
+def _check_parameter_name(name: str, kind: str) -> None:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in _RESERVED:
+        plain = re.sub(r"\W+", "_", name).strip("_")
+        ok = plain and _NAME.fullmatch(plain) and plain not in _RESERVED and not keyword.iskeyword(plain)
+        rule = "letters, digits and _ only, at most 100, and no word of Python"
+        hint = f"write {plain}" if ok and plain != name else rule
+        raise SpecError(f"{name}: {name!r} is no name for a parameter", hint=hint)
+    if name in ("instance", "nodes") and kind != name:
+        raise SpecError(f"{name}: a parameter of this name is of type {name}, not {kind}", hint="give it another name")
+
+
+def _parameter(name: str, model: Any, offers: QueryModel) -> ParameterSpec:
+    when = Expression(model.when) if model.when else None
+    if isinstance(model, InstanceModel):
+        if model.values is not None and model.types is not None:
+            raise SpecError(f"{name}: values and types are the same thing", hint="keep one of them")
+        own = model.model_copy(update={"types": model.values}) if model.values is not None else model
+        if own.types == []:
+            raise SpecError(f"{name}: the list of instance types is empty")
+        return ParameterSpec(name, model.type, when, query=_query(own, offers))
+    return ParameterSpec(name, model.type, when, parameter=_made(name, model, when))
+
+
+def _made(name: str, model: Any, when: Expression | None) -> Parameter:
+    match model:
+        case IntegerModel():
+            return Integer(name=name, when=when, low=model.low, high=model.high, step=model.step, log=model.log)
+        case FloatModel():
+            return Float(name=name, when=when, low=model.low, high=model.high, log=model.log)
+        case OrdinalModel():
+            return Ordinal(name=name, when=when, values=tuple(model.values), attribute=model.attribute)
+        case CategoricalModel():
+            return Categorical(name=name, when=when, values=tuple(model.values), attribute=model.attribute)
+        case NodesModel():
+            return Nodes(name=name, when=when, values=_node_counts(name, model))
+    raise AssertionError(model)  # pragma: no cover
+
+
+def _node_counts(name: str, model: NodesModel) -> tuple[int, ...]:
+    if model.values is not None:
+        if model.low is not None or model.high is not None:
+            raise SpecError(f"{name}: has both values and a range", hint="keep one of them")
+        return tuple(model.values)
+    if model.high is None:
+        raise SpecError(f"{name}: the number of machines is missing", hint="write [1, 2, 4, 8] or 1..8")
+    low = model.low or 1
+    if low > model.high:
+        raise SpecError(f"{name}: low {low} is above high {model.high}", hint="swap them")
+    return tuple(range(low, model.high + 1))
+
+
+# ---------------------------------------------------------------------- what the keys mean together
+
+
+def _wrong_names(spec: JobSpec) -> list[SpecError]:
+    """Conditions and constraints that name what is not there."""
+    problems = []
+    names = [p.name for p in spec.parameters]
+    instances = {p.name for p in spec.parameters if p.kind == "instance"}
+    checks: list[tuple[KeyPath, Expression, list[str]]] = [
+        (("space", p.name, "when"), p.when, names[:i]) for i, p in enumerate(spec.parameters) if p.when is not None
+    ]
+    checks += [(("where", i), expression, names) for i, expression in enumerate(spec.where)]
+    for place, expression, known in checks:
+        label = ".".join(str(piece) for piece in place)
+        try:
+            expression.require(known)
+            expression.require_facts_of(instances)
+        except SpecError as error:
+            later = place[0] == "space" and expression.names <= set(names)
+            hint = "a condition may name only parameters above its own" if later else error.hint
+            problems.append(spec.source.error(place, f"{label}: {error.message}", hint))
+    return problems + _impossible_conditions(spec)
+
+
+def _impossible_conditions(spec: JobSpec) -> list[SpecError]:
+    """Conditions, written as a mapping, on a value that the parameter does not have."""
+    known = {p.name: p.parameter for p in spec.parameters}
+    problems = []
+    for name in known:
+        declared = spec.source.document["space"][name]
+        when = declared.get("when") if isinstance(declared, Mapping) else None
+        for other, wanted in when.items() if isinstance(when, Mapping) else ():
+            parameter = known.get(other)
+            for value in (wanted if isinstance(wanted, list) else [wanted]) if parameter else ():
+                try:
+                    assert parameter is not None
+                    parameter.coerce(value)
+                except ConfigurationError as error:
+                    place: KeyPath = ("space", name, "when", other)
+                    problems.append(spec.source.error(place, f"space.{name}.when: {error.message}", error.hint))
+    return problems
+
+
+def _wrong_templates(spec: JobSpec) -> list[SpecError]:
+    names = {p.name for p in spec.parameters}
+    problems = []
+    for name in spec.job.parameters.values:
+        if name in names | BUILT_IN:
+            place: KeyPath = ("job", "parameters", name)
+            problems.append(spec.source.error(place, f"job.parameters.{name}: this name is taken", "choose another"))
+    known = names | BUILT_IN | set(spec.job.parameters.values)
+    places: list[tuple[KeyPath, str]] = [(("job", "command", i), word) for i, word in enumerate(spec.job.command)]
+    places += [(("job", "env", name), text) for name, text in spec.job.env.items()]
+    if spec.job.load:
+        places += [(("job", "load", "command", i), word) for i, word in enumerate(spec.job.load.argv)]
+        places += [(("job", "load", "env", name), text) for name, text in spec.job.load.env.items()]
+    for place, word in places:
+        try:
+            check_template(word, known)
+        except SpecError as error:
+            label = ".".join(str(piece) for piece in place[: 2 + (place[1] == "env")])
+            problems.append(spec.source.error(place, f"{label}: {error.message}", error.hint))
+    return problems
+
+
+def _wrong_parts(model: JobFile, source: YamlSource) -> list[SpecError]:
+    """Parts that are not installed, and settings that they do not have."""
+    choices: list[tuple[str, KeyPath, ChoiceModel]] = [
+        ("runner", ("deploy", "runner"), model.deploy.runner),
+        ("provisioner", ("deploy", "provisioner"), model.deploy.provisioner),
+        ("selector", ("select",), model.select),
+        ("searcher", ("searcher",), model.searcher),
+    ]
+    several = isinstance(source.document.get("interpret"), list)
+    choices += [
+        ("interpreter", ("interpret", i) if several else ("interpret",), one) for i, one in enumerate(model.interpret)
+    ]
+    choices += [
+        ("catalogue", ("catalogues", name), ChoiceModel.model_validate({**settings, "use": name}))
+        for name, settings in model.catalogues.items()
+    ]
+    if model.early_stop:
+        choices.append(("stopper", ("early_stop",), model.early_stop))
+    problems: list[SpecError] = []
+    for kind, place, choice in choices:
+        problems += _wrong_part(kind, place, choice, source)
+    return problems
+
+
+def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSource) -> list[SpecError]:
+    installed = plugins.names(kind)
+    if choice.use not in installed:
+        label = ".".join(str(piece) for piece in place)
+        hint = did_you_mean(choice.use, installed, "installed:")
+        return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
+    if not choice.model_extra:
+        return []
+    try:
+        part = plugins.load(kind, choice.use)
+    except PluginError:
+        return []  # raised, with its reason, by whoever makes the part
+    try:
+        part.Settings.model_validate(dict(choice.model_extra))
+    except ValidationError as error:
+        if place[0] not in source.document:
+            return []  # a default of ours, not the user's words
+        return spec_errors(error, part.Settings, source, place)
+    return []

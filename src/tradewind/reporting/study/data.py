@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,10 +11,185 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem import COST, RUNTIME, Objective, Trial, TrialState
+from tradewind import plugins
+from tradewind.deployer.runner.base import Simulates
+from tradewind.errors import InputError, PluginError, TradewindError
+from tradewind.problem import COST, RUNTIME, Budget, Constraints, Objective, Parameter, Threshold, Trial, TrialState
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
-from tradewind.reporting.goal import StudyGoal, read_goal
 from tradewind.store.base import Store, StudyRow, StudySummary
+from tradewind.utils.paths import data_folder
+from tradewind.utils.units import parse_duration, parse_money
+
+
+@dataclass(frozen=True, slots=True)
+class StudyGoal:
+    """What was wanted, what had to hold and what could be spent.
+
+    Attributes:
+        objective: The figure to make small or large.
+        constraints: What had to hold.
+        budget: What could be spent.
+        searcher: The searcher's name, or empty where it is not known.
+        simulated: Nothing was really run, and nothing was paid.
+    """
+
+    objective: Objective
+    constraints: Constraints
+    budget: Budget
+    searcher: str = ""
+    simulated: bool = False
+
+
+def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
+    """The goal of a stored specification.
+
+    Args:
+        spec: The document of `StudyRow.spec`; any part of it may be missing.
+    """
+    job = spec.get("job")
+    if (
+        isinstance(job, Mapping) and "space" in job
+    ):  # the document of `JobSpec.document`: the YAML's keys are below "job"
+        spec = job
+    return StudyGoal(
+        _objective(spec.get("objective")),
+        _constraints(_mapping(spec.get("constraints"))),
+        _budget(_mapping(spec.get("budget"))),
+        _choice(spec.get("searcher")),
+        _simulated(_choice(_mapping(spec.get("deploy")).get("runner"))),
+    )
+
+
+def _simulated(runner: str) -> bool:
+    """True for a runner that simulates; one that is not installed here is not known to."""
+    try:
+        return bool(runner) and issubclass(plugins.load("runner", runner), Simulates)
+    except PluginError:
+        return False
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _choice(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = value.get("use") or value.get("name") or ""
+    return str(value or "")
+
+
+def _objective(value: Any) -> Objective:
+    if isinstance(value, str):
+        return Objective(metric=value)
+    if isinstance(value, Sequence) and value:
+        first = _objective(value[0])
+        return Objective(first.metric, first.goal, tuple(_objective(other) for other in value[1:]))
+    document = _mapping(value)
+    also = document.get("also") or ()
+    others = tuple(_objective(other) for other in also) if isinstance(also, Sequence) else ()
+    for word in ("minimise", "minimize"):
+        if document.get(word):
+            return Objective(str(document[word]), "minimise", others)
+    for word in ("maximise", "maximize"):
+        if document.get(word):
+            return Objective(str(document[word]), "maximise", others)
+    goal = document.get("goal")
+    return Objective(str(document.get("metric") or COST), "maximise" if goal == "maximise" else "minimise", others)
+
+
+def _constraints(document: Mapping[str, Any]) -> Constraints:
+    found = document.get("metrics", document.get("thresholds"))
+    thresholds: list[Threshold] = []
+    if isinstance(found, Mapping):
+        thresholds = [_threshold(str(name), _mapping(bounds)) for name, bounds in found.items()]
+    elif isinstance(found, Sequence) and not isinstance(found, str):
+        thresholds = [_threshold(str(b["metric"]), b) for b in found if isinstance(b, Mapping) and "metric" in b]
+    return Constraints(_seconds(document.get("deadline")), tuple(thresholds))
+
+
+def _threshold(metric: str, bounds: Mapping[str, Any]) -> Threshold:
+    low = bounds.get("at_least", bounds.get("min"))
+    high = bounds.get("at_most", bounds.get("max"))
+    return Threshold(metric, _number(low), _number(high))
+
+
+def _budget(document: Mapping[str, Any]) -> Budget:
+    trials = _number(document.get("trials"))
+    dollars = document.get("dollars")
+    hours = document.get("hours")
+    try:
+        money = None if dollars is None else parse_money(dollars)
+    except InputError:
+        money = None
+    seconds = _seconds(hours) if isinstance(hours, str) and not hours.replace(".", "", 1).isdigit() else None
+    return Budget(
+        money, seconds / 3600.0 if seconds is not None else _number(hours), None if trials is None else int(trials)
+    )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        return None if value is None else parse_duration(value)
+    except InputError:
+        return None
+
+
+def space_size(spec: Mapping[str, Any]) -> int | None:
+    """How many configurations the space of a specification has.
+
+    Args:
+        spec: The document of `StudyRow.spec`.
+
+    Returns:
+        The number; None where it is infinite, too large to list, or cannot be told because the catalogue or a part
+        that the specification names is no longer there: a report is read long after the search.
+    """
+    from tradewind.engine.search_builder import build_problem
+    from tradewind.problem.job_spec.spec import JobSpec
+
+    try:
+        space = build_problem(JobSpec.from_json(spec), data_folder()).space
+        return len(space) if space.enumerable else None
+    except TradewindError:
+        return None
+
+
+def several_valued(spec: Mapping[str, Any], names: Collection[str]) -> list[str]:
+    """Those of some parameters that a specification declares more than one value of.
+
+    Instances are not among them: how many there are, only their catalogue says.
+
+    Args:
+        spec: The document of `StudyRow.spec`.
+        names: Names of parameters.
+
+    Returns:
+        Their names in the order of the specification; empty where it cannot be read any more.
+    """
+    from tradewind.problem.job_spec.spec import JobSpec
+
+    if not names:
+        return []
+    try:
+        declared = [
+            one for one in JobSpec.from_json(spec).parameters if one.name in names and one.parameter is not None
+        ]
+    except TradewindError:
+        return []
+    return [one.name for one in declared if one.parameter is not None and _several(one.parameter)]
+
+
+def _several(parameter: Parameter) -> bool:
+    levels = parameter.levels
+    return levels is None or len(levels) > 1
+
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -283,8 +458,6 @@ class StudyData:
     @cached_property
     def space_size(self) -> int | None:
         """How many configurations the space has; None where that is infinite or cannot be told any more."""
-        from tradewind.reporting.space import space_size
-
         return space_size(self.study.spec)
 
     def reason(self, row: int) -> str:

@@ -8,13 +8,30 @@ from collections import Counter
 
 import numpy as np
 
+from tradewind.engine.state_machine.early_stopping import estimated_savings
 from tradewind.problem import COST, RUNTIME, TrialState
-from tradewind.reporting.early import early_stopping_sentence
-from tradewind.reporting.space import several_valued
-from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.data import StudyData, several_valued
 from tradewind.reporting.study.importance import ParameterImportance, importance
 from tradewind.reporting.words import compact, comparative, opposite, percent, value_words
 from tradewind.utils.units import count, format_duration, format_money
+
+
+def early_stopping_savings(data: StudyData) -> tuple[int, float]:
+    """How many trials were stopped early, and about how many USD that saved; see `tradewind.engine.state_machine.early_stopping.estimated_savings`."""
+    rows = np.flatnonzero(data.early)
+    finished = data.runtime[data.having(TrialState.SUCCEEDED) & data.whole]
+    hourly = data.floats["price_per_hour"][rows] * data.nodes[rows]
+    pairs = list(zip(data.runtime[rows].tolist(), np.nan_to_num(hourly).tolist(), strict=True))
+    return len(rows), estimated_savings(finished.tolist(), pairs)
+
+
+def early_stopping_sentence(data: StudyData) -> str:
+    """``6 trials were stopped early, which saved about $0.00012.``, or an empty text."""
+    number, dollars = early_stopping_savings(data)
+    if not number:
+        return ""
+    words = f"{count(number, 'trial')} {'was' if number == 1 else 'were'} stopped early"
+    return f"{words}, which saved about {format_money(dollars)}." if dollars > 0 else f"{words}."
 
 
 def explain_choice(data: StudyData, weight: ParameterImportance | None = None, *, by_command: bool = True) -> list[str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tradewind import __version__
 from tradewind.problem import TrialState
-from tradewind.reporting.pareto_chart import front_chart
 from tradewind.reporting.study import charts
+from tradewind.reporting.study.charts import front_chart
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.explanation import explain_choice
 from tradewind.reporting.study.importance import METHOD, ParameterImportance, importance

@@ -11,8 +11,7 @@ import numpy as np
 
 from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import COST, RUNTIME
-from tradewind.reporting.pareto_chart import draw_front
-from tradewind.reporting.study.charts import effect_limits, metric_axis
+from tradewind.reporting.study.charts import draw_front, effect_limits, metric_axis
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.importance import importance
 from tradewind.reporting.study.pareto import cost_time_front

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
-from tradewind.reporting.goal import StudyGoal, read_goal
+from tradewind.reporting.study.data import StudyGoal, read_goal
 from tradewind.reporting.text_layout import TableColumn, TextTable, cells, printable
 from tradewind.reporting.words import compact, value_words
 from tradewind.store.base import StudySummary

@@ -19,7 +19,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tradewind.reporting.names import CUTS
+from tradewind.reporting.text_layout import CUTS
 from tradewind.reporting.workflow.layout import Document, activities, dark
 from tradewind.utils.units import count, format_duration
 

@@ -12,9 +12,8 @@ from tradewind.problem import COST, RUNTIME, Observation, Problem, Threshold, Tr
 from tradewind.searcher import acquisition, outcomes
 from tradewind.searcher.cherrypick.encoding import ClusterEncoding
 from tradewind.searcher.cherrypick.sampled_process import SampledProcess
-from tradewind.searcher.outcomes import SuccessModel
+from tradewind.searcher.outcomes import TIME_METRICS, SuccessModel, has_time_bounds, run_bill, runtime_window
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.searcher.window import TIME_METRICS, has_time_bounds, run_bill, runtime_window
 
 _LEAST = 1e-9
 """Dollars, dollars an hour and seconds below this count as this, so that they have a logarithm."""

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from tradewind.problem import COST, Problem, Trial
 from tradewind.searcher.default.transfer import TRANSFER_WIDTHS, TransferPrior, TransferProcess
+from tradewind.searcher.outcomes import runtime_window
 from tradewind.searcher.posterior import AbortCaps, Posterior
 from tradewind.searcher.surrogate.censored import fit_censored
-from tradewind.searcher.surrogate.evidence import log_evidence
 from tradewind.searcher.surrogate.features import FeatureMap
-from tradewind.searcher.surrogate.gp import Array, GaussianProcess
+from tradewind.searcher.surrogate.gp import Array, GaussianProcess, log_evidence
 from tradewind.searcher.surrogate.trend import LOG_PRIORS, LinearTrend, TrendProcess
-from tradewind.searcher.window import runtime_window
 
 PRICE_SLOPE = 0.4
 """Twice the price per hour is expected to cost 2^0.4 as much: it makes a run quicker, but seldom twice as quick."""

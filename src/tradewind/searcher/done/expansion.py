@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -17,7 +17,7 @@ _CONSTANT = 10.0
 
 
 class AdditiveTerm(Protocol):
-    """What may stand beside the cosines in place of straight lines; see `tradewind.searcher.done.law.ScalingLaw`."""
+    """What may stand beside the cosines in place of straight lines; see `tradewind.searcher.done.expansion.ScalingLaw`."""
 
     def columns(self, z: Array) -> Array:
         """Columns of the linear model, shape (n, c)."""
@@ -107,3 +107,128 @@ class FourierExpansion:
         elif self.trend > 0:
             slope = slope + weights[terms + 1 :] * self.slopes
         return slope
+
+
+_ELASTICITIES = np.array([1.0, 0.0])
+"""How the time of the two parts falls with the vCPUs, as far as is expected: Amdahl's law."""
+
+_INTERCEPTS = np.array([10.0, 2.0])
+"""Prior standard deviations of a of the two, in units of the amplitude: that of the work is as good as free, and the
+rest takes about as long in the middle of the runs as all of a run does on average, more or less by a factor of four."""
+
+_SLOPES = np.array([1.0, 0.25])
+"""Prior standard deviations of the powers, in units of ``trend``: what is not shared depends less on everything."""
+
+_NOISE = 0.1
+"""Standard deviation of a logarithm around the law while it is fitted; how much there is, the evidence says later."""
+
+_STEPS = 25
+_ENOUGH = 1e-3
+"""A step that improves the fit by less is the last."""
+
+
+@dataclass(frozen=True)
+class ScalingLaw:
+    """``ln t = ln Σ_k exp(a_k + b_k·z − e_k·p)``: two products of powers of the inputs z and the vCPUs exp(p).
+
+    Work that is shared falls with the vCPUs, the rest (start, what runs on one core, talk between the machines) does
+    not: Amdahl ("Validity of the single processor approach", AFIPS 1967), with the powers left open. Such times are
+    the posynomials of geometric programming, convex in the logarithms (Hoburg, Kirschen & Abbeel, "Data fitting with
+    geometric-programming-compatible softmax functions", Optimization and Engineering 2016); Ernest (Venkataraman et
+    al., NSDI 2016) is near to one with given powers. One product alone is the straight lines of `FourierExpansion`, which
+    cannot say that more machines pay for large inputs and not for small ones.
+
+    The law is fitted first, then put in as its derivatives by its numbers: a linear model with the prior that the law
+    has, to which cosines are added and whose evidence can be compared with that of straight lines. For the law alone
+    that evidence is Laplace's approximation.
+
+    Attributes:
+        numbers: a and b where the fit ended, shape (2, 1 + d).
+        deviations: Their prior standard deviations in units of the amplitude, shape (2, 1 + d); 0 for what is left out.
+        powers: What each part's logarithm has of p, beside ``speedup``, which the modelled figure has, shape (2,).
+        middle: p in the middle of the runs.
+    """
+
+    numbers: Array
+    deviations: Array
+    powers: Array
+    middle: float
+
+    @classmethod
+    def fit(cls, z: Array, y: Array, slopes: Array, speedup: float, spread: float) -> ScalingLaw:
+        """The likeliest law, by damped Gauss-Newton steps (Marquardt, SIAM 1963) from none of it mattering.
+
+        Args:
+            z: Inputs and p as the last column, shape (n, d + 1).
+            y: Logarithms of times plus ``speedup``·p, around their mean, shape (n,).
+            slopes: Prior standard deviation of each input's power, in units of the amplitude, shape (d,).
+            speedup: The power of the vCPUs that is in y.
+            spread: The amplitude.
+        """
+        deviations = np.hstack([_INTERCEPTS[:, None], _SLOPES[:, None] * slopes])
+        law = cls(np.zeros_like(deviations), deviations, speedup - _ELASTICITIES, float(z[:, -1].mean()))
+        scales = (spread * deviations).ravel()
+        misfit, damping = law._misfit(z, y, scales), 1.0
+        for _ in range(_STEPS):
+            value, shares = law._parts(z)
+            table = law._derivatives(z, shares).reshape(len(z), -1) * scales / _NOISE
+            away = np.divide(law.numbers.ravel(), scales, out=np.zeros_like(scales), where=scales > 0)
+            downhill = table.T @ ((y - value) / _NOISE) - away
+            curve = table.T @ table + np.eye(len(scales))
+            while damping < 1e6:
+                step = scales * np.linalg.solve(curve + damping * np.eye(len(scales)), downhill)
+                other = replace(law, numbers=law.numbers + step.reshape(deviations.shape))
+                found = other._misfit(z, y, scales)
+                if found < misfit:
+                    break
+                damping *= 4.0
+            else:
+                return law
+            gain, law, misfit, damping = misfit - found, other, found, max(damping / 8.0, 1e-6)
+            if gain < _ENOUGH:
+                break
+        return law
+
+    def _misfit(self, z: Array, y: Array, scales: Array) -> float:
+        """Twice the negative logarithm of likelihood and prior, up to a constant."""
+        away = self.numbers.ravel()[scales > 0] / scales[scales > 0]
+        return float((((y - self._parts(z)[0]) / _NOISE) ** 2).sum() + (away**2).sum())
+
+    def _parts(self, z: Array) -> tuple[Array, Array]:
+        """Logarithm of t, shape (n,), and each part's share of t, shape (n, 2)."""
+        logs = self.numbers[:, 0] + z[:, :-1] @ self.numbers[:, 1:].T + (z[:, -1:] - self.middle) * self.powers
+        top = logs.max(axis=1, keepdims=True)
+        parts = np.exp(logs - top)
+        total = parts.sum(axis=1, keepdims=True)
+        return (top + np.log(total))[:, 0], parts / total
+
+    @staticmethod
+    def _derivatives(z: Array, shares: Array) -> Array:
+        """Derivatives of ln t by a and b, shape (n, 2, 1 + d)."""
+        found: Array = shares[:, :, None] * np.hstack([np.ones((len(z), 1)), z[:, :-1]])[:, None, :]
+        return found
+
+    def columns(self, z: Array) -> Array:
+        """The columns of the linear model, shape (n, 2 + 2d); z as in `fit`."""
+        table = self._derivatives(z, self._parts(z)[1]) * self.deviations
+        return table.reshape(len(z), -1)
+
+    def start(self, z: Array) -> Array:
+        """What the linear model is to be added to, shape (n,)."""
+        value, shares = self._parts(z)
+        found: Array = value - (self._derivatives(z, shares) * self.numbers).sum(axis=(1, 2))
+        return found
+
+    def slope(self, z: Array, weights: Array) -> Array:
+        """The derivative of ``start(z) + columns(z) @ weights`` by each input but p at one point, shape (d,).
+
+        Args:
+            z: One point, shape (d + 1,).
+            weights: Of the law's columns, shape (2 + 2d,).
+        """
+        shares = self._parts(z[None, :])[1][0]
+        powers = self.numbers[:, 1:]
+        moved = self.deviations * weights.reshape(self.deviations.shape) - self.numbers
+        by_part = moved[:, 0] + moved[:, 1:] @ z[:-1]
+        steps: Array = shares @ (powers + moved[:, 1:]) + (shares * by_part) @ (powers - shares @ powers)
+        return steps

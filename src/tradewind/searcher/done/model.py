@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tradewind.problem import COST, RUNTIME, Problem, Threshold
+from tradewind.problem import COST, RUNTIME, Candidates, Offer, Problem, Threshold
 from tradewind.searcher import outcomes
 from tradewind.searcher.done.expansion import Array, FourierExpansion
-from tradewind.searcher.done.measured import MeasuredCorrection
-from tradewind.searcher.done.mixture import ModelAverage, likely_shapes
-from tradewind.searcher.done.places import CandidateInputs, DonePrediction, log_vcpus
-from tradewind.searcher.done.profiles import ProfileMap
 from tradewind.searcher.done.regression import (
     MOST_SELECTION_RUNS,
     PENALTIES,
     SIGMAS,
     ExpansionFamily,
+    ModelAverage,
     ResponseModel,
+    SavedFit,
+    likely_shapes,
     mean_above_bound,
     prior_spread,
     student_probability_within,
 )
-from tradewind.searcher.done.remembered import SavedFit
 from tradewind.searcher.done.run_history import (
     LOG_SPREAD,
     InformingRun,
     JobParameterMap,
+    ProfileMap,
     constant_parameter_spread,
     extrapolation_spreads,
     select_runs,
@@ -37,7 +38,135 @@ from tradewind.searcher.done.run_history import (
     wanted_parameters,
 )
 from tradewind.searcher.done.settings import DoneSettings
-from tradewind.searcher.window import has_time_bounds, run_bill, runtime_window
+from tradewind.searcher.outcomes import has_time_bounds, run_bill, runtime_window
+from tradewind.searcher.surrogate.features import FeatureMap
+
+_PRIOR = 2.0
+"""Repetitions that it takes to move the belief that half of what the model leaves over is a configuration's own."""
+_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCorrection:
+    """Draws the expectations of a model towards what its configurations really took.
+
+    A smooth model of few runs leaves something over at each of them. One part of that is chance, the other belongs to
+    the configuration and will be there again: the next run of it is then expected between the model and the mean of
+    its runs, nearer to these the more there are (the area effects of Fay & Herriot, "Estimates of income for small
+    places", Journal of the American Statistical Association 1979). How the parts compare is told by runs that were
+    repeated; until then they count as equal.
+
+    Attributes:
+        errors: By row, the mean of what the model leaves over of its runs, and how many there are.
+        own: The share of it, as a variance, that belongs to the configuration.
+    """
+
+    errors: Mapping[bytes, tuple[float, int]]
+    own: float
+
+    @classmethod
+    def of(cls, rows: Array, errors: Array) -> MeasuredCorrection:
+        """What runs with the present job parameters tell.
+
+        Args:
+            rows: Their configurations' features, shape (n, k), n at least 1.
+            errors: Their figures less what the model expects of their configurations, shape (n,); NaN where a run has
+                none.
+        """
+        known = np.isfinite(errors)
+        rows, errors = rows[known], errors[known]
+        cells: dict[bytes, list[float]] = {}
+        for key, error in zip(_keys(rows), errors, strict=True):
+            cells.setdefault(key, []).append(float(error))
+        found = [np.array(one) for one in cells.values()]
+        total = float((errors**2).mean())
+        apart = sum(float(((one - one.mean()) ** 2).sum()) for one in found)
+        chance = (_PRIOR * 0.5 * total + apart) / (_PRIOR + len(errors) - len(found))
+        means = {key: (float(np.mean(one)), len(one)) for key, one in cells.items()}
+        return cls(means, max(0.0, 1.0 - chance / total) if total > 0.0 else 0.0)
+
+    def applied(self, rows: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
+        """Mean and scale of the distribution of a further run, with what was measured.
+
+        Args:
+            rows: Features of the configurations, shape (m, k).
+            mean: By the model, shape (m,).
+            scale: By the model, shape (m,).
+        """
+        seen = [self.errors.get(key, (0.0, 0)) for key in _keys(rows)]
+        count = np.array([many for _, many in seen], dtype=float)
+        drawn = count * self.own / np.maximum(count * self.own + 1.0 - self.own, 1e-12)
+        return mean + drawn * np.array([error for error, _ in seen]), scale * np.sqrt(1.0 - self.own * drawn)
+
+
+def _keys(rows: Array) -> list[bytes]:
+    # Zero is added so that there is no -0.0, whose bytes differ.
+    return [row.tobytes() for row in np.round(rows, _DIGITS) + 0.0]
+
+
+@dataclass(frozen=True, slots=True)
+class DonePrediction:
+    """What is expected of n configurations; every array has shape (n,).
+
+    Attributes:
+        seconds: Median runtime.
+        seconds_low: 5 % quantile of it.
+        seconds_high: 95 % quantile of it.
+        cost: USD of a run of the median time.
+        cost_low: 5 % quantile.
+        cost_high: 95 % quantile.
+        feasible: Probability that the run succeeds, in time and within every bound.
+        loss: The objective, as something to make small.
+    """
+
+    seconds: Array
+    seconds_low: Array
+    seconds_high: Array
+    cost: Array
+    cost_low: Array
+    cost_high: Array
+    feasible: Array
+    loss: Array
+
+
+@dataclass(frozen=True)
+class CandidateInputs:
+    """Configurations as the model sees them.
+
+    Attributes:
+        rows: Features on [-1, 1], shape (n, k).
+        hourly: USD per hour, shape (n,).
+        power: Logarithm of the vCPUs of all nodes together, shape (n,).
+    """
+
+    rows: Array
+    hourly: Array
+    power: Array
+
+    @classmethod
+    def of(cls, candidates: Candidates, features: FeatureMap) -> CandidateInputs:
+        """Those of candidates."""
+        offers = [candidates.offer(i) for i in range(len(candidates))]
+        return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, log_vcpus(offers))
+
+    def __getitem__(self, which: NDArray[np.intp]) -> CandidateInputs:
+        return CandidateInputs(self.rows[which], self.hourly[which], self.power[which])
+
+    def with_one(self, other: CandidateInputs, i: int) -> CandidateInputs:
+        """The same and the i-th of others."""
+        both = zip((self.rows, self.hourly, self.power), (other.rows, other.hourly, other.power), strict=True)
+        return CandidateInputs(*(np.concatenate([mine, more[[i]]]) for mine, more in both))
+
+    def moved(self, by: Array) -> CandidateInputs:
+        """The same with every feature moved, for the exploration noise."""
+        return CandidateInputs(self.rows + by, self.hourly, self.power)
+
+
+def log_vcpus(offers: Sequence[Offer]) -> Array:
+    """Logarithms of the vCPUs of all nodes together, shape (n,)."""
+    found: Array = np.log(np.maximum([offer.vcpu * offer.nodes for offer in offers], 1e-9))
+    return found
+
 
 _FEWEST = 4
 """Runs below which no input is judged."""

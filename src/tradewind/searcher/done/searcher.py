@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from tradewind import plugins
-from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.errors import ConfigurationError, NoOfferError
+from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Float, Offer, Problem, Proposal, Trial
+from tradewind.problem.configuration import plain_number
 from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
@@ -22,16 +24,212 @@ from tradewind.searcher.base import (
     Recommends,
     SearchState,
 )
-from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
-from tradewind.searcher.done import words
-from tradewind.searcher.done.descent import explore_candidates
+from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices, neighbours
 from tradewind.searcher.done.expansion import Array
-from tradewind.searcher.done.model import RANGE, DoneModel
-from tradewind.searcher.done.places import CandidateInputs, DonePrediction, log_vcpus
-from tradewind.searcher.done.remembered import SavedFit
-from tradewind.searcher.done.run_history import InformingRun, earlier_runs, own_runs
+from tradewind.searcher.done.model import RANGE, CandidateInputs, DoneModel, DonePrediction, log_vcpus
+from tradewind.searcher.done.regression import SavedFit
+from tradewind.searcher.done.run_history import FRACTION, InformingRun, earlier_runs, own_runs
 from tradewind.searcher.done.settings import DoneSettings
 from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.utils.units import count
+
+_STARTS = 6
+"""Good points that the descents begin at."""
+
+_STEPS = 10
+"""Steps of one descent, as in the published implementation."""
+
+_RAN = 500
+"""Newest runs whose configurations are looked at again."""
+
+_NEIGHBOURS = 48
+"""Changed copies of each good point."""
+
+
+def explore_candidates(
+    problem: Problem, model: DoneModel, features: FeatureMap, rng: np.random.Generator, count: int
+) -> list[Configuration]:
+    """Random configurations, those that were run, and better ones that were found from the best of all.
+
+    Around each of the best, copies with one or two parameters changed are added; real-valued parameters then follow
+    the derivative of the expansion for a few steps of L-BFGS (Byrd, Lu, Nocedal & Zhu, SIAM J. Scientific Computing
+    1995), as in DONE.
+
+    Args:
+        problem: The problem.
+        model: What the expansion is of; without a model of time only random configurations come back.
+        features: Of the configurations.
+        rng: For the random ones.
+        count: How many of these.
+    """
+    drawn = problem.space.sample(rng, count)
+    if model.time is None or not drawn:
+        return drawn
+    # What is known best is what was run: in a space of this size, chance would hardly come upon it again.
+    drawn += [one for run in model.runs[-_RAN:] if (one := _checked(problem, run.trial.configuration)) is not None]
+    near: list[Configuration] = []
+    for leader in _best(problem, model, features, drawn):
+        donors = [drawn[int(i)] for i in rng.integers(len(drawn), size=_NEIGHBOURS)]
+        near += neighbours(problem, leader, donors, rng)
+    drawn += near
+    if any(isinstance(p, Float) and p.levels is None for p in problem.space.parameters):
+        drawn += [_descended(problem, model, features, leader) for leader in _best(problem, model, features, drawn)]
+    return drawn
+
+
+def _checked(problem: Problem, configuration: Configuration) -> Configuration | None:
+    """A configuration of an earlier study as this space writes it; None where it does not allow it."""
+    try:
+        return problem.space.check(configuration)
+    except ConfigurationError:
+        return None
+
+
+def _best(
+    problem: Problem, model: DoneModel, features: FeatureMap, drawn: Sequence[Configuration]
+) -> list[Configuration]:
+    pool = problem.pool(drawn)
+    loss = model.judge(CandidateInputs.of(pool, features)).loss
+    order = np.argsort(np.round(loss / max(float(np.abs(loss).max()), 1e-300), 9), kind="stable")
+    return [pool.configuration(int(i)) for i in order[:_STARTS]]
+
+
+def _descended(problem: Problem, model: DoneModel, features: FeatureMap, start: Configuration) -> Configuration:
+    """The configuration at which a descent along the real-valued parameters ends; the start where it leads nowhere."""
+    from scipy.optimize import minimize
+
+    names = [p.name for p in problem.space.parameters if isinstance(p, Float) and p.levels is None and p.name in start]
+    row = _row(problem, features, start)
+    if row is None or not names:
+        return start
+    at = np.array([_unit(problem, name, start) for name in names])
+    # A real-valued parameter's feature is linear in its place on its scale, so two places give its column.
+    steps = []
+    for name, place in zip(names, at, strict=True):
+        other = 0.0 if place > 0.5 else 1.0
+        far = _row(problem, features, _moved(problem, start, {name: other}))
+        steps.append(np.zeros_like(row) if far is None else (far - row) / (other - place))
+    directions = np.array(steps)
+
+    power = float(log_vcpus([problem.resolver.resolve(start)])[0])
+
+    def surface(unit: Array) -> tuple[float, Array]:
+        value, slope = model.surface(row + (unit - at) @ directions, power)
+        return value, directions @ slope
+
+    found = minimize(
+        surface, at, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(at), options={"maxiter": _STEPS}
+    )
+    # Rounded, so that neither the last bit of a sum nor the way there makes another configuration.
+    unit = np.round(found.x, 4)
+    return _moved(problem, start, dict(zip(names, map(float, unit), strict=True)))
+
+
+def _unit(problem: Problem, name: str, configuration: Configuration) -> float:
+    return float(problem.space[name].features(np.array([configuration[name]], dtype=float))[0, 0])
+
+
+def _moved(problem: Problem, start: Configuration, places: dict[str, float]) -> Configuration:
+    """A configuration with some real-valued parameters at other places of their scales, or itself if not allowed."""
+    values = {name: float(problem.space[name].draw(np.array([place]))[0]) for name, place in places.items()}
+    try:
+        return problem.space.complete({**start, **values}, start)
+    except (ConfigurationError, KeyError):
+        return start
+
+
+def _row(problem: Problem, features: FeatureMap, configuration: Configuration) -> Array | None:
+    try:
+        row = features.of(configuration, problem.resolver.resolve(configuration))
+    except NoOfferError:
+        return None
+    return None if row is None else 2.0 * row - 1.0
+
+
+_APART = "apart from what does not matter"
+
+
+def model_basis(model: DoneModel, left_out: int, problem: Problem) -> list[str]:
+    """What the model rests on: one sentence each.
+
+    Args:
+        model: The model.
+        left_out: Earlier runs that could not be used.
+        problem: The problem.
+    """
+    lines = []
+    if model.time is None and model.runs:
+        return [f"of {count(len(model.runs), 'run')}, none came to its end"]
+    if model.used:
+        away = model.distance(model.used)
+        same, like = sum(run.given(model.wanted) for run in model.used), int((away == 0.0).sum())
+        line = f"{count(len(model.used), 'run')} of {problem.job.name}, {same} of them with these job parameters"
+        lines.append(line if like <= same else f"{line}, {like} with these {_APART}")
+        nearest = model.used[int(away.argmin())].parameters
+        if (
+            any(nearest[name] != value for name, value in model.wanted.items() if name not in model.unknown)
+            and not like
+        ):
+            lines.append(f"the nearest runs had {_values(nearest)}")
+    for name in model.unknown:
+        had = f"{name}={plain_number(model.shared[name])}"
+        lines.append(f"all runs had {had}: how the time depends on it is not known")
+    lines += [_beyond(name, model) for name in model.outside]
+    aim = problem.objective.metric
+    if model.time is not None and aim not in (COST, RUNTIME, *model.figures):
+        lines.append(f"no run says its {aim} yet: the quickest come first")
+    if model.time is not None:
+        bounded = dict.fromkeys(threshold.metric for threshold in problem.constraints.thresholds)
+        unknown = [metric for metric in bounded if metric not in (COST, RUNTIME, *model.figures)]
+        lines += [f"no run says its {metric} yet: its bound is not judged" for metric in unknown]
+    varying = [name for name in model.parameters.groups if name not in model.dropped and name not in model.shared]
+    helping = [name for name in model.profiles.names if name not in model.dropped]
+    if model.ignored and not helping:
+        lines.append(f"found not to matter: {', '.join(model.ignored)}")
+    if model.doubtful and not helping:
+        lines.append(f"likely not to matter: {', '.join(model.doubtful)}")
+    if varying:
+        lines.append(f"found to matter: {', '.join(varying)}")
+    if helping:
+        lines.append(f"{', '.join(helping)} of earlier runs tells more than the names")
+    if left_out:
+        lines.append(f"{count(left_out, 'run')} left out: of another space, or without one of these job parameters")
+    return lines
+
+
+def recommendation_reason(model: DoneModel, offer: Offer, configuration: Configuration) -> str:
+    """What is known of one configuration, in a few words.
+
+    Args:
+        model: The model.
+        offer: Its machines.
+        configuration: The configuration.
+    """
+    mine = [run for run in model.runs if run.trial.configuration == configuration and run.trial.offer.key == offer.key]
+    if not mine:
+        return "never run; by what others took"
+    same, like = sum(run.given(model.wanted) for run in mine), int((model.distance(mine) == 0.0).sum())
+    if same:
+        return f"run {same}x with these job parameters"
+    if like:
+        return f"run {like}x with these job parameters {_APART}"
+    return f"run {len(mine)}x with other job parameters"
+
+
+def _beyond(name: str, model: DoneModel) -> str:
+    """That no run was near what is wanted."""
+    wanted = model.wanted[name]
+    if isinstance(wanted, str):
+        return f"no run with {name}={wanted} came to its end: how the time depends on it is not known"
+    values = sorted({float(run.parameters[name]) for run in model.telling})
+    ran = f"{plain_number(values[0])} to {plain_number(values[-1])}"
+    return f"{name}={plain_number(wanted)} is outside of what was run, {ran}: how the time goes on there is a guess"
+
+
+def _values(parameters: Mapping[str, float | str]) -> str:
+    shown = {name: value for name, value in parameters.items() if name != FRACTION or value != 1.0}
+    return ", ".join(f"{name}={plain_number(value)}" for name, value in shown.items())
+
 
 _MOST_RISK = 10.0
 """ln of how much dearer a configuration may count for what is not known of it."""
@@ -179,7 +377,7 @@ class DoneSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explai
                 runtime_low=float(prediction.seconds_low[i]),
                 runtime_high=float(prediction.seconds_high[i]),
                 probability_feasible=float(prediction.feasible[i]),
-                reason=words.recommendation_reason(
+                reason=recommendation_reason(
                     model, candidates.offer(int(free[i])), candidates.configuration(int(free[i]))
                 ),
                 **_objective(wanted, int(i)),
@@ -230,7 +428,7 @@ class DoneSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explai
 
     def basis(self) -> list[str]:
         """How many runs it rests on, which were nearest, which job parameters and profiles count."""
-        return words.model_basis(self._model(), self._history[1], self.problem)
+        return model_basis(self._model(), self._history[1], self.problem)
 
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
         """Expected cost and runtime with the cost's 90 % range, and the probability of being feasible."""

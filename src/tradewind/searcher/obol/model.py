@@ -14,8 +14,14 @@ from tradewind.searcher.obol.arrays import Floats, Ints, LookaheadRules
 from tradewind.searcher.obol.bagged_trees import BaggedTrees, CostTerms, TreePrediction
 from tradewind.searcher.obol.binned_columns import BinnedColumns
 from tradewind.searcher.obol.settings import ObolSettings
-from tradewind.searcher.outcomes import probability_within, relaxed_threshold
-from tradewind.searcher.window import TIME_METRICS, has_time_bounds, run_bill, runtime_window
+from tradewind.searcher.outcomes import (
+    TIME_METRICS,
+    has_time_bounds,
+    probability_within,
+    relaxed_threshold,
+    run_bill,
+    runtime_window,
+)
 
 _LEAST = 1e-9
 """Values below this count as this where they need a logarithm."""

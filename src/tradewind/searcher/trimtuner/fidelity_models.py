@@ -11,13 +11,12 @@ import numpy as np
 
 from tradewind.problem import RUNTIME, Observation, Problem, Threshold, Trial, TrialState
 from tradewind.searcher import acquisition, outcomes
-from tradewind.searcher.outcomes import SuccessModel
+from tradewind.searcher.outcomes import TIME_METRICS, SuccessModel, runtime_window
 from tradewind.searcher.surrogate.censored import bound_sites
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.searcher.trimtuner.extra_trees import ExtraTrees
 from tradewind.searcher.trimtuner.fidelity_process import FidelityProcess
-from tradewind.searcher.window import TIME_METRICS, runtime_window
 
 SurrogateKind = Literal["gp", "trees"]
 Surrogate = FidelityProcess | ExtraTrees

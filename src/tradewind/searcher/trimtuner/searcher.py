@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Literal
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tradewind import plugins
-from tradewind.problem import Configuration, Problem, Proposal
+from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
 from tradewind.searcher import acquisition
 from tradewind.searcher.base import (
     ContinuousSpaces,
@@ -24,11 +25,206 @@ from tradewind.searcher.base import (
     SearchState,
     UsesFractions,
 )
+from tradewind.searcher.candidate_pool import CandidatePoolSearcher, cheap_maximin
+from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.gp import Array
 from tradewind.searcher.trimtuner.entropy_search import information_gain
 from tradewind.searcher.trimtuner.fidelity_models import FidelityModels, FullInputPrediction
-from tradewind.searcher.trimtuner.field import CandidateRows, MultiFidelitySearcher
-from tradewind.searcher.trimtuner.ranking import constrained_value, payable_candidates, stable_argmax
-from tradewind.searcher.trimtuner.start import InitialDesign, infeasible_shares
+
+_POOL = 1024
+_LEADERS = 6
+_CHEAPER = 0.5
+"""Share of the configurations, by price, that the first ones are drawn from: they are to teach what a part tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRows:
+    """The configurations in question.
+
+    Attributes:
+        candidates: Configurations.
+        features: Their numbers, shape (n, d).
+        open: Where neither a whole run was told or is pending, nor the money is too short for it, shape (n,).
+    """
+
+    candidates: Candidates
+    features: Array
+    open: NDArray[np.bool_]
+
+
+class MultiFidelitySearcher(CandidatePoolSearcher):
+    """A searcher that looks at configurations as rows of numbers, on finite and continuous spaces."""
+
+    @cached_property
+    def _map(self) -> FeatureMap:
+        return FeatureMap(self.problem, self._reference)
+
+    @cached_property
+    def _features(self) -> Array:
+        return self._map.of_candidates(self._reference)
+
+    def _design(self, starts: int) -> tuple[Candidates, list[int]]:
+        """Candidates, and the order in which they are started: cheap ones far apart, then the rest at random."""
+        reference = self._reference
+        return reference, self._start_order(
+            lambda rng: cheap_maximin(self._features, reference.hourly, starts, rng, _CHEAPER)
+        )
+
+    def _field(self, state: SearchState) -> CandidateRows | None:
+        """What may be proposed; None where a pool is empty."""
+        if self._listed:
+            candidates, free = self.open_candidates(state)
+            open_ones = np.zeros(len(candidates), dtype=bool)
+            open_ones[free] = True
+            return CandidateRows(candidates, self._features, open_ones)
+        if not len(self._reference):
+            return None
+        drawn = self._drawn(state) or [self._reference.configuration(i) for i in range(len(self._reference))]
+        pool = self.problem.pool([*self._tried(), *drawn])
+        free = self._open_of(pool, state)
+        if not len(free):
+            pool = self.problem.pool([*self._tried(), *self._open_elsewhere(state)])
+            free = self._open_of(pool, state)
+        if not len(pool):
+            return None
+        open_ones = np.zeros(len(pool), dtype=bool)
+        open_ones[free] = True
+        return CandidateRows(pool, self._map.of_candidates(pool), open_ones)
+
+    def _open_elsewhere(self, state: SearchState) -> list[Configuration]:
+        """Configurations for when no drawn one is open: of the whole space, or the reference if it cannot be listed."""
+        if not self.problem.space.enumerable:
+            return [self._reference.configuration(i) for i in range(len(self._reference))]
+        candidates, free = self.open_candidates(state)
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 4])
+        return [candidates.configuration(int(i)) for i in rng.permutation(free)[:_POOL]]
+
+    def _tried(self) -> list[Configuration]:
+        """Configurations of the space that were run, on any share."""
+        return [t.configuration for t in self.history if self._map.of(t.configuration, t.offer) is not None]
+
+    def _drawn(self, state: SearchState) -> list[Configuration]:
+        rng = np.random.default_rng([self.seed & 0xFFFFFFFF, state.proposed, 3])
+        return self._with_neighbours(self.problem.space.sample(rng, _POOL), self._leaders(), rng)
+
+    def _leaders(self) -> list[Configuration]:
+        """The best configurations that were run, those on larger shares first."""
+        objective = self.problem.objective
+        ranked: list[tuple[bool, float, float, int, Trial]] = sorted(
+            (not t.observation.feasible, -t.proposal.fidelity, objective.loss(t.observation.objective), t.number, t)
+            for t in self.history
+            if t.observation is not None and t.observation.objective is not None
+            if not t.observation.censored and math.isfinite(t.observation.objective)
+            if self._map.of(t.configuration, t.offer) is not None
+        )
+        return [t.configuration for *_, t in ranked[:_LEADERS]]
+
+
+def payable_candidates(field: CandidateRows, whole: FullInputPrediction, state: SearchState) -> NDArray[np.bool_]:
+    """The open configurations whose whole run the money left pays: for sure, else probably, else whatever it costs."""
+    if state.money_left is not None:
+        for cost in (whole.cost_high, whole.cost):
+            enough: NDArray[np.bool_] = field.open & (cost <= state.money_left)
+            if enough.any():
+                return enough
+    return field.open
+
+
+def constrained_value(whole: FullInputPrediction) -> Array:
+    """Constrained expected value: the expected value, from 0 for the worst to 1 for the best, times the probability.
+
+    TrimTuner's constrained expected accuracy (section III-C), for objectives that are no share between 0 and 1.
+    """
+    low, high = float(whole.loss.min()), float(whole.loss.max())
+    value = (high - whole.loss) / (high - low) if high > low else np.ones(len(whole.loss))
+    result: Array = (value + 0.01) * whole.feasible
+    return result
+
+
+def stable_argmax(score: Array) -> int:
+    """The place of the greatest, rounded to 9 digits of the range so that ties are broken by order."""
+    known = np.isfinite(score)
+    if not known.any():
+        return int(np.argmax(known))
+    low, high = float(score[known].min()), float(score[known].max())
+    relative = (score - low) / (high - low) if high > low else np.zeros(len(score))
+    return int(np.argmax(np.where(known, np.round(relative, 9), -np.inf)))
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDesign:
+    """The order in which configurations are first run in parts.
+
+    Attributes:
+        reference: The configurations.
+        order: Their places, in the order of starting.
+        starts: How many are run on every share but the whole.
+        fractions: All shares, the smallest first.
+        beyond: The smallest share that is too much for a configuration, by its key (`infeasible_shares`).
+    """
+
+    reference: Candidates
+    order: Sequence[int]
+    starts: int
+    fractions: Sequence[float]
+    beyond: Mapping[str, float]
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """The shares below 1, the smallest first; 1 alone where none is given."""
+        return tuple(share for share in self.fractions if share < 1.0) or (1.0,)
+
+    @property
+    def length(self) -> int:
+        """How many runs are started with, whatever they show."""
+        return self.starts * len(self.parts)
+
+    def runs(self, taken: Collection[str], *, first: bool = True, others: bool = True) -> Iterator[Proposal]:
+        """What to start with.
+
+        Args:
+            taken: Keys of trials that are not to be proposed: the same run, or a whole one of the configuration.
+            first: All parts of the first configurations, up to the one that is too much.
+            others: The smallest part of each configuration, then the next one, up to whole runs.
+        """
+        plan = [(i, s) for i in self.order[: self.starts] for s in self.parts if s <= self._most(i)] if first else []
+        yield from self._proposals(plan + [(i, s) for s in self.fractions for i in self.order if others], taken)
+
+    def wholes(self, taken: Collection[str]) -> Iterator[Proposal]:
+        """Whole runs, of those first that no part has shown to be too much."""
+        yield from self._proposals([(i, 1.0) for i in sorted(self.order, key=lambda i: self._most(i) < 1.0)], taken)
+
+    def _most(self, place: int) -> float:
+        return self.beyond.get(self.reference.configuration(place).key, 1.0)
+
+    def _proposals(self, plan: Sequence[tuple[int, float]], taken: Collection[str]) -> Iterator[Proposal]:
+        given: set[str] = set()
+        for i, share in plan:
+            key = self.reference.key(i, share)
+            whole = self.reference.key(i)
+            if {key, whole} & given or key in taken or whole in taken:
+                continue
+            given.add(key)
+            why: dict[str, float | str] = {"stage": "start", "fraction": share}
+            yield Proposal(self.reference.configuration(i), fidelity=share, why=why)
+
+
+def infeasible_shares(problem: Problem, history: Sequence[Trial]) -> dict[str, float]:
+    """The smallest share that failed, or was too slow or too dear for the whole, by key of the configuration."""
+    limits = problem.constraints
+    most = [t for t in limits.thresholds if t.metric in (COST, RUNTIME) and t.at_most is not None]
+    upper = replace(limits, thresholds=tuple(replace(t, at_least=None) for t in most))
+    found: dict[str, float] = {}
+    for trial in history:
+        seen, share = trial.observation, trial.proposal.fidelity
+        if seen is None:
+            continue
+        wrong = trial.state != TrialState.SUCCEEDED
+        if wrong or upper.broken(seen.runtime, {COST: seen.cost, RUNTIME: seen.runtime}):
+            key = trial.configuration.key
+            found[key] = min(share, found.get(key, 1.0))
+    return found
+
 
 _SCORED = (6, 40)
 """At least and at most so many configurations are scored, whatever share of all they are."""

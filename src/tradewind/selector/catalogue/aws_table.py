@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, table_rows, tidy_price
+from tradewind.selector.catalogue.price_list import ARCHITECTURES, MachineType, table_rows, tidy_price
 
 DATE = "2026-07-01"
 SOURCE = "https://aws.amazon.com/ec2/pricing/on-demand/"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tradewind.selector.catalogue.families import ARCHITECTURES, MachineType, table_rows, tidy_price
+from tradewind.selector.catalogue.price_list import ARCHITECTURES, MachineType, table_rows, tidy_price
 
 DATE = "2026-06-01"
 SOURCE = "https://azure.microsoft.com/pricing/details/virtual-machines/linux/"

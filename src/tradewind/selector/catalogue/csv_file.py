@@ -17,8 +17,8 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
 from tradewind.problem import Offer
+from tradewind.selector.attributes import canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
-from tradewind.selector.words import canonical_category, canonical_provider
 from tradewind.utils.paths import expand
 from tradewind.utils.units import parse_memory
 

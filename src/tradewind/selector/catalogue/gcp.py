@@ -14,9 +14,14 @@ from pydantic import Field
 from tradewind.errors import FetchError, MissingProgramError
 from tradewind.problem import Offer
 from tradewind.selector.catalogue import gcp_table
-from tradewind.selector.catalogue.families import tidy_price
 from tradewind.selector.catalogue.price_fetcher import without_query
-from tradewind.selector.catalogue.price_list import PriceListCatalogue, PriceListSettings, repriced, shipped_offers
+from tradewind.selector.catalogue.price_list import (
+    PriceListCatalogue,
+    PriceListSettings,
+    repriced,
+    shipped_offers,
+    tidy_price,
+)
 from tradewind.utils.paths import expand
 from tradewind.utils.units import count
 

@@ -8,7 +8,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,9 +18,52 @@ from tradewind import plugins
 from tradewind.errors import CatalogueError, FetchError, StoreError, StoreFullError, StoreReadOnlyError
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue, Refreshable
-from tradewind.selector.catalogue.families import MachineType, tidy_price
 from tradewind.selector.catalogue.price_fetcher import PriceFetcher
 from tradewind.utils.atomic_files import write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    """What a machine is and costs in a catalogue's first region.
+
+    Attributes:
+        name: The provider's name for it.
+        family: The provider's family.
+        category: As in `Offer`.
+        arch: As in `Offer`.
+        vcpu: Virtual CPUs.
+        memory_gib: Memory, GiB.
+        price: USD per hour.
+        gpus: Accelerators.
+        accelerator: Their name, or empty.
+    """
+
+    name: str
+    family: str
+    category: str
+    arch: str
+    vcpu: float
+    memory_gib: float
+    price: float
+    gpus: int = 0
+    accelerator: str = ""
+
+
+ARCHITECTURES = {"x": "x86_64", "a": "arm64"}
+"""The letters that tables write for architectures."""
+
+
+def table_rows(table: str) -> Iterator[list[str]]:
+    """The words of each line of a table."""
+    for line in table.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line.split()
+
+
+def tidy_price(price: float) -> float:
+    """A price per hour without the noise of the multiplication that made it."""
+    return round(price, 8)
+
 
 _VERSION = 1
 

@@ -10,15 +10,14 @@ from typing import Any
 from tradewind.errors import ConflictError, InputError, NotFoundError, SignInError, StoreError, TradewindError
 from tradewind.service.accounts import credentials, identity
 from tradewind.service.accounts.audit_log import AuditLog
+from tradewind.service.accounts.credentials import TOKEN_PREFIX, new_secret, secret_digest
+from tradewind.service.accounts.identity import ROLES, Principal
 from tradewind.service.accounts.sessions import BrowserSession, SessionManager, csrf_token_of
-from tradewind.service.accounts.tokens import TOKEN_PREFIX, new_secret, secret_digest
 from tradewind.service.document_limits import check_document
 from tradewind.service.notifications.preferences import PREFERENCES_KEY as NOTICES
-from tradewind.service.people import ROLES, Principal
 from tradewind.service.results.result_storage import RESULTS_KEY as RESULTS
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.service.accounts import AccountStore, Role, TokenRow, UserRow
-from tradewind.store.sessions import SessionRow
+from tradewind.store.service.accounts import AccountStore, Role, SessionRow, TokenRow, UserRow
 from tradewind.store.sql.database import Database
 
 _LOG = logging.getLogger("tradewind.service.accounts")

@@ -8,9 +8,8 @@ import time
 from typing import Any
 
 from tradewind.errors import ForbiddenError, StoreError
-from tradewind.service.accounts.identity import clean_text
+from tradewind.service.accounts.identity import Principal, clean_text
 from tradewind.service.operations.server_log import redact
-from tradewind.service.people import Principal
 from tradewind.store.service.audit import AuditOutcome, AuditRow, AuditStore
 from tradewind.store.sql.database import Database
 

@@ -6,7 +6,9 @@ asks for at least, so that signing in does not take the machine from everybody e
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import secrets
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -19,6 +21,21 @@ from tradewind.utils.dependencies import install_command
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
+
+
+TOKEN_PREFIX = "tw_"
+"""Begins every token, so that a scanner of source code recognises one that was committed."""
+
+
+def new_secret(prefix: str = TOKEN_PREFIX) -> str:
+    """A secret of 256 random bits."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def secret_digest(secret: str) -> str:
+    """What is kept of a secret: it has 256 bits of its own, so that a plain hash cannot be searched."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
 
 MIN_PASSWORD_LENGTH = 10
 """Characters that a password has at least."""

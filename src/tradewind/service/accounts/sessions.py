@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from tradewind.errors import InputError, SignInError, StoreError, TooManyError
 from tradewind.service.accounts import credentials, identity
-from tradewind.service.accounts.tokens import new_secret, secret_digest
-from tradewind.service.people import Principal
+from tradewind.service.accounts.credentials import new_secret, secret_digest
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.service.accounts import AccountStore, UserRow
-from tradewind.store.sessions import SessionRow, SessionStore
+from tradewind.store.service.accounts import AccountStore, SessionRow, SessionStore, UserRow
 from tradewind.store.sql.database import Database
 
 _LOG = logging.getLogger("tradewind.service.accounts")

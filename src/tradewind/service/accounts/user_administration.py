@@ -11,7 +11,7 @@ from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFound
 from tradewind.service.accounts import identity
 from tradewind.service.accounts.account_service import AccountService
 from tradewind.service.accounts.audit_log import AuditLog
-from tradewind.service.people import ROLES, Principal
+from tradewind.service.accounts.identity import ROLES, Principal
 from tradewind.store.clusters.cluster_store import ClusterStore, TenantRow
 from tradewind.store.service.accounts import Role, TokenRow, UserRow
 from tradewind.tenancy.resources import check_quota

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tradewind.service.api import events, links, offers, tokens, users
 from tradewind.service.api.routes import (
     accounts,
     admin,
@@ -16,6 +15,11 @@ from tradewind.service.api.routes import (
     results,
     studies,
 )
+from tradewind.service.api.routes import accounts as tokens
+from tradewind.service.api.routes import accounts as users
+from tradewind.service.api.routes import proposals as offers
+from tradewind.service.api.routes import requests as events
+from tradewind.service.api.routes import results as links
 
 # What programs ask for all the time comes first: a call is compared with one router after the other.
 ROUTERS: tuple[APIRouter, ...] = (

@@ -13,11 +13,10 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from tradewind.errors import ForbiddenError, SignInError, TradewindError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.faults import http_status
-from tradewind.service.http.responses import check_address
+from tradewind.service.http.responses import check_address, http_status
 from tradewind.service.http.session_cookies import CSRF_HEADER, SAFE_METHODS, check_csrf, session_secret
-from tradewind.service.people import Principal
 
 _bearer = HTTPBearer(auto_error=False, description="A token, as `tradewind user token` or the page makes it.")
 

@@ -2,24 +2,236 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
 from fastapi import Header, Query
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
-from tradewind.errors import InputError
+from tradewind.errors import InputError, TradewindError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.api.request_models import EVENT_LIST, event_of
 from tradewind.service.context import Context
-from tradewind.service.http.event_hub import EventSubscriber
-from tradewind.service.http.responses import json_list_response
-from tradewind.service.people import Principal
+from tradewind.service.http.event_hub import (
+    SSE_HEADERS,
+    SSE_HEARTBEAT,
+    EventHub,
+    EventSubscriber,
+    event_message,
+    log_event_id,
+    sse_message,
+)
+from tradewind.service.http.responses import json_list_response, problem_document
 from tradewind.service.requests.run_files import RunLogPart
-from tradewind.service.streams.answer import EventStream, LogStream
 from tradewind.store.service.request_queries import last_event_number
-from tradewind.store.service.requests import RequestEvent
+from tradewind.store.service.requests import ENDED, RequestEvent
+
+_PAGE = 500
+_AT_ONCE = 65536
+"""Bytes after which no more events are handed over together: what nobody reads yet is kept for each stream."""
+
+_STUCK = 60.0
+"""Seconds that a client may take to read anything at all."""
+
+_SLOWEST_LOG = 2.0
+
+
+class _Open(Response):
+    """An answer without an end; what it says is up to those below.
+
+    Args:
+        hub: The streams of this process.
+        who: Who listens; the place was taken.
+        beat: Seconds of silence after which a comment is sent.
+        lifetime: Seconds after which the client has to come again, and to say again who it is.
+    """
+
+    def __init__(self, hub: EventHub, who: Principal, beat: float, lifetime: float) -> None:
+        self.status_code = 200
+        self.background: BackgroundTask | None = None
+        self.raw_headers = list(SSE_HEADERS)
+        self._hub, self._who, self._beat = hub, who, beat
+        # Those that came together after a restart shall not go and come again together.
+        self._until = time.monotonic() + lifetime * random.uniform(0.8, 1.0)  # noqa: S311  (no secret)
+        self._gone = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, until the client goes or has waited long enough."""
+        watching = asyncio.ensure_future(self._wait_for_end(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            with contextlib.suppress(TimeoutError):  # a client that reads nothing has no claim to its place
+                await self._tell(_Said(send))
+                await _Said(send).say(b"", more=False)
+        finally:
+            watching.cancel()
+            self._hub.leave_place(self._who)
+            self._left()
+
+    async def _wait_for_end(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._gone.set()
+        self._left()
+
+    @property
+    def _over(self) -> bool:
+        return self._gone.is_set() or time.monotonic() > self._until
+
+    def _left(self) -> None:
+        """Nobody reads any more."""
+
+    async def _tell(self, said: _Said) -> None:
+        raise NotImplementedError
+
+
+class _Said:
+    """Sends parts of an answer, each within a time."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def say(self, data: bytes, *, more: bool = True) -> None:
+        """Send a part.
+
+        Raises:
+            TimeoutError: The client does not read.
+        """
+        part: Message = {"type": "http.response.body", "body": data, "more_body": more}
+        async with asyncio.timeout(_STUCK):
+            await self._send(part)
+
+
+class EventStream(_Open):
+    """What happens to requests.
+
+    Args:
+        hub: The streams of this process.
+        listener: It hears what happens from now on.
+        past: Reads what had happened after an event until now, in pages: of the number of the event, and how many.
+        since: The event to go on after; None begins with what happens now.
+        beat: Seconds of silence after which a comment is sent.
+        lifetime: Seconds after which the client has to come again.
+    """
+
+    def __init__(
+        self,
+        hub: EventHub,
+        listener: EventSubscriber,
+        past: Callable[[int, int], Sequence[RequestEvent]],
+        since: int | None,
+        beat: float,
+        lifetime: float,
+    ) -> None:
+        super().__init__(hub, listener.who, beat, lifetime)
+        self._listener, self._past, self._since = listener, past, since
+        self._begin = hub.last
+
+    def _left(self) -> None:
+        self._listener.leave()
+        self._hub.forget(self._listener)
+
+    async def _tell(self, said: _Said) -> None:
+        listener, last, stage = self._listener, self._since or 0, ""
+        # So that a client knows that it is connected, and where to go on when the connection breaks before an event.
+        begin = self._begin if self._since is None else self._since
+        await said.say(sse_message({"since": begin}, number=begin, kind="open"))
+        while self._since is not None and not self._over:
+            page = await run_in_threadpool(self._past, last, _PAGE)
+            if page:
+                await said.say(b"".join(event_message(event) for event in page))
+                last, stage = page[-1].id, page[-1].stage
+            if len(page) < _PAGE:
+                break
+        loop = asyncio.get_running_loop()
+        while not self._over and not (listener.gone and not listener.waiting):
+            data = b""
+            while listener.waiting and len(data) < _AT_ONCE:
+                number, new, one = listener.waiting.popleft()
+                if number > last:  # what was read above may have been handed out too
+                    data, last, stage = data + one, number, new
+            if data:
+                await said.say(data)
+            if listener.request_id is not None and stage in ENDED and not listener.waiting:
+                await said.say(sse_message({"state": stage}, number=last, kind="end"))
+                return
+            if not listener.waiting and not listener.gone:
+                listener.ready.clear()
+                timer = loop.call_later(self._beat, listener.ready.set)
+                await listener.ready.wait()
+                timer.cancel()
+                if not listener.waiting and not self._over:
+                    await said.say(SSE_HEARTBEAT)
+
+
+class LogStream(_Open):
+    """A log while it grows.
+
+    Args:
+        hub: The streams of this process.
+        who: Who reads.
+        read: Reads a part from an offset in bytes of a run's log, as `RequestService.log` does.
+        begin: Where to begin: the offset, and the run that it is of, or nothing for the last.
+        beat: Seconds of silence after which a comment is sent.
+        lifetime: Seconds after which the client has to come again.
+        pause: Seconds between two looks at a log that grows.
+    """
+
+    def __init__(
+        self,
+        hub: EventHub,
+        who: Principal,
+        read: Callable[[int, str], RunLogPart],
+        begin: tuple[int, str],
+        beat: float,
+        lifetime: float,
+        pause: float,
+    ) -> None:
+        super().__init__(hub, who, beat, lifetime)
+        self._read, self._pause = read, pause
+        self._offset, self._run = begin
+
+    async def _tell(self, said: _Said) -> None:
+        await said.say(SSE_HEARTBEAT)
+        pause, silent = self._pause, time.monotonic()
+        while not self._over:
+            try:
+                part = await run_in_threadpool(self._read, self._offset, self._run)
+            except TradewindError as error:  # it was deleted, or its trial replaced by another one
+                await said.say(sse_message(problem_document(error), kind="problem"))
+                return
+            if self._run and part.run != self._run:
+                self._offset = 0
+            self._run = part.run
+            # Each run's log begins at 0: a client that comes back has to say of which one it knows how much.
+            place = log_event_id(part.next, part.run)
+            if part.text:
+                of = {"run": part.run, "trial": part.trial} if part.run else {}
+                document = {"text": part.text, "offset": self._offset, "next": part.next, **of}
+                await said.say(sse_message(document, number=place, kind="log"))
+                pause, silent = self._pause, time.monotonic()
+            self._offset = part.next
+            if part.ended:
+                await said.say(sse_message({"next": part.next}, number=place, kind="end"))
+                return
+            if part.text:
+                continue
+            if time.monotonic() - silent > self._beat:
+                await said.say(SSE_HEARTBEAT)
+                silent = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._gone.wait()
+            pause = min(_SLOWEST_LOG, 1.5 * pause)
+
 
 Since = Annotated[
     int | None,

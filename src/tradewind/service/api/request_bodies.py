@@ -6,9 +6,93 @@ import json
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi.openapi.models import Example
+from pydantic import BaseModel, WithJsonSchema
 
 from tradewind.errors import InputError
 from tradewind.service.document_limits import check_document, check_text
+from tradewind.service.requests.request_document import RequestModel, VirtualClusterRequestModel
+
+_MONEY = {"type": ["number", "string"], "examples": ["$2"], "description": "USD: 2, $2 or 50c."}
+
+
+def _schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """A model as a schema of one piece: the schema of OpenAPI keeps definitions elsewhere."""
+    schema = model.model_json_schema()
+    whole: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
+    return {**whole, "title": title}
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(one, definitions) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        named = definitions[schema["$ref"].rpartition("/")[2]]
+        schema = {**named, **{key: value for key, value in schema.items() if key != "$ref"}}
+    # A default of None says no more than that it may be left out, and titles repeat the names.
+    kept = {key: value for key, value in schema.items() if key not in ("default", "title")}
+    if "properties" in kept:
+        kept["properties"] = {name: _inlined(one, definitions) for name, one in kept["properties"].items()}
+    return {key: value if key == "properties" else _inlined(value, definitions) for key, value in kept.items()}
+
+
+_OWN = _schema_of(RequestModel, "Tradewind's own")
+for _variant in _OWN["properties"]["search"]["anyOf"]:
+    if "budget" in _variant.get("properties", {}):
+        _variant["properties"]["budget"] = {"anyOf": [_MONEY, _variant["properties"]["budget"]]}
+
+RequestDocument = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "title": "RequestDocument",
+            "type": "object",
+            "anyOf": [_OWN, _schema_of(VirtualClusterRequestModel, "Figure 4 of paper 5")],
+        }
+    ),
+]
+"""A request's document, as a parameter of a route."""
+
+REQUEST: dict[str, Example] = {
+    "run": {
+        "summary": "A run of an application",
+        "value": {
+            "application": "matrix",
+            "parameters": {"size": 4000},
+            "configuration": {"instance": "c5.large", "nodes": 2},
+            "notify": {"email": True},
+        },
+    },
+    "search": {
+        "summary": "A search for the cheapest configuration",
+        "value": {
+            "application": "matrix@2",
+            "parameters": {"size": 4000},
+            "search": {"budget": "$2", "deadline": "30m"},
+        },
+    },
+    "figure-4": {
+        "summary": "Figure 4 of the publication on virtual clusters",
+        "value": {
+            "resources": {"nodes": 2, "memory": 4096, "cpu": 4, "time": 100},
+            "scheduler": {"name": "htcondor"},
+            "backend": {"name": "opennebula"},
+            "template": "executable = run.sh\narguments = {{ key1 }}\nqueue {{ resources.nodes }}\n",
+            "user_data": {"key1": "value1"},
+            "hooks": [{"stage": "submitting", "condition": "before", "name": "download-input-data.sh"}],
+        },
+    },
+}
+"""Examples of what is asked for."""
+
+CHANGES: dict[str, Example] = {
+    "larger": {"summary": "Another parameter", "value": {"parameters": {"size": 8000}}},
+    "elsewhere": {"summary": "On another backend, without a name", "value": {"backend": "cloud", "name": None}},
+}
+"""Examples of changes."""
+
 
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
 

@@ -13,6 +13,7 @@ from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.problem.template import fill_text
 from tradewind.problem.yaml_source import YamlSource, parse_source
 from tradewind.service.accounts.audit_log import record_action
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.backends import Backend, BackendService
 from tradewind.service.applications.form import ApplicationForm, form_of
 from tradewind.service.applications.form_values import Value, read_values
@@ -24,7 +25,6 @@ from tradewind.service.applications.validation import (
     parameters_of,
     stored_application,
 )
-from tradewind.service.people import Principal
 from tradewind.store.service.applications import SHARED, ApplicationRow, ApplicationStore
 from tradewind.utils.suggestions import did_you_mean
 

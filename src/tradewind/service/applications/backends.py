@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
-from tradewind.problem.job_spec.model import DeployModel
+from tradewind.problem.job_spec.model import DeployModel, QueryModel, StrictModel
+from tradewind.problem.job_spec.spec import build_spec
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
-from tradewind.problem.spec_build import build_spec
-from tradewind.problem.spec_space import QueryModel, StrictModel
 from tradewind.problem.yaml_source import YamlSource, parse_source
 from tradewind.service.accounts.audit_log import record_action
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.store.service.applications import ApplicationRow, ApplicationStore, BackendRow
 from tradewind.utils.suggestions import did_you_mean
 

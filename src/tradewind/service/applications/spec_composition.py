@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import InputError, NoOfferError
-from tradewind.problem.job_spec.spec import JobSpec
-from tradewind.problem.spec_build import build_spec
-from tradewind.problem.spec_space import QueryModel
+from tradewind.problem.job_spec.model import QueryModel
+from tradewind.problem.job_spec.spec import JobSpec, build_spec
 from tradewind.problem.yaml_source import YamlSource
 from tradewind.service.applications.backends import Backend
 from tradewind.service.applications.validation import CheckedApplication, job_source

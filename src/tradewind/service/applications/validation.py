@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tradewind.errors import InputError, SpecError
-from tradewind.problem.job_spec.spec import JobSpec
+from tradewind.problem.job_spec.spec import JobSpec, build_spec
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
-from tradewind.problem.spec_build import build_spec
 from tradewind.problem.template import BUILT_IN, check_text
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source
 from tradewind.service.applications.document_model import ApplicationModel

@@ -4,18 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tradewind.errors import BusyError, TooManyError, TradewindError
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.streams.wire import sse_message
-from tradewind.store.service.requests import RequestEvent
+from tradewind.store.service.requests import RequestEvent, RequestEventFeed, TenantRequestEvent
 from tradewind.store.sql.database import Database
-from tradewind.store.watch import RequestEventFeed, TenantRequestEvent
+
+SSE_HEARTBEAT = b": still here\n\n"
+"""A comment: it keeps proxies from closing a silent stream, and tells the server whether the client is still there."""
+
+SSE_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"vary", b"Accept"),
+    (b"x-accel-buffering", b"no"),  # nginx would keep events back until it has enough of them
+]
+"""The headers of a stream."""
+
+
+def sse_message(document: Mapping[str, Any], *, number: int | str | None = None, kind: str = "") -> bytes:
+    """One event.
+
+    Args:
+        document: What it says; JSON has no line breaks, which would end the event.
+        number: What the client sends as ``Last-Event-ID`` when it comes back.
+        kind: Its type; without one it is a ``sse_message``.
+    """
+    head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
+    return f"{head}data: {json.dumps(document, separators=(',', ':'), allow_nan=False)}\n\n".encode()
+
+
+def log_event_id(offset: int, run: str) -> str:
+    """Where in a request's logs an event of theirs ends: the ``id`` of the event.
+
+    Args:
+        offset: In bytes, in the log of the run.
+        run: The run; empty before there is one.
+    """
+    return f"{run}:{offset}" if run else str(offset)
+
 
 _WAITING = 1000
 """Events that may wait for one slow reader; then its stream ends, and it reads the rest when it comes back."""

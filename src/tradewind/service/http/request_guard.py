@@ -17,7 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 
 from tradewind.errors import ForbiddenError, ServiceError, SlowError, TooLargeError, TradewindError
 from tradewind.service.accounts.identity import clean_text
-from tradewind.service.faults import http_status, problem_document
+from tradewind.service.http.responses import http_status, problem_document
 from tradewind.service.http.session_cookies import SAFE_METHODS
 from tradewind.service.settings import ServiceSettings
 

@@ -4,19 +4,158 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import re
 from collections.abc import Mapping
+from email.utils import formatdate
 from http import HTTPStatus
-from typing import Annotated, Any
+from pathlib import PurePosixPath
+from typing import Annotated, Any, BinaryIO
+from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, TypeAdapter
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
+from tradewind import errors
 from tradewind.errors import InputError, TradewindError
 from tradewind.service.document_limits import check_text
-from tradewind.service.faults import http_status, problem_document
+
+_STATUS: tuple[tuple[type[errors.TradewindError], int], ...] = (
+    (errors.SignInError, 401),
+    (errors.ForbiddenError, 403),
+    (errors.NotFoundError, 404),
+    (errors.StudyNotFoundError, 404),
+    (errors.ConflictError, 409),
+    (errors.StudyBusyError, 409),
+    (errors.QuotaError, 429),
+    (errors.TooManyError, 429),
+    (errors.TooLargeError, 413),
+    (errors.SlowError, 408),
+    (errors.BusyError, 503),
+    (errors.InputError, 422),
+    (errors.NoOfferError, 422),
+    (errors.NoHistoryError, 422),
+    (errors.BudgetError, 422),
+    (errors.PluginError, 422),
+    (errors.DeployError, 502),  # another server did not do what this one asked of it
+    (errors.StoreLockedError, 503),
+    (errors.StoreError, 503),
+    (errors.ServiceError, 400),
+)
+
+
+def http_status(error: errors.TradewindError) -> int:
+    """The HTTP status of an error; 500 for one that a caller can do nothing about."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def problem_document(error: errors.TradewindError) -> dict[str, Any]:
+    """An error as a problem document."""
+    document: dict[str, Any] = {
+        "type": f"urn:tradewind:{error.code}",
+        "title": error.message,
+        "status": http_status(error),
+        "code": error.code,
+    }
+    if error.hint:
+        document["hint"] = error.hint
+    if isinstance(error, errors.FormError):
+        document["fields"] = error.fields
+    if isinstance(error, errors.InputError) and error.line is not None:
+        document["line"] = error.line
+    return document
+
+
+def xmlrpc_fault(error: errors.TradewindError) -> tuple[int, str]:
+    """An error as number and text of an XML-RPC fault: the number is that of its HTTP status."""
+    return http_status(error), f"{error.code}: {error}"
+
+
+_PIECE = 256 * 1024
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+_PLAIN = re.compile(r"[^A-Za-z0-9._ -]")
+
+
+class FileDownload(Response):
+    """An open file as an answer; it is closed afterwards.
+
+    One range is answered as one part; several at once are answered with the whole file, as HTTP allows.
+
+    Args:
+        request: The call.
+        file: The open file.
+        path: What the file is called; its last part is what a browser proposes.
+    """
+
+    def __init__(self, request: Request, file: BinaryIO, path: str) -> None:
+        about = os.fstat(file.fileno())
+        tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
+        self.background = None
+        self._file = file
+        self._start, self._end = 0, about.st_size
+        headers = {
+            "Accept-Ranges": "bytes",
+            "Cache-Control": "private, no-cache",
+            "Content-Disposition": content_disposition(path),
+            "Content-Type": "application/octet-stream",
+            "ETag": tag,
+            "Last-Modified": formatdate(about.st_mtime, usegmt=True),
+            "X-Content-Type-Options": "nosniff",
+        }
+        self.status_code = 200
+        if tag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
+            self.status_code, self._end = 304, 0
+        elif request.headers.get("if-range", tag) in (tag, headers["Last-Modified"]):
+            self._narrow(request.headers.get("range", ""), about.st_size, headers)
+        if self.status_code != 304:
+            headers["Content-Length"] = str(self._end - self._start)
+        self.init_headers(headers)
+
+    def _narrow(self, wanted: str, size: int, headers: dict[str, str]) -> None:
+        match = _RANGE.fullmatch(wanted.strip())
+        if match is None or match[1] == match[2] == "":
+            return
+        first = int(match[1]) if match[1] else max(0, size - int(match[2]))
+        last = int(match[2]) if match[1] and match[2] else size - 1
+        if match[1] and match[2] and last < first:
+            return  # no range at all
+        if first >= size:
+            self.status_code, self._end = 416, 0
+            headers["Content-Range"] = f"bytes */{size}"
+            return
+        self._start, self._end = first, min(last, size - 1) + 1
+        self.status_code = 206
+        headers["Content-Range"] = f"bytes {self._start}-{self._end - 1}/{size}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            left = self._end - self._start
+            self._file.seek(self._start)
+            while left > 0 and (piece := await run_in_threadpool(self._file.read, min(left, _PIECE))):
+                left -= len(piece)
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._file.close()
+
+
+def content_disposition(path: str) -> str:
+    """The header that makes a browser keep a file, under its own name where that can be said.
+
+    Args:
+        path: The file's path; nothing of it can end the header, or name a folder.
+    """
+    name = PurePosixPath(path.replace("\\", "/")).name or "file"
+    plain = _PLAIN.sub("_", name).lstrip(".") or "file"
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
 
 PROBLEM = "application/problem+json"
 """The media type of errors (RFC 9457)."""

@@ -2,23 +2,90 @@
 
 from __future__ import annotations
 
+import hmac
 import html
+import json
 import smtplib
 import ssl
+import time
 from collections.abc import Mapping
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime, localtime
 from typing import Any
 
+from tradewind import __version__
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import InputError
 from tradewind.reporting.words import compact, machines_of, value_words
 from tradewind.service.accounts.identity import clean_text
-from tradewind.service.notifications.refusal import DeliveryRefused
+from tradewind.service.http.outbound_requests import parse_outbound_url, post
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.notices import NoticeRow
 from tradewind.utils.units import format_duration, format_money
+
+
+class DeliveryRefused(Exception):  # noqa: N818  (it is an answer)
+    """The receiver did not take a notice.
+
+    Args:
+        message: Why, in words.
+        final: Whether it never will.
+    """
+
+    def __init__(self, message: str, *, final: bool) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+WEBHOOK_TIMEOUT_SECONDS = 10.0
+"""How long each step of a call may take."""
+
+
+def call_webhook(notice: NoticeRow, key: str, *, private: bool, tls: ssl.SSLContext | None = None) -> None:
+    """Send a notice.
+
+    Args:
+        notice: The notice.
+        key: What it is signed with.
+        private: Whether the host may be inside.
+        tls: What judges certificates; the system's authorities without it.
+
+    Raises:
+        InputError: The host may not be called.
+        UnreachableError: It does not answer.
+        NoticeRefused: It does not take the call.
+    """
+    target = parse_outbound_url(notice.target)
+    body = json.dumps({"delivery": notice.delivery, **notice.document}, ensure_ascii=False).encode()
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"Tradewind/{__version__}",
+        "X-Tradewind-Event": str(notice.document.get("event", "")),
+        "X-Tradewind-Delivery": notice.delivery,
+        "X-Tradewind-Signature": webhook_signature(key, body, time.time()),
+    }
+    status, words = post(target, body, headers, private=private, seconds=WEBHOOK_TIMEOUT_SECONDS, tls=tls)
+    if status < 300:
+        return
+    if status < 400:
+        raise DeliveryRefused(
+            f"{target.shown} sends on to elsewhere (HTTP {status}), which is not followed", final=True
+        )
+    raise DeliveryRefused(f"{target.shown} answered HTTP {status} {words[:60]}".rstrip(), final=status == 410)
+
+
+def webhook_signature(key: str, body: bytes, at: float) -> str:
+    """The header that says who sends a call, and when.
+
+    Args:
+        key: The user's key.
+        body: The body.
+        at: Seconds since the epoch.
+    """
+    stamp = str(int(at))
+    return f"t={stamp},v1={hmac.new(key.encode(), stamp.encode() + b'.' + body, 'sha256').hexdigest()}"
+
 
 SMTP_TIMEOUT_SECONDS = 20.0
 """How long the mail server may be silent."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from tradewind.errors import ConflictError, InputError, QuotaError, UnreachableError
 from tradewind.service.accounts.audit_log import AuditLog
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.http.outbound_requests import parse_outbound_url
 from tradewind.service.notifications.preferences import (
     OCCASIONS,
@@ -17,7 +18,6 @@ from tradewind.service.notifications.preferences import (
     Occasion,
     check_notify,
 )
-from tradewind.service.people import Principal
 from tradewind.service.requests.request_service import RequestService
 from tradewind.service.secret_vault import SecretVault
 from tradewind.service.settings import ServiceSettings

@@ -20,7 +20,7 @@ WORKER_MODULES = (
     "tradewind.deployer.compatibility",
     "tradewind.deployer.lifecycle.deployer",
     "tradewind.deployer.bundle",
-    "tradewind.interpreter.chain",
+    "tradewind.interpreter.base",
     "tradewind.searcher.default",
     "tradewind.searcher.bayesian",
     "tradewind.searcher.done",

@@ -14,7 +14,7 @@ from typing import Any
 
 from tradewind import __version__
 from tradewind.errors import ForbiddenError, StoreError
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.store.service.shared_values import SharedValueStore
 from tradewind.store.sql.database import Database
 

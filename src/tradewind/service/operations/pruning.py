@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 
 from tradewind.errors import TradewindError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
-from tradewind.store.pruning import PruningStore
+from tradewind.store.service.operations import PruningStore
 
 _log = logging.getLogger("tradewind.service.pruning")
 

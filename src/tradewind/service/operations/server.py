@@ -5,25 +5,69 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tradewind.service.context import open_context
+from tradewind.errors import ConflictError
+from tradewind.service.context import Context, open_context
 from tradewind.service.operations import preload
-from tradewind.service.operations.first import start_messages
-from tradewind.service.operations.http_server import HttpServer, prepare_http_server
-from tradewind.service.operations.sockets import open_listening_socket, server_url, tls_context
+from tradewind.service.operations.http_server import (
+    HttpServer,
+    open_listening_socket,
+    prepare_http_server,
+    server_url,
+    tls_context,
+)
 from tradewind.service.operations.supervision import http_process, worker_process
 from tradewind.service.operations.supervision.child_process import ChildProcess
 from tradewind.service.operations.supervision.process_metrics import ProcessMetrics, ProcessMetricsFolder
 from tradewind.service.settings import ServiceSettings
+from tradewind.store.service.operations import OperationsStore
+
+FIRST_ADMINISTRATOR = "admin"
+"""The first administrator's name."""
+
+_PASSWORD_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is taken for another one
+
+
+def start_messages(context: Context, address: str, *, terminal: bool) -> Iterator[str]:
+    """The lines to print: the address, and on a database without users how the first one is made.
+
+    On a terminal an administrator is made, and the password shown this once; elsewhere it would end in a log.
+
+    Args:
+        context: What the server's parts share.
+        address: Where it listens.
+        terminal: Whether somebody sits before it.
+    """
+    yield f"Tradewind is at {context.settings.public_url or address} (Ctrl-C ends it)"
+    if OperationsStore(context.database).has_users():
+        return
+    if not terminal:
+        yield f"There is no user yet: tradewind user add {FIRST_ADMINISTRATOR} --role admin, on this machine and with this database"
+        return
+    password = random_password()
+    try:
+        context.accounts.add_user(FIRST_ADMINISTRATOR, role="admin", password=password)
+    except ConflictError:  # another server of this database was quicker
+        return
+    yield "There was no user yet. Sign in as the administrator; the password is shown this once:"
+    yield f"  name      {FIRST_ADMINISTRATOR}"
+    yield f"  password  {password}"
+
+
+def random_password() -> str:
+    """A password that is easy to type: 16 characters, 79 random bits."""
+    return "-".join("".join(secrets.choice(_PASSWORD_LETTERS) for _ in range(4)) for _ in range(4))
+
 
 FORCED = 130
 """The exit code after a second signal, as shells have it for Ctrl-C."""

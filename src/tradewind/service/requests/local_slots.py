@@ -49,7 +49,7 @@ class LocalSlots:
 
 
 class LocalSlotPermits:
-    """Asks for a seat for each run of a request; see `tradewind.engine.parts.LaunchGate`.
+    """Asks for a seat for each run of a request; see `tradewind.engine.search.LaunchGate`.
 
     Args:
         seats: The seats of this machine.

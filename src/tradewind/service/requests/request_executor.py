@@ -13,7 +13,7 @@ from pathlib import Path
 from tradewind import plugins
 from tradewind.deployer.runner.base import SurvivesController, ThisMachine
 from tradewind.engine.cleanup.study_teardown import tear_down_study, teardown_error
-from tradewind.engine.fixed import FixedSearcher
+from tradewind.engine.proposals import FixedSearcher
 from tradewind.engine.search import Search
 from tradewind.engine.search_builder import build_problem, build_search, new_study
 from tradewind.engine.state_machine.snapshot import SearchSnapshot

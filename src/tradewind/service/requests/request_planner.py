@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import ConfigurationError, ForbiddenError, InputError, NoOfferError, NotFoundError
 from tradewind.problem import Configuration, Problem
-from tradewind.problem.job_spec.spec import JobSpec
-from tradewind.problem.spec_build import build_spec
+from tradewind.problem.job_spec.spec import JobSpec, build_spec
 from tradewind.problem.yaml_source import YamlSource
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.backends import Backend
 from tradewind.service.applications.spec_composition import compose_spec
 from tradewind.service.applications.uploaded_files import shared_job_folder, write_job_files
 from tradewind.service.applications.validation import CheckedApplication, check_application
 from tradewind.service.http.outbound_requests import parse_outbound_url
-from tradewind.service.people import Principal
 from tradewind.service.requests import virtual_cluster_request
 from tradewind.service.requests.request_document import (
     ParsedRequest,

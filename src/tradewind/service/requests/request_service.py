@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,25 +15,101 @@ from typing import Any, BinaryIO
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 from tradewind.service.accounts.audit_log import audit_row
-from tradewind.service.people import Principal
-from tradewind.service.requests.keys import (
-    SENT_DIGEST,
-    check_idempotency_key,
-    digest_of_changes,
-    was_retried,
-    with_retry,
-)
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.requests.request_document import document_digest, fill_request, merge_documents
 from tradewind.service.requests.request_planner import PlannerDependencies, RequestPlanner, job_folder
 from tradewind.service.requests.run_files import RunFileEntry, RunLogPart
-from tradewind.service.requests.run_output import RunOutputReader
-from tradewind.service.requests.runs import RequestRuns
-from tradewind.service.requests.state import DOLLARS, check_money
-from tradewind.service.requests.waiting import WaitReasons
+from tradewind.service.requests.run_output import RequestRuns, RunOutputReader
+from tradewind.service.requests.state import DOLLARS, check_money, request_allowance
 from tradewind.store.base import Store
 from tradewind.store.service.claims import ClaimStore
+from tradewind.store.service.request_values import TenantQueueState
 from tradewind.store.service.requests import ENDED, OPEN, NewRequestEvent, RequestEvent, RequestRow, RequestStore
 from tradewind.store.sql.database import Database
+
+SENT_DIGEST = "sent"
+"""In a request's plan: the digest of what was sent with its key."""
+
+_RETRIES = "retries"
+"""In a request's plan: the marks of the keys that it was retried with, the newest last."""
+
+_LONGEST_KEY = 200
+_MOST_MARKS = 50  # nobody asks again for the answer of fifty attempts ago
+
+
+def check_idempotency_key(key: str | None) -> str | None:
+    """A caller's own key, or None.
+
+    Raises:
+        InputError: It is none.
+    """
+    if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isprintable()):
+        raise InputError(f"key: 1 to {_LONGEST_KEY} characters, none of them a control character")
+    return key
+
+
+def digest_of_changes(number: int, changes: Mapping[str, Any]) -> str:
+    """What tells a request like another one, with changes, from every other call.
+
+    Raises:
+        InputError: The changes are no JSON document, or too large.
+    """
+    return document_digest({"resubmit": number, "changes": changes})
+
+
+def was_retried(plan: Mapping[str, Any], who: Principal, key: str | None) -> bool:
+    """Whether a request was retried by this user with this key."""
+    return key is not None and _key_mark(who, key) in plan.get(_RETRIES, ())
+
+
+def with_retry(plan: Mapping[str, Any], who: Principal, key: str | None) -> dict[str, Any]:
+    """The plan of a request that is retried with a key."""
+    if key is None:
+        return dict(plan)
+    return {**plan, _RETRIES: [*plan.get(_RETRIES, ()), _key_mark(who, key)][-_MOST_MARKS:]}
+
+
+def _key_mark(who: Principal, key: str) -> str:
+    """A key without its words: whoever sees the request sees its plan."""
+    return hashlib.sha256(f"{who.user_id}:{key}".encode()).hexdigest()[:32]
+
+
+_WAIT_CACHE_SECONDS = 1.0
+_MOST_TENANTS = 1_000
+
+
+class WaitReasons:
+    """What the tenants' requests wait for, read once a second at most for each of them.
+
+    Args:
+        claims: The requests that wait.
+    """
+
+    def __init__(self, claims: ClaimStore) -> None:
+        self._claims = claims
+        self._known: dict[str, tuple[float, TenantQueueState, Sequence[int]]] = {}
+        self._lock = threading.Lock()
+
+    def why(self, row: RequestRow) -> str:
+        """What a request that nobody carries out waits for, in words."""
+        line, numbers = self._of(row.tenant)
+        _, why = request_allowance(replace(line, first=row.id, plan=row.plan, cost=row.cost))
+        before = bisect_left(numbers, row.id)
+        others = f"{before} of {row.tenant} {'is' if before == 1 else 'are'} before it" if before else ""
+        return "; ".join(each for each in (why, others) if each) or "waits for a free place"
+
+    def _of(self, tenant: str) -> tuple[TenantQueueState, Sequence[int]]:
+        now = time.monotonic()
+        with self._lock:
+            known = self._known.get(tenant)
+        if known is None or known[0] < now:
+            known = (now + _WAIT_CACHE_SECONDS, *self._claims.queue(tenant))
+            with self._lock:
+                if len(self._known) >= _MOST_TENANTS:
+                    self._known.clear()
+                self._known[tenant] = known
+        return known[1], known[2]
+
 
 # Within the class `list` is its own function.
 RequestRows = list[RequestRow]

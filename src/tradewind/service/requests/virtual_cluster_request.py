@@ -12,7 +12,167 @@ from tradewind.errors import ForbiddenError, InputError, NotFoundError
 from tradewind.problem.template import check_text, fill_text
 from tradewind.service.applications.backends import Backend
 from tradewind.service.requests.request_document import RequestHookModel, VirtualClusterRequestModel
-from tradewind.service.requests.submit_file import script_of_submit_file
+
+_MACRO = re.compile(r"\$\(([A-Za-z_][\w.]*)\)|\$\$?\(\[?[^)]*\)|\$ENV\([^)]*\)")
+_QUEUE = re.compile(r"queue(?:\s+(\d+))?\s*$", re.IGNORECASE)
+_EXECUTABLE = re.compile(r"^[ \t]*executable[ \t]*=[ \t]*\S", re.IGNORECASE | re.MULTILINE)
+_MOST_PROCESSES = 1000
+
+_WITHOUT_EFFECT = frozenset(
+    ("universe", "log", "notification", "notify_user", "getenv", "should_transfer_files", "when_to_transfer_output")
+) | frozenset(
+    ("transfer_executable", "request_cpus", "request_memory", "request_disk", "machine_count", "batch_name", "priority")
+)
+"""What is said elsewhere: by ``resources``, ``notify`` and the backend."""
+
+
+def script_of_submit_file(text: str) -> str:
+    """A shell script that does what a submit description says.
+
+    ``queue 3`` starts the program three times, side by side, each with its own ``$(Process)``, and waits for all; the
+    script ends with the exit code of the first that failed.
+
+    Args:
+        text: The description.
+
+    Raises:
+        InputError: It is none, or says what is not understood here; with the line.
+    """
+    if not _EXECUTABLE.search(text):
+        raise InputError(
+            "template: it is neither a script nor a submit description",
+            hint="begin it with #!/bin/sh, or write executable = ..., arguments = ... and queue",
+        )
+    commands, count = _read(text)
+    lines = ["#!/bin/sh", 'PATH="$PATH:."']
+    if folder := commands.get("initialdir"):
+        lines.append(f"cd {shlex.quote(_filled(folder, commands, 0))} || exit 1")
+    if count == 1:
+        lines += [*_exports(commands, 0), f"exec {_command(commands, 0)}"]
+        return "\n".join(lines) + "\n"
+    lines += ["pids="]
+    for process in range(count):
+        begin = "; ".join([*_exports(commands, process), f"exec {_command(commands, process)}"])
+        lines += [f"( {begin} ) &", 'pids="$pids $!"']
+    lines += ["code=0", 'for pid in $pids; do wait "$pid" || { [ "$code" -ne 0 ] || code=$?; }; done', 'exit "$code"']
+    return "\n".join(lines) + "\n"
+
+
+def _read(text: str) -> tuple[dict[str, str], int]:
+    commands: dict[str, str] = {}
+    count = 0
+    for number, line in _lines(text):
+        filled = _filled(line, commands, 0) if line[:5].lower() == "queue" else line
+        if match := _QUEUE.match(filled):
+            if count:
+                raise InputError(f"template, line {number}: a second queue is not understood", hint="keep one of them")
+            count = int(match[1] or 1)
+            if not 1 <= count <= _MOST_PROCESSES:
+                raise InputError(f"template, line {number}: queue {count} is not from 1 to {_MOST_PROCESSES}")
+            continue
+        name, sign, value = line.partition("=")
+        name = name.strip().lower()
+        if not sign:
+            raise InputError(f"template, line {number}: {line[:60]!r} is not understood", hint="write name = value")
+        plain = re.fullmatch(r"\+?[a-z_][\w.]*", name)
+        if name.startswith(("transfer_input", "transfer_output")):
+            hint = "inputs are fetched by the script, what it writes into $TRADEWIND_OUTPUTS is kept, and so is outputs"
+            raise InputError(f"template, line {number}: {name} has no effect here", hint=hint)
+        if not plain or (name.startswith(("request_", "requirements", "rank", "+")) and name not in _WITHOUT_EFFECT):
+            raise InputError(
+                f"template, line {number}: {name[:40]!r} is not understood here",
+                hint="ask for machines with resources, and choose a backend",
+            )
+        commands[name] = value.strip()
+    return commands, count or 1
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """The lines that say something, with their numbers; a backslash at the end goes on in the next one."""
+    found: list[tuple[int, str]] = []
+    begun, first = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not begun and (not line.strip() or line.lstrip().startswith("#")):
+            continue
+        first = first if begun else number
+        begun += line.rstrip()
+        if begun.endswith("\\"):
+            begun = begun[:-1] + " "
+            continue
+        found.append((first, begun.strip()))
+        begun = ""
+    return [*found, (first, begun.strip())] if begun.strip() else found
+
+
+def _command(commands: dict[str, str], process: int) -> str:
+    words = [_filled(commands["executable"], commands, process)]
+    words += [_filled(word, commands, process) for word in _arguments(commands.get("arguments", ""))]
+    line = " ".join(shlex.quote(word) for word in words)
+    for name, sign in (("input", "<"), ("output", ">"), ("error", "2>")):
+        place = _filled(commands.get(name, ""), commands, process)
+        if place and name == "input":
+            line += f" <{shlex.quote(place)}"
+        elif place and "$(" in commands[name]:  # one file for all is the run's own, which is kept anyway
+            kept = shlex.quote(place) if place.startswith("/") else f'"$TRADEWIND_OUTPUTS"/{shlex.quote(place)}'
+            line += f" {sign}{kept}"
+    return line
+
+
+def _arguments(text: str) -> list[str]:
+    """The words of ``arguments``: in double quotes HTCondor's new syntax, otherwise words between blanks."""
+    if not (len(text) >= 2 and text[0] == text[-1] == '"'):
+        return text.split()
+    words: list[str] = []
+    word, started, quoted = "", False, False
+    inner = text[1:-1].replace('""', '"')
+    i = 0
+    while i < len(inner):
+        one = inner[i]
+        if one == "'":
+            if quoted and inner[i + 1 : i + 2] == "'":
+                word += "'"
+                i += 1
+            else:
+                quoted, started = not quoted, True
+        elif one.isspace() and not quoted:
+            if started:
+                words.append(word)
+            word, started = "", False
+        else:
+            word, started = word + one, True
+        i += 1
+    if quoted:
+        raise InputError(f"template: arguments = {text[:60]}: a quote is not closed")
+    return [*words, word] if started else words
+
+
+def _exports(commands: dict[str, str], process: int) -> list[str]:
+    found = []
+    text = commands.get("environment", "")
+    pairs = _arguments(text) if text.startswith('"') else [each for each in text.split(";") if each.strip()]
+    for pair in pairs:
+        name, sign, value = pair.strip().partition("=")
+        if not sign or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise InputError(f"template: environment: {pair[:60]!r} is no name=value")
+        found.append(f"export {name}={shlex.quote(_filled(value, commands, process))}")
+    return found
+
+
+def _filled(text: str, commands: dict[str, str], process: int, depth: int = 0) -> str:
+    """A value with its macros: the number of the process, and whatever the description defines itself."""
+
+    def value_of(match: re.Match[str]) -> str:
+        name = (match[1] or "").lower()
+        if name in ("process", "procid", "step"):
+            return str(process)
+        if name in ("cluster", "clusterid"):
+            return "1"
+        if name not in commands or depth > 10:
+            raise InputError(f"template: {match[0][:60]} is not understood", hint="$(Process) and names defined above")
+        return _filled(commands[name], commands, process, depth + 1)
+
+    return _MACRO.sub(value_of, text)
+
 
 SCRIPT = "job.sh"
 USER_DATA = "user_data.json"

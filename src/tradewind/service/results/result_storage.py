@@ -16,9 +16,8 @@ from urllib.parse import quote, unquote, urlsplit
 from tradewind.deployer.storage.base import StorageAddress, open_storage
 from tradewind.errors import ConflictError, DeployError, InputError, NotFoundError, UnreachableError
 from tradewind.service.accounts.audit_log import AuditLog
-from tradewind.service.accounts.identity import clean_text
+from tradewind.service.accounts.identity import Principal, clean_text
 from tradewind.service.http.outbound_requests import parse_outbound_url
-from tradewind.service.people import Principal
 from tradewind.service.results.ssh_keys import UserSshKeys, fingerprints, read_host_keys, scan_host_keys
 from tradewind.service.secret_vault import SOURCE, SecretVault
 from tradewind.service.settings import ServiceSettings

@@ -9,13 +9,13 @@ from typing import BinaryIO
 
 from tradewind.errors import InputError, NotFoundError
 from tradewind.service.accounts.audit_log import AuditLog
-from tradewind.service.accounts.tokens import new_secret, secret_digest
-from tradewind.service.people import Principal
+from tradewind.service.accounts.credentials import new_secret, secret_digest
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.requests.request_service import RequestService
 from tradewind.service.requests.run_files import RunFileEntry
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.links import LinkRow, LinkStore
 from tradewind.store.service.accounts import AccountStore
+from tradewind.store.service.request_results import LinkRow, LinkStore
 from tradewind.store.service.requests import RequestRow
 from tradewind.store.sql.database import Database
 

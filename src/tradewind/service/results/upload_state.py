@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tradewind.errors import ConflictError
 from tradewind.service.accounts.audit_log import audit_row
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.store.service.request_results import RETRY_REQUESTED, ResultUploadStore
 from tradewind.store.service.request_values import RequestEvent
 

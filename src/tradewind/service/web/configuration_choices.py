@@ -12,10 +12,10 @@ from tradewind.engine.search_builder import build_problem
 from tradewind.errors import FormError, TradewindError
 from tradewind.problem import COST, RUNTIME
 from tradewind.reporting.words import percent, value_words
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.form import ApplicationForm
 from tradewind.service.applications.proposals import ConfigurationProposal, ProposedConfiguration
 from tradewind.service.context import Context
-from tradewind.service.people import Principal
 from tradewind.service.web.request_draft import BEST, OWN, RequestDraft
 from tradewind.service.web.template_filters import rounded, setting, short
 from tradewind.utils.units import count, format_money

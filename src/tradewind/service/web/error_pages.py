@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from tradewind.errors import InputError, NotFoundError, SignInError, TradewindError
-from tradewind.service.faults import http_status
+from tradewind.service.http.responses import http_status
 from tradewind.service.web import page_access
 from tradewind.service.web.rendering import render, render_sign_in
 

@@ -9,10 +9,10 @@ from fastapi import Depends, Path, Query, Request
 from starlette.datastructures import FormData
 
 from tradewind.errors import ForbiddenError, SignInError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.api.authentication import Shared, context_of
 from tradewind.service.document_limits import MAX_INTEGER, check_text
 from tradewind.service.http import session_cookies
-from tradewind.service.people import Principal
 
 
 def address_of(request: Request) -> str:

@@ -4,23 +4,114 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.http.session_cookies import safe_redirect_path
-from tradewind.service.people import Principal
-from tradewind.service.web import navigation, page_access
+from tradewind.service.web import page_access
 from tradewind.service.web.static_assets import assets
 from tradewind.service.web.template_filters import FILTERS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+_Row = TypeVar("_Row")
+
+PER_PAGE = 25
+"""Rows on a page."""
+
+
+def list_page(
+    place: str,
+    filters: Mapping[str, str],
+    before: int | None,
+    found: Sequence[_Row],
+    number: Callable[[_Row], int],
+    show: Callable[[_Row], Any],
+    *,
+    size: int = PER_PAGE,
+) -> dict[str, Any]:
+    """What the template of a list needs.
+
+    Args:
+        place: The path of the list.
+        filters: What it is narrowed to, by name; empty for nothing.
+        before: The number that the page begins below; None for the first page.
+        found: The rows: ``size``, and one more where there are older ones.
+        number: The number of a row.
+        show: A row as the template takes it.
+        size: Rows on a page.
+
+    Returns:
+        ``rows``, ``older`` and ``newest`` (addresses of other pages; empty where there are none), ``filtered``,
+        ``filters``, and ``live`` (the address of the rows alone).
+    """
+    rows = found[:size]
+    return {
+        "rows": [show(row) for row in rows],
+        "older": list_address(place, filters, before=number(rows[-1])) if len(found) > size else "",
+        "newest": list_address(place, filters) if before is not None else "",
+        "filtered": any(filters.values()) or before is not None,
+        "filters": filters,
+        "live": list_address(place, filters, before=before, part=1),
+    }
+
+
+def list_address(place: str, filters: Mapping[str, str], **more: Any) -> str:
+    """The address of a list with filters; what is empty is left out."""
+    given = {key: value for key, value in {**filters, **more}.items() if value}
+    return place + (f"?{urlencode(given)}" if given else "")
+
+
+@dataclass(frozen=True, slots=True)
+class NavigationEntry:
+    """A line of the navigation.
+
+    Attributes:
+        title: Its words.
+        path: Where it leads; it is marked as current on this path and all below it.
+        icon: An icon of ``icons.html.j2``.
+        group: The heading above it; entries of a group stand together.
+        admin: Whether only administrators see it.
+    """
+
+    title: str
+    path: str
+    icon: str
+    group: str = ""
+    admin: bool = False
+
+
+NAVIGATION: tuple[NavigationEntry, ...] = (
+    NavigationEntry("Requests", "/requests", "list"),
+    NavigationEntry("Applications", "/applications", "grid"),
+    NavigationEntry("Studies", "/studies", "chart"),
+    NavigationEntry("Workflows", "/workflows", "flow"),
+    NavigationEntry("Cluster", "/cluster", "server"),
+    NavigationEntry("Offers", "/offers", "tag"),
+    NavigationEntry("Administration", "/admin", "shield", admin=True),
+)
+"""The navigation, from the top."""
+
+
+def navigation_for(who: Principal) -> list[NavigationEntry]:
+    """The entries that somebody sees."""
+    return [entry for entry in NAVIGATION if who.is_admin or not entry.admin]
+
+
+def current_entry(path: str) -> str:
+    """The path of the entry that an address belongs to; empty for none."""
+    found = [e.path for e in NAVIGATION if path == e.path or path.startswith(e.path + "/")]
+    return max(found, key=len, default="")
+
 
 THEMES = ("light", "dark")
 """What a reader may choose instead of what the system prefers."""
@@ -56,8 +147,8 @@ def render(request: Request, who: Principal, template: str, *, status: int = 200
     flash = _flash_of(request)
     frame = {
         "who": who,
-        "entries": navigation.navigation_for(who),
-        "current": navigation.current_entry(request.url.path),
+        "entries": navigation_for(who),
+        "current": current_entry(request.url.path),
         "csrf_token": page_access.csrf_of(request),
         "flash": flash,
     }

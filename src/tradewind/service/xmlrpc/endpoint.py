@@ -2,20 +2,98 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import logging
+import secrets
+import threading
+from collections import OrderedDict
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from tradewind.errors import TradewindError
+from tradewind.errors import SignInError, TradewindError
+from tradewind.service.accounts.account_service import AccountService
+from tradewind.service.accounts.credentials import TOKEN_PREFIX
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.api.authentication import address_of, context_of, record_refusal
-from tradewind.service.faults import http_status, xmlrpc_fault
-from tradewind.service.xmlrpc.access import XmlRpcAuthenticator
-from tradewind.service.xmlrpc.codec import read_call
+from tradewind.service.http.responses import http_status, xmlrpc_fault
+from tradewind.service.xmlrpc.codec import encode_answer, encode_fault, read_call
 from tradewind.service.xmlrpc.procedures import call_procedure
-from tradewind.service.xmlrpc.writing import encode_answer, encode_fault
+
+_MOST_KNOWN = 1000
+_HINT = "send the user's name and a token (or the password) by HTTP Basic, or Authorization: Bearer tw_..."
+
+
+class XmlRpcAuthenticator:
+    """Finds out who calls.
+
+    A password takes a while to check on purpose, and a client sends it with every call: the first call begins a
+    session, and the others go on with it for as long as it lasts. Names and passwords are remembered as keyed digests.
+
+    Args:
+        accounts: The accounts.
+    """
+
+    def __init__(self, accounts: AccountService) -> None:
+        self._accounts = accounts
+        self._key = secrets.token_bytes(32)
+        self._sessions: OrderedDict[bytes, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, header: str, address: str) -> Principal:
+        """Who calls.
+
+        Args:
+            header: The header Authorization.
+            address: Where from.
+
+        Raises:
+            SignInError: Nobody whom we know.
+            TooManyError: Too many attempts with a password.
+        """
+        scheme, _, given = header.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            return self._accounts.by_token(given.strip(), address)
+        if scheme.lower() != "basic":
+            raise SignInError("nobody has signed in", hint=_HINT)
+        try:
+            name, sign, secret = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            raise SignInError("the header Authorization cannot be read", hint=_HINT) from None
+        if not sign:
+            raise SignInError("the header Authorization cannot be read", hint=_HINT)
+        if secret.startswith(TOKEN_PREFIX):
+            return self._by_token(name, secret, address)
+        return self._by_password(name, secret, address)
+
+    def _by_token(self, name: str, secret: str, address: str) -> Principal:
+        who = self._accounts.by_token(secret, address)
+        if name and name.strip().lower() != who.name.lower():
+            raise SignInError("this token is another user's", hint=_HINT)
+        return who
+
+    def _by_password(self, name: str, password: str, address: str) -> Principal:
+        place = hmac.digest(self._key, f"{len(name)} {name}{password}".encode("utf-8", "replace"), hashlib.sha256)
+        with self._lock:
+            session = self._sessions.get(place)
+        if session is not None:
+            try:
+                return self._accounts.by_session(session, address)[0]
+            except SignInError:  # it is over: by time, by another password, by an administrator
+                with self._lock:
+                    self._sessions.pop(place, None)
+        session = self._accounts.sign_in(name, password, address, "XML-RPC").secret
+        with self._lock:
+            self._sessions[place] = session
+            while len(self._sessions) > _MOST_KNOWN:
+                self._sessions.popitem(last=False)
+        return self._accounts.by_session(session, address)[0]
+
 
 router = APIRouter(include_in_schema=False)
 

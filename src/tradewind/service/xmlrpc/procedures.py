@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tradewind.errors import InputError, NotFoundError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.api.request_models import request_of
 from tradewind.service.api.routes.proposals import proposal_of
 from tradewind.service.context import Context
 from tradewind.service.document_limits import check_document
-from tradewind.service.people import Principal
 from tradewind.store.service.requests import RequestRow
 
 Array = list[Any]

@@ -7,8 +7,8 @@ import json
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.store.claim_queries import CLAIM_LOCK, HELD
 from tradewind.store.clusters.rows import OPEN_JOB_STATES
+from tradewind.store.service.request_queries import CLAIM_LOCK, HELD
 from tradewind.store.sql.schema import cluster_jobs, requests, runs
 
 _TENANT: sa.BindParameter[str] = sa.bindparam("tenant")

@@ -15,14 +15,19 @@ from sqlalchemy.engine import Connection
 from tradewind.errors import StudyBusyError
 from tradewind.store import codec, holders
 from tradewind.store.base import StudyRow
-from tradewind.store.claim_queries import (
+from tradewind.store.clusters import tenant_spending
+from tradewind.store.clusters.cluster_store import JobRow
+from tradewind.store.service.request_queries import (
+    ADD_EVENT,
     ADD_JOB,
     ADD_STUDY,
+    EVENT_COLUMNS,
     FIRST_FOR_CLUSTERS,
     FIRST_OF_TENANTS,
     HELD_REQUESTS,
     INTENT_BY_NUMBER,
     INTENTS,
+    REQUEST_BY_NUMBER,
     RUNNING_BY_TENANT,
     STILL_HELD,
     STILL_WAITS,
@@ -32,14 +37,6 @@ from tradewind.store.claim_queries import (
     WAITING_OF_TENANT,
     WAITING_OR_HELD,
     RequestHold,
-)
-from tradewind.store.clusters import tenant_spending
-from tradewind.store.clusters.cluster_store import JobRow
-from tradewind.store.prepared import PreparedStatement
-from tradewind.store.service.request_queries import (
-    ADD_EVENT,
-    EVENT_COLUMNS,
-    REQUEST_BY_NUMBER,
     add_events,
     column_values,
     event_values,
@@ -48,6 +45,7 @@ from tradewind.store.service.request_queries import (
 from tradewind.store.service.request_values import NewRequestEvent, RequestIntent, RequestRow, TenantQueueState
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.notify import notify_workers
+from tradewind.store.sql.raw_driver import PreparedStatement
 from tradewind.store.studies import rows
 
 _MOST_HELD = 1000

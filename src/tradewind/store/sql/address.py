@@ -7,9 +7,36 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Engine
 
 from tradewind.errors import StoreError
+
+
+def require_utf8(engine: Engine, place: str) -> None:
+    """Let an engine connect to databases in UTF-8 only, and speak UTF-8 with them.
+
+    SQLAlchemy asks for the server's version before anybody else can ask for anything, and takes bytes for a mistake.
+
+    Args:
+        engine: Of a PostgreSQL database.
+        place: The store's address in words, without a password.
+    """
+
+    def connect(dialect: Any, _record: object, words: Any, options: Any) -> Any:
+        opened = dialect.connect(*words, **({"client_encoding": "utf8"} | options))
+        encoding = opened.info.parameter_status("server_encoding")
+        # Some poolers do not tell.
+        if encoding in (None, "", "UTF8"):
+            return opened
+        name = opened.info.dbname
+        opened.close()
+        raise StoreError(
+            f"the database of the store {place} is in {encoding}, and has to be in UTF8",
+            hint=f"make another: CREATE DATABASE {name}_utf8 ENCODING 'UTF8' TEMPLATE template0",
+        )
+
+    sa.event.listen(engine, "do_connect", connect)
+
 
 ADDRESS_HINT = "write sqlite:///path/to/tradewind.db or postgresql+psycopg://user@host/name"
 """What to write for an address, in words."""

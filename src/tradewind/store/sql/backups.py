@@ -14,9 +14,8 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL
 
 from tradewind.errors import InputError, StoreCorruptError, StoreError, StoreLockedError, StudyBusyError
-from tradewind.store.encoding import require_utf8
 from tradewind.store.sql import error_translation
-from tradewind.store.sql.address import parse_address
+from tradewind.store.sql.address import parse_address, require_utf8
 from tradewind.store.sql.schema import REVISIONS, VERSION_TABLE, metadata
 from tradewind.utils.atomic_files import atomic_path
 from tradewind.utils.dependencies import find_program

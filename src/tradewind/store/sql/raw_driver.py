@@ -3,19 +3,177 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy import exc
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection, Dialect, Engine
 
-from tradewind.store.log import WriteAheadLog
+from tradewind.store.sql.schema import studies
+
+
+class WriteAheadLog:
+    """The log that a connection in WAL mode writes to.
+
+    With ``synchronous = FULL`` SQLite syncs it while it keeps all others from writing. With ``NORMAL`` a commit is in
+    the system's hands, and on the disk when the log was synced after it, or when a checkpoint has copied it into the
+    file: SQLite syncs both then. So the wait for the disk need keep nobody from writing.
+
+    Args:
+        driver: The connection, within a transaction: the log is there then, and stays as long as a connection does.
+
+    Raises:
+        sqlite3.OperationalError: The log cannot be opened.
+
+    Attributes:
+        sound: False once a sync has failed: what was committed then may be missing on the disk, and what comes after it
+            in the log is lost with it in a power cut.
+    """
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        (_, _, file) = driver.execute("PRAGMA database_list").fetchone()
+        self._lock = threading.Lock()
+        self._open = True
+        self.sound = True
+        try:
+            # A second descriptor of the log, unlike one of the file, has no part in SQLite's locks.
+            self._descriptor = os.open(f"{file}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _sqlite_error(error, sqlite3.SQLITE_CANTOPEN) from error
+
+    def sync(self) -> None:
+        """Return when all that was committed before is on the disk.
+
+        Raises:
+            sqlite3.OperationalError: The disk fails, and nobody knows what it has.
+        """
+        with self._lock:
+            if self._open and self.sound:
+                self._sync()
+            if not self.sound:
+                raise _sqlite_error(OSError(errno.EIO, os.strerror(errno.EIO)), sqlite3.SQLITE_IOERR_FSYNC)
+
+    def close(self) -> None:
+        """Sync it for those who are about to, and let go of it; they are told where that fails."""
+        with self._lock:
+            if not self._open:
+                return
+            if self.sound:
+                with contextlib.suppress(sqlite3.OperationalError):
+                    self._sync()
+            self._open = False
+            os.close(self._descriptor)
+
+    def _sync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            # The system tells of a failure once: the next sync would succeed, whatever is missing on the disk.
+            self.sound = False
+            raise _sqlite_error(error, sqlite3.SQLITE_IOERR_FSYNC) from error
+
+
+class SharedSync:
+    """Waits for the disk that the threads of a process share: one is for all that was committed before it began."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._committed = self._synced = 0
+        self._log: WriteAheadLog | None = None
+
+    def committed(self, log: WriteAheadLog) -> None:
+        """Something was committed to the log; who calls it is the only one that does so at that moment."""
+        self._log = log
+        self._committed += 1
+
+    def wait(self) -> None:
+        """Return when all that was committed before is on the disk.
+
+        Raises:
+            sqlite3.OperationalError: The disk fails, and nobody knows what it has.
+        """
+        mine = self._committed
+        with self._turn:
+            if self._synced >= mine or self._log is None:
+                return
+            # In this order: what is committed from here on may miss this sync.
+            reached = self._committed
+            self._log.sync()
+            self._synced = reached
+
+
+def _sqlite_error(error: OSError, code: int) -> sqlite3.OperationalError:
+    """SQLite's error for one of the system, as SQLite itself would have raised it."""
+    made = sqlite3.OperationalError(f"disk I/O error: {error.strerror}")
+    made.sqlite_errorcode = code
+    return made
+
+
+AnyConnection = Connection | sqlite3.Connection
+"""Within a transaction; SQLite's own where nothing is to stand between."""
+
+
+class PreparedStatement:
+    """A statement without its way through SQLAlchemy's compiler and caches, which costs more than SQLite's own work.
+
+    It takes values as the driver does: numbers, texts, bytes, booleans and None.
+
+    Args:
+        statement: The statement; its parameters are named.
+        dialect: Of the connections that it is run on.
+        columns: The columns that an INSERT or UPDATE without values is about; all of the table without it.
+    """
+
+    def __init__(self, statement: Any, dialect: Dialect, columns: Sequence[str] | None = None) -> None:
+        compiled = statement.compile(dialect=dialect, column_keys=columns)
+        self._text = str(compiled)
+        self._order: Sequence[str] | None = compiled.positiontup
+
+    def run(self, connection: AnyConnection, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Run it for each row; the parameters are the row's values by name.
+
+        Returns:
+            How many rows of the table it was about.
+        """
+        if self._order is None:
+            assert isinstance(connection, Connection)
+            return connection.exec_driver_sql(self._text, [dict(row) for row in rows]).rowcount
+        values = [tuple([row[name] for name in self._order]) for row in rows]
+        if isinstance(connection, Connection):
+            return connection.exec_driver_sql(self._text, values).rowcount
+        if len(values) == 1:
+            return connection.execute(self._text, values[0]).rowcount
+        return connection.executemany(self._text, values).rowcount
+
+
+class HeldStudyUpdate:
+    """Changes of a study by who holds it: whether it is still held and the change are one statement.
+
+    Args:
+        dialect: Of the connections.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._known: dict[tuple[str, ...], PreparedStatement] = {}
+
+    def run(self, connection: AnyConnection, study_id: int, token: str, fields: Mapping[str, Any]) -> bool:
+        """Change the fields of a study; False, and nothing is changed, where the token does not hold it."""
+        names = tuple(fields)
+        prepared = self._known.get(names)
+        if prepared is None:
+            mine = (studies.c.id == sa.bindparam("id_")) & (studies.c.hold_token == sa.bindparam("token_"))
+            prepared = self._known[names] = PreparedStatement(sa.update(studies).where(mine), self._dialect, names)
+        return prepared.run(connection, [{**fields, "id_": study_id, "token_": token}]) > 0
+
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0001, 0.002
 _SEAT_PAUSE, _SEAT_SECONDS = 0.0005, 0.1

@@ -2,17 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.problem import round_money
-from tradewind.store import listing
-from tradewind.store.base import StudySummary
-from tradewind.store.best import best_trial, studies_with_repeats
-from tradewind.store.sql.schema import studies
+from tradewind.problem import Objective, Trial, TrialState, round_money
+from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
+from tradewind.store import holders
+from tradewind.store.base import EarlierStudy, StudyLine, StudyRow, StudySummary, StudyTotals
+from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import rows
+
+_COLUMNS = tuple(
+    studies.c[name] for name in ("id", "name", "state", "owner", "hold_token", "hold_holder", "hold_expires")
+)
+
+
+def study_lines(connection: Connection, name: str | None, limit: int | None) -> list[StudyLine]:
+    """Studies, the newest first; the arguments are those of `Store.list_studies`."""
+    query = sa.select(*_COLUMNS).order_by(studies.c.id.desc()).limit(limit)
+    if name is not None:
+        query = query.where(studies.c.name == rows.storable_text(name))
+    return [_study_line(*row) for row in connection.execute(query)]
+
+
+def _study_line(
+    number: int, name: str, state: Any, owner: str, token: str | None, holder: str | None, until: float | None
+) -> StudyLine:
+    return StudyLine(number, name, state, owner, live_holder(token, holder, until))
+
+
+def live_holder(token: str | None, holder: str | None, until: float | None) -> str:
+    """Who holds a study, for people; empty where nobody does, or where who did is dead."""
+    if token is None or holder is None or (until or 0.0) <= time.time() or holders.is_dead(holder):
+        return ""
+    return holders.display_name(holder)
+
+
+def study_totals(connection: Connection) -> StudyTotals:
+    """All studies by state, and what they have cost."""
+    begun = sa.exists().where(trials.c.study_id == studies.c.id)
+    held = studies.c.hold_token.is_not(None)
+    query = sa.select(studies.c.state, begun, sa.func.count()).group_by(studies.c.state, begun)
+    states: dict[str, int] = {}
+    for state, has_trials, number in connection.execute(query.where(~held)):
+        shown = _shown(state, has_trials=has_trials)
+        states[shown] = states.get(shown, 0) + number
+    # Whether a holder is alive is no question for a database.
+    columns = (studies.c.state, begun, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
+    for state, has_trials, *hold in connection.execute(sa.select(*columns).where(held)):
+        shown = "running" if live_holder(*hold) else _shown(state, has_trials=has_trials)
+        states[shown] = states.get(shown, 0) + 1
+    spent, reserved = _money(connection, None).get(None, (0.0, 0.0))
+    return StudyTotals(states, round_money(spent), round_money(reserved))
+
+
+def _shown(state: str, *, has_trials: bool) -> str:
+    return "stopped" if state == "open" and has_trials else state
+
+
+def trial_counts_of(connection: Connection, study_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Trials by state, of each of some studies."""
+    query = sa.select(trials.c.study_id, trials.c.state, sa.func.count()).group_by(trials.c.study_id, trials.c.state)
+    found: dict[int, dict[str, int]] = {}
+    for study_id, state, number in connection.execute(query.where(trials.c.study_id.in_(study_ids))):
+        found.setdefault(study_id, {})[str(state)] = int(number)
+    return found
+
+
+def study_costs_of(connection: Connection, study_ids: Sequence[int]) -> dict[int | None, tuple[float, float]]:
+    """USD spent and reserved, of each of some studies that have runs."""
+    return _money(connection, study_ids)
+
+
+def _money(connection: Connection, study_ids: Sequence[int] | None) -> dict[int | None, tuple[float, float]]:
+    sums = (runs.c.state, sa.func.sum(runs.c.cost), sa.func.sum(runs.c.reserved))
+    query: Any = sa.select(sa.null(), *sums).group_by(runs.c.state)
+    if study_ids is not None:
+        query = sa.select(runs.c.study_id, *sums).group_by(runs.c.study_id, runs.c.state)
+        query = query.where(runs.c.study_id.in_(study_ids))
+    found: dict[int | None, tuple[float, float]] = {}
+    for study_id, state, cost, aside in connection.execute(query):
+        spent, reserved = found.get(study_id, (0.0, 0.0))
+        found[study_id] = (spent + cost, reserved + (0.0 if state in rows.ENDED_RUN_STATES else aside))
+    return found
+
+
+_HOLD_COLUMNS = (studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
+
+
+def earlier_studies_query(tenant: str, names: Collection[str] | None, before: StudyRow | None) -> sa.Select[Any]:
+    """The rows for `earlier_study_of`, the newest first; the arguments are those of `Store.earlier_studies`."""
+    query = sa.select(*rows.STUDY_COLUMNS, *_HOLD_COLUMNS).order_by(studies.c.id.desc())
+    prefix = f"{rows.storable_text(tenant)}/" if tenant else ""
+    if names is not None:
+        query = query.where(studies.c.name.in_([prefix + rows.storable_text(name) for name in names]))
+    else:
+        # Not LIKE 'tenant/%': SQLite compares that without regard to case.
+        rest = sa.func.substr(studies.c.name, len(prefix) + 1)
+        query = query.where(sa.func.substr(studies.c.name, 1, len(prefix)) == prefix, ~rest.contains("/"))
+    if before is not None:
+        query = query.where(studies.c.created <= before.created, studies.c.id != before.id)
+    return query
+
+
+def earlier_study_of(row: Any) -> EarlierStudy:
+    """The study of a row of `earlier_studies_query`."""
+    token, holder, until = row[-len(_HOLD_COLUMNS) :]
+    held = token is not None and until > time.time() and not holders.is_dead(holder)
+    return EarlierStudy(rows.study_of(row[: -len(_HOLD_COLUMNS)]), None if held else until)
+
+
+_INFORM = tuple(state.value for state in TrialState if state.informs)
+
+
+def studies_with_repeats(connection: Connection, study_ids: Sequence[int]) -> set[int]:
+    """Those of some studies that ran a configuration several times."""
+    again = (
+        sa.select(trials.c.study_id)
+        .where(trials.c.study_id.in_(study_ids), trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)
+        .group_by(trials.c.study_id, trials.c.key)
+        .having(sa.func.count() > 1)
+    )
+    return set(connection.execute(again).scalars())
+
+
+def best_trial(connection: Connection, study: StudyRow, repeated: Collection[int]) -> Trial | None:
+    """The best feasible trial on the whole input, or None; of equals the one with the shortest run time.
+
+    Where a configuration was run several times, all its runs count together: see `ConfigurationRanking`.
+
+    Args:
+        connection: The database.
+        study: The study.
+        repeated: The studies in which that is so, by `studies_with_repeats`.
+    """
+    objective = trials.c.objective
+    better = objective.desc() if _maximises(study.spec) else objective.asc()
+    own = trials.c.study_id == study.id
+    row = connection.execute(
+        sa.select(*rows.TRIAL_COLUMNS)
+        .where(own, trials.c.feasible == sa.true(), objective.is_not(None))
+        .where(trials.c.state == TrialState.SUCCEEDED.value, trials.c.fidelity >= 1.0)
+        .order_by(better, trials.c.runtime.asc().nulls_last(), trials.c.number)
+        .limit(1)
+    ).first()
+    if row is None:
+        return None
+    least = rows.trial_of(row)
+    informing = (own, trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)
+    if study.id not in repeated:
+        return least
+    best = ConfigurationRanking(_measured(connection, study, informing), _deadline(study.spec)).best_run
+    if best is None or best.number == least.number:
+        return least
+    chosen = sa.select(*rows.TRIAL_COLUMNS).where(own, trials.c.number == best.number)
+    return rows.trial_of(connection.execute(chosen).one())
+
+
+def _measured(connection: Connection, study: StudyRow, informing: tuple[Any, ...]) -> list[MeasuredRun]:
+    goal = Objective(goal="maximise" if _maximises(study.spec) else "minimise")
+    columns = [trials.c[name] for name in ("number", "key", "objective", "runtime", "feasible", "censored")]
+    found = []
+    for number, key, value, runtime, feasible, censored in connection.execute(sa.select(*columns).where(*informing)):
+        loss = float("nan") if value is None else goal.loss(value)
+        found.append(MeasuredRun(number, key, loss, runtime or 0.0, bool(feasible), bool(censored)))
+    return found
+
+
+def _deadline(spec: Mapping[str, Any]) -> float | None:
+    """The deadline in seconds, as the engine stores it in plain keys; None where there is none."""
+    constraints = spec.get("constraints")
+    value = constraints.get("deadline") if isinstance(constraints, Mapping) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _maximises(spec: Mapping[str, Any]) -> bool:
+    """True when the specification's objective is to be made large: ``{"goal": ...}`` or ``{"maximise": metric}``."""
+    objective = spec.get("objective")
+    if not isinstance(objective, Mapping):
+        return False
+    return "maximise" in objective or objective.get("goal") == "maximise"
+
 
 _HOLD = (studies.c.hold_since, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
 
@@ -20,13 +194,13 @@ _HOLD = (studies.c.hold_since, studies.c.hold_token, studies.c.hold_holder, stud
 def study_summaries_of(connection: Connection, study_ids: Sequence[int]) -> list[StudySummary]:
     """Summaries of some studies, the newest first; few enough for one list of parameters."""
     query = sa.select(*rows.STUDY_COLUMNS, *_HOLD).where(studies.c.id.in_(study_ids)).order_by(studies.c.id.desc())
-    counts, money = listing.trial_counts_of(connection, study_ids), listing.study_costs_of(connection, study_ids)
+    counts, money = trial_counts_of(connection, study_ids), study_costs_of(connection, study_ids)
     repeated = studies_with_repeats(connection, study_ids)
     found = []
     for row in connection.execute(query).all():
         study = rows.study_of(row[: -len(_HOLD)])
         since, *hold = row[-len(_HOLD) :]
-        holder = listing.live_holder(*hold)
+        holder = live_holder(*hold)
         spent, reserved = money.get(study.id, (0.0, 0.0))
         found.append(
             StudySummary(

@@ -14,14 +14,13 @@ from sqlalchemy.engine import Connection
 from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
 from tradewind.problem import Run, Trial
-from tradewind.store import holders, listing
+from tradewind.store import holders
 from tradewind.store.base import Change, EarlierStudy, Store, StudyLine, StudyRow, StudySummary, StudyTotals
-from tradewind.store.earlier import earlier_studies_query, earlier_study_of
-from tradewind.store.prepared import PreparedStatement
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.raw_driver import PreparedStatement
 from tradewind.store.sql.schema import runs, studies, trials
-from tradewind.store.studies import rows
-from tradewind.store.studies.queries import study_summaries_of
+from tradewind.store.studies import queries, rows
+from tradewind.store.studies.queries import earlier_studies_query, earlier_study_of, study_summaries_of
 from tradewind.store.studies.step_writer import step_writer_for, upsert
 
 _COLUMNS = (
@@ -104,7 +103,7 @@ class SqlStore(Store):
     def list_studies(self, name: str | None = None, *, limit: int | None = None) -> list[StudyLine]:
         """Studies by name, the newest first, without their specifications."""
         with self._database.read() as connection:
-            return listing.study_lines(connection, name, limit)
+            return queries.study_lines(connection, name, limit)
 
     def open_studies(self) -> set[int]:
         """The ids of the studies that have runs which have not ended."""
@@ -114,7 +113,7 @@ class SqlStore(Store):
     def totals(self) -> StudyTotals:
         """How many studies there are in each state, and what all of them have cost."""
         with self._database.read() as connection:
-            return listing.study_totals(connection)
+            return queries.study_totals(connection)
 
     def earlier_studies(
         self, tenant: str, names: Collection[str] | None = None, *, before: StudyRow | None = None, limit: int
@@ -129,7 +128,7 @@ class SqlStore(Store):
         found: list[StudySummary] = []
         with self._database.read() as connection:
             if study_ids is None:
-                study_ids = [line.id for line in listing.study_lines(connection, None, None)]
+                study_ids = [line.id for line in queries.study_lines(connection, None, None)]
             wanted = sorted(set(study_ids), reverse=True)
             for at in range(0, len(wanted), _CHUNK):
                 found += study_summaries_of(connection, wanted[at : at + _CHUNK])

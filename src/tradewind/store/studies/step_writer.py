@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tradewind.store.prepared import HeldStudyUpdate, PreparedStatement
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.raw_driver import HeldStudyUpdate, PreparedStatement
 from tradewind.store.sql.schema import runs, studies, trials
 
 ColumnValues = Mapping[str, Any]

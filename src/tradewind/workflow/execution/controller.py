@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
+import json
 import os
 import secrets
 import selectors
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tradewind.deployer.runner.base import Runner
-from tradewind.errors import TradewindError
+from tradewind.errors import TradewindError, WorkflowError
 from tradewind.utils.units import count
-from tradewind.workflow.execution.asking import VmRequests
+from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.connections import AgentConnectionPool, AttemptReport
-from tradewind.workflow.execution.earlier import runner_fingerprint
 from tradewind.workflow.execution.events import (
     Arm,
     ArmedTaskBegun,
@@ -32,25 +36,189 @@ from tradewind.workflow.execution.events import (
     ExecutionInterrupted,
     Finish,
     GiveBack,
+    GuideReady,
     MachineLost,
     MachineSilent,
     MachineUp,
+    OrderPlanned,
     PlanFailed,
     Recall,
     Replan,
     TaskLaunch,
     VmDue,
 )
-from tradewind.workflow.execution.journal import Journal, RunHistory, attempt_key, end_record, start_record
+from tradewind.workflow.execution.journal import (
+    Journal,
+    JournalRecord,
+    RunHistory,
+    attempt_key,
+    end_record,
+    start_record,
+)
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress, execution_progress
 from tradewind.workflow.execution.pilots import PilotConnected, PilotLost, PilotManager, PilotReport, PilotSettings
-from tradewind.workflow.execution.planning import NewPlan, Replanner
-from tradewind.workflow.execution.recovery import departures, recover
-from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order
+from tradewind.workflow.execution.recovery import departures, recover, runner_fingerprint
+from tradewind.workflow.execution.replanning import ActiveTask, OnlineGuide, check_online, guide_for, plan_remaining
+from tradewind.workflow.execution.results import results_of
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder, check_commands, check_names, start_order
 from tradewind.workflow.execution.state_machine import ExecutionMachine
 from tradewind.workflow.execution.task_states import ABSENT, ExecutionGraph, TaskState, VmState
-from tradewind.workflow.files import Plan
+from tradewind.workflow.files import Plan, plan_document, write_text
+from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.planner.base import Planner
+from tradewind.workflow.platform import Platform
+from tradewind.workflow.schedule import Schedule, vm_request_times
+
+
+class VmRequests:
+    """When each machine is asked for.
+
+    Args:
+        platform: The machines.
+        schedule: The plan.
+        options: How it is carried out.
+        history: The journal of the run.
+    """
+
+    def __init__(self, platform: Platform, schedule: Schedule, options: ExecutionOptions, history: RunHistory) -> None:
+        self._options, self._history = options, history
+        ahead = None if options.online else options.ahead  # who decides during the run decides about what is there
+        self._due = vm_request_times(platform, schedule, ahead) * options.scale
+        self._asked: dict[int, float] = {}
+
+    def later(self, kept: Collection[int]) -> frozenset[int]:
+        """The machines that are not asked for yet.
+
+        Args:
+            kept: Those that are there already.
+        """
+        now = self._history.clock(time.time())
+        return frozenset(vm for vm, due in enumerate(self._due) if due > now and vm not in kept)
+
+    def due(self, presence: Sequence[VmState], late: float) -> list[int]:
+        """The machines to ask for now, each once: a new plan asks for what it needs by itself.
+
+        Args:
+            presence: Where each machine is.
+            late: Seconds that the run is behind its plan. One that is ahead needs its machines earlier; one that is
+                behind may catch up, so that they are there when they were to be.
+        """
+        waiting = [vm for vm, there in enumerate(presence) if there is VmState.LATER]
+        if not waiting or self._history.began is None:
+            return []
+        now = self._history.clock(time.time()) + max(0.0, -late)
+        due = [vm for vm in waiting if self._due[vm] <= now]
+        self._due[due] = np.inf
+        return due
+
+    def asked(self, vms: Collection[int]) -> None:
+        """Some machines have been asked for now."""
+        self._asked |= dict.fromkeys(vms, time.time())
+
+    def overdue(self, presence: Sequence[VmState], come: Collection[int]) -> list[int]:
+        """The machines that were asked for long ago and have not come; each is named once.
+
+        Args:
+            presence: Where each machine is.
+            come: Those that are there, and only wait for the beginning.
+        """
+        if self._history.began is None:
+            return []
+        long_ago = time.time() - self._options.give_up
+        over = [vm for vm, at in self._asked.items() if max(self._history.began, at) <= long_ago]
+        for vm in over:
+            del self._asked[vm]
+        return [vm for vm in over if presence[vm] is VmState.COMING and vm not in come]
+
+
+@dataclass(frozen=True)
+class NewPlan:
+    """What is left has been planned; ``finish`` has the ends of ``tasks``, in seconds from the beginning of the run.
+
+    Where somebody decides during the run, nothing is known of the ends.
+    """
+
+    planned: OrderPlanned | GuideReady
+    tasks: tuple[int, ...]
+    finish: Numbers | None
+
+
+class Replanner:
+    """Plans what is left.
+
+    Args:
+        flow: The workflow.
+        platform: All machines.
+        seconds: What each task takes on each machine, in seconds of the plan.
+        planner: Plans; or decides during the run (`ExecutionOptions.online`).
+        options: How the plan is carried out.
+        history: The journal of the run.
+        post: Takes what comes of it, from the thread.
+
+    Attributes:
+        fatal: Why nothing came of it, or None.
+    """
+
+    def __init__(
+        self,
+        flow: Workflow,
+        platform: Platform,
+        seconds: Numbers,
+        planner: Planner,
+        options: ExecutionOptions,
+        history: RunHistory,
+        post: Callable[[NewPlan | PlanFailed], None],
+    ) -> None:
+        self._flow, self._platform, self._seconds = flow, platform, seconds
+        self._planner, self._options, self._history, self._post = planner, options, history, post
+        self.fatal: TradewindError | None = None
+
+    def begin(self, asked: Replan, machine: ExecutionMachine) -> None:
+        """Begin to plan what is left, with the machines as busy as they are now."""
+        active_tasks = self._active_tasks(machine)
+        threading.Thread(target=self._plan, args=(asked.tasks, asked.vms, active_tasks), daemon=True).start()
+
+    def _active_tasks(self, machine: ExecutionMachine) -> list[ActiveTask]:
+        """What runs and what is armed, with the seconds of the plan that each takes yet."""
+        now, starts = time.time(), self._history.attempts
+        found = []
+        for task, (vm, attempt) in machine.places.items():
+            gone = (now - starts[self._flow.tasks[task].id, attempt].at) / self._options.scale
+            found.append(ActiveTask(task, vm, max(0.0, float(self._seconds[task, vm]) - gone)))
+        for vm, armed in machine.armed.items():
+            found.append(ActiveTask(armed.task, vm, float(self._seconds[armed.task, vm]), armed.after))
+        return found
+
+    def _plan(self, tasks: tuple[int, ...], vms: tuple[int, ...], active_tasks: Sequence[ActiveTask]) -> None:
+        """Plan; a planner may take seconds."""
+        try:
+            if (guide := self.guide(tasks, vms, booted=True)) is not None:
+                self._post(NewPlan(GuideReady(guide), tasks, None))
+                return
+            orders, _, _, finish = plan_remaining(self._flow, self._platform, tasks, vms, active_tasks, self._planner)
+        except TradewindError as error:
+            self.fatal = error
+            self._post(PlanFailed())
+            return
+        now = self._history.clock(time.time())
+        self._post(NewPlan(OrderPlanned(orders), tasks, now + finish * self._options.scale))
+
+    def guide(self, tasks: Sequence[int], vms: Sequence[int], *, booted: bool) -> OnlineGuide | None:
+        """Who decides during the run, where somebody is to.
+
+        Args:
+            tasks: The tasks that are left, sorted.
+            vms: The machines that are left, sorted.
+            booted: The machines are up, or as good as.
+        """
+        if not self._options.online:
+            return None
+
+        def clock() -> float:
+            return self._history.clock(time.time()) / self._options.scale
+
+        return guide_for(self._flow, self._platform, tasks, vms, self._planner, clock, booted=booted)
+
 
 _TICK_SECONDS = 0.1
 
@@ -405,3 +573,140 @@ class Controller:
         """Where the run is."""
         finish = self._finish + self._late
         return execution_progress(self.machine, self.history, self._platform, finish, tuple(self._notes))
+
+
+@dataclass(frozen=True)
+class ExecutionResult:
+    """A plan that was carried out, as far as it was.
+
+    Attributes:
+        ending: How it ended.
+        results: The document that is also in ``results.json``.
+        failures: The tasks that failed for good, with the reason of each.
+        reason: Why what is left cannot be planned, where it ended for that; else empty.
+    """
+
+    ending: ExecutionEnding
+    results: dict[str, Any]
+    failures: dict[str, str]
+    reason: str = ""
+
+
+def execute_plan(
+    plan: Plan,
+    folder: Path,
+    runner: Runner,
+    *,
+    options: ExecutionOptions,
+    planner: Planner,
+    terms: PilotSettings | None = None,
+    fresh: bool = False,
+    dismiss: bool = False,
+    watch: Callable[[ExecutionProgress], None] = lambda progress: None,
+    wanted: Callable[[], bool] = lambda: True,
+) -> ExecutionResult:
+    """Carry out a plan, or go on with it where an earlier call in the same folder was ended.
+
+    Args:
+        plan: The plan.
+        folder: The run's folder; all machines must see it under this name.
+        runner: Gives the machines; see `WorkflowRunFolder` for what it keeps there.
+        options: How the plan is carried out.
+        planner: Plans what is left when a machine or a task is lost.
+        terms: How machines are got from the runner.
+        fresh: Begin anew, whatever has been done there.
+        dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
+        watch: Told of progress some times a second.
+        wanted: False once somebody wants to stop.
+
+    Raises:
+        WorkflowError: The plan cannot be carried out like this, or the folder is of another one; or machines of an
+            earlier call may still work there that ``runner`` does not know.
+        PluginError: The planner is to decide during the run, and does not.
+        StudyBusyError: Another process carries it out.
+        DeployError: No machine could be had.
+    """
+    if options.online:
+        check_online(planner)
+    place = WorkflowRunFolder(folder.absolute())
+    try:
+        place.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkflowError(f"cannot make the folder {folder}: {error.strerror}", hint="--folder names one") from None
+    journal = Journal(place.journal, lenient=fresh)
+    try:
+        digest = _digest(plan)
+        if not fresh:
+            _check_same(plan, options, digest, journal, place)
+        _check(plan, options, journal, place, fresh=fresh)
+        if fresh:
+            _forget(journal, place, runner, dismissed=dismiss)
+        vms = [vm.name for vm in plan.platform.vms]
+        terms = terms or PilotSettings()
+        gone = recovery.end_orphan_pilots(place, _told(journal), runner, vms, dismissed=dismiss, linger=terms.linger)
+        journal.records += journal.write(*gone)
+        controller = Controller(plan, place, journal, runner, terms, options, planner, digest, watch, wanted)
+        ending = controller.run()
+        results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
+        write_text(place.results, json.dumps(results, indent=1) + "\n")
+        return ExecutionResult(ending, results, controller.failed, controller.impossible)
+    finally:
+        journal.close()
+
+
+def _header(journal: Journal) -> JournalRecord | None:
+    return next((record for record in journal.records if record["e"] == "run"), None)
+
+
+def _told(journal: Journal, *, lenient: bool = False) -> RunHistory:
+    """What the journal of earlier sessions tells; leniently, as far as it can be read."""
+    history = RunHistory()
+    with suppress(KeyError, TypeError) if lenient else nullcontext():
+        for record in journal.records:
+            history.take(record)
+    return history
+
+
+def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
+    """Begin anew; machines of an earlier run that may still be there are given back first."""
+    history = _told(journal, lenient=True)
+    if history.header is not None:
+        recovery.cancel_pilots(runner, history.header["run"])
+        recovery.end_orphan_pilots(folder, history, runner, (), dismissed=dismissed, fresh=True)
+    journal.clear()
+    folder.clear()
+    # A machine that still waits in a queue must not find the folder of a new one: no number is given twice.
+    journal.records = journal.write(*({"e": "pilot", "vm": vm, "pilot": n} for vm, n in history.pilots.items()))
+
+
+def _digest(plan: Plan) -> str:
+    """What makes it this plan; where its inputs were does not."""
+    document = plan_document(replace(plan, folder=None))
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: WorkflowRunFolder, *, fresh: bool) -> None:
+    """See that a run can begin; what was done before it is removed only after that."""
+    if not options.synthetic:
+        check_commands(plan.flow)
+    check_names(plan.flow)
+    if fresh or _header(journal) is None:
+        folder.require(plan.flow, options.inputs, only=range(len(plan.flow)), anew=fresh)
+
+
+def _check_same(
+    plan: Plan, options: ExecutionOptions, digest: str, journal: Journal, folder: WorkflowRunFolder
+) -> None:
+    """A folder belongs to one plan."""
+    header = _header(journal)
+    if header is None:
+        return
+    if header["plan"] != digest:
+        raise WorkflowError(
+            f"{folder.path} has a run of another plan",
+            hint="--fresh removes it, --folder names another folder",
+        )
+    if header["scale"] != options.scale:
+        raise WorkflowError(
+            f"the run in {folder.path} was begun with --scale {header['scale']:g}", hint="give it again, or --fresh"
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tradewind.workflow.execution.arming import ArmedTask
+from tradewind.workflow.execution.task_states import ArmedTask
 
 if TYPE_CHECKING:
     from tradewind.workflow.execution.replanning import OnlineGuide

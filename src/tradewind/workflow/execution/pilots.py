@@ -22,8 +22,8 @@ from tradewind.deployer.runner.base import Runner, SubmitsTogether, ThisMachine
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
 from tradewind.problem import Configuration, Handle, Limits, Offer, RunRequest, RunState, RunStatus
 from tradewind.workflow.execution.agent import NO_FOLDER
-from tradewind.workflow.execution.calling import connect_agent
-from tradewind.workflow.execution.earlier import pilot_id, pilot_owner
+from tradewind.workflow.execution.connections import connect_agent
+from tradewind.workflow.execution.recovery import pilot_id, pilot_owner
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.platform import Vm
 

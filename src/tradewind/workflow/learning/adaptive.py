@@ -11,7 +11,7 @@ import numpy as np
 
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
-from tradewind.workflow.planner.lanes import mean_of_fitting
+from tradewind.workflow.planner.list_scheduling import mean_of_fitting
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.reference import Director, SimulationState, simulate

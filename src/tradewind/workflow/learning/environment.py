@@ -24,9 +24,9 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.learning.adaptive import ONLINE_HEFT, AdaptivePolicy
 from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
-from tradewind.workflow.learning.settings import WorldSettings
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.schedule import Schedule
+from tradewind.workflow.simulator.world import WorldSettings
 
 try:
     import gymnasium

@@ -11,11 +11,10 @@ from pydantic import Field
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.learning.arrays import EpisodeArrays, schedule
-from tradewind.workflow.learning.settings import WorldSettings
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.reference import Director, SimulationState
-from tradewind.workflow.simulator.world import World
+from tradewind.workflow.simulator.world import World, WorldSettings
 
 KeyedBy = Literal["machine", "activation", "activity"]
 

@@ -16,8 +16,7 @@ from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.planner.ic_pcp import critical_paths
-from tradewind.workflow.planner.list_scheduling import MachineArrays
-from tradewind.workflow.planner.sequence import above_children, by_rank
+from tradewind.workflow.planner.list_scheduling import MachineArrays, above_children, by_rank
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule, figures
 

@@ -14,8 +14,7 @@ from tradewind.utils.dependencies import install_command
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Indices, Numbers, Workflow
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.list_scheduling import MachineArrays
-from tradewind.workflow.planner.sequence import by_rank
+from tradewind.workflow.planner.list_scheduling import MachineArrays, by_rank
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.planner.base import Online, Planner
-from tradewind.workflow.planner.lanes import SlotArrays
-from tradewind.workflow.planner.list_scheduling import MachineArrays, is_plain
+from tradewind.workflow.planner.list_scheduling import MachineArrays, SlotArrays, is_plain
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.reference import Director, PriorityDirector, simulate

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.lanes import SlotArrays
-from tradewind.workflow.planner.list_scheduling import MachineArrays, is_plain
-from tradewind.workflow.planner.sequence import by_rank
+from tradewind.workflow.planner.list_scheduling import MachineArrays, SlotArrays, by_rank, is_plain
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 

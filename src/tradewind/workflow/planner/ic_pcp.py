@@ -18,8 +18,7 @@ from tradewind.utils.units import format_duration, format_money
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.list_scheduling import MachineArrays
-from tradewind.workflow.planner.sequence import by_priority
+from tradewind.workflow.planner.list_scheduling import MachineArrays, by_priority
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule, figures
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.list_scheduling import MachineArrays
-from tradewind.workflow.planner.sequence import by_priority
+from tradewind.workflow.planner.list_scheduling import MachineArrays, by_priority
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 

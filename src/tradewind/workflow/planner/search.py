@@ -11,9 +11,14 @@ from tradewind.plugins import Settings
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.planner.base import Planner
-from tradewind.workflow.planner.lanes import LocalSearchState, SlotArrays
-from tradewind.workflow.planner.list_scheduling import MachineArrays, is_plain
-from tradewind.workflow.planner.sequence import above_children, by_rank
+from tradewind.workflow.planner.list_scheduling import (
+    LocalSearchState,
+    MachineArrays,
+    SlotArrays,
+    above_children,
+    by_rank,
+    is_plain,
+)
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 

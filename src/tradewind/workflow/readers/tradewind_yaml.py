@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tradewind.errors import InputError, SpecError
-from tradewind.problem.command import split_words
+from tradewind.problem.template import split_words
 from tradewind.utils.units import parse_duration, parse_memory
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder

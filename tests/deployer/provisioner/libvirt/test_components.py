@@ -22,6 +22,7 @@ from tradewind import plugins
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.libvirt import boot as libvirt_seed
 from tradewind.deployer.provisioner.libvirt import cluster_folders as libvirt_cluster
+from tradewind.deployer.provisioner.libvirt.boot import BootProbe, BootProber, console_tail
 from tradewind.deployer.provisioner.libvirt.cluster_folders import (
     ClusterFolders,
     ClusterPlan,
@@ -31,10 +32,15 @@ from tradewind.deployer.provisioner.libvirt.cluster_folders import (
     typed_file_errors,
 )
 from tradewind.deployer.provisioner.libvirt.provisioner import LibvirtProvisioner
-from tradewind.deployer.provisioner.libvirt.ready import BootProbe, BootProber, console_tail
 from tradewind.deployer.provisioner.libvirt.settings import LibvirtSettings
-from tradewind.deployer.provisioner.libvirt.virsh import LibvirtHost, NotThereError, PortTakenError, libvirt_error
-from tradewind.deployer.provisioner.libvirt.xml import domain_tags, domain_xml
+from tradewind.deployer.provisioner.libvirt.virsh import (
+    LibvirtHost,
+    NotThereError,
+    PortTakenError,
+    domain_tags,
+    domain_xml,
+    libvirt_error,
+)
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

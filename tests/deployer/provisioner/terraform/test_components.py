@@ -26,9 +26,9 @@ from tests.waiting import eventually
 
 from tradewind.deployer import aws_credentials
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform import aws_api as terraform_aws_api
+from tradewind.deployer.provisioner.terraform import aws as terraform_aws_api
 from tradewind.deployer.provisioner.terraform import machine_health as terraform_ready
-from tradewind.deployer.provisioner.terraform.aws_api import Ec2Client, filters
+from tradewind.deployer.provisioner.terraform.aws import Ec2Client, filters
 from tradewind.deployer.provisioner.terraform.azure import AzureCloud
 from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult, read_log
 from tradewind.deployer.provisioner.terraform.cloud import ask

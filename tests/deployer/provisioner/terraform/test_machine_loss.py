@@ -11,15 +11,14 @@ import pytest
 from tests.deployer.provisioner.terraform.helpers import Sky, ready_run, under_sky
 from tests.waiting import eventually
 
-from tradewind.deployer.meter import CostMeter
+from tradewind.deployer.lifecycle.run_lifecycle import CostMeter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import azure as terraform_azure
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
-from tradewind.deployer.provisioner.terraform import watch as terraform_watch
+from tradewind.deployer.provisioner.terraform import machine_health as terraform_watch
 from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform.places import ProviderClouds
-from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
-from tradewind.deployer.provisioner.terraform.watch import MachineLoss, MachineLossMonitor
+from tradewind.deployer.provisioner.terraform.machine_health import MachineLoss, MachineLossMonitor
+from tradewind.deployer.provisioner.terraform.provisioner import ProviderClouds, TerraformProvisioner
 from tradewind.errors import TeardownError, UnreachableError
 from tradewind.problem import Billing, Run
 

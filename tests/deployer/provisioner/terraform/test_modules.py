@@ -20,7 +20,7 @@ import yaml
 from tests.engines import moto as engine
 
 from tradewind.deployer.provisioner import terraform
-from tradewind.deployer.provisioner.terraform import offers
+from tradewind.deployer.provisioner.terraform import settings
 
 pytestmark = pytest.mark.xdist_group("terraform")
 
@@ -109,7 +109,7 @@ def test_when_google_maintains_a_host(tmp_path: Path, kind: str, spot: bool, wan
 )
 def test_which_machines_of_amazon_borrow_cpu(tmp_path: Path, kind: str, wanted: bool) -> None:
     assert decided(tmp_path, "aws", "burstable", {"instance_type": kind}) == str(wanted)
-    assert bool(offers._BURSTABLE.match(kind)) is wanted
+    assert bool(settings._BURSTABLE.match(kind)) is wanted
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from tests.engines import moto as engine
 from tests.engines.moto import Moto
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
-from tradewind.deployer.provisioner.terraform.aws_api import Ec2Client, tags_in
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud, Ec2Client, tags_in
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.errors import (
     CapacityError,

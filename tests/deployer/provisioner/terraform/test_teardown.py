@@ -21,7 +21,7 @@ from tradewind.deployer.provisioner.terraform.cli import TerraformCli, Terraform
 from tradewind.deployer.provisioner.terraform.cloud import ask
 from tradewind.deployer.provisioner.terraform.errors import TerraformDiagnostic
 from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform.places import ProviderClouds
+from tradewind.deployer.provisioner.terraform.provisioner import ProviderClouds
 from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, TeardownError, UnreachableError

@@ -12,7 +12,7 @@ from tests.deployer.provisioner.terraform.helpers import LATER
 
 from tradewind.deployer.provisioner.terraform import azure as terraform_azure
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
-from tradewind.deployer.provisioner.terraform import offers as terraform_offers
+from tradewind.deployer.provisioner.terraform import settings as terraform_offers
 from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder

@@ -16,8 +16,7 @@ from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
 from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult
 from tradewind.deployer.provisioner.terraform.errors import TerraformDiagnostic
 from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
-from tradewind.deployer.provisioner.terraform.places import ProviderClouds
-from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
+from tradewind.deployer.provisioner.terraform.provisioner import ProviderClouds, TerraformProvisioner
 from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
 from tradewind.errors import CapacityError, OfferRefusedError

@@ -22,9 +22,9 @@ from tests.engines.docker import IMAGE, DockerEngine, docker  # noqa: F401  (a f
 
 from tradewind.deployer.runner.docker.engine import ContainerEngine, EngineAddress, default_address
 from tradewind.deployer.runner.docker.errors import pull_error, start_error
+from tradewind.deployer.runner.docker.monitor import CgroupCounters, counters_of, larger_usage, usage_from_stats
 from tradewind.deployer.runner.docker.names import ListedContainer, cancelled_name, container_name, engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings
-from tradewind.deployer.runner.docker.usage import CgroupCounters, counters_of, larger_usage, usage_from_stats
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
-from tradewind.deployer.runner.htcondor import asking as htcondor_asking
+from tradewind.deployer.runner.htcondor import commands as htcondor_asking
 from tradewind.deployer.runner.htcondor.event_log import read_event_log
 from tradewind.deployer.runner.htcondor.runner import HtCondorRunner
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings

@@ -13,7 +13,7 @@ from tests.deployer.runner.kubernetes.test_runner import REAL, KubeBench
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.engines.ssh import free_port
 
-from tradewind.deployer.runner.kubernetes.load import posix_pattern
+from tradewind.deployer.runner.kubernetes.job import posix_pattern
 from tradewind.errors import DeployError
 from tradewind.problem import Fault, Load, RunRequest, RunState
 from tradewind.testing.runners import poll_until, wait_for_end

@@ -10,8 +10,7 @@ import pytest
 from tests.engines.kube_api import KubeApi, kube_cluster, node
 
 from tradewind.deployer.runner.kubernetes.job import HOME, home_label
-from tradewind.deployer.runner.kubernetes.nodes import nodes_of
-from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
+from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner, nodes_of
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 from tradewind.errors import CredentialsError, MissingProgramError
 

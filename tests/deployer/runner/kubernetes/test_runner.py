@@ -23,11 +23,10 @@ from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.waiting import eventually
 
-from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import ENDING, job_of, literal, name_of, owner_label
 from tradewind.deployer.runner.kubernetes.runner import KubernetesRunner
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
-from tradewind.deployer.runner.kubernetes.status import WaitLimits, read_marked, verdict
+from tradewind.deployer.runner.kubernetes.status import KubernetesData, WaitLimits, read_marked, verdict
 from tradewind.errors import CapacityError, CredentialsError, DeployError, ImageError, TradewindError, UnreachableError
 from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.testing.runners import ALIVE, OWNER_A, OWNER_B, RunnerBench, RunnerConformance, poll_until, wait_for_end

@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 from tests.deployer.helpers import request_for
 
-from tradewind.deployer.runner.kubernetes.handle import KubernetesData
 from tradewind.deployer.runner.kubernetes.job import job_of
-from tradewind.deployer.runner.kubernetes.refused import latest_messages, quantity
 from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
-from tradewind.deployer.runner.kubernetes.status import FOREVER, end_of, read_marked, verdict
+from tradewind.deployer.runner.kubernetes.status import (
+    FOREVER,
+    KubernetesData,
+    end_of,
+    latest_messages,
+    quantity,
+    read_marked,
+    verdict,
+)
 from tradewind.problem import Fault, RunState, RunStatus
 
 JOB: dict[str, Any] = {"metadata": {"name": "run-1", "uid": "u"}, "spec": {}, "status": {}}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tradewind.deployer.runner.ray import awaiting
-from tradewind.deployer.runner.ray.awaiting import RunEndNotifier
+from tradewind.deployer.runner.ray import supervisor_client
+from tradewind.deployer.runner.ray.supervisor_client import RunEndNotifier
 
 
 class _Keeper:
@@ -82,7 +82,7 @@ def test_a_keeper_that_is_gone_is_asked_again(keeper: _Keeper) -> None:
 
 
 def test_it_does_not_remember_for_ever(keeper: _Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaiting, "_REMEMBERED", 2)
+    monkeypatch.setattr(supervisor_client, "_REMEMBERED", 2)
     endings, told = RunEndNotifier(keeper.ended), threading.Event()
     endings.await_one("one", ["e"], told.set)
     keeper.answers.put(["a", "b", "c", "d", "e"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tradewind.deployer.runner.slurm.nodes import read_nodes
+from tradewind.deployer.runner.slurm.runner import read_nodes
 
 SINFO = """\
 n1|4|8192|(null)|idle

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.warden.job import result_of
-from tradewind.deployer.runner.warden.warden import Warden
+from tradewind.deployer.runner.warden.warden import Warden, result_of
 
 _SLOW_SECONDS = 0.2
 

@@ -8,7 +8,7 @@ import pytest
 from tests.service.live_server import move
 from tests.service.module_server import House, house
 
-from tradewind.service.people import Principal
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.settings import ServiceSettings
 
 PLACE = "webdav://127.0.0.1:9999/dav"

@@ -24,7 +24,15 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.libvirt.boot import find_iso_tool, make_seed
+from tradewind.deployer.provisioner.libvirt.boot import (
+    BootProbe,
+    BootProber,
+    console_tail,
+    find_iso_tool,
+    make_seed,
+    probe_machine,
+    ssh_data,
+)
 from tradewind.deployer.provisioner.libvirt.cluster_folders import (
     PREFIX,
     ClusterFolders,
@@ -36,10 +44,17 @@ from tradewind.deployer.provisioner.libvirt.cluster_folders import (
     run_tool,
     safe_name,
 )
-from tradewind.deployer.provisioner.libvirt.ready import BootProbe, BootProber, console_tail, probe_machine, ssh_data
 from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
-from tradewind.deployer.provisioner.libvirt.virsh import Domain, LibvirtHost, NotThereError, PortTakenError, find_virsh
-from tradewind.deployer.provisioner.libvirt.xml import DomainTags, domain_tags, domain_xml
+from tradewind.deployer.provisioner.libvirt.virsh import (
+    Domain,
+    DomainTags,
+    LibvirtHost,
+    NotThereError,
+    PortTakenError,
+    domain_tags,
+    domain_xml,
+    find_virsh,
+)
 from tradewind.deployer.ssh_connection import SshTarget
 from tradewind.errors import CapacityError, DeployError, ImageError, TeardownError, UnreachableError
 from tradewind.plugins import CallsNetwork

@@ -22,13 +22,6 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.opennebula.clusters import (
-    ClusterObservation,
-    cluster_from_vms,
-    duplicate_vms,
-    known_hosts_file,
-    vms_by_node,
-)
 from tradewind.deployer.provisioner.opennebula.machines import (
     EXPIRES,
     NODE,
@@ -37,11 +30,16 @@ from tradewind.deployer.provisioner.opennebula.machines import (
     PRICE,
     READY,
     RUN,
+    ClusterObservation,
     OpenNebulaVm,
     VmOptions,
+    cluster_from_vms,
+    duplicate_vms,
     extra_template,
+    known_hosts_file,
     parse_vm,
     template_gpus,
+    vms_by_node,
 )
 from tradewind.deployer.provisioner.opennebula.rpc import (
     LostAnswerError,

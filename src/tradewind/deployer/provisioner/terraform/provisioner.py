@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,28 +23,200 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
     TurnsOffMachines,
 )
-from tradewind.deployer.provisioner.terraform.clear import Teardown
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
+from tradewind.deployer.provisioner.terraform.azure import AzureCloud
 from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult, find_terraform
-from tradewind.deployer.provisioner.terraform.cloud import Cloud
+from tradewind.deployer.provisioner.terraform.cloud import Cloud, orphan_cluster
 from tradewind.deployer.provisioner.terraform.errors import terraform_error
+from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
 from tradewind.deployer.provisioner.terraform.machine_health import (
+    MachineLossMonitor,
     ReadinessProber,
     address_of_this_machine,
     machines_from_output,
 )
-from tradewind.deployer.provisioner.terraform.offers import lease_warning, offer_refusal
-from tradewind.deployer.provisioner.terraform.places import ProviderClouds
 from tradewind.deployer.provisioner.terraform.run_folder import (
     TerraformRunFolder,
     TerraformRunRecord,
     find_keygen,
     write_private,
 )
-from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
-from tradewind.deployer.provisioner.terraform.watch import MachineLossMonitor
-from tradewind.errors import CapacityError, DeployError, OfferRefusedError, TradewindError
+from tradewind.deployer.provisioner.terraform.settings import TerraformSettings, lease_warning, offer_refusal
+from tradewind.errors import (
+    CapacityError,
+    DeployError,
+    MissingProgramError,
+    OfferRefusedError,
+    TeardownError,
+    TradewindError,
+)
 from tradewind.problem import Machine, Offer
 from tradewind.utils.units import count
+
+_LEAST_PATIENCE = 60.0
+
+
+class ProviderClouds:
+    """The providers of some settings; may be used by several threads.
+
+    Args:
+        settings: Of the provisioner.
+    """
+
+    def __init__(self, settings: TerraformSettings) -> None:
+        self._settings = settings
+        self._guard = threading.Lock()
+        self._asked: dict[tuple[str, str], Cloud] = {}
+
+    def cloud(self, provider: str) -> Cloud | None:
+        """Who can be asked for what a run of a provider has, or None where nobody is."""
+        wanted = self._settings.sweep and provider in self._settings.providers
+        return self._of(provider) if wanted else None
+
+    def orphans(self, owner: str | None) -> Iterator[Cluster]:
+        """What the providers have of an owner, or of all."""
+        for provider in self._settings.providers if self._settings.sweep else ():
+            for each in self._of(provider).find(owner):
+                yield orphan_cluster(each, provider, owner)
+
+    def of_run(self, record: TerraformRunRecord) -> list[tuple[Cloud, str]]:
+        """Where things of a run may be: its own region, or all of our providers where that is not known.
+
+        Raises:
+            TeardownError: They are in an account that cannot be asked with the credentials of now.
+        """
+        given = self._settings
+        if not given.sweep:
+            return []
+        if record.provider in given.providers and record.region:
+            return [(self._of(record.provider, record.account), record.region)]
+        if record.provider and record.region:
+            return []
+        found = [(self._of(name), each) for name in given.providers for each in self._of(name).find(None)]
+        return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
+
+    def asked_for(self, record: TerraformRunRecord) -> tuple[Cloud, str] | None:
+        """Who can be asked whether the machines of a run are still there, and in which region; None where nobody is."""
+        given = self._settings
+        if not (given.sweep and record.provider in given.providers and record.region):
+            return None
+        return self._of(record.provider, record.account), record.region
+
+    def check(self, folder: TerraformRunFolder, record: TerraformRunRecord) -> None:
+        """Make sure that somebody knows whether there are machines that no folder here knows.
+
+        Raises:
+            TeardownError: Nobody does.
+        """
+        given = self._settings
+        # With a module of one's own they may be another provider's than those that are asked.
+        named = record.provider in given.providers if record.provider else bool(given.providers)
+        if folder.returned.exists() or (given.sweep and given.module is None and named) or self.of_run(record):
+            return
+        raise TeardownError(
+            f"no folder here knows the machines of run {record.run_id}, and no provider can be asked for them",
+            hint="repeat this with the TRADEWIND_HOME that they were made with; or end them at the provider by hand, "
+            f"and then make the file {folder.returned}",
+        )
+
+    def _of(self, provider: str, account: str = "") -> Cloud:
+        with self._guard:
+            cloud = self._asked.get((provider, account))
+            if cloud is None:
+                cloud = self._asked[provider, account] = self._make(provider, account)
+        return cloud
+
+    def _make(self, provider: str, account: str) -> Cloud:
+        given = self._settings
+        if provider == "aws":
+            return AmazonCloud(given.regions, given.endpoint, account)
+        if provider == "gcp":
+            # Twice in one attempt they may have to be waited for.
+            patience = max(_LEAST_PATIENCE, given.destroy_seconds / 2)
+            return GoogleCloud(account or str(given.variables.get("project", "")), patience)
+        return AzureCloud(account or str(given.variables.get("subscription_id", "")))
+
+
+_POLL_SECONDS = 2.0
+
+
+class Teardown:
+    """Takes back what runs have made: by tag at the provider, and with Terraform what only its state knows.
+
+    Args:
+        settings: Of the provisioner.
+        places: Its providers.
+        program: Gives Terraform.
+    """
+
+    def __init__(
+        self, settings: TerraformSettings, places: ProviderClouds, program: Callable[[], TerraformCli]
+    ) -> None:
+        self._settings = settings
+        self._clouds = places
+        self._program = program
+
+    def clear(self, folder: TerraformRunFolder, record: TerraformRunRecord, lock: int, now: float) -> None:
+        """Take back all that a run has; the lock is held.
+
+        Args:
+            folder: The run's.
+            record: What is known of it.
+            lock: The number of its lock.
+            now: In seconds since the epoch.
+
+        Raises:
+            TeardownError: Something is still there, or nobody knows whether it is.
+        """
+        given = self._settings
+        until = time.monotonic() + given.destroy_seconds
+        listed_by = time.monotonic() + (given.listing_seconds if record.applying else 0.0)
+        places = self._clouds.of_run(record)
+        seen, problem = self._asked(places, record)
+        # Where the provider knows nothing of what the state has, it may have been asked in the wrong place.
+        covered: frozenset[str] = frozenset().union(*(cloud.covers for cloud in seen))
+        if folder.kinds() - covered:
+            self._destroy(folder, record, lock)
+            if problem is not None:
+                folder.write(replace(record, ended=record.ended or now))
+        if problem is not None:
+            raise TeardownError(
+                f"what is left of run {record.run_id} cannot be looked for at {record.provider}: {problem}",
+                hint=problem.hint,
+            ) from problem
+        while True:
+            left = [words for cloud, region in places for words in cloud.give_back(record.run_id, region)]
+            if not left and time.monotonic() >= listed_by:
+                return
+            if time.monotonic() > until:
+                raise TeardownError(
+                    f"the provider still has {', '.join(left)} of run {record.run_id}", hint="they may still cost money"
+                )
+            time.sleep(min(_POLL_SECONDS, max(0.1, listed_by - time.monotonic())) if not left else _POLL_SECONDS)
+
+    def _asked(
+        self, places: list[tuple[Cloud, str]], record: TerraformRunRecord
+    ) -> tuple[list[Cloud], TradewindError | None]:
+        """Who still has something of a run, and why that could not be told everywhere."""
+        seen: list[Cloud] = []
+        problem: TradewindError | None = None
+        for cloud, region in places:
+            try:
+                if cloud.give_back(record.run_id, region):
+                    seen.append(cloud)
+            except TeardownError:
+                # Terraform would ask the wrong account, too, and forget all that it does not find there.
+                raise
+            except (DeployError, MissingProgramError) as error:
+                problem = error  # Terraform has credentials of its own, which may be good
+        return seen, problem
+
+    def _destroy(self, folder: TerraformRunFolder, record: TerraformRunRecord, lock: int) -> None:
+        outcome = self._program().run(folder, lock, "destroy", self._settings.destroy_seconds)
+        if outcome.code:
+            why = str(outcome.diagnostics[0]) if outcome.diagnostics else f"exit code {outcome.code}"
+            raise TeardownError(f"terraform did not destroy the machines of run {record.run_id}: {why}")
+
 
 _log = logging.getLogger("tradewind.deployer")
 

@@ -6,21 +6,135 @@ import glob
 import io
 import os
 import posixpath
+import struct
 import tarfile
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.run_files import merge_folder
+from tradewind.deployer.runner.docker.engine import CALL_SECONDS, ContainerEngine
+from tradewind.deployer.runner.docker.errors import engine_message
+from tradewind.deployer.runner.docker.names import ListedContainer, engine_time
+from tradewind.deployer.runner.run_files import folder_error, merge_folder, replace_document
 from tradewind.deployer.staging import INPUTS, stage_out
+from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
+
+_PIECE_LIMIT = 4 << 20
+_HEADER = struct.Struct(">BxxxL")
+
+
+def _frames(client: Any, container: str, **given: Any) -> Iterator[tuple[int, bytes]]:
+    """What a container printed: 0 and a piece of its standard output, or 1 and one of its standard error.
+
+    The package reads one of the two at a time, and asks about the container before each.
+    """
+    import requests
+    from docker.errors import create_api_error_from_http_exception
+
+    address = f"{client.base_url}/v{client.api_version}/containers/{container}/logs"
+    with closing(client.get(address, params=given, stream=True, timeout=client.timeout)) as answer:
+        try:
+            answer.raise_for_status()
+        except requests.HTTPError as error:
+            create_api_error_from_http_exception(error)
+        while header := _exactly(answer.raw, _HEADER.size):
+            kind, length = _HEADER.unpack(header)
+            piece = _exactly(answer.raw, length)
+            yield int(kind == 2), piece
+
+
+def _exactly(raw: Any, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        piece = raw.read(size - len(found))
+        if not piece:
+            return b""
+        found += piece
+    return bytes(found)
+
+
+def save_logs(client: Any, container: str, paths: tuple[Path, Path], limit: int | None) -> bool:
+    """Write what a container printed into two files; a reader sees the old files or the whole new ones.
+
+    Args:
+        client: A ``docker.APIClient``.
+        container: Its id.
+        paths: The files for the standard output and for the standard error.
+        limit: The most bytes that are kept of each, or None.
+
+    Returns:
+        True when there was more than that.
+    """
+    parts = [path.with_name(path.name + ".part") for path in paths]
+    sizes = [0, 0]
+    cut = False
+    with parts[0].open("wb") as out, parts[1].open("wb") as err:
+        for kind, piece in _frames(client, container, stdout=1, stderr=1):
+            room = len(piece) if limit is None else max(0, limit - sizes[kind])
+            cut = cut or len(piece) > room
+            (err if kind else out).write(piece[:room])
+            sizes[kind] += len(piece)
+    for part, path in zip(parts, paths, strict=True):
+        part.replace(path)
+    return cut
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """Where reading a log stopped: engines count in time, readers in bytes.
+
+    Attributes:
+        offset: Bytes before it.
+        time: The time of the last entry, as the engine writes it.
+        seen: How many entries of that time were read.
+    """
+
+    offset: int = 0
+    time: str = ""
+    seen: int = 0
+
+
+def read_container_log(
+    client: Any, container: str, stream: str, offset: int, place: LogPosition
+) -> tuple[bytes, LogPosition]:
+    """What a container printed from a byte on, and where that ends.
+
+    Args:
+        client: A ``docker.APIClient``.
+        container: Its id.
+        stream: ``stdout`` or ``stderr``.
+        offset: The first byte that is wanted.
+        place: Where an earlier call ended, if that was at this byte; else the log is read from its beginning.
+    """
+    if place.offset != offset:
+        place = LogPosition()
+    position, last, seen, skip = place.offset, place.time, place.seen, place.seen
+    since = {"since": f"{engine_time(last) - 1e-5:.6f}"} if last else {}
+    found = bytearray()
+    with closing(_frames(client, container, **{stream: 1}, timestamps=1, **since)) as frames:  # type: ignore[type-var]
+        for _, piece in frames:
+            stamp, _, text = piece.partition(b" ")
+            time = stamp.decode(errors="replace")
+            if time < place.time or (time == place.time and skip > 0):
+                skip -= time == place.time
+                continue
+            seen = seen + 1 if time == last else 1
+            last = time
+            found += text[max(0, offset - position) :]
+            position += len(text)
+            if len(found) >= _PIECE_LIMIT:
+                break
+    return bytes(found), LogPosition(position, last, seen)
+
 
 _PIECE = 1 << 20
 _NOT_FOUND = 404
@@ -233,3 +347,89 @@ class _Stream(io.RawIOBase):
         cut = len(found) if size < 0 else size
         self._rest = bytes(found[cut:])
         return bytes(found[:cut])
+
+
+_GONE = (404, 409)
+RESULT = "result.json"
+
+
+def collect(engine: ContainerEngine, request: RunRequest, limit: int) -> None:
+    """Write the logs of a run into its folder; from an engine that does not see it, the files too.
+
+    Args:
+        engine: The engine.
+        request: The run.
+        limit: The most bytes of files.
+
+    Raises:
+        DeployError: The container is gone, the engine does not answer, or the disk is full.
+    """
+    from docker.errors import APIError
+
+    rows = containers_of(engine, request.run_id)
+    if not any(row.role == names.JOB for row in rows):
+        raise DeployError(f"the container of run {request.run_id} is gone, and what it printed with it")
+    try:
+        request.folder.mkdir(parents=True, exist_ok=True)
+        cut = False
+        for row in rows:
+            prefix = "" if row.role == names.JOB else f"{row.role}."
+            cut |= engine.call(partial(_logs, row=row, request=request, prefix=prefix), CALL_SECONDS)
+            if row.role != names.JOB:
+                continue
+            if not row.labels.get(names.COPIED):
+                stage_out(request)
+            else:
+                engine.call(partial(fetch, container=row.id, request=request, limit=limit), CALL_SECONDS)
+        replace_document(request.folder / RESULT, {"truncated": cut})
+    except OSError as error:
+        raise folder_error(error, request.folder) from error
+    except APIError as error:
+        raise DeployError(f"what run {request.run_id} left cannot be fetched: {engine_message(error)}") from error
+
+
+def _logs(client: Any, row: ListedContainer, request: RunRequest, prefix: str) -> bool:
+    paths = request.folder / f"{prefix}stdout", request.folder / f"{prefix}stderr"
+    return save_logs(client, row.id, paths, request.limits.log_bytes)
+
+
+def containers_of(engine: ContainerEngine, run_id: str, seconds: float = CALL_SECONDS) -> list[ListedContainer]:
+    """All containers of a run; ``seconds`` is how long the engine may take to tell."""
+    filters = {"label": [f"{names.RUN}={run_id}"]}
+    rows = engine.call(lambda client: client.containers(all=True, filters=filters), seconds)
+    return [ListedContainer.of(row) for row in rows]
+
+
+def remove_containers(engine: ContainerEngine, run_id: str) -> None:
+    """Remove all containers and networks of a run; not finding them is success.
+
+    Raises:
+        DeployError: The engine does not answer, or refuses.
+    """
+    from docker.errors import APIError
+
+    filters = {"label": [f"{names.RUN}={run_id}"]}
+
+    def clear(client: Any) -> None:
+        rows = client.containers(all=True, filters=filters)
+        for row in rows:
+            _unless_gone(lambda row=row: client.remove_container(row["Id"], v=True, force=True))
+        if rows and not any(names.LOAD in row["Labels"] for row in rows):
+            return
+        for network in client.networks(filters=filters):
+            _unless_gone(lambda network=network: client.remove_network(network["Id"]))
+
+    try:
+        engine.call(clear, CALL_SECONDS)
+    except APIError as error:
+        raise DeployError(f"the containers of run {run_id} cannot be removed: {engine_message(error)}") from error
+
+
+def _unless_gone(act: Any) -> None:
+    from docker.errors import APIError
+
+    try:
+        act()
+    except APIError as error:
+        if error.status_code not in _GONE:
+            raise

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from tradewind.deployer.runner.docker.engine import ContainerEngine
-from tradewind.deployer.runner.docker.logs import LogPosition, read_container_log
+from tradewind.deployer.runner.docker.file_transfer import LogPosition, read_container_log
 from tradewind.deployer.runner.docker.names import LOAD, InspectedContainer
 from tradewind.deployer.runner.docker.status import (
     ended_status,

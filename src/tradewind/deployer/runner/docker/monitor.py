@@ -8,20 +8,195 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.collect import containers_of
 from tradewind.deployer.runner.docker.engine import CALL_SECONDS, LOOK_SECONDS, ContainerEngine
-from tradewind.deployer.runner.docker.handle import DockerData
+from tradewind.deployer.runner.docker.file_transfer import containers_of
 from tradewind.deployer.runner.docker.load_generator import LoadStarter, load_status
-from tradewind.deployer.runner.docker.names import InspectedContainer, ListedContainer
+from tradewind.deployer.runner.docker.names import RUN, InspectedContainer, ListedContainer
 from tradewind.deployer.runner.docker.settings import DockerSettings
-from tradewind.deployer.runner.docker.status import ended_status
-from tradewind.deployer.runner.docker.usage import CgroupCounters, counters_of, larger_usage, usage_from_stats
+from tradewind.deployer.runner.docker.status import DockerData, ended_status
 from tradewind.deployer.runner.exit_reasons import lost_status
 from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Handle, RunState, RunStatus, Usage
+
+_RECONNECT_SECONDS = 1.0
+
+
+class EventListener:
+    """Listens to one engine in a thread.
+
+    Args:
+        engine: The engine.
+        heard: Is set when something happened to a container of a run, and when listening begins.
+    """
+
+    def __init__(self, engine: ContainerEngine, heard: threading.Event) -> None:
+        self._engine = engine
+        self._heard = heard
+        self._closed = threading.Event()
+        self._stream: Any = None
+        self.listening = False
+        self._thread = threading.Thread(target=self._listen, name="tradewind-docker-events", daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            with suppress(Exception):  # whatever ends a stream: it is opened again
+                self._hear()
+            self.listening = False
+            self._closed.wait(_RECONNECT_SECONDS)
+
+    def _hear(self) -> None:
+        try:
+            client = self._engine.client(10.0)
+        except TradewindError:
+            return
+        try:
+            filters = {"label": [RUN], "type": ["container"], "event": ["start", "die"]}
+            self._stream = client.events(filters=filters, since=int(time.time()) - 1)
+            self.listening = True
+            # What happened before is found by the next poll.
+            self._heard.set()
+            for _ in self._stream:
+                if self._closed.is_set():
+                    return
+                self._heard.set()
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed.set()
+        stream = self._stream
+        if stream is not None:
+            with suppress(Exception):
+                stream.close()
+        self._thread.join(timeout=5)
+
+
+_ROOT = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupCounters:
+    """The files in which the kernel counts for one container.
+
+    Attributes:
+        peak: The most memory, in bytes.
+        cpu: The processor time.
+        unified: True for cgroup v2, whose file of processor time has several lines.
+        disk: What its disks have read and written.
+        network: What its network has carried; None where it shares the machine's.
+    """
+
+    peak: Path
+    cpu: Path
+    unified: bool
+    disk: Path
+    network: Path | None
+
+    def read(self) -> Usage | None:
+        """What it used so far; None when it has ended, or may not be known."""
+        try:
+            peak = int(self.peak.read_bytes())
+            text = self.cpu.read_text()
+            profile = self._disk() | self._network()
+            if self.unified:
+                words = dict(line.split() for line in text.splitlines())
+                return Usage(peak, int(words["usage_usec"]) / 1e6, profile)
+            return Usage(peak, int(text) / 1e9, profile)
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _disk(self) -> dict[str, float]:
+        """Bytes by all devices; nothing where the kernel does not count them."""
+        try:
+            text = self.disk.read_text()
+        except OSError:
+            return {}
+        if self.unified:
+            pairs = [word.split("=") for word in text.split() if "=" in word]
+            names = (("rbytes", "read_bytes"), ("wbytes", "written_bytes"))
+            return {ours: float(sum(int(n) for name, n in pairs if name == theirs)) for theirs, ours in names}
+        rows = [line.split() for line in text.splitlines() if line.count(" ") == 2]
+        names = (("Read", "read_bytes"), ("Write", "written_bytes"))
+        return {ours: float(sum(int(row[2]) for row in rows if row[1] == theirs)) for theirs, ours in names}
+
+    def _network(self) -> dict[str, float]:
+        """Bytes in both directions, without what stays within the container."""
+        try:
+            lines = self.network.read_text().splitlines()[2:] if self.network else []
+        except OSError:
+            return {}
+        rows = {name.strip(): counts.split() for name, _, counts in (line.partition(":") for line in lines)}
+        cables = [(int(row[0]), int(row[8])) for name, row in rows.items() if name != "lo" and len(row) > 8]
+        return {"network_bytes": float(sum(map(sum, cables)))} if rows else {}
+
+
+def counters_of(pid: int, container: str) -> CgroupCounters | None:
+    """The files for a container of this machine's engine; None where there are none."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines() if pid else []
+    except OSError:
+        return None
+    groups: dict[str, str] = {}
+    for line in lines:
+        _, kinds, place = line.split(":", 2)
+        groups |= {kind: place.lstrip("/") for kind in kinds.split(",")}
+    if "memory" in groups and container in groups["memory"]:
+        cpu = groups.get("cpuacct", groups["memory"])
+        return CgroupCounters(
+            _ROOT / "memory" / groups["memory"] / "memory.max_usage_in_bytes",
+            _ROOT / "cpuacct" / cpu / "cpuacct.usage",
+            False,
+            _ROOT / "blkio" / groups.get("blkio", groups["memory"]) / "blkio.throttle.io_service_bytes",
+            _own_network(pid),
+        )
+    if container in groups.get("", ""):
+        # A container may have groups within its own: the outermost that has its id counts all of them.
+        parts = groups[""].split("/")
+        own = next(i for i, part in enumerate(parts) if container in part)
+        top = _ROOT.joinpath(*parts[: own + 1])
+        return CgroupCounters(top / "memory.peak", top / "cpu.stat", True, top / "io.stat", _own_network(pid))
+    return None
+
+
+def _own_network(pid: int) -> Path | None:
+    """Where the kernel counts what a container's network carries; None for one that uses the machine's."""
+    try:
+        theirs, ours = (Path(f"/proc/{one}/ns/net").readlink() for one in (pid, "self"))
+    except OSError:
+        return None
+    return Path(f"/proc/{pid}/net/dev") if theirs != ours else None
+
+
+def usage_from_stats(stats: Mapping[str, Any]) -> Usage:
+    """What an engine's statistics say of a container."""
+    memory = stats.get("memory_stats") or {}
+    peak = memory.get("max_usage") or memory.get("usage")
+    cpu = ((stats.get("cpu_stats") or {}).get("cpu_usage") or {}).get("total_usage")
+    profile: dict[str, float] = {}
+    rows = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or []
+    for theirs, ours in (("read", "read_bytes"), ("write", "written_bytes")):
+        found = [float(row["value"]) for row in rows if str(row.get("op", "")).lower() == theirs]
+        profile |= {ours: sum(found)} if found else {}
+    cables = (stats.get("networks") or {}).values()
+    if cables:
+        profile["network_bytes"] = float(sum(one.get("rx_bytes", 0) + one.get("tx_bytes", 0) for one in cables))
+    return Usage(int(peak) if peak else None, cpu / 1e9 if cpu else None, profile)
+
+
+def larger_usage(old: Usage, new: Usage) -> Usage:
+    """Both together: what was used only grows."""
+    peaks = [each.peak_memory_bytes for each in (old, new) if each.peak_memory_bytes is not None]
+    times = [each.cpu_seconds for each in (old, new) if each.cpu_seconds is not None]
+    names = dict.fromkeys((*old.profile, *new.profile))
+    profile = {name: max(old.profile.get(name, 0.0), new.profile.get(name, 0.0)) for name in names}
+    return Usage(max(peaks, default=None), max(times, default=None), profile)
+
 
 _LOOKS = 50
 _SAMPLES, _FAR_SAMPLES = 20, 3

@@ -26,7 +26,6 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.collect import collect, containers_of, remove_containers
 from tradewind.deployer.runner.docker.engine import (
     LOOK_SECONDS,
     ContainerEngine,
@@ -36,15 +35,20 @@ from tradewind.deployer.runner.docker.engine import (
     find_package,
     machine_address,
 )
-from tradewind.deployer.runner.docker.events import EventListener
-from tradewind.deployer.runner.docker.handle import DockerData
-from tradewind.deployer.runner.docker.logs import LogPosition, read_container_log
-from tradewind.deployer.runner.docker.monitor import ContainerMonitor, runs_of
+from tradewind.deployer.runner.docker.file_transfer import (
+    LogPosition,
+    collect,
+    containers_of,
+    read_container_log,
+    remove_containers,
+)
+from tradewind.deployer.runner.docker.monitor import ContainerMonitor, EventListener, runs_of
 from tradewind.deployer.runner.docker.reaper import ensure_reaper
 from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.status import DockerData
 from tradewind.deployer.runner.docker.submit import start_run
-from tradewind.deployer.runner.notes import RunNotes
 from tradewind.deployer.runner.resource_limits import fits_here
+from tradewind.deployer.runner.run_files import RunNotes
 from tradewind.errors import DeployError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus

@@ -11,7 +11,6 @@ from typing import Any
 
 from tradewind.deployer.environment import OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.docker import names
-from tradewind.deployer.runner.docker.collect import containers_of, remove_containers
 from tradewind.deployer.runner.docker.container_spec import container_spec
 from tradewind.deployer.runner.docker.engine import CALL_SECONDS, ContainerEngine
 from tradewind.deployer.runner.docker.errors import (
@@ -21,7 +20,7 @@ from tradewind.deployer.runner.docker.errors import (
     pull_error,
     start_error,
 )
-from tradewind.deployer.runner.docker.file_transfer import send
+from tradewind.deployer.runner.docker.file_transfer import containers_of, remove_containers, send
 from tradewind.deployer.runner.docker.names import InspectedContainer, ListedContainer
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.run_files import folder_error

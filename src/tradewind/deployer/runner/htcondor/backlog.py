@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tradewind.deployer.runner.htcondor.asking import run_constraint
-from tradewind.deployer.runner.htcondor.commands import CondorCommands
+from tradewind.deployer.runner.htcondor.commands import CondorCommands, run_constraint
 from tradewind.deployer.runner.htcondor.exchange_folder import ExchangeFolder
 from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.problem import Fault, RunState, RunStatus

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
-from tradewind.deployer.runner.htcondor.handle import HtCondorData
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
+from tradewind.deployer.runner.htcondor.status import HtCondorData
 from tradewind.deployer.runner.htcondor.submit_description import (
     FOLDER,
     INPUTS_TAR,

@@ -22,16 +22,21 @@ from tradewind.deployer.runner.base import (
     UsesImages,
 )
 from tradewind.deployer.runner.exit_reasons import lost_status
-from tradewind.deployer.runner.htcondor.asking import JobAdCache, run_constraint
 from tradewind.deployer.runner.htcondor.backlog import CondorBacklog
-from tradewind.deployer.runner.htcondor.commands import CondorCommands, find_programs
+from tradewind.deployer.runner.htcondor.commands import CondorCommands, JobAdCache, find_programs, run_constraint
 from tradewind.deployer.runner.htcondor.event_log import JobLogSummary, read_event_log
 from tradewind.deployer.runner.htcondor.exchange_folder import ExchangeFolder
-from tradewind.deployer.runner.htcondor.handle import HtCondorData
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor.status import expiry_of, result_of, status_of, summary_of_ad, why_idle
+from tradewind.deployer.runner.htcondor.status import (
+    HtCondorData,
+    expiry_of,
+    result_of,
+    status_of,
+    summary_of_ad,
+    why_idle,
+)
 from tradewind.deployer.runner.htcondor.submit_description import submit_description, text_of_ad
-from tradewind.deployer.runner.notes import RunNotes
+from tradewind.deployer.runner.run_files import RunNotes
 from tradewind.errors import (
     CapacityError,
     CredentialsError,

@@ -5,13 +5,44 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner import exit_reasons
+from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.htcondor.event_log import JobLogSummary
 from tradewind.deployer.runner.htcondor.submit_description import MISSING, NOT_EXECUTABLE
 from tradewind.problem import Fault, RunState, RunStatus, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HtCondorData(HandleData):
+    """What an htcondor handle tells of its run; two files in the run's folder have the same.
+
+    Attributes:
+        folder: The run's folder; empty where nothing but its tags is known.
+        program: The first word of its command.
+        wall: Its time limit in seconds, or None.
+        cluster: HTCondor's number of the submission, or None while it is not known.
+        process: Which job of the submission it is, likewise.
+        submitted: When it was submitted, in seconds since the epoch, likewise.
+        look: True for a run that is only looked at: it is for somebody else to submit it where it waits.
+    """
+
+    folder: str = ""
+    program: str = ""
+    wall: float | None = None
+    cluster: int | None = None
+    process: int | None = None
+    submitted: float | None = None
+    look: bool = False
+
+    @property
+    def place(self) -> Path | None:
+        """The run's folder, or None where nothing but its tags is known."""
+        return Path(self.folder) if self.folder else None
+
 
 _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _SENDING, _STOPPED = 1, 2, 3, 4, 5, 6, 7
 _BY_HAND, _POLICY, _NO_START, _OUTPUT, _INPUT, _NO_FOLDER = 1, 3, 6, 12, 13, 14

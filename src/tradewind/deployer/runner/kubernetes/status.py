@@ -21,12 +21,114 @@ from tradewind.deployer.runner.exit_reasons import (
     out_of_memory_reason,
     timeout_reason,
 )
-from tradewind.deployer.runner.kubernetes.handle import KubernetesData
-from tradewind.deployer.runner.kubernetes.job import CONTAINER, ENDING, QUEUE
-from tradewind.deployer.runner.kubernetes.load import APPLICATION_CONTAINER, stopped_early
-from tradewind.deployer.runner.kubernetes.refused import final_refusal
+from tradewind.deployer.runner.handle import HandleData
+from tradewind.deployer.runner.kubernetes.job import APPLICATION_CONTAINER, CONTAINER, ENDING, QUEUE, stopped_early
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.utils.units import format_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesData(HandleData):
+    """What a kubernetes handle tells of its run; its Job keeps most of it in an annotation.
+
+    Attributes:
+        folder: The run's folder.
+        job: The name of its Job.
+        uid: The id of its Job: another of the same name may have been there before.
+        program: The first word of its command.
+        memory_bytes: The memory that it may take on each node, or None.
+        wall_seconds: Its time limit, or None.
+        lasts: Seconds from its beginning after which anyone may end it; an earlier version did not write them down.
+        patience: How long it may stay where nothing happens, as `Patience` has it; None for that of the settings, where
+            an earlier version did not write it down.
+        look: True for a run that is only looked at: somebody else gives it up in time.
+    """
+
+    folder: str = ""
+    job: str = ""
+    uid: str = ""
+    program: str = ""
+    memory_bytes: int | None = None
+    wall_seconds: float | None = None
+    lasts: float | None = None
+    patience: Mapping[str, float] | None = None
+    look: bool = False
+
+
+_SUFFIXES = {
+    **dict(zip(("n", "u", "m", "", "k", "M", "G", "T", "P"), (10.0**power for power in range(-9, 16, 3)), strict=True)),
+    **{f"{letter}i": 2.0 ** (10 * power) for power, letter in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})")
+_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (.*?), used: (.*?), limited: (.*)", re.DOTALL)
+_FORBIDDEN = re.compile(
+    r"violates PodSecurity|unable to validate against any|denied the request|no PriorityClass|"
+    r"error looking up service account"
+)
+_TEMPORARY = re.compile(r"exceeded quota|failed calling webhook|timed? ?out|object has been modified|being terminated")
+_REFUSED = re.compile(r"is forbidden|is invalid|denied the request")
+
+
+def quantity(text: str) -> float:
+    """A quantity of Kubernetes, such as ``500m`` or ``2Gi``, as a number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or found[2] not in _SUFFIXES:
+        raise ValueError(f"{text!r} is no quantity")
+    return float(found[1]) * _SUFFIXES[found[2]]
+
+
+def final_refusal(words: str) -> tuple[Fault, str] | None:
+    """Whose fault it is that no pod is made, and what to do, where no waiting helps; None where it may.
+
+    Args:
+        words: The message of the event.
+    """
+    if (quota := _QUOTA.search(words)) is not None:
+        beyond = _beyond(quota[2], quota[4])
+        return (Fault.JOB, f"one pod alone asks for more {beyond} than the quota {quota[1]} has") if beyond else None
+    if _FORBIDDEN.search(words):
+        hint = "set run_as" if "violates PodSecurity" in words else "what the namespace asks of pods is the cluster's"
+        return Fault.CREDENTIALS, hint
+    if _TEMPORARY.search(words) or not _REFUSED.search(words):
+        return None
+    return Fault.JOB, "offer other sizes, or ask for other limits of the namespace"
+
+
+def _beyond(requested: str, limited: str) -> str:
+    """What of a request is more than all that a quota has; empty where all of it may fit once others have ended."""
+    limits = _amounts(limited)
+    return ", ".join(name for name, amount in _amounts(requested).items() if amount > limits.get(name, amount))
+
+
+def _amounts(text: str) -> Mapping[str, float]:
+    found = {}
+    for part in text.split(","):
+        name, _, amount = part.strip().partition("=")
+        try:
+            found[name] = quantity(amount)
+        except ValueError:
+            continue
+    return found
+
+
+def latest_messages(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The newest message about each Job, by its uid.
+
+    Args:
+        events: Events of Jobs for which no pod could be made.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for event in events:
+        uid = str(event.get("involvedObject", {}).get("uid", ""))
+        when = str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
+        if uid not in found or when >= found[uid][0]:
+            found[uid] = when, str(event.get("message", "")).removeprefix("Error creating: ")
+    return {uid: words for uid, (_, words) in found.items()}
+
 
 Document = dict[str, Any]
 

@@ -26,12 +26,10 @@ from typing import Any
 
 from tradewind.deployer.runner.ray import kv_store, node_files, scheduling, supervisor_actor
 from tradewind.deployer.runner.ray import node_executor as ray_node
-from tradewind.deployer.runner.ray.archives import ArchiveStore
-from tradewind.deployer.runner.ray.awaiting import RunEndNotifier
-from tradewind.deployer.runner.ray.kv_store import delete, get, get_bytes, put
-from tradewind.deployer.runner.ray.room import fitting_nodes, shortage
+from tradewind.deployer.runner.ray.kv_store import ArchiveStore, delete, get, get_bytes, put
+from tradewind.deployer.runner.ray.scheduling import fitting_nodes, shortage
 from tradewind.deployer.runner.ray.supervisor_actor import name_of
-from tradewind.deployer.runner.ray.supervisor_client import SupervisorClient
+from tradewind.deployer.runner.ray.supervisor_client import RunEndNotifier, SupervisorClient
 
 Document = dict[str, Any]
 

@@ -33,11 +33,10 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
 )
 from tradewind.deployer.runner.ray.driver_client import RayDriverClient, find_ray
-from tradewind.deployer.runner.ray.handle import RayData
 from tradewind.deployer.runner.ray.node_executor import FOLDER
 from tradewind.deployer.runner.ray.node_files import METRICS
-from tradewind.deployer.runner.ray.room import why_waits
-from tradewind.deployer.runner.ray.status import status_of, unreachable_status, with_expiry
+from tradewind.deployer.runner.ray.scheduling import why_waits
+from tradewind.deployer.runner.ray.status import RayData, status_of, unreachable_status, with_expiry
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.deployer.runner.run_files import folder_error
 from tradewind.errors import TradewindError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -32,16 +33,54 @@ from tradewind.deployer.runner.run_files import merge_folder, read_chunk, read_d
 from tradewind.deployer.runner.slurm.commands import SlurmCommands, find_programs
 from tradewind.deployer.runner.slurm.handle import SlurmData, SlurmRun
 from tradewind.deployer.runner.slurm.monitor import SlurmMonitor
-from tradewind.deployer.runner.slurm.nodes import slurm_nodes
 from tradewind.deployer.runner.slurm.options import SlurmSettings
 from tradewind.deployer.runner.slurm.queue import SlurmQueue, with_expiry
 from tradewind.deployer.runner.slurm.spool import RESULT, Spool, SpoolNote
 from tradewind.deployer.runner.slurm.submit import SlurmSubmitter
 from tradewind.deployer.ssh_connection import SshConnection, SshTarget
-from tradewind.errors import DeployError, MissingProgramError, TradewindError
+from tradewind.errors import DeployError, InputError, MissingProgramError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunStatus
 from tradewind.utils.paths import expand
+
+_WORKING_STATES = frozenset({"idle", "mixed", "allocated", "completing", "reserved", "planned"})
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
+
+
+def slurm_nodes(programs: SlurmCommands, partition: str, timeout: float) -> dict[str, Mapping[str, float]]:
+    """CPUs, GiB of memory and GPUs of the nodes that take work, by name.
+
+    Args:
+        programs: Slurm's programs.
+        partition: The partition; all without it.
+        timeout: Seconds to wait for an answer.
+
+    Raises:
+        DeployError: Slurm does not answer.
+        InputError: There is no such partition.
+    """
+    words = ["-h", "-N", "-o", "%N|%c|%m|%G|%T"]
+    answer = programs.ask("sinfo", *words, *(["-p", partition] if partition else []), timeout=timeout)
+    if partition and not answer.strip():
+        # sinfo is silent about a partition that there is none of.
+        raise InputError(f"Slurm has no partition {partition!r} with nodes", hint="sinfo lists the partitions")
+    return read_nodes(answer)
+
+
+def read_nodes(text: str) -> dict[str, Mapping[str, float]]:
+    """The nodes of what ``sinfo`` prints; those that are down, drained or do not answer are left out."""
+    found: dict[str, Mapping[str, float]] = {}
+    for line in text.splitlines():
+        name, cpus, megabytes, devices, state = line.strip().split("|")
+        # A star behind the state: the node does not answer. A minus: it is kept for a job that is about to start, which
+        # may be one of ours. Other signs say that it sleeps or reboots.
+        if state.rstrip("+-") not in _WORKING_STATES:
+            continue
+        gpus = sum(int(count) for count in _GPUS.findall(devices))
+        amounts = {"cpu": float(cpus), "memory": float(megabytes) / 1024.0, "gpu": float(gpus)}
+        found[name] = {kind: amount for kind, amount in amounts.items() if amount}
+    return found
+
 
 _LOOK_SECONDS = 0.05
 

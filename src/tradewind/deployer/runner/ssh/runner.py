@@ -28,14 +28,13 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.exit_reasons import lost_status
-from tradewind.deployer.runner.notes import RunNotes, file_name_of
 from tradewind.deployer.runner.resource_limits import memory_of
+from tradewind.deployer.runner.run_files import RunNotes, file_name_of
 from tradewind.deployer.runner.ssh import outputs as collecting
-from tradewind.deployer.runner.ssh.handle import SshData
 from tradewind.deployer.runner.ssh.load_generator import await_application, combined_status, load_command
 from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
-from tradewind.deployer.runner.ssh.status import status_of
+from tradewind.deployer.runner.ssh.status import SshData, status_of
 from tradewind.deployer.runner.ssh.submit import APPLICATION, RemoteCommand, RunArchives, lay_out, start
 from tradewind.deployer.ssh_connection import SshTarget, find_ssh
 from tradewind.errors import DeployError, TradewindError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.hosts import Host
 from tradewind.deployer.ssh_connection import SshSettings
+from tradewind.deployer.ssh_target import Host
 
 
 class SshRunnerSettings(plugins.Settings):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tradewind.deployer.bundle import Bundle, pack
 from tradewind.deployer.environment import check_variables, job_environment, resolve_secrets
-from tradewind.deployer.runner.notes import file_name_of
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.runner.run_files import file_name_of
 from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.deployer.staging import INPUTS

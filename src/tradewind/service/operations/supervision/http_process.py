@@ -21,9 +21,9 @@ from typing import Any
 
 from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
-from tradewind.service.operations import preload, told
-from tradewind.service.operations.http_server import HttpServer, prepare_http_server
-from tradewind.service.operations.sockets import server_url, tls_context
+from tradewind.service.operations import preload
+from tradewind.service.operations.http_server import HttpServer, prepare_http_server, server_url, tls_context
+from tradewind.service.operations.supervision import child_process
 from tradewind.service.operations.supervision.process_metrics import ProcessMetrics, ProcessMetricsFolder
 from tradewind.service.settings import ServiceSettings
 
@@ -48,7 +48,9 @@ def configuration(
         board: Where the server's processes write their figures.
         name: Its name among them.
     """
-    return told.child_configuration(settings, url, data_folder, listening=listening, board=str(board), name=name)
+    return child_process.child_configuration(
+        settings, url, data_folder, listening=listening, board=str(board), name=name
+    )
 
 
 def main() -> int:
@@ -57,7 +59,7 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    heard = told.read_configuration()
+    heard = child_process.read_configuration()
     if heard is None:
         return 0
     settings, document = heard

@@ -20,8 +20,9 @@ from tradewind.deployer.runner.warden.client import keep_wardens
 from tradewind.errors import TradewindError
 from tradewind.service.context import open_context
 from tradewind.service.notifications.sender import NotificationSender
-from tradewind.service.operations import preload, told
+from tradewind.service.operations import preload
 from tradewind.service.operations.restarting_thread import thread_status
+from tradewind.service.operations.supervision import child_process
 from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.results.upload_worker import UploadWorker
 from tradewind.service.settings import ServiceSettings
@@ -43,7 +44,7 @@ def configuration(settings: ServiceSettings, url: str, data_folder: Path) -> dic
         url: Address of the store.
         data_folder: For runs, runners and refreshed prices.
     """
-    return told.child_configuration(settings, url, data_folder)
+    return child_process.child_configuration(settings, url, data_folder)
 
 
 def main() -> int:
@@ -52,7 +53,7 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    heard = told.read_configuration()
+    heard = child_process.read_configuration()
     if heard is None:
         return 0
     settings, document = heard

@@ -8,16 +8,16 @@ from tradewind.service.web.pages import (
     account,
     admin,
     applications,
-    clusters,
-    door,
     infrastructure,
     new_request,
-    offers,
     requests,
     shared_results,
     studies,
-    workflows,
 )
+from tradewind.service.web.pages import account as door
+from tradewind.service.web.pages import infrastructure as clusters
+from tradewind.service.web.pages import infrastructure as offers
+from tradewind.service.web.pages import studies as workflows
 
 ROUTERS: tuple[APIRouter, ...] = (
     account.router,

@@ -5,20 +5,75 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from tradewind.errors import InputError, TradewindError
+from tradewind.errors import ForbiddenError, InputError, SignInError, TooManyError, TradewindError
 from tradewind.service.accounts import identity
-from tradewind.service.accounts.credentials import MIN_PASSWORD_LENGTH
-from tradewind.service.accounts.tokens import secret_digest
+from tradewind.service.accounts.credentials import MIN_PASSWORD_LENGTH, secret_digest
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
-from tradewind.service.faults import http_status
-from tradewind.service.http.session_cookies import session_secret
+from tradewind.service.http.responses import http_status
+from tradewind.service.http.session_cookies import (
+    delete_session_cookie,
+    safe_redirect_path,
+    session_secret,
+    set_session_cookie,
+)
 from tradewind.service.notifications.preferences import OCCASIONS
-from tradewind.service.people import Principal
+from tradewind.service.web import page_access
 from tradewind.service.web.page_access import Posted, Sent, Shared, Viewer
-from tradewind.service.web.rendering import THEMES, redirect, render
+from tradewind.service.web.rendering import THEMES, redirect, render, render_sign_in
 from tradewind.store.service.notices import NoticeKind
+
+sign_in_router = APIRouter(include_in_schema=False)
+
+
+@sign_in_router.get("/")
+def start(request: Request, who: Viewer) -> RedirectResponse:
+    """What one works with comes first."""
+    return redirect(request, "/requests")
+
+
+@sign_in_router.get("/sign-in")
+def door(request: Request, next: str = "/") -> Response:
+    """The form to sign in with; one who is signed in already goes on."""
+    try:
+        page_access.viewer_of(request)
+    except SignInError:
+        return render_sign_in(request, "sign_in.html.j2", next=safe_redirect_path(next), name="", error=None, wait=0)
+    return redirect(request, safe_redirect_path(next))
+
+
+@sign_in_router.post("/sign-in")
+def sign_in(request: Request, shared: Shared, form: Posted) -> Response:
+    """Begin a session, and go on to where the user wanted to go."""
+    if request.headers.get("sec-fetch-site") == "cross-site":
+        raise ForbiddenError("another site asked for this", hint="sign in on the page of this server")
+    name, wanted = form.get("name", ""), safe_redirect_path(form.get("next", "/"))
+    agent = request.headers.get("user-agent", "")
+    try:
+        session = shared.accounts.sign_in(name, form.get("password", ""), page_access.address_of(request), agent)
+    except (SignInError, TooManyError) as error:
+        wait = error.wait if isinstance(error, TooManyError) else 0.0
+        values = {"next": wanted, "name": name[:200], "error": error, "wait": wait}
+        page = render_sign_in(request, "sign_in.html.j2", status=http_status(error), **values)
+        if wait:
+            page.headers["Retry-After"] = str(max(1, round(wait)))
+        return page
+    shared.accounts.sign_out(session_secret(request))  # the session that this browser had until now
+    answer = redirect(request, wanted)
+    set_session_cookie(request, answer, session)
+    return answer
+
+
+@sign_in_router.post("/sign-out")
+def sign_out(request: Request, who: Viewer, shared: Shared) -> Response:
+    """End the session of this browser."""
+    shared.accounts.sign_out(session_secret(request))
+    answer = redirect(request, "/sign-in")
+    delete_session_cookie(request, answer)
+    return answer
+
 
 router = APIRouter(include_in_schema=False, prefix="/account")
 

@@ -12,12 +12,11 @@ from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import InputError, TradewindError
 from tradewind.service.accounts.credentials import MIN_PASSWORD_LENGTH
+from tradewind.service.accounts.identity import ROLES, Principal
 from tradewind.service.context import Context
-from tradewind.service.faults import http_status
-from tradewind.service.people import ROLES, Principal
-from tradewind.service.web.listing import list_page
+from tradewind.service.http.responses import http_status
 from tradewind.service.web.page_access import Administrator, Posted, Shared
-from tradewind.service.web.rendering import redirect, render
+from tradewind.service.web.rendering import list_page, redirect, render
 from tradewind.service.web.template_filters import exact
 from tradewind.utils.units import count
 

@@ -10,10 +10,10 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.datastructures import UploadFile
 
 from tradewind.errors import InputError, TradewindError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.form import form_of
 from tradewind.service.applications.validation import stored_application
-from tradewind.service.faults import http_status
-from tradewind.service.people import Principal
+from tradewind.service.http.responses import http_status
 from tradewind.service.web.page_access import Posted, Sent, Shared, Viewer
 from tradewind.service.web.rendering import redirect, render, render_part
 

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import ConflictError, FormError, InputError, TradewindError
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.form import ApplicationForm, form_of
 from tradewind.service.applications.validation import stored_application
 from tradewind.service.context import Context
-from tradewind.service.faults import http_status
-from tradewind.service.people import Principal
+from tradewind.service.http.responses import http_status
 from tradewind.service.web import request_draft as drafts
 from tradewind.service.web.configuration_choices import ConfigurationChoices, propose
 from tradewind.service.web.page_access import Cursor, Posted, Sent, Shared, Viewer

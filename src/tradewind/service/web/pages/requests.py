@@ -10,15 +10,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from tradewind.errors import NotFoundError
-from tradewind.service.api.download import FileDownload
+from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
 from tradewind.service.document_limits import MAX_INTEGER
-from tradewind.service.people import Principal
+from tradewind.service.http.responses import FileDownload
 from tradewind.service.requests.run_files import LOGS, RunFileEntry, RunLogPart
 from tradewind.service.results.upload_state import upload_again, upload_trouble
-from tradewind.service.web.listing import PER_PAGE, list_address, list_page
 from tradewind.service.web.page_access import Cursor, Number, Posted, Shared, Viewer
-from tradewind.service.web.rendering import redirect, render, render_part
+from tradewind.service.web.rendering import PER_PAGE, list_address, list_page, redirect, render, render_part
 from tradewind.service.web.request_view import GROUPS, compare_predictions, stage_views, view_request
 
 router = APIRouter(include_in_schema=False)

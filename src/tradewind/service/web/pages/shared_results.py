@@ -7,7 +7,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tradewind.service.api.download import FileDownload
+from tradewind.service.http.responses import FileDownload
 from tradewind.service.results.share_links import SHARE_PATH
 from tradewind.service.web.page_access import Shared
 from tradewind.service.web.rendering import render_sign_in
