@@ -43,7 +43,7 @@ def table(rows: list[dict[str, str]], measure: str, *, turned: bool) -> None:
 
 
 def kinds(rows: list[dict[str, str]]) -> None:
-    """The short table of the guide: share of the runs by kind of job, by either measure."""
+    """The short table: share of the runs by kind of job, by either measure."""
     cells: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
     for row in rows:
         name = row["scenario"]
