@@ -18,7 +18,7 @@ DEMO := examples/compress/job.yaml
 OUT := .tradewind/demo
 KUBERNETES ?= /var/tmp/tradewind-kubernetes
 
-.PHONY: help demo test test-engines coverage test-fast lint docs kubernetes system clean
+.PHONY: help demo test test-engines coverage test-fast lint docs site kubernetes system clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -45,7 +45,12 @@ $(VENV)/.plots: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo 'Installing Tradewind and what its tests need into $(VENV) ...'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,pandas,polars,postgresql]'
-	@touch $@ $(VENV)/.plots
+	@touch $@ $(VENV)/.plots $(VENV)/.site
+
+$(VENV)/.site: pyproject.toml | $(BIN)/python
+	@echo 'Installing MkDocs and what it needs into $(VENV) ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
+	@touch $@
 
 demo: $(VENV)/.plots ## tune the real job of examples/compress, about two minutes, then its report
 	$(BIN)/tradewind tune $(DEMO)
@@ -74,6 +79,9 @@ lint: $(VENV)/.dev ## ruff, formatting, mypy --strict, who may import whom
 
 docs: $(VENV)/.dev ## write docs/reference again from the code
 	$(BIN)/python tools/generate_reference.py
+
+site: $(VENV)/.site ## make the web site of the documentation in build/site
+	$(BIN)/python tools/build_site.py
 
 kubernetes: $(VENV)/.dev ## build a real Kubernetes (10 to 30 minutes the first time) and test its runner on it
 	bash tools/kubernetes/build.sh $(KUBERNETES)

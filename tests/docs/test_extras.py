@@ -56,4 +56,4 @@ def test_page_says_how_to_install_what_it_needs(path: Path) -> None:
 
 def test_every_extra_is_looked_for() -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(NEEDS) == set(known) - {"test", "dev"}
+    assert set(NEEDS) == set(known) - {"test", "dev", "site"}

@@ -311,7 +311,7 @@ def store_at(url: str) -> Store:
     """The store at an address: the part that is called like its scheme, or the SQL store.
 
     Args:
-        url: ``sqlite:///FILE``, ``postgresql://…``, or ``NAME://…`` for a store that a package announces as ``FIRST_ADMINISTRATOR``.
+        url: ``sqlite:///FILE``, ``postgresql://…``, or ``NAME://…`` for a store that a package announces as ``NAME``.
 
     Raises:
         StoreError: It cannot be opened.

@@ -35,7 +35,7 @@ class Names:
     """A name server that says something else each time.
 
     Attributes:
-        answers: What it says of `FIRST_ADMINISTRATOR`; the last one again and again.
+        answers: What it says of `NAME`; the last one again and again.
         asked: How often it was asked.
     """
 
@@ -166,7 +166,7 @@ class Bucket(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The port of a bucket whose certificate is that of `FIRST_ADMINISTRATOR`."""
+    """The port of a bucket whose certificate is that of `NAME`."""
     chain, key = certificate(tmp_path / "tls", NAME)
     monkeypatch.setenv("SSL_CERT_FILE", str(chain))
     monkeypatch.setenv("BUCKET_SECRET", "secret")
