@@ -28,7 +28,7 @@ from tests.waiting import eventually
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.ray import driver as ray_driver
-from tradewind.deployer.runner.ray import driver_client as ray_link
+from tradewind.deployer.runner.ray import driver_client as ray_driver_client
 from tradewind.deployer.runner.ray import runner as ray_runner
 from tradewind.deployer.runner.ray.node_files import packed
 from tradewind.deployer.runner.ray.runner import RayRunner, RaySettings
@@ -194,10 +194,10 @@ def test_what_is_packed_is_little_and_inside_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_keeper_goes_when_there_is_nothing_to_do_and_comes_again(bench: RayBench) -> None:
+def test_the_supervisor_goes_when_there_is_nothing_to_do_and_comes_again(bench: RayBench) -> None:
     runner = bench.make(keep_seconds=0.5)
     assert wait_for_end(runner, bench.submit(runner, bench.request("good"))).state is RunState.DONE
-    eventually(lambda: not bench.cluster.processes("ray::Keeper"))
+    eventually(lambda: not bench.cluster.processes("ray::SupervisorActor"))
     assert wait_for_end(runner, bench.submit(runner, bench.request("good", "run-2"))).state is RunState.DONE
     runner.close()
 
@@ -246,7 +246,7 @@ def test_secrets_reach_the_job_only(bench: RayBench, monkeypatch: pytest.MonkeyP
 
 
 def _without_values(runner: RayRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a runner die, as it were, between making a run and telling it its secrets."""
+    """Have a runner die, as it were, between making a run and sending it its secrets."""
     whole = runner._call
 
     def call(op: str, **given: Any) -> Any:
@@ -405,7 +405,7 @@ def test_a_run_that_waited_long_is_alive_while_its_cluster_is_silent(
 
 
 def test_what_was_known_a_moment_ago_is_not_asked_again(bench: RayBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But it is after an end was told, after a cancel, and for a run that was not among those asked for."""
+    """But it is after the news of an end, after a cancel, and for a run that was not among those asked for."""
     asked: list[list[str]] = []
 
     def call(op: str, **given: Any) -> Any:
@@ -427,10 +427,10 @@ def test_what_was_known_a_moment_ago_is_not_asked_again(bench: RayBench, monkeyp
     runner.cancel(two)
     runner.poll([one])
     assert asked[2:] == [["one"]]
-    ending: Future[Any] = Future()
-    runner._ending = ending
-    ending.add_done_callback(runner._told)
-    ending.set_result(None)
+    end: Future[Any] = Future()
+    runner._awaited_end = end
+    end.add_done_callback(runner._on_end)
+    end.set_result(None)
     runner.poll([one])
     assert asked[3:] == [["one"]]
 
@@ -467,8 +467,8 @@ def test_what_users_meet_is_one_typed_error(
     ],
 )
 def test_what_ray_says_becomes_a_typed_error(told: Exception, error: type[DeployError]) -> None:
-    link = ray_link.RayDriverClient(address="head:1", python="", connect_seconds=1, log=Path("log"))
-    raised = link._error(ray_link._DriverFailure(ray_driver._kind_of(told), str(told)))
+    link = ray_driver_client.RayDriverClient(address="head:1", python="", connect_seconds=1, log=Path("log"))
+    raised = link._error(ray_driver_client._DriverFailure(ray_driver._kind_of(told), str(told)))
     assert type(raised) is error
     assert "head:1" in str(raised)
 
@@ -545,7 +545,7 @@ def test_the_example_is_searched(bench: RayBench) -> None:
     assert result["best"]["observation"]["metrics"]["pi"] > 3.1
 
 
-_VICTIMS = {"task": "ray::carry", "keeper": "ray::Keeper", "actor": "ray::RunActor"}
+_VICTIMS = {"task": "ray::carry_out_runs", "supervisor": "ray::SupervisorActor", "actor": "ray::RunActor"}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Who waits for runs of a Ray cluster is told when one has ended; no cluster is needed for it."""
+"""Notifications that runs of a Ray cluster have ended; no cluster is needed for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tradewind.deployer.runner.ray import supervisor_client
 from tradewind.deployer.runner.ray.supervisor_client import RunEndNotifier
 
 
-class _Keeper:
+class _Supervisor:
     """Answers as `SupervisorActor.ended` does; an exception among the answers is raised."""
 
     def __init__(self) -> None:
@@ -31,60 +31,60 @@ class _Keeper:
 
 
 @pytest.fixture
-def keeper() -> _Keeper:
-    return _Keeper()
+def supervisor() -> _Supervisor:
+    return _Supervisor()
 
 
-def _told(event: threading.Event) -> bool:
+def _called(event: threading.Event) -> bool:
     return event.wait(5.0)
 
 
-def test_each_is_told_of_his_own_runs(keeper: _Keeper) -> None:
-    endings, first, second = RunEndNotifier(keeper.ended), threading.Event(), threading.Event()
-    endings.await_one("first", ["a", "b"], first.set)
-    endings.await_one("second", ["c"], second.set)
-    keeper.answers.put(["x"])
-    keeper.answers.put(["b"])
-    assert _told(first)
+def test_each_is_told_of_his_own_runs(supervisor: _Supervisor) -> None:
+    notifier, first, second = RunEndNotifier(supervisor.ended), threading.Event(), threading.Event()
+    notifier.await_one("first", ["a", "b"], first.set)
+    notifier.await_one("second", ["c"], second.set)
+    supervisor.answers.put(["x"])
+    supervisor.answers.put(["b"])
+    assert _called(first)
     assert not second.is_set()
-    keeper.answers.put(["c"])
-    assert _told(second)
-    assert keeper.asked[:3] == [None, 1, 2]
+    supervisor.answers.put(["c"])
+    assert _called(second)
+    assert supervisor.asked[:3] == [None, 1, 2]
 
 
-def test_what_ended_before_is_told_at_once(keeper: _Keeper) -> None:
-    endings, other, late = RunEndNotifier(keeper.ended), threading.Event(), threading.Event()
-    endings.await_one("other", ["x"], other.set)
-    keeper.answers.put(["a", "x"])
-    assert _told(other)
-    endings.await_one("late", ["a"], late.set)
+def test_what_ended_before_is_told_at_once(supervisor: _Supervisor) -> None:
+    notifier, other, late = RunEndNotifier(supervisor.ended), threading.Event(), threading.Event()
+    notifier.await_one("other", ["x"], other.set)
+    supervisor.answers.put(["a", "x"])
+    assert _called(other)
+    notifier.await_one("late", ["a"], late.set)
     assert late.is_set()
 
 
-def test_who_waits_for_others_instead_is_told_and_forgotten(keeper: _Keeper) -> None:
-    endings, before, after = RunEndNotifier(keeper.ended), threading.Event(), threading.Event()
-    endings.await_one("one", ["a"], before.set)
-    endings.await_one("one", ["b"], after.set)
+def test_who_waits_for_others_instead_is_told_and_forgotten(supervisor: _Supervisor) -> None:
+    notifier, before, after = RunEndNotifier(supervisor.ended), threading.Event(), threading.Event()
+    notifier.await_one("one", ["a"], before.set)
+    notifier.await_one("one", ["b"], after.set)
     assert before.is_set()
     before.clear()
-    keeper.answers.put(["a"])
-    keeper.answers.put(["b"])
-    assert _told(after)
+    supervisor.answers.put(["a"])
+    supervisor.answers.put(["b"])
+    assert _called(after)
     assert not before.is_set()
 
 
-def test_a_keeper_that_is_gone_is_asked_again(keeper: _Keeper) -> None:
-    endings, told = RunEndNotifier(keeper.ended), threading.Event()
-    keeper.answers.put(LookupError("no keeper"))
-    endings.await_one("one", ["a"], told.set)
-    keeper.answers.put(["a"])
-    assert _told(told)
+def test_a_supervisor_that_is_gone_is_asked_again(supervisor: _Supervisor) -> None:
+    notifier, called = RunEndNotifier(supervisor.ended), threading.Event()
+    supervisor.answers.put(LookupError("no supervisor"))
+    notifier.await_one("one", ["a"], called.set)
+    supervisor.answers.put(["a"])
+    assert _called(called)
 
 
-def test_it_does_not_remember_for_ever(keeper: _Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_remember_for_ever(supervisor: _Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_client, "_REMEMBERED", 2)
-    endings, told = RunEndNotifier(keeper.ended), threading.Event()
-    endings.await_one("one", ["e"], told.set)
-    keeper.answers.put(["a", "b", "c", "d", "e"])
-    assert _told(told)
-    assert list(endings._ended) == ["d", "e"]
+    notifier, called = RunEndNotifier(supervisor.ended), threading.Event()
+    notifier.await_one("one", ["e"], called.set)
+    supervisor.answers.put(["a", "b", "c", "d", "e"])
+    assert _called(called)
+    assert list(notifier._ended) == ["d", "e"]

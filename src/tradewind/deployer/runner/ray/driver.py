@@ -1,8 +1,8 @@
 """The helper process of the Ray runner: the only one that imports Ray.
 
 A process that is connected to a Ray cluster is ended by Ray when the cluster's head is gone for a minute, and starting
-one takes seconds: so it is not the controller. It is started by `tradewind.deployer.runner.ray.driver_client` with the Python
-whose Ray fits the cluster's, and imports the standard library and Ray only. It reads JSON lines, each a call with an
+one takes seconds: so it is not the controller. `tradewind.deployer.runner.ray.driver_client` starts it, with the Python
+whose Ray fits the cluster's, and it imports the standard library and Ray only. It reads JSON lines, each a call with an
 ``id`` and an ``op``, and answers with JSON lines.
 """
 
@@ -29,9 +29,7 @@ from tradewind.deployer.runner.ray import node_executor as ray_node
 from tradewind.deployer.runner.ray.kv_store import ArchiveStore, delete, get, get_bytes, put
 from tradewind.deployer.runner.ray.scheduling import fitting_nodes, shortage
 from tradewind.deployer.runner.ray.supervisor_actor import name_of
-from tradewind.deployer.runner.ray.supervisor_client import RunEndNotifier, SupervisorClient
-
-Document = dict[str, Any]
+from tradewind.deployer.runner.ray.supervisor_client import Document, RunEndNotifier, SupervisorClient
 
 _KINDS = ("end", "cancel", "state", "run")
 _KEPT = ("state", "cancel", "packed", "end", "claim")
@@ -43,7 +41,7 @@ _AT_ONCE = 64
 
 
 class DriverRefusal(Exception):  # noqa: N818  (it is an answer)
-    """A call cannot be done; ``kind`` tells the runner which error to raise."""
+    """A call that cannot be done; ``kind`` names the error that the runner raises."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -56,7 +54,7 @@ class Driver:
     Calls name Ray's namespace of the runs, and ``space``, which is the part of the store that belongs to it.
 
     Args:
-        address: As ``ray.init`` takes it.
+        address: The cluster, as ``ray.init`` takes it; empty for the one of this machine.
         code: The sources of the warden, by file name.
     """
 
@@ -73,22 +71,32 @@ class Driver:
         self._tasks = {f.__name__: ray.remote(f) for f in (node_files.gather, node_files.piece, node_files.remove)}
         self._code = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
         self._sources = code
-        self._told: set[str] = set()  # parts of the store that have the sources
+        self._sent: set[str] = set()  # parts of the store that have the sources
         self._room: tuple[float, list[Document]] = (0.0, [])
         self._deletes = ThreadPoolExecutor(len(_KEPT))
         texts = [Path(module.__file__ or "").read_bytes() for module in modules]
-        keepers = self._supervisors = SupervisorClient(
-            ray, hashlib.sha256(b"".join((*texts, self._code.encode()))).hexdigest()
-        )
-        self._endings = RunEndNotifier(keepers.ended)
+        version = hashlib.sha256(b"".join((*texts, self._code.encode()))).hexdigest()
+        self._supervisors = SupervisorClient(ray, version)
+        self._run_ends = RunEndNotifier(self._supervisors.ended)
         self._archives = ArchiveStore()
 
     def submit(self, namespace: str, order: Document) -> Document:
-        """Have a run carried out, unless it is already or has ended."""
+        """Have a run carried out, unless it is under way or has ended.
+
+        Args:
+            namespace: Ray's namespace of the runs.
+            order: The run, as `RayRunner` writes it: command, files, resources, limits and secrets.
+
+        Returns:
+            An empty document.
+
+        Raises:
+            DriverRefusal: No node could ever have it (``capacity``), or the cluster does not take it (``unreachable``).
+        """
         key, space = order["key"], space_of(namespace)
-        if space not in self._told:
+        if space not in self._sent:
             put(space, f"code/{self._code}", self._sources, overwrite=False)
-            self._told.add(space)
+            self._sent.add(space)
         new = put(space, f"run/{key}", order.pop("record"), overwrite=False)
         if not new and get(space, f"claim/{key}") is not None:
             return {}
@@ -147,7 +155,7 @@ class Driver:
         return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
 
     def _check_room(self, order: Document) -> None:
-        """Refuse what no node could ever have: Ray would let it wait for ever."""
+        """Refuse a run that no node could ever have: Ray would let it wait for ever."""
         if order["grows"]:
             return
         wanted, count = order["resources"], max(1, order["group"])
@@ -155,14 +163,14 @@ class Driver:
             raise DriverRefusal("capacity", shortage(wanted, count, self._totals()))
 
     def _totals(self, *, now: bool = False) -> list[dict[str, float]]:
-        """What each node that is alive has in all, as it was seconds ago."""
+        """The total resources of each node that is alive, as they were seconds ago."""
         if now or time.monotonic() - self._room[0] > _ROOM_SECONDS:
             alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             self._room = time.monotonic(), alive
         return self._room[1]
 
     def room(self, namespace: str) -> list[dict[str, float]]:
-        """What each node that is alive has in all, by Ray's names."""
+        """The total resources of each node that is alive, by Ray's names, in Ray's units (memory in bytes)."""
         return self._totals()
 
     def nodes(self, namespace: str) -> Document:
@@ -185,7 +193,7 @@ class Driver:
         return named
 
     def poll(self, namespace: str, keys: dict[str, str]) -> Document:
-        """What the store knows of some runs (run id -> key), and which of them are waiting or carried out."""
+        """Read the records of some runs (run id -> key); ``live`` is true while one waits or is carried out."""
         actors = self._actors()
         live, kept = _living(namespace, actors), self._supervisors.live(space_of(namespace), actors)
         # In this order: one that has ended since has left its result.
@@ -196,8 +204,8 @@ class Driver:
         }
 
     def await_one(self, namespace: str, who: str, keys: list[str], tell: Callable[[], None]) -> None:
-        """Have somebody told when one of some runs has ended; see `RunEndNotifier.await_one`."""
-        self._endings.await_one(who, [name_of(space_of(namespace), key) for key in keys], tell)
+        """Have ``tell`` called when one of some runs has ended; see `RunEndNotifier.await_one`."""
+        self._run_ends.await_one(who, [name_of(space_of(namespace), key) for key in keys], tell)
 
     def _read(self, space: str, keys: list[str]) -> dict[str, Any]:
         from ray.experimental import internal_kv
@@ -269,7 +277,7 @@ class Driver:
         return True
 
     def read(self, namespace: str, key: str, stream: str, offset: int) -> str | None:
-        """What a run wrote from a byte on, in Latin-1; None when its files are not there."""
+        """Read a file of a run from a byte on, decoded as Latin-1; None when its files are not there."""
         place = get(space_of(namespace), f"state/{key}")
         if place is None:
             return None
@@ -277,7 +285,11 @@ class Driver:
         return content.decode("latin-1")
 
     def _on(self, node: str, task: str, *arguments: Any) -> Any:
-        """Do something on a node."""
+        """Run a task on a node and return its result.
+
+        Raises:
+            DriverRefusal: The node does not answer in time, or is gone (``node``).
+        """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         where = NodeAffinitySchedulingStrategy(node, soft=False)
@@ -302,7 +314,7 @@ class Driver:
 
 
 def space_of(namespace: str) -> str:
-    """The part of the cluster's store for a namespace; Ray cannot tell a key from its part at a colon."""
+    """The part of the cluster's store for a namespace, without colons: Ray could not tell the key from its part."""
     return "tradewind-" + namespace.replace(":", "-")
 
 
@@ -323,7 +335,7 @@ def _knock(address: str) -> None:
 
 
 def _kind_of(error: BaseException) -> str:
-    """What an error of Ray means to the user."""
+    """The kind of a Ray error, from its words, for `RayDriverClient` to raise as a typed error."""
     words = f"{type(error).__name__} {error}".lower()
     if "wrongclusterid" in words:  # before the next: Ray speaks of tokens then too
         return "restarted"
@@ -373,8 +385,8 @@ def main() -> None:
             pool.shutdown(wait=True)
             break
         if call["op"] == "await_one":  # it may last: no thread waits for it
-            number, told = call.pop("id"), call.pop("op")
-            driver.await_one(**call, tell=partial(answer, {"id": number, "answer": told}))
+            number, op = call.pop("id"), call.pop("op")
+            driver.await_one(**call, tell=partial(answer, {"id": number, "answer": op}))
             continue
         pool.submit(carry_out, call)
     # A controller that was killed has a successor soon: nothing may be made behind its back.

@@ -1,4 +1,4 @@
-"""The controller's end of the line to the helper process that is connected to Ray (see `driver.py` beside this)."""
+"""Calls from the controller to the helper process that is connected to Ray (see `driver.py` beside this)."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from tradewind.deployer.runner.ray.driver import main
 main()
 """
 _PACKAGE = Path(__file__).parents[3]
+# The modules that a node gets to watch a run, by their file below deployer/runner.
 _WARDEN = (
     "procfs",
     "ray/__init__",
     "ray/warden",
     "warden/__init__",
     "warden/files",
-    "warden/job",
     "warden/warden",
 )
 _PAUSE_SECONDS = 5.0
@@ -69,10 +69,10 @@ def warden_sources() -> dict[str, str]:
 
 
 def find_ray() -> None:
-    """See that this Python has Ray.
+    """Check that this Python has Ray.
 
     Raises:
-        MissingProgramError: It has not.
+        MissingProgramError: It does not.
     """
     if not plugins.installed("ray"):
         raise MissingProgramError(f"{sys.executable} has no Ray", hint=f"{_HINT}, or set python to one that has it")
@@ -96,7 +96,10 @@ class RayDriverClient:
 
     @classmethod
     def shared(cls, *, address: str, python: str, connect_seconds: float, log: Path) -> RayDriverClient:
-        """The link to a cluster, to be closed as often as it was asked for."""
+        """The client of a cluster that all runners of this process share.
+
+        It must be closed as often as it was asked for. The arguments are those of the class.
+        """
         with cls._all_lock:
             key = (address, python)
             if key not in cls._all:
@@ -123,15 +126,18 @@ class RayDriverClient:
         Args:
             op: A method of the `Driver` there.
             seconds: How long it may take once the helper is connected.
-            patient: Wait for the helper's connection; otherwise that is an error.
-            arguments: What it takes.
+            patient: Wait for the helper's connection; otherwise a missing connection is an error.
+            arguments: The arguments of the method.
+
+        Returns:
+            What the method returns, as JSON has it.
 
         Raises:
             UnreachableError: The cluster does not answer, or not in time.
-            CredentialsError: It does not know us.
+            CredentialsError: It does not accept our token.
             CapacityError: No node can ever run it.
             MissingProgramError: The helper's Python has no Ray.
-            DeployError: Something else.
+            DeployError: The call failed for another reason.
         """
         helper = self._ready(self._connect_seconds if patient else 0.0)
         answer = helper.send(op, arguments)
@@ -141,16 +147,16 @@ class RayDriverClient:
             if time.monotonic() - helper.heard > _SILENCE_SECONDS:
                 self._drop(helper)
             raise UnreachableError(f"{self._where} did not answer within {seconds:g} s") from None
-        except _DriverFailure as told:
-            if told.kind == "restarted":
+        except _DriverFailure as failure:
+            if failure.kind == "restarted":
                 self._drop(helper)
-            raise self._error(told) from None
+            raise self._error(failure) from None
 
     def ask(self, op: str, *, patient: bool = True, **arguments: Any) -> Future[Any]:
-        """Ask for something that may last; arguments and errors as of `call`.
+        """Start a call that may last; arguments and errors are those of `call`.
 
         Returns:
-            Its answer, or an error when the helper is lost.
+            A future of the answer; it fails with an error when the helper is lost.
         """
         return self._ready(self._connect_seconds if patient else 0.0).send(op, arguments)
 
@@ -171,14 +177,14 @@ class RayDriverClient:
             if seconds or time.monotonic() - helper.heard > self._connect_seconds:
                 self._drop(helper)
             raise UnreachableError(f"{self._where} has not answered yet") from None
-        except _DriverFailure as told:
-            self._last, self._not_before = self._error(told), time.monotonic() + _PAUSE_SECONDS
+        except _DriverFailure as failure:
+            self._last, self._not_before = self._error(failure), time.monotonic() + _PAUSE_SECONDS
             self._drop(helper)
             raise self._last from None
         return helper
 
-    def _error(self, told: _DriverFailure) -> TradewindError:
-        kind, text = told.kind, told.text.strip().splitlines()
+    def _error(self, failure: _DriverFailure) -> TradewindError:
+        kind, text = failure.kind, failure.text.strip().splitlines()
         words = f"Ray at {self._where}: {text[0] if text else kind}"
         match kind:
             case "unreachable" | "gone" | "restarted":
@@ -191,7 +197,7 @@ class RayDriverClient:
                 hint = "set python to one with the cluster's versions of Python and Ray"
                 return DeployError(words, hint=hint, retryable=False)
             case "missing":
-                return MissingProgramError(f"{self._python or sys.executable} has no Ray: {told.text}", hint=_HINT)
+                return MissingProgramError(f"{self._python or sys.executable} has no Ray: {failure.text}", hint=_HINT)
             case "large":
                 return DeployError(
                     "the outputs are larger than output_bytes", hint="keep less, or raise it", retryable=False
@@ -206,7 +212,7 @@ class RayDriverClient:
         helper.kill()
 
     def close(self) -> None:
-        """Let the helper finish what it is at, for some seconds at most, when nobody else uses it."""
+        """End the helper once nobody else uses it, after some seconds at most for the calls under way."""
         with self._all_lock:
             self._users -= 1
             if self._users > 0:
@@ -215,11 +221,11 @@ class RayDriverClient:
         with self._lock:
             helper, self._helper = self._helper, None
         if helper is not None:
-            helper.leave()
+            helper.finish()
 
 
 class _DriverFailure(Exception):  # noqa: N818  (it is an answer)
-    """The helper's word for what went wrong."""
+    """A failed call: the kind of error that the helper names, and its text."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -320,7 +326,7 @@ class _Helper:
         self._process.kill()
         self._out.put(None)
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         self.send("leave", {})
         self._out.put(None)
         try:

@@ -1,4 +1,8 @@
-"""The store of a Ray cluster, which its head keeps: what is known of the runs; sent to the nodes by value."""
+"""The key-value store of a Ray cluster, which its head keeps, and the archives of files in it.
+
+The records of the runs are in it, by the keys that `tradewind.deployer.runner.ray.node_executor` lists. This module is
+sent to the nodes by value: it uses the standard library and Ray only.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+_PIECE = 4 << 20
+
 
 def put(space: str, key: str, document: Any, *, overwrite: bool = True) -> bool:
-    """Write a document into the cluster's store; False when it was there and is not to be overwritten."""
+    """Write a JSON document into the cluster's store; False when the key was there and ``overwrite`` is false."""
     from ray.experimental import internal_kv
 
     value = json.dumps(document).encode()
@@ -20,21 +26,21 @@ def put(space: str, key: str, document: Any, *, overwrite: bool = True) -> bool:
 
 
 def put_bytes(space: str, key: str, value: bytes) -> None:
-    """Write a value into the cluster's store."""
+    """Write bytes into the cluster's store."""
     from ray.experimental import internal_kv
 
     internal_kv._internal_kv_put(key.encode(), value, namespace=space.encode())
 
 
 def get_bytes(space: str, key: str) -> bytes:
-    """A value of the cluster's store; empty if there is none."""
+    """The bytes of a key of the cluster's store; empty if there is none."""
     from ray.experimental import internal_kv
 
     return internal_kv._internal_kv_get(key.encode(), namespace=space.encode()) or b""
 
 
 def get(space: str, key: str) -> Any:
-    """A document of the cluster's store, or None."""
+    """The JSON document of a key of the cluster's store, or None."""
     return json.loads(get_bytes(space, key) or b"null")
 
 
@@ -45,11 +51,11 @@ def delete(space: str, key: str, *, prefix: bool = False) -> None:
     internal_kv._internal_kv_del(key.encode(), del_by_prefix=prefix, namespace=space.encode())
 
 
-_PIECE = 4 << 20
-
-
 class ArchiveStore:
-    """Puts archives into the cluster's store, and takes them away after the last run that has them."""
+    """Puts archives of files into the cluster's store, each once, and removes them after the last run that needs them.
+
+    Each run that needs an archive has a note in ``uses/``.
+    """
 
     def __init__(self) -> None:
         # Between the last run's note that goes and the next one's that comes nothing may be taken away.
@@ -60,9 +66,9 @@ class ArchiveStore:
 
         Args:
             space: The part of the store.
-            key: The run that needs it.
-            digest: Its name there.
-            path: Where it is here.
+            key: The key of the run that needs it.
+            digest: The archive's name in the store.
+            path: The archive on this machine.
         """
         with self._locks[digest]:
             put(space, f"uses/{digest}/{key}", {})

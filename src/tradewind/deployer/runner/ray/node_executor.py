@@ -1,13 +1,13 @@
-"""What runs on the nodes of a Ray cluster: a run, and the tasks that read its files.
+"""Carries out a run on a node of a Ray cluster.
 
-It is sent there by value, so that nothing but Ray need be installed: it uses the standard library and Ray only. A run
-is carried out by a task of the keeper (see `tradewind.deployer.runner.ray.supervisor_actor`) or by an actor of its own. Either
-has a warden (see `tradewind.deployer.runner.ray.warden`), whose sources are in the cluster's store, and the warden
-starts the job. Where the run is, and how it ended, is written into that store, which the head keeps. When the run has
-ended its CPUs are free again; its files stay until it is settled.
+This module is sent there by value, so that nothing but Ray need be installed: it uses the standard library and Ray
+only. A run is carried out by a task of the supervisor (see `tradewind.deployer.runner.ray.supervisor_actor`) or by an
+actor of its own. Either has a warden (see `tradewind.deployer.runner.ray.warden`), whose sources are in the cluster's
+store, and the warden starts the job. Where the run is, and how it ended, is written into that store, which the head
+keeps. When the run has ended its CPUs are free again; its files stay until it is settled.
 
-Keys in the store, each followed by the run: ``run/`` what was asked for, ``claim/`` who may start it (written once, by
-who carries it out or by who cancels it), ``state/`` where it is, ``cancel/`` that and why it shall end, ``packed/``
+Keys in the store, each followed by the run's: ``run/`` what was asked for, ``claim/`` who may start it (written once,
+by who carries it out or by who cancels it), ``state/`` where it is, ``cancel/`` that and why it shall end, ``packed/``
 what it leaves if that is little, ``end/`` how it ended. An archive of files is in ``bundle/`` and ``piece/``, once for
 all runs that have a note in ``uses/``; the last of them to be settled takes it away.
 """
@@ -49,17 +49,17 @@ from tradewind.deployer.runner.ray.warden import main
 main()
 """
 FOLDER = "{folder}"
-"""What stands in an order's environment for the run's folder, which only the node knows."""
+"""The placeholder of the run's folder in an order's environment: only the node knows the folder."""
 
 _HELD = "tradewind_ray_held"
 _RETRY_SECONDS = 1.0
 
 
 class NodeRun:
-    """One run: claims it, starts it, writes down where it is and how it ended.
+    """One run on this node: claims it, starts it, and records in the store where it is and how it ended.
 
     Args:
-        order: What the runner asked for; see `tradewind.deployer.runner.ray.driver`.
+        order: The run, as `RayRunner` writes it: command, files, resources, limits.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -67,32 +67,32 @@ class NodeRun:
         self._space = order["space"]
         self._key = order["key"]
         self._lock = threading.Lock()
-        self._told = threading.Event()
+        self._released = threading.Event()  # its secrets have come, or it is cancelled
         self._secrets: dict[str, str] = {}
         self._warden: subprocess.Popen[bytes] | None = None
         self._reason: str | None = None
 
-    def tell(self, secrets: dict[str, str]) -> None:
-        """Take the values of the secrets, without which the job is not started."""
-        if not self._told.is_set():
+    def set_secrets(self, secrets: dict[str, str]) -> None:
+        """Take the values of the secrets, by variable, without which the job is not started."""
+        if not self._released.is_set():
             self._secrets = secrets
-            self._told.set()
+            self._released.set()
 
     def cancel(self, reason: str) -> None:
         """End the job."""
         with self._lock:
             self._reason = reason
-            self._told.set()
+            self._released.set()
             if self._warden is not None:
                 self._send({"op": "cancel", "run_id": self._order["run_id"], "reason": reason, "grace": 0.0})
 
     def live(self) -> None:
-        """Carry the run out, unless somebody else has it or it is cancelled already."""
+        """Carry the run out, unless another process has claimed it or it is cancelled already."""
         if put(self._space, f"claim/{self._key}", {"by": "actor"}, overwrite=False):
             self._end(self._carry_out())
 
     def _carry_out(self) -> dict[str, Any]:
-        """The result of the run."""
+        """Run the job from its first file to its end; the result, as ``end/`` in the store has it."""
         order = self._order
         try:
             import ray
@@ -101,7 +101,7 @@ class NodeRun:
             folder = self._folder()
             place = {"node": context.get_node_id(), "folder": str(folder), "placed": time.time()}
             self._note("waiting" if order["secrets"] else "starting", place)
-            if order["secrets"] and not self._told.wait(max(1.0, order["lasts"])):
+            if order["secrets"] and not self._released.wait(max(1.0, order["lasts"])):
                 return _result("preempted", "its secrets did not come before its lease ended")
             self._unpack(folder)
             result = self._run(folder, place)
@@ -122,7 +122,7 @@ class NodeRun:
         return folder
 
     def _lease(self, folder: Path) -> None:
-        """Note when the files may go: the run's lease counts from now, as it did not begin before."""
+        """Record when the files may be removed: the run's lease counts from now, as it did not begin before."""
         note = folder / "expires.part"
         note.write_text(repr(time.time() + self._order["lasts"]), encoding="ascii")
         note.replace(folder / "expires")
@@ -137,7 +137,7 @@ class NodeRun:
             (folder / name).mkdir(exist_ok=True)
 
     def _bundle(self, digest: str, cache: Path) -> Path:
-        """An archive of the cluster's store, which this node keeps for the next run."""
+        """Copy an archive from the cluster's store, unless this node has it; it is kept for the next run."""
         path = cache / digest
         if not path.exists():
             cache.mkdir(mode=0o700, exist_ok=True)
@@ -150,7 +150,7 @@ class NodeRun:
         return path
 
     def _pack(self, folder: Path) -> None:
-        """Leave what it brings back in the store, if that is little: a task that fetches it has to be started first."""
+        """Put the results into the store, if they are small: otherwise a task has to be started to fetch them."""
         with contextlib.suppress(OSError):
             content = packed(folder, self._order["outputs"], self._order["limit"])
             if content:
@@ -185,7 +185,7 @@ class NodeRun:
         return _result("preempted", "the process that watched it was killed")
 
     def _package(self, place: Path) -> Path:
-        """The warden's sources on this node."""
+        """Write the warden's sources on this node, unless they are there; the folder with them."""
         if not place.exists():
             part = Path(tempfile.mkdtemp(prefix=f"{place.name}.", dir=place.parent))
             for name, text in get(self._space, f"code/{self._order['code']}").items():
@@ -246,10 +246,10 @@ class NodeRun:
 
 
 class RunActor:
-    """A run in an actor of its own, which goes when the run has ended.
+    """Carries out one run in an actor of its own, which goes when the run has ended.
 
     Args:
-        order: What the runner asked for.
+        order: The run, as `RayRunner` writes it.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -258,8 +258,8 @@ class RunActor:
         threading.Thread(target=self._live, name="tradewind-run", daemon=True).start()
 
     def begin(self, secrets: dict[str, str]) -> None:
-        """Take the values of the secrets."""
-        self._run.tell(secrets)
+        """Take the values of the secrets, by variable."""
+        self._run.set_secrets(secrets)
 
     def cancel(self, reason: str) -> None:
         """End the job."""
@@ -293,7 +293,7 @@ def _kept_wardens() -> dict[str, subprocess.Popen[bytes]]:
 
 
 def take_warden(package: Path) -> subprocess.Popen[bytes] | None:
-    """A warden that waits for a run; None when there is none that lives."""
+    """Take a warden that waits for a run in this process; None when there is none that lives."""
     warden = _kept_wardens().pop(str(package), None)
     # It says nothing without a run: what can be read is its end.
     if warden is None:
@@ -303,15 +303,15 @@ def take_warden(package: Path) -> subprocess.Popen[bytes] | None:
 
 
 def leave_warden(package: Path, warden: subprocess.Popen[bytes]) -> None:
-    """Keep a warden that has nothing to do for the next run in this process; it ends with the process."""
+    """Keep an idle warden for the next run in this process; it ends with the process."""
     _kept_wardens()[str(package)] = warden
 
 
 def start_warden(package: Path) -> subprocess.Popen[bytes]:
-    """Start a warden.
+    """Start a warden on this node.
 
     Args:
-        package: Its sources.
+        package: The folder with its sources.
     """
     command = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, str(package)]
     with (package / "warden.log").open("ab") as log:

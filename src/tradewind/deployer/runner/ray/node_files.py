@@ -1,4 +1,8 @@
-"""The files of runs on the nodes of a Ray cluster; sent there by value, with the standard library only."""
+"""The files of runs on the nodes of a Ray cluster.
+
+This module is sent there by value and uses the standard library only. The driver starts `gather`, `piece` and `remove`
+as tasks, by these names.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PACKED = "collect.tar"
-"""The file, in the run's folder, that `gather` makes."""
+"""The name of the tar that `gather` makes in the run's folder."""
 
 STDOUT, STDERR, METRICS, OUTPUTS = "stdout", "stderr", "metrics.jsonl", "outputs"
 PREFIX = "tradewind-ray-"
@@ -51,11 +55,11 @@ def gather(folder: str, patterns: list[str], limit: int) -> tuple[int, bytes]:
 
     Args:
         folder: The run's folder on this node.
-        patterns: Which files below the working folder are kept, beside all in the outputs folder.
+        patterns: Glob patterns of the files below the working folder that are kept, beside all in the outputs folder.
         limit: Bytes that they may have together.
 
     Returns:
-        The size of the tar, and its first piece. A size of -1: there is more than the limit.
+        The size of the tar in bytes, and its first piece. A size of -1: there is more than the limit.
     """
     inside = _chosen(folder, patterns)
     if _size(inside) > limit:
@@ -67,7 +71,7 @@ def gather(folder: str, patterns: list[str], limit: int) -> tuple[int, bytes]:
 
 
 def packed(folder: Path, patterns: list[str], limit: int) -> bytes:
-    """What `gather` packs, compressed; empty if it is much or beyond the limit."""
+    """Pack the same files as `gather`, compressed; empty if they are more than 256 KiB or than the limit."""
     inside = _chosen(str(folder), patterns)
     if _size(inside) > min(limit, _LITTLE):
         return b""
@@ -78,7 +82,7 @@ def packed(folder: Path, patterns: list[str], limit: int) -> bytes:
 
 
 def _chosen(folder: str, patterns: list[str]) -> dict[str, Path]:
-    """The files of a run that are brought back, by their names there."""
+    """The files of a run that are brought back, by their names in the tar."""
     root = Path(folder).resolve()
     work, outputs = root / "work", root / OUTPUTS
     wanted = {name: root / name for name in (STDOUT, STDERR, METRICS)}
@@ -106,7 +110,7 @@ def _files(place: Path) -> list[Path]:
 
 
 def piece(path: str, offset: int) -> bytes:
-    """Some bytes of a file from an offset on; none when there is no such file."""
+    """Read up to 4 MiB of a file from an offset on; empty when there is no such file."""
     try:
         with Path(path).open("rb") as file:
             file.seek(offset)
@@ -116,6 +120,6 @@ def piece(path: str, offset: int) -> bytes:
 
 
 def remove(folder: str) -> None:
-    """Remove the files of a run."""
+    """Remove the folder of a run, if it is one of ours by its name."""
     if Path(folder).name.startswith(PREFIX):
         shutil.rmtree(folder, ignore_errors=True)

@@ -86,7 +86,13 @@ class RaySettings(plugins.Settings):
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a poll told of a run: when it was asked, after how many news, and the answer."""
+    """An answer of `Driver.poll` about a run.
+
+    Attributes:
+        asked: When it was asked, on the monotonic clock.
+        news: The value of `RayRunner._news` then; the answer is out of date once that has grown.
+        status: The status of the run.
+    """
 
     asked: float
     news: int
@@ -130,7 +136,7 @@ class RayRunner(
         self._forgetting: list[Future[Any]] = []
         self._who = uuid.uuid4().hex
         self._awaited: list[str] = []
-        self._ending: Future[Any] | None = None
+        self._awaited_end: Future[Any] | None = None
 
     def _call(self, op: str, *, seconds: float, patient: bool = True, **arguments: Any) -> Any:
         namespace = self.settings.namespace
@@ -150,7 +156,7 @@ class RayRunner(
 
     @property
     def kill_seconds(self) -> float:
-        """The time in which the node notices."""
+        """The time in which the node notices the end of the wall time, in seconds."""
         return 1.0
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
@@ -195,7 +201,7 @@ class RayRunner(
         return packed
 
     def _wanted(self, request: RunRequest) -> dict[str, float]:
-        """What a run asks for on each of its nodes, by Ray's names."""
+        """The amounts that a run asks for on each of its nodes, by Ray's names."""
         given, offer = self.settings, request.offer
         wanted = {
             "CPU": cpus_of(request) or 0,
@@ -241,7 +247,10 @@ class RayRunner(
         }
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; see `Runner.poll`. What was known a moment ago holds, unless a run was told to end."""
+        """The statuses of some runs; see `Runner.poll`.
+
+        An answer of a moment ago is used again, unless a run has ended or was cancelled since.
+        """
         news, now = self._news, time.monotonic()
         known = {handle.run_id: self._known.get(_key(handle)) for handle in handles}
         fresh = {
@@ -270,7 +279,7 @@ class RayRunner(
             if facts["live"]:
                 self._heard[handle.run_id] = time.time()
                 if (facts["state"] or {}).get("state") == "waiting":
-                    self._tell_secrets(handle)
+                    self._send_secrets(handle)
         return {**statuses, **self._waiting(waits)}
 
     def _waiting(self, handles: Sequence[Handle]) -> dict[str, RunStatus]:
@@ -279,12 +288,12 @@ class RayRunner(
             nodes = self._call("room", seconds=_POLL_SECONDS, patient=False) if handles else []
         except TradewindError:
             return {}
-        told = {handle.run_id: RayData.of(handle) for handle in handles}
-        whys = {run_id: why_waits(data.wanted or {}, data.nodes, nodes) for run_id, data in told.items()}
+        given = {handle.run_id: RayData.of(handle) for handle in handles}
+        whys = {run_id: why_waits(data.wanted or {}, data.nodes, nodes) for run_id, data in given.items()}
         return {run_id: RunStatus(RunState.SUBMITTING, reason=why) for run_id, why in whys.items()}
 
-    def _tell_secrets(self, handle: Handle) -> None:
-        """The process that submitted it may have died before the secrets were there."""
+    def _send_secrets(self, handle: Handle) -> None:
+        """Send a run its secrets again: the process that submitted it may have died before it had."""
         secrets = RayData.of(handle).secrets
         if secrets is None:
             return
@@ -298,17 +307,17 @@ class RayRunner(
         """Return when a run may have changed: when one has ended, and every now and then."""
         keys = sorted(map(_key, handles))
         with suppress(TradewindError):  # time passes, and the next poll says more
-            if keys and (self._awaited != keys or self._ending is None or self._ending.done()):
+            if keys and (self._awaited != keys or self._awaited_end is None or self._awaited_end.done()):
                 namespace = self.settings.namespace
                 self._awaited = keys
-                self._ending = self._linked().ask(
+                self._awaited_end = self._linked().ask(
                     "await_one", patient=False, namespace=namespace, who=self._who, keys=keys
                 )
-                self._ending.add_done_callback(self._told)
+                self._awaited_end.add_done_callback(self._on_end)
         self.doze(min(seconds, _LOOK_SECONDS))
 
-    def _told(self, ending: Future[Any]) -> None:
-        if ending is self._ending:  # and not one that was answered since others are awaited now
+    def _on_end(self, end: Future[Any]) -> None:
+        if end is self._awaited_end:  # and not one that was answered since others are awaited now
             self._news += 1
             self.wake()
 
@@ -331,12 +340,12 @@ class RayRunner(
         return [with_expiry(data, facts[run_id]).handle(run_id, self.name) for run_id, data in found.items()]
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
-        """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
+        """Read a run's log from a byte on; see `StreamsLogs.read_log`."""
         text = self._call("read", seconds=_CALL_SECONDS, key=_key(handle), stream=stream, offset=offset)
         return b"" if text is None else str(text).encode("latin-1")
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
-        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        """Read a run's metrics file from a byte on; see `StreamsReports.read_report`."""
         return self.read_log(handle, METRICS, offset)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
@@ -364,7 +373,7 @@ class RayRunner(
     def forget(self, handle: Handle) -> None:
         """Remove what the cluster keeps of a run that is settled, and its files there, while others go on.
 
-        What fails is tried again by the next start of the search: the record of the run is the last that goes.
+        Failed removals are tried again by the next start of the search: the record of the run is removed last.
         """
         given: dict[str, Any] = {"namespace": self.settings.namespace, "key": _key(handle), "name": handle.run_id}
         self._forgetting = [call for call in self._forgetting if not call.done()]
@@ -381,5 +390,5 @@ class RayRunner(
 
 
 def _key(handle: Handle) -> str:
-    """Where the cluster's store has a run."""
+    """The key of a run in the cluster's store."""
     return RayData.of(handle).key(handle.run_id)

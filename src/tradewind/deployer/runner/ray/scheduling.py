@@ -1,12 +1,12 @@
-"""Which task of a Ray cluster carries out which run, without input and output.
+"""Assignment of runs to the tasks of a Ray cluster, and why a run waits for a node; no input or output.
 
-Which run a task carries out is decided when it begins: the one that has waited longest of those with its resources.
-When that has ended the task takes the next one, and if there is none it keeps its place for a moment: whoever asked for
-the run that has ended soon knows what is next, sooner than Ray's scheduler hears of a free place, which nodes report
-every tenth of a second. It leaves when what has waited longest wants other resources, and after some seconds in any
-case: others use the cluster, too, and only Ray knows of them.
+The run that a task carries out is chosen when the task begins: the one that has waited longest of those with its
+resources. When that has ended the task takes the next one, and if there is none it keeps its resources for a moment:
+whoever asked for the run that has ended soon knows what is next, sooner than Ray's scheduler hears of free resources,
+which nodes report every tenth of a second. It leaves when what has waited longest wants other resources, and after some
+seconds in any case: others use the cluster, too, and only Ray knows of them.
 
-Like `tradewind.deployer.runner.ray.node_executor` it is sent to the cluster by value.
+Like `tradewind.deployer.runner.ray.node_executor` this module is sent to the cluster by value.
 """
 
 from __future__ import annotations
@@ -14,68 +14,19 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 
-
-def fitting_nodes(wanted: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
-    """How many nodes are large enough, were they free.
-
-    Args:
-        wanted: What a run asks for on each of its nodes, by Ray's names.
-        nodes: What the nodes have in all.
-    """
-    return sum(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
-
-
-def shortage(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[str, float]]) -> str:
-    """What there is too little of for a run that needs so many nodes, in words.
-
-    Args:
-        wanted: What it asks for on each.
-        count: How many nodes it needs.
-        nodes: What the nodes have in all.
-    """
-    most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
-    return (
-        f"nodes with {_words(wanted)}: {fitting_nodes(wanted, nodes)} of the {count} needed; "
-        f"the most that one has: {_words(most)}"
-    )
-
-
-def why_waits(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[str, float]]) -> str:
-    """Why a run has no node: there is none, or not as many, or they are taken.
-
-    Args:
-        wanted: What it asks for on each.
-        count: How many nodes it needs.
-        nodes: What the nodes have in all.
-    """
-    if not wanted:
-        return ""
-    if fitting_nodes(wanted, nodes) < count:
-        return shortage(wanted, count, nodes)
-    return f"{_words(wanted)}{f' on each of {count} nodes' if count > 1 else ''}: taken by others for now"
-
-
-def _words(amounts: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {_amount(name, amount)}" for name, amount in amounts.items())
-
-
-def _amount(name: str, amount: float) -> str:
-    return f"{amount / 2**30:.3g} GiB" if name in ("memory", "object_store_memory") else f"{amount:g}"
-
-
 TASK_REUSE_SECONDS = 10.0
-"""How long after its beginning a task takes further runs."""
+"""Seconds after its beginning in which a task takes further runs."""
 
 
 class RayTask:
-    """A task of Ray's that carries out runs.
+    """A Ray task that carries out runs, one after the other.
 
     Attributes:
-        kind: The resources that it has, or waits for.
+        kind: The resources that it has, or waits for, as JSON.
         run: The run that it carries out, or None.
-        unwanted: It gets no run.
-        spare: It keeps its place for a run.
-        until: Until when it takes further runs.
+        unwanted: True when it gets no run any more.
+        spare: True while it has no run and keeps its resources for the next one.
+        until: The time of the monotonic clock until which it takes further runs.
     """
 
     def __init__(self, kind: str) -> None:
@@ -87,14 +38,14 @@ class RayTask:
 
 
 class TaskAssignment:
-    """The runs that wait or are carried out, and the tasks.
+    """Assigns runs to tasks, given when both come and go.
 
-    Of each kind at least as many tasks are on their way as runs wait. Where a task takes a second run, the one that was
-    started for that run takes another one, or finds nothing and ends.
+    Of each kind of resources at least as many tasks are on their way as runs wait. Where a task takes a second run, the
+    one that was started for that run takes another one, or finds nothing and ends.
 
     Attributes:
-        runs: The task of each run by name, None while it waits.
-        tasks: By number.
+        runs: The number of the task of each run, by the run's name; None while it waits.
+        tasks: The tasks, by number.
     """
 
     def __init__(self) -> None:
@@ -109,16 +60,17 @@ class TaskAssignment:
         """Take a new run.
 
         Args:
-            run: Its name.
-            kind: The resources that it must have.
+            run: The run's name.
+            kind: The resources that it must have, as JSON.
 
         Returns:
-            The number of a task that is to be started for it, or None; and tasks that need not keep their places.
+            The number of a task that is to be started for it, or None; and the numbers of tasks that need not keep
+            their resources any longer.
         """
         self._count += 1
         spare = [number for number, task in self.tasks.items() if task.spare]
         mine = [number for number in spare if self.tasks[number].kind == kind][:1]
-        for number in mine or spare:  # one of another kind may have the place that this run needs
+        for number in mine or spare:  # one of another kind may have the resources that this run needs
             self.tasks[number].spare = False
         if mine:
             self._give(mine[0], run)
@@ -133,7 +85,7 @@ class TaskAssignment:
         return self._count, spare
 
     def begin(self, number: int, now: float) -> str | None:
-        """A task begins: its run, or None where it shall end."""
+        """Give a task that begins its run; None where it shall end."""
         task = self.tasks[number]
         task.until = now + TASK_REUSE_SECONDS
         if task.unwanted:
@@ -142,7 +94,7 @@ class TaskAssignment:
         return self._give(number, self._first(task.kind)) if self._waiting[task.kind] else None
 
     def follow(self, number: int, now: float) -> str | None:
-        """The run that follows in a task whose last one has ended, or None; it may be `RayTask.spare` then."""
+        """Give a task whose run has ended the next one, or None; the task may be `RayTask.spare` then."""
         task = self.tasks[number]
         task.run = None
         if now > task.until:
@@ -154,7 +106,7 @@ class TaskAssignment:
         return self._give(number, self._first(task.kind)) if min(fronts)[1] == task.kind else None
 
     def leave(self, number: int) -> str | None:
-        """A task has ended, however it did: the run that is lost with it, or None."""
+        """Remove a task that has ended, however it did; the run that is lost with it, or None."""
         task = self.tasks.pop(number)
         task.spare = False
         coming, waiting = self._coming[task.kind], self._waiting[task.kind]
@@ -164,7 +116,7 @@ class TaskAssignment:
         return waiting[-1] if len(coming) < len(waiting) else None
 
     def end(self, run: str) -> bool:
-        """A run is over, or lost; False when it was already."""
+        """Remove a run that is over, or lost; False when it was removed before."""
         if run not in self.runs:
             return False
         if self.runs.pop(run) is None:
@@ -173,7 +125,7 @@ class TaskAssignment:
         return True
 
     def spare_task(self, kind: str) -> int | None:
-        """A task that is on its way and has nothing to do any more, and gets no run from now on; None without one."""
+        """Pick a task that has not begun and that no waiting run needs; it gets no run any more. None without one."""
         coming = self._coming[kind]
         if len(coming) <= len(self._waiting[kind]):
             return None
@@ -188,3 +140,51 @@ class TaskAssignment:
         self.runs[run] = number
         self.tasks[number].run = run
         return run
+
+
+def fitting_nodes(wanted: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
+    """Count the nodes that would be large enough for a run if they were free.
+
+    Args:
+        wanted: The amounts that the run asks for on each of its nodes, by Ray's names.
+        nodes: The total amounts of each node, by Ray's names.
+    """
+    return sum(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
+
+
+def shortage(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[str, float]]) -> str:
+    """A sentence that says of which resources the nodes have too little for a run.
+
+    Args:
+        wanted: The amounts that the run asks for on each of its nodes, by Ray's names.
+        count: How many nodes it needs.
+        nodes: The total amounts of each node, by Ray's names.
+    """
+    most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
+    return (
+        f"nodes with {_words(wanted)}: {fitting_nodes(wanted, nodes)} of the {count} needed; "
+        f"the most that one has: {_words(most)}"
+    )
+
+
+def why_waits(wanted: Mapping[str, float], count: int, nodes: Sequence[Mapping[str, float]]) -> str:
+    """A sentence that says why a run has no node: there is none, or not as many, or others use them.
+
+    Args:
+        wanted: The amounts that the run asks for on each of its nodes, by Ray's names.
+        count: How many nodes it needs.
+        nodes: The total amounts of each node, by Ray's names.
+    """
+    if not wanted:
+        return ""
+    if fitting_nodes(wanted, nodes) < count:
+        return shortage(wanted, count, nodes)
+    return f"{_words(wanted)}{f' on each of {count} nodes' if count > 1 else ''}: taken by others for now"
+
+
+def _words(amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {_amount(name, amount)}" for name, amount in amounts.items())
+
+
+def _amount(name: str, amount: float) -> str:
+    return f"{amount / 2**30:.3g} GiB" if name in ("memory", "object_store_memory") else f"{amount:g}"

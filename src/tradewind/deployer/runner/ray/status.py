@@ -1,4 +1,4 @@
-"""What the store of a Ray cluster knows of a run, in the words of the contract."""
+"""The data of ray handles, and the status of a run from its records in the cluster's store."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from tradewind.deployer.runner.exit_reasons import failure_reason, lost_status, 
 from tradewind.deployer.runner.handle import HandleData
 from tradewind.problem import Fault, Handle, RunState, RunStatus, Usage
 
+_SLACK_SECONDS = 120.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayData(HandleData):
-    """What a ray handle tells of its run; the cluster's store has the same.
+    """The data of a ray handle; the cluster's store has the same.
 
     Attributes:
         folder: The run's folder.
-        lasts: Seconds from its beginning after which anyone may end it; an earlier version did not write them down.
-        secrets: The references of its secrets, by name; None for a run that is only looked at, which is given none.
-        memory_bytes: The memory that it may take on each node, or None.
-        wall_seconds: Its time limit, or None.
-        wanted: What it asks for on each of its nodes, by Ray's names.
+        lasts: Seconds from its beginning after which anyone may end it; None in handles of an earlier version.
+        secrets: The references of its secrets, by variable; None in the handles that `find` gives for all owners.
+        memory_bytes: The bytes of memory that it may take on each node, or None.
+        wall_seconds: Its time limit in seconds, or None.
+        wanted: The amounts that it asks for on each of its nodes, by Ray's names.
         nodes: How many nodes it needs.
     """
 
@@ -36,19 +38,16 @@ class RayData(HandleData):
     nodes: int = 1
 
     def key(self, run_id: str) -> str:
-        """Where the cluster's store has a run: by its owner first, so that an owner's runs are found in one call."""
+        """The key of a run in the cluster's store; the owner comes first, so that one call finds an owner's runs."""
         return f"{quote(self.owner, safe='')}/{quote(run_id, safe='')}"
 
 
-_SLACK_SECONDS = 120.0
-
-
 def with_expiry(data: RayData, facts: Mapping[str, Any]) -> RayData:
-    """A run with the expiry that it has after its time without a node, which does not count; one that waits has none.
+    """The data of a run with its expiry: time without a node does not count, and a run that waits has none.
 
     Args:
-        data: The run.
-        facts: What the cluster's store knows of it.
+        data: The data of the run's handle.
+        facts: Its records in the cluster's store, as `Driver.poll` gives them.
     """
     state = facts["state"] or {}
     began = state.get("started", state.get("placed"))
@@ -72,11 +71,11 @@ def unreachable_status(handle: Handle, heard: float | None) -> RunStatus:
 
 
 def status_of(handle: Handle, facts: Mapping[str, Any]) -> RunStatus:
-    """Where a run is.
+    """The status of a run.
 
     Args:
         handle: The run.
-        facts: What the cluster's store knows of it.
+        facts: Its records in the cluster's store, as `Driver.poll` gives them.
     """
     state = facts["state"] or {}
     runtime = max(0.0, time.time() - state["started"]) if "started" in state else 0.0

@@ -1,14 +1,15 @@
-"""The keeper of a Ray cluster: a small actor on its head that owns the tasks in which runs are carried out.
+"""The supervisor of a Ray cluster: a small actor on its head that owns the tasks in which runs are carried out.
 
 A run must outlive the controller that asked for it, and a task of Ray ends with its owner. An actor for each run does
 outlive it, but each is a new process, which takes a second of processor time. Tasks share processes that Ray keeps:
-the second run begins within milliseconds. So one detached actor, the keeper, owns the tasks of all runs. It goes when
-there has been nothing to do for a while. If it is lost, so are the runs that it keeps (their tasks end, and with them
-their wardens and jobs), which the store still knows: it is on the head's node, where that store is.
+the second run begins within milliseconds. So one detached actor, the supervisor, owns the tasks of all runs. It goes
+when there has been nothing to do for a while. If it is lost, so are the runs that it has (their tasks end, and with
+them their wardens and jobs), which the store still knows: it is on the head's node, where that store is.
 
 A task whose run has ended takes the next one, as `tradewind.deployer.runner.ray.scheduling` says.
 
-Like `tradewind.deployer.runner.ray.node_executor` it is sent there by value.
+Like `tradewind.deployer.runner.ray.node_executor` this module is sent there by value. Drivers of other versions call
+the actor's methods by name.
 """
 
 from __future__ import annotations
@@ -34,54 +35,54 @@ _SPARE_SECONDS = 0.15
 
 
 def name_of(space: str, key: str) -> str:
-    """What keepers call a run.
+    """The name of a run within a supervisor.
 
     Args:
-        space: Its part of the store.
-        key: Its key there.
+        space: The part of the store that the run is in.
+        key: The run's key there.
     """
     return f"{space}|{key}"
 
 
-def carry_out_runs(number: int, keeper: Any) -> None:
+def carry_out_runs(number: int, supervisor: Any) -> None:
     """Carry out runs in this task, one after the other, until there is none.
 
     Args:
-        number: What the keeper calls this task.
-        keeper: The `SupervisorActor`, which gives the runs, says that one shall end, and tells its secrets.
+        number: The supervisor's number of this task.
+        supervisor: The `SupervisorActor`, which gives the runs, their secrets, and the word that one shall end.
     """
 
     def word(call: Any) -> Any:
         # Not `ray.get`: a task that waits in it gives its CPUs to another one.
         return call.future()
 
-    order = word(keeper.next.remote(number, None)).result()
+    order = word(supervisor.next.remote(number, None)).result()
     while order is not None:
         run, name = NodeRun(order), name_of(order["space"], order["key"])
 
         def pass_on_cancel(answer: Any, run: NodeRun = run) -> None:
-            with contextlib.suppress(Exception):  # the keeper is gone, and this task ends too
+            with contextlib.suppress(Exception):  # the supervisor is gone, and this task ends too
                 reason = answer.result()
                 if reason is not None:
                     run.cancel(reason)
 
-        def tell(answer: Any, run: NodeRun = run) -> None:
+        def pass_on_secrets(answer: Any, run: NodeRun = run) -> None:
             with contextlib.suppress(Exception):
-                run.tell(answer.result())
+                run.set_secrets(answer.result())
 
-        word(keeper.word.remote(name)).add_done_callback(pass_on_cancel)
+        word(supervisor.word.remote(name)).add_done_callback(pass_on_cancel)
         if order["secrets"]:
-            word(keeper.secrets.remote(name)).add_done_callback(tell)
+            word(supervisor.secrets.remote(name)).add_done_callback(pass_on_secrets)
         run.live()
-        order = word(keeper.next.remote(number, name)).result()
+        order = word(supervisor.next.remote(number, name)).result()
 
 
 class _SupervisedRun:
     """A run that waits or is carried out.
 
     Args:
-        order: What the runner asked for.
-        kind: The resources that it must have.
+        order: The run, as the runner wrote it.
+        kind: The resources that its task must have, as JSON.
     """
 
     def __init__(self, order: dict[str, Any], kind: str) -> None:
@@ -91,9 +92,9 @@ class _SupervisedRun:
 
 
 class SupervisorActor:
-    """Owns the tasks of runs, which are named as `name_of` says; see the module.
+    """Owns the tasks in which runs are carried out; runs are named as by `name_of`.
 
-    It goes when there has been nothing to do for as long as the last run said.
+    It ends when there has been nothing to do for as long as the last run's ``keep_seconds`` say.
     """
 
     def __init__(self) -> None:
@@ -115,15 +116,15 @@ class SupervisorActor:
         self._ended: deque[str] = deque(maxlen=_REMEMBERED)
         self._count = 0  # of runs that have ended
         self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        threading.Thread(target=self._leave_some_time, name="tradewind-keeper", daemon=True).start()
+        threading.Thread(target=self._leave_some_time, name="tradewind-supervisor", daemon=True).start()
 
     async def submit(self, order: dict[str, Any], secrets: dict[str, str], options: dict[str, Any]) -> bool:
-        """Take a run; False when this keeper is about to go.
+        """Take a run; False when this supervisor is about to go.
 
         Args:
-            order: What the runner asked for.
-            secrets: The values of its secrets.
-            options: What its task must have, as Ray's ``options`` take it.
+            order: The run, as the runner wrote it.
+            secrets: The values of its secrets, by variable.
+            options: The resources that its task must have, as Ray's ``options`` take them.
         """
         name = name_of(order["space"], order["key"])
         with self._lock:
@@ -153,7 +154,7 @@ class SupervisorActor:
         task.add_done_callback(self._others.discard)
 
     async def _watch(self, number: int) -> None:
-        """Wait for the end of a task, however it comes: what its run left in the store tells how that ended."""
+        """Wait for the end of a task, however it comes; how its run ended is in the store."""
         with contextlib.suppress(Exception, asyncio.CancelledError):
             await self._work[number]
         del self._work[number]
@@ -162,7 +163,7 @@ class SupervisorActor:
             self._end(lost)
 
     def _end(self, name: str) -> None:
-        """A run is over: its result is in the store, or will never come."""
+        """Take a run off the list: its result is in the store, or will never come."""
         with self._lock:
             self._busy = time.monotonic()
             if not self._assignment.end(name):
@@ -180,19 +181,19 @@ class SupervisorActor:
         """Give a task its next run.
 
         Args:
-            number: The task.
+            number: The task's number.
             done: The run that it has carried out; None when it begins.
 
         Returns:
-            What the runner asked for; None when the task shall end.
+            The run, as the runner wrote it; None when the task shall end.
         """
-        places, now = self._assignment, time.monotonic()
-        task = places.tasks[number]
+        assignment, now = self._assignment, time.monotonic()
+        task = assignment.tasks[number]
         if done is None:
-            places.begin(number, now)
+            assignment.begin(number, now)
         else:
             self._end(done)
-            places.follow(number, now)
+            assignment.follow(number, now)
             if task.spare:
                 self._spare[number] = asyncio.get_running_loop().create_future()
                 await asyncio.wait([self._spare[number]], timeout=_SPARE_SECONDS)
@@ -224,9 +225,9 @@ class SupervisorActor:
 
         Args:
             name: The run.
-            reason: Why.
-            unborn: Its task has not claimed it, and can no more.
-            again: It did not listen the first time.
+            reason: Why it is cancelled, for its status.
+            unborn: True when its task has not claimed it, and cannot any more.
+            again: True when it has been cancelled before and did not end.
         """
         import ray
 
@@ -249,8 +250,8 @@ class SupervisorActor:
         """Wait until a run has ended, at most for some seconds.
 
         Args:
-            moment: What this gave the last time.
-            seconds: How long.
+            moment: The moment that the last call returned, or None.
+            seconds: How long to wait, at most.
 
         Returns:
             The present moment, and the runs that have ended since the last one; the latest of them if they are many.
@@ -267,7 +268,7 @@ class SupervisorActor:
         """Remove the files of a run from a node, in a process that runs have used if there is one.
 
         Returns:
-            False when this keeper is about to go, and does not.
+            False when this supervisor is about to go, and does not.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

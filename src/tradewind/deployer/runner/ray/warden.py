@@ -9,7 +9,7 @@ from tradewind.deployer.runner.warden.warden import Warden
 
 
 class HeldWarden(Warden):
-    """A warden whose jobs end with its controller."""
+    """A warden whose jobs end when its controller does."""
 
     def _deadlines(self) -> None:
         if not self.controlled:
@@ -19,5 +19,5 @@ class HeldWarden(Warden):
 
 
 def main() -> None:
-    """Run the warden on this process's standard input and output."""
+    """Run a `HeldWarden` on this process's standard input and output."""
     HeldWarden().run()
