@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tradewind.deployer import bundle
-from tradewind.deployer.bundle import IgnorePatterns, pack, unpack
+from tradewind.deployer.bundle import ignore_test, pack, unpack
 from tradewind.errors import DeployError
 
 _ROOM = 1 << 20
@@ -105,6 +105,22 @@ def test_some_folders_stay_at_home(tmp_path: Path) -> None:
     assert _packed(tmp_path, files) == [".env", "a.py"]
 
 
+@pytest.mark.parametrize(
+    ("patterns", "left"),
+    [
+        ("!.venv/", [".venv/z", "a.py", "src/.venv/z", "src/b.py"]),
+        ("!/.venv/", [".venv/z", "a.py", "src/b.py"]),
+        ("/*\n!/src/", ["src/b.py"]),
+        ("/*\n!/src/\n!__pycache__/", ["src/__pycache__/y", "src/b.py"]),
+        ("/*\n!src/\n!src/.venv", ["src/.venv/z", "src/b.py"]),
+    ],
+)
+def test_only_a_pattern_of_its_own_brings_a_folder_back(tmp_path: Path, patterns: str, left: list[str]) -> None:
+    files = dict.fromkeys(("a.py", ".venv/z", "src/b.py", "src/.venv/z", "src/__pycache__/y", ".git/x"), "")
+    kept = _packed(tmp_path, {**files, ".tradewindignore": patterns})
+    assert [name for name in kept if name != ".tradewindignore"] == left
+
+
 def test_the_cache_is_not_packed_into_itself(tmp_path: Path) -> None:
     work = _tree(tmp_path / "work", {"a": "1"})
     first = pack(work, work / "cache", limit_bytes=_ROOM)
@@ -160,12 +176,12 @@ def test_patterns_agree_with_git(tmp_path: Path) -> None:
             (tmp_path / ".gitignore").write_text(f"{first}\n{second}\n")
             words = ["git", "-c", "core.quotePath=false", "ls-files", "-o", "--exclude-from=.gitignore"]
             listed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-            ignored = IgnorePatterns((first, second))
+            ignored = ignore_test((first, second))
 
-            def kept(path: str, ignored: IgnorePatterns = ignored) -> bool:
+            def kept(path: str, ignored: Callable[[str], bool] = ignored) -> bool:
                 parts = path.split("/")
                 above = ("/".join(parts[:i]) + "/" for i in range(1, len(parts)))
-                return path not in ignored and not any(folder in ignored for folder in above)
+                return not ignored(path) and not any(map(ignored, above))
 
             wanted = sorted(set(listed.splitlines()) - {".gitignore"})
             assert sorted(filter(kept, paths)) == wanted, (first, second)

@@ -20,7 +20,7 @@ _RECORDED = "kind,runtime,status\ngood,2.5,ok\nbad,1,crashed\nlong,60,ok\nhog,60
 _HERE = {"runner": ("process", "replay"), "provisioner": ("none", "simulated")}
 """Parts that need no engine; each other one has a test file of its own with its suite."""
 
-_WORKFLOW = Path(__file__).parents[1] / "workflow"
+_TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ def test_every_installed_part_has_its_suite(kind: str, suite: str) -> None:
     for name in sorted(set(plugins.names(kind)) - set(_HERE[kind])):
         if plugins.origin(kind, name)[0] != "tradewind":
             continue
-        files = [Path(__file__).parent / kind / name / f"test_{kind}.py", *_WORKFLOW.glob(f"*/test_{name}_{kind}.py")]
-        there = [file for file in files if file.is_file()]
-        assert there, f"{kind} {name} has no {files[0].parent.name}/{files[0].name}"
-        assert suite in there[0].read_text(), f"{there[0]} does not inherit {suite}"
+        *packages, module = plugins.load(kind, name).__module__.split(".")[1:]
+        file = _TESTS.joinpath(*packages, f"test_{module}.py")
+        assert file.is_file(), f"{kind} {name} has no {file}"
+        assert suite in file.read_text(), f"{file} does not inherit {suite}"
 
 
 class InstalledRunner(RunnerBench):

@@ -21,9 +21,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
+
+from pathspec import GitIgnoreSpec
 
 from tradewind.deployer.environment import check_workdir
 from tradewind.errors import DeployError
@@ -37,98 +38,54 @@ ALWAYS_IGNORED = (".git/", "__pycache__/", ".venv/", ".tradewind/")
 """What is left out without a word; a pattern such as ``!.venv/`` brings it back."""
 
 
-@dataclass(frozen=True)
-class IgnorePatterns:
-    """Patterns as ``.gitignore`` has them; the last one that matches a path decides.
+def read_ignore_patterns(workdir: Path) -> Callable[[str], bool]:
+    """The test for what a working folder leaves out: `ALWAYS_IGNORED`, and the lines of its ``.tradewindignore``.
 
-    Attributes:
-        patterns: The lines, without comments and empty ones.
+    Raises:
+        DeployError: The file with the patterns cannot be read.
     """
-
-    patterns: tuple[str, ...]
-
-    @classmethod
-    def of(cls, workdir: Path) -> IgnorePatterns:
-        """The patterns of a working folder: what is always left out, then its own.
-
-        Raises:
-            DeployError: The file with the patterns cannot be read.
-        """
-        try:
-            text = (workdir / IGNORE_FILE).read_text(encoding="utf-8", errors="surrogateescape")
-        except FileNotFoundError:
-            text = ""
-        except OSError as error:
-            raise DeployError(f"{workdir / IGNORE_FILE}: {error.strerror}", retryable=False) from error
-        return cls((*ALWAYS_IGNORED, *_lines(text.splitlines())))
-
-    def __contains__(self, path: str) -> bool:
-        """True when a path below the folder is left out; that of a folder ends with a slash."""
-        folder = path.endswith("/")
-        name = path.rstrip("/")
-        decided = False
-        for pattern, kept, folders_only in self._rules:
-            if (folder or not folders_only) and decided == kept and pattern.fullmatch(name):
-                decided = not kept
-        return decided
-
-    @cached_property
-    def _rules(self) -> list[tuple[re.Pattern[str], bool, bool]]:
-        rules = []
-        for line in self.patterns:
-            kept = line.startswith("!")
-            body = line[1:] if kept else line
-            rules.append((_expression(body.rstrip("/")), kept, body.endswith("/")))
-        return rules
-
-
-def _lines(lines: Iterable[str]) -> list[str]:
-    stripped = (line if line.endswith("\\ ") else line.rstrip() for line in lines)
-    return [line for line in stripped if line.strip("/!") and not line.startswith("#")]
-
-
-def _expression(pattern: str) -> re.Pattern[str]:
-    # A slash anywhere but at the end ties a pattern to the top.
-    parts = pattern.lstrip("/").split("/")
-    words = "" if "/" in pattern else "(?:.*/)?"
-    for i, part in enumerate(parts):
-        last = i == len(parts) - 1
-        if part == "**":
-            words += ".+" if last else "(?:.*/)?"
-        else:
-            words += _segment(part) + ("" if last else "/")
     try:
-        return re.compile(words, re.DOTALL)
-    except re.error:
-        return re.compile(re.escape(pattern))
+        text = (workdir / IGNORE_FILE).read_text(encoding="utf-8-sig", errors="surrogateescape")
+    except FileNotFoundError:
+        text = ""
+    except OSError as error:
+        raise DeployError(f"{workdir / IGNORE_FILE}: {error.strerror}", retryable=False) from error
+    return ignore_test(text.split("\n"))
 
 
-def _segment(part: str) -> str:
-    words, i = "", 0
-    while i < len(part):
-        char = part[i]
-        end = part.find("]", i + 2) if char == "[" else -1
-        if char == "*":
-            words += "[^/]*"
-        elif char == "?":
-            words += "[^/]"
-        elif end > 0:
-            inner = part[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            words += f"(?!/)[{'^' + inner[1:] if inner[0] in '!^' else inner}]"
-            i = end
-        elif char == "\\" and i + 1 < len(part):
-            i += 1
-            words += re.escape(part[i])
-        else:
-            words += re.escape(char)
-        i += 1
-    return words
+def ignore_test(lines: Iterable[str]) -> Callable[[str], bool]:
+    """The test for what lines as ``.gitignore`` has them leave out; a line that is no pattern is skipped, as git does.
+
+    The test takes a path below the folder; that of a folder ends with a slash. It is not meant for what is below a folder
+    that is left out.
+    """
+    spec = GitIgnoreSpec.from_lines(filter(_is_pattern, lines), backend="simple")
+
+    def ignored(path: str) -> bool:
+        found = spec.check_file(path)
+        above, _, name = path.rstrip("/").rpartition("/")
+        if found.include or not path.endswith("/") or f"{name}/" not in ALWAYS_IGNORED:
+            return bool(found.include)
+        # For pathspec ``!src/`` brings back all below src; here it takes another pattern to bring back a .venv in it.
+        inherited = bool(above) and spec.check_file(f"{above}/").index == found.index
+        return found.include is None or inherited
+
+    return ignored
+
+
+def _is_pattern(line: str) -> bool:
+    try:
+        GitIgnoreSpec.from_lines([line], backend="simple")
+    except (ValueError, re.error):
+        return False
+    return True
 
 
 MEMBER_LIMIT = 100_000
 """Files and folders of an archive, at most."""
 
 MemberFilter = Callable[[tarfile.TarInfo], bool]
+_Ignored = Callable[[str], bool]
 _BLOCK = tarfile.BLOCKSIZE
 _DEPTH_LIMIT = 100
 _HEADER_LIMIT = 1 << 20
@@ -194,7 +151,7 @@ def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
 
 def _entries(root: Path, cache: Path, limit_bytes: int) -> Iterator[_Entry]:
     """All that is packed, in a fixed order."""
-    ignored = IgnorePatterns.of(root)
+    ignored = read_ignore_patterns(root)
     sizes: Counter[str] = Counter()
     count = 0
     for entry in _walk(root, "", root, ignored, cache, ()):
@@ -217,7 +174,12 @@ def _entries(root: Path, cache: Path, limit_bytes: int) -> Iterator[_Entry]:
 
 
 def _walk(
-    root: Path, prefix: str, folder: Path, ignored: IgnorePatterns, cache: Path, above: tuple[tuple[int, int], ...]
+    root: Path,
+    prefix: str,
+    folder: Path,
+    ignored: Callable[[str], bool],
+    cache: Path,
+    above: tuple[tuple[int, int], ...],
 ) -> Iterator[_Entry]:
     with os.scandir(folder) as found:
         listed = sorted(found, key=lambda each: os.fsencode(each.name))
@@ -227,16 +189,16 @@ def _walk(
         if stat.S_ISLNK(facts.st_mode):
             inside = _inside(root, source)
             if inside:
-                if name not in ignored:
+                if not ignored(name):
                     yield _Entry(name, source, facts, inside)
                 continue
             try:
                 facts = source.stat()
             except OSError:  # it leads nowhere
                 continue
-        if stat.S_ISREG(facts.st_mode) and name not in ignored:
+        if stat.S_ISREG(facts.st_mode) and not ignored(name):
             yield _Entry(name, source, facts)
-        elif stat.S_ISDIR(facts.st_mode) and f"{name}/" not in ignored:
+        elif stat.S_ISDIR(facts.st_mode) and not ignored(f"{name}/"):
             seen = (facts.st_dev, facts.st_ino)
             # A link out of the folder may lead back to where it is, or to the folder itself.
             if seen in above or len(above) >= _DEPTH_LIMIT or source.resolve() == cache:
