@@ -57,7 +57,7 @@ def test_a_holder_without_a_start_time_is_dead_when_its_process_is_gone() -> Non
 
 
 def test_a_process_that_may_not_be_seen_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "start_of", lambda pid: None)
+    monkeypatch.setattr(holders, "process_start_time", lambda pid: None)
     assert not holders.is_dead(holder(1, 1.0))
 
 

@@ -80,11 +80,11 @@ def test_requests_and_searches_have_one_account(world: World, capsys: pytest.Cap
         assert submit(world, "dollars: 2, trials: 2") == 16
         assert "$1.00 of it are neither spent nor promised to searches and requests" in capsys.readouterr().err
         assert submit(world, "dollars: 0.9, trials: 2") == 0
-        assert claims.line("A").spent == pytest.approx(2.9)
+        assert claims.queue_state("A").spent == pytest.approx(2.9)
         # A search that a request has handed over is one thing with it.
         claims.name_job(claim, JobRow(0, "A", "x", {"budget": {"dollars": 2.0}}), {"reserved": 2.0})
         assert world.store.spending("A") == ({1: 0.9}, 2.0)
-        assert claims.line("A").spent == pytest.approx(2.9)
+        assert claims.queue_state("A").spent == pytest.approx(2.9)
     assert run(["tenant", "list", "--json"]) == 0
     (bill,) = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (bill["searches"], bill["requests"]) == (2, 1)

@@ -26,24 +26,24 @@ class Engine:
         return {"one": {"cpu": 4.0, "memory": 8.0}}
 
 
-def answer_of(lookout: NodeMonitor) -> NodeCapacities:
-    found = eventually(lookout.answer)
+def answer_of(monitor: NodeMonitor) -> NodeCapacities:
+    found = eventually(monitor.answer)
     assert found is not None
     return found
 
 
 def test_it_is_asked_once_at_a_time_and_answers_once() -> None:
     engine = Engine()
-    lookout = NodeMonitor(engine)
-    lookout.ask()
-    lookout.ask()
-    assert lookout.answer() is None
+    monitor = NodeMonitor(engine)
+    monitor.ask()
+    monitor.ask()
+    assert monitor.answer() is None
     engine.let.set()
-    assert answer_of(lookout) == {"one": {"cpu": 4.0, "memory": 8.0}}
+    assert answer_of(monitor) == {"one": {"cpu": 4.0, "memory": 8.0}}
     assert engine.asked == 1
-    assert lookout.answer() is None
-    lookout.ask()
-    assert answer_of(lookout)
+    assert monitor.answer() is None
+    monitor.ask()
+    assert answer_of(monitor)
     assert engine.asked == 2
 
 
@@ -51,25 +51,25 @@ def test_it_is_asked_once_at_a_time_and_answers_once() -> None:
 def test_what_went_wrong_is_raised_where_the_answer_is_taken(error: Exception) -> None:
     engine = Engine(error)
     engine.let.set()
-    lookout = NodeMonitor(engine)
-    lookout.ask()
+    monitor = NodeMonitor(engine)
+    monitor.ask()
     with pytest.raises(type(error), match=str(error)):
-        answer_of(lookout)
-    lookout.ask()
+        answer_of(monitor)
+    monitor.ask()
     with pytest.raises(type(error), match=str(error)):
-        answer_of(lookout)
+        answer_of(monitor)
 
 
 def test_the_end_waits_no_longer_than_it_should() -> None:
     engine = Engine()
-    lookout = NodeMonitor(engine)
-    lookout.end(0.0)
-    lookout.ask()
+    monitor = NodeMonitor(engine)
+    monitor.end(0.0)
+    monitor.ask()
     begun = time.monotonic()
-    lookout.end(0.05)
+    monitor.end(0.05)
     assert time.monotonic() - begun < 10
     engine.let.set()
-    assert answer_of(lookout)
+    assert answer_of(monitor)
 
 
 def test_limits_and_what_the_engine_does_not_know_of() -> None:

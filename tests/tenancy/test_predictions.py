@@ -91,7 +91,7 @@ def test_messages_without_it_are_those_of_before() -> None:
 # ---------------------------------------------------------------------- a Core
 
 JOB = """
-name: foresees
+name: predicts
 job: {command: ["sh", "-c", "echo loss {{ x }}.5"]}
 space: {x: 1..9}
 offers: {provider: local, vcpu: 1, memory: 1}
@@ -121,7 +121,7 @@ def run(folder: Path, searcher: str, options: Mapping[str, Any]) -> tuple[list[R
     world = World(folder)
     with closing(world.store), closing(world.studies):
         spec = parse_spec(JOB.replace("SEARCHER", searcher), base=world.work)
-        row = world.store.submit(JobRow(0, "A", "foresees", study_document(spec), dict(options)))
+        row = world.store.submit(JobRow(0, "A", "predicts", study_document(spec), dict(options)))
         inbox = CoreInbox()
         outbox = _Grants(inbox)
         run_core(CoreSettings(row, world.url, folder, {"use": "process"}), inbox, outbox)
@@ -133,7 +133,7 @@ def run(folder: Path, searcher: str, options: Mapping[str, Any]) -> tuple[list[R
     ]
 
 
-def test_a_core_says_what_its_searcher_foresees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_reports_what_its_searcher_predicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets: list[float | None] = []
     predict_run = GpSearcher.predict_run
 
@@ -141,7 +141,7 @@ def test_a_core_says_what_its_searcher_foresees(tmp_path: Path, monkeypatch: pyt
         targets.append(target)
         return predict_run(self, configuration, target)
 
-    monkeypatch.setattr(GpSearcher, "foresee", noted)
+    monkeypatch.setattr(GpSearcher, "predict_run", noted)
     wants, learned = run(tmp_path, "{use: gp, starts: 2}", {"target": 0.5})  # no value is that small
     assert set(targets) == {0.5}
     assert (wants[0].chance, wants[0].seconds) == (None, None), "before its first result the model knows nothing"
@@ -159,7 +159,7 @@ def test_a_searcher_that_cannot_say_it_ends_no_search(
             raise ZeroDivisionError("of a third party")
         return "soon"
 
-    monkeypatch.setattr(GpSearcher, "foresee", predict_run)
+    monkeypatch.setattr(GpSearcher, "predict_run", predict_run)
     wants, learned = run(tmp_path, "gp", {})
     assert len(learned) == 6
     assert {(each.chance, each.seconds) for each in wants} == {(None, None)}

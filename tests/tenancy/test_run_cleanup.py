@@ -116,7 +116,7 @@ class Crashes:
 def test_a_core_that_crashes_for_good_leaves_no_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     row = _left_running(world)
     monkeypatch.setattr(Crashes, "started", 0)
-    monkeypatch.setattr(shared_cluster, "ThreadSeat", Crashes)
+    monkeypatch.setattr(shared_cluster, "ThreadCore", Crashes)
     world.run_until(world.over)
     assert Crashes.started == 3
     assert check_ended_and_paid(world, row, "failed").reason == "its Core ended with -9"

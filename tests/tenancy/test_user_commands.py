@@ -38,7 +38,7 @@ all_of_them: list[Still] = []
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(shared_cluster, "ThreadSeat", Still)
+    monkeypatch.setattr(shared_cluster, "ThreadCore", Still)
     all_of_them.clear()
     made = World(tmp_path)
     with closing(made.store), closing(made.studies):
@@ -161,8 +161,8 @@ def test_who_looks_at_the_same_moment_gets_no_search_of_the_other(
     row = world.submit("one")
     other = world.cluster(name="other")
     with closing(other.store):
-        wishes = other.store.wishes("other")
-        monkeypatch.setattr(other.store, "wishes", lambda cluster: wishes)
+        wishes = other.store.intents("other")
+        monkeypatch.setattr(other.store, "intents", lambda cluster: wishes)
         cluster._look()
         other._look()
         assert len(all_of_them) == 1

@@ -199,8 +199,9 @@ class AllocatorTick:
 
 
 AllocatorEvent = (
-    NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | SimilarSearchesEnded | RequestMade | RequestAdopted | RequestWithdrawn | RequestEnded
-    | ResultReported | ResultsReset | JobPaused | JobResumed | JobReniced | JobEnded | AllocatorTick
+    NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | SimilarSearchesEnded | RequestMade
+    | RequestAdopted | RequestWithdrawn | RequestEnded | ResultReported | ResultsReset | JobPaused | JobResumed
+    | JobReniced | JobEnded | AllocatorTick
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- instructions
@@ -260,7 +261,7 @@ class RequestRefused:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Send a `AllocatorTick` at this time, if nothing happens before."""
+    """Send an `AllocatorTick` at this time, if nothing happens before."""
 
     at: float
 

@@ -311,7 +311,7 @@ class SharedCluster:
     def _look(self) -> None:
         """Take what has changed in the store: tenants, new searches, wishes."""
         events: list[ev.AllocatorEvent] = []
-        wishes = self.store.wishes(self.settings.name)  # before the tenants: each of them has one
+        wishes = self.store.intents(self.settings.name)  # before the tenants: each of them has one
         for tenant in self.store.tenants():
             if self._tenants.get(tenant.name) != tenant:
                 self._tenants[tenant.name] = tenant
@@ -366,7 +366,7 @@ class SharedCluster:
                 groups.setdefault(like, []).append(number)
         events: list[ev.AllocatorEvent] = []
         for numbers in groups.values():
-            if found := self.store.lengths(self._jobs[numbers[0]], _ENOUGH):
+            if found := self.store.durations(self._jobs[numbers[0]], _ENOUGH):
                 results = [each.results for each in found]
                 seconds = sum(each.seconds for each in found) / sum(results)
                 events += [ev.SimilarSearchesEnded(str(number), results, seconds) for number in numbers]

@@ -53,7 +53,7 @@ class RecordedTrials:
     ended: int = 0
 
     def predict_run(self) -> tuple[float | None, float | None]:
-        """See `SimulatedTrials.foresee`."""
+        """See `SimulatedTrials.predict_run`."""
         return self.foreseen[self.started] if self.started < len(self.foreseen) else (None, None)
 
     def start(self) -> tuple[float, float] | None:

@@ -220,7 +220,7 @@ def test_a_request_for_a_cluster_that_was_stopped_for_good_ends(there: World, wi
             assert (ended.state, ended.problem, ended.reserved) == ("cancelled", "cancelled by its owner", 0.0)
         (job,) = there.context.cluster.jobs()
         assert (job.state, job.wanted) == ("cancelled", "cancel")
-    assert functions.claims.line("physics").spent == 0.0
+    assert functions.claims.queue_state("physics").spent == 0.0
 
 
 def test_a_search_that_cannot_be_followed_is_cancelled(there: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,14 +93,14 @@ def test_a_hold_that_ran_out_is_free(store: ClusterStore) -> None:
 def test_a_search_is_one_clusters(store: ClusterStore) -> None:
     free, named = store.submit(job()), store.submit(replace(job(), cluster="lab"))
     over = store.submit(replace(job(), state="done"))
-    assert [number for number, _, _ in store.wishes("main")] == [free.id]
-    assert [number for number, _, _ in store.wishes("lab")] == [free.id, named.id]
+    assert [number for number, _, _ in store.intents("main")] == [free.id]
+    assert [number for number, _, _ in store.intents("lab")] == [free.id, named.id]
     assert store.take(named.id, "main") is None
     assert store.take(over.id, "main") is None
     assert store.take(free.id, "main") == replace(free, cluster="main")
     assert store.take(free.id, "main") == replace(free, cluster="main")
     assert store.take(free.id, "lab") is None
-    assert [number for number, _, _ in store.wishes("lab")] == [named.id]
+    assert [number for number, _, _ in store.intents("lab")] == [named.id]
     assert [row.id for row in store.jobs(open_only=True, cluster="main")] == [free.id]
     assert store.job(named.id).cluster == "lab"
 

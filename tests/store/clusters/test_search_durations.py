@@ -59,10 +59,10 @@ def test_those_like_it_count_that_came_to_their_end(clusters: ClusterStore, stud
     over(clusters, studies, row(), 1.0, state="cancelled")
     over(clusters, studies, row())
     asked = clusters.submit(row())
-    assert clusters.lengths(asked) == [SearchDuration(1, 5.0), SearchDuration(2, 30.0)], (
+    assert clusters.durations(asked) == [SearchDuration(1, 5.0), SearchDuration(2, 30.0)], (
         "the newest first; one had no result"
     )
-    assert clusters.lengths(asked, most=2) == [SearchDuration(1, 5.0)], "of the two newest"
+    assert clusters.durations(asked, most=2) == [SearchDuration(1, 5.0)], "of the two newest"
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_those_like_it_count_that_came_to_their_end(clusters: ClusterStore, stud
 )
 def test_others_do_not(clusters: ClusterStore, studies: Store, other: JobRow) -> None:
     over(clusters, studies, other, 10.0, 20.0)
-    assert clusters.lengths(clusters.submit(row())) == []
-    assert clusters.lengths(clusters.submit(other)) == [SearchDuration(2, 30.0)]
+    assert clusters.durations(clusters.submit(row())) == []
+    assert clusters.durations(clusters.submit(other)) == [SearchDuration(2, 30.0)]
 
 
 def test_how_it_is_run_is_no_difference(clusters: ClusterStore, studies: Store) -> None:
     over(clusters, studies, row(parallel=4, seed=7, deploy={"retries": 1}), 10.0)
-    assert clusters.lengths(clusters.submit(row())) == [SearchDuration(1, 10.0)]
+    assert clusters.durations(clusters.submit(row())) == [SearchDuration(1, 10.0)]

@@ -36,7 +36,7 @@ def test_searches_that_are_over_count_with_what_they_spent(url: str, cluster: Cl
     with closing(plugins.create("store", "sql", {}, url=url)) as studies:
         study = studies.create_study(StudyRow(0, "x", "k", {}, 1.0, owner="tw-1")).id
         number = cluster.submit(job(2.0, study)).id
-        assert claims.line("physics").spent == 2.0
+        assert claims.queue_state("physics").spent == 2.0
         chosen, offer = Configuration({"n": 1}), Offer("aws", "c5.large", 2, 4, 0.5)
         trial = Trial(0, Proposal(chosen), offer, TrialState.RUNNING, chosen.key)
         runs = Run("one", 0, state=RunState.DONE, cost=0.25), Run("two", 0, state=RunState.EXECUTING, cost=2.5)
@@ -46,16 +46,16 @@ def test_searches_that_are_over_count_with_what_they_spent(url: str, cluster: Cl
     other = cluster.submit(job(1.0)).id
     assert cluster.spending("physics") == ({number: 2.75, other: 1.0}, 0.0)
     assert cluster.spending("physics", before=other) == ({number: 2.75}, 0.0)
-    assert claims.line("physics").spent == 3.75
+    assert claims.queue_state("physics").spent == 3.75
     cluster.submit(job(5.0, tenant="biology"))
-    assert claims.line("physics").spent == 3.75
+    assert claims.queue_state("physics").spent == 3.75
 
 
 def test_a_search_without_a_budget_leaves_nothing(cluster: ClusterStore, claims: ClaimStore) -> None:
     number = cluster.submit(job(None)).id
-    assert claims.line("physics").spent == float("inf")
+    assert claims.queue_state("physics").spent == float("inf")
     cluster.change_job(number, state="cancelled")
-    assert claims.line("physics").spent == 0.0
+    assert claims.queue_state("physics").spent == 0.0
 
 
 def test_what_a_request_hands_over_is_counted_once(
@@ -69,7 +69,7 @@ def test_what_a_request_hands_over_is_counted_once(
     assert cluster.spending("physics") == ({}, 5.0)
     claims.name_job(first, job(2.0))
     assert cluster.spending("physics") == ({}, 5.0)
-    assert claims.line("physics").spent == 5.0
+    assert claims.queue_state("physics").spent == 5.0
 
 
 def test_a_request_that_is_tried_again_is_counted_once(
@@ -89,7 +89,7 @@ def test_a_request_that_is_tried_again_is_counted_once(
     assert cluster.spending("physics") == ({}, 4.0)
     claims.name_job(mine, job(6.0, study), {"reserved": 6.0})
     assert cluster.spending("physics") == ({}, 6.0)
-    assert claims.line("physics").spent == 6.0
+    assert claims.queue_state("physics").spent == 6.0
 
 
 @pytest.mark.parametrize("url", ["postgresql_url"], indirect=True)

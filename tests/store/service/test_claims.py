@@ -97,7 +97,7 @@ def test_who_chooses_sees_what_each_tenant_uses(
     )
     line, waiting = claims.queue("physics")
     assert (line.running, line.spent, waiting) == (1, 2.0, [first.id + 1])  # one that runs counts with what it may cost
-    assert claims.line("physics").spent == 2.0
+    assert claims.queue_state("physics").spent == 2.0
     assert claims.claim(HERE, 60.0, lambda lines: None) is None
 
 
@@ -112,7 +112,7 @@ def test_only_who_holds_it_changes_it(requests: RequestStore, claims: ClaimStore
     assert claims.renew({mine.row.id: mine.token}, 60.0) == set()
     assert claims.renew({mine.row.id: "another"}, 60.0) == {mine.row.id}
     requests.want(mine.row.id, "delete", NewRequestEvent("executing", "wanted"))
-    assert claims.wishes([mine.row.id]) == {mine.row.id: "delete"}
+    assert claims.intents([mine.row.id]) == {mine.row.id: "delete"}
     assert (
         claims.change(mine.row.id, mine.token, {"state": "done"}, [NewRequestEvent("done", "")], hold="release")
         == "delete"
@@ -229,7 +229,7 @@ def test_no_statement_is_put_together_for_a_request(
     mine = claim(claims)
     number, token = mine.row.id, mine.token
     assert claims.renew({number: token}, 60.0) == set()
-    assert claims.wishes([number]) == {number: "run"}
+    assert claims.intents([number]) == {number: "run"}
     study = StudyRow(0, "quick", "k", {}, 1.0, owner="tw-1")
     claims.name_study(mine, study, {"started": 1.0})
     assert claims.change(number, token, {"state": "done"}, [NewRequestEvent("done", "well")], hold="release") == "run"

@@ -85,7 +85,7 @@ def test_what_is_interrupted_takes_nobody_s_write_with_it(sqlite_url: str) -> No
 
     def write(place: int) -> None:
         try:
-            database.together(work)
+            database.write_batched(work)
         except BaseException as error:
             come[place] = error
 
@@ -98,7 +98,7 @@ def test_what_is_interrupted_takes_nobody_s_write_with_it(sqlite_url: str) -> No
     for each in threads:
         each.join(30)
     assert sorted(type(error).__name__ for error in come) == ["KeyboardInterrupt", "NoneType"]
-    database.together(work)
+    database.write_batched(work)
     with database.read() as connection:  # that of the other one, and the last one; not that of who was interrupted
         assert connection.exec_driver_sql("SELECT count(*) FROM tenants").scalar() == 2
     database.close()

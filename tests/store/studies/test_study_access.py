@@ -23,14 +23,14 @@ class World:
     Attributes:
         database: The database.
         store: Its studies.
-        belongings: Whose they are.
+        access: Whose they are.
         ids: The studies: of a search and of a plain run that were asked for, of a cluster, and of the command line.
     """
 
     def __init__(self, url: str, store: Store) -> None:
         self.database = Database(url, busy_timeout=10.0)
         self.store = store
-        self.belongings = StudyAccess(self.database)
+        self.access = StudyAccess(self.database)
         self.ids = {name: self._study(name) for name in ("search", "run", "cluster", "line")}
         ann = AccountStore(self.database).add_user(UserRow(0, "ann", "user", "physics"))
         for kind in ("search", "run"):
@@ -63,20 +63,20 @@ def there(request: pytest.FixtureRequest, open_store: Callable[..., Store]) -> I
 
 
 def test_a_study_belongs_to_who_asked_for_it(there: World) -> None:
-    owners = {name: there.belongings.of(number) for name, number in there.ids.items()}
+    owners = {name: there.access.of(number) for name, number in there.ids.items()}
     assert {name: one.tenant for name, one in owners.items() if one is not None} == {
         "search": "physics",
         "run": "physics",
         "cluster": "biology",
         "line": "",
     }
-    assert there.belongings.of(4711) is None
-    names = [one.name for one in there.belongings.page()]
+    assert there.access.of(4711) is None
+    names = [one.name for one in there.access.page()]
     assert names == ["line", "cluster", "search"], "a plain run is nothing to compare"
-    assert [one.name for one in there.belongings.page(tenant="physics")] == ["search"]
-    assert [one.name for one in there.belongings.page(tenant="physics", single_runs=True)] == ["run", "search"]
-    assert [one.name for one in there.belongings.page(text="CLUS")] == ["cluster"]
-    assert [one.name for one in there.belongings.page(before=there.ids["line"], limit=1)] == ["cluster"]
+    assert [one.name for one in there.access.page(tenant="physics")] == ["search"]
+    assert [one.name for one in there.access.page(tenant="physics", single_runs=True)] == ["run", "search"]
+    assert [one.name for one in there.access.page(text="CLUS")] == ["cluster"]
+    assert [one.name for one in there.access.page(before=there.ids["line"], limit=1)] == ["cluster"]
 
 
 def test_states_are_those_of_now(there: World) -> None:
@@ -88,21 +88,21 @@ def test_states_are_those_of_now(there: World) -> None:
         (["stopped"], ["cluster"]),
         (["running", "finished"], ["line", "search"]),
     ):
-        assert [one.name for one in there.belongings.page(states=states)] == names
+        assert [one.name for one in there.access.page(states=states)] == names
     there.store.release(there.ids["line"], token)
-    assert there.belongings.page(states=["running"]) == []
+    assert there.access.page(states=["running"]) == []
 
 
 def test_a_stamp_changes_with_its_study_only(there: World) -> None:
     ids = list(there.ids.values())
-    before = there.belongings.stamps(ids)
-    assert there.belongings.stamps(ids) == before
+    before = there.access.stamps(ids)
+    assert there.access.stamps(ids) == before
     there.launch("search", RunState.BOOTING, "r1")
-    after = there.belongings.stamps(ids)
+    after = there.access.stamps(ids)
     assert {number for number in ids if before[number] != after[number]} == {there.ids["search"]}
     there.store.write(there.ids["search"], Change(runs=[Run("r1", 0, state=RunState.EXECUTING, cost=0.1)]))
-    assert there.belongings.stamps(ids)[there.ids["search"]] != after[there.ids["search"]]
-    assert there.belongings.stamps([]) == {}
+    assert there.access.stamps(ids)[there.ids["search"]] != after[there.ids["search"]]
+    assert there.access.stamps([]) == {}
 
 
 def test_open_runs_have_their_machines_and_their_watcher(there: World) -> None:
@@ -110,11 +110,11 @@ def test_open_runs_have_their_machines_and_their_watcher(there: World) -> None:
     there.launch("line", RunState.EXECUTING, "r2")
     there.launch("cluster", RunState.DONE, "r3")
     there.store.hold(there.ids["line"], "elsewhere:17:1.0", 60.0)
-    found = {one.run_id: one for one in there.belongings.open_runs()}
+    found = {one.run_id: one for one in there.access.open_runs()}
     assert set(found) == {"r1", "r2"}
     first = found["r1"]
     assert (first.study, first.tenant, first.nodes, first.instance_type) == ("search", "physics", 3, "c5.large")
     assert (first.price_per_hour, first.started, first.reserved, first.holder) == (0.5, 5.0, 0.25, "")
     assert found["r2"].holder == "elsewhere:17"
-    assert [one.run_id for one in there.belongings.open_runs("physics")] == ["r1"]
-    assert there.belongings.open_runs("biology") == []
+    assert [one.run_id for one in there.access.open_runs("physics")] == ["r1"]
+    assert there.access.open_runs("biology") == []

@@ -179,7 +179,7 @@ class RequestService:
         if not who.user_id:
             raise ForbiddenError("requests are made by users", hint="sign in, or send a token")
         accepted = self.planner.accept(who, document)
-        check_money(self.claims.line(who.tenant), float(accepted.plan.get(DOLLARS) or 0.0))
+        check_money(self.claims.queue_state(who.tenant), float(accepted.plan.get(DOLLARS) or 0.0))
         row = RequestRow(
             0,
             who.tenant,

@@ -143,7 +143,7 @@ class RequestWorker:
 
     def _wishes(self) -> dict[int, RequestIntent]:
         numbers = [*self._executors, *self._cluster_monitors]
-        return self._claims.wishes(numbers) if numbers else {}
+        return self._claims.intents(numbers) if numbers else {}
 
     def _claim(self) -> bool:
         """Claim a request, if there is one for this worker."""

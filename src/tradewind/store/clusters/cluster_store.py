@@ -215,7 +215,7 @@ class ClusterStore:
         with self._database.read() as connection:
             return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
 
-    def lengths(self, job: JobRow, most: int = 20) -> list[SearchDuration]:
+    def durations(self, job: JobRow, most: int = 20) -> list[SearchDuration]:
         """How long earlier searches took that are like one, the newest first; see `similar_search_durations`.
 
         Args:
@@ -225,7 +225,7 @@ class ClusterStore:
         with self._database.read() as connection:
             return similar_search_durations(connection, job, most)
 
-    def wishes(self, cluster: str) -> list[tuple[int, JobIntent, int]]:
+    def intents(self, cluster: str) -> list[tuple[int, JobIntent, int]]:
         """Number, wish and place of each search that is not over, the oldest first: what changes while it runs.
 
         Args:

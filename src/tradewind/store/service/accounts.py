@@ -262,7 +262,7 @@ class AccountStore:
         def work(connection: sa.engine.Connection) -> None:
             connection.execute(sa.update(tokens).where(tokens.c.id == number).values(used=used))
 
-        self._database.together(work, lasting=False)
+        self._database.write_batched(work, lasting=False)
 
     def _keep_one(self, connection: sa.engine.Connection, user: UserRow) -> None:
         """Refuse to lose the last administrator: nobody could make another on the page."""
@@ -361,7 +361,7 @@ class SessionStore:
             there = sessions.c.digest == digest
             connection.execute(sa.update(sessions).where(there).values(seen=seen, expires=expires))
 
-        self._database.together(work, lasting=False)  # after a power cut it ends a little earlier
+        self._database.write_batched(work, lasting=False)  # after a power cut it ends a little earlier
 
     def of_user(self, user_id: int) -> list[SessionRow]:
         """The sessions of a user that have not run out, the newest first."""

@@ -63,7 +63,7 @@ class AuditStore:
             row: The line.
             lasting: False where a power cut may take it back.
         """
-        self._database.together(lambda connection: insert_audit_row(connection, row), lasting=lasting)
+        self._database.write_batched(lambda connection: insert_audit_row(connection, row), lasting=lasting)
 
     def page(
         self, *, before: int | None = None, limit: int = 100, user: str = "", action: str = "", outcome: str = ""

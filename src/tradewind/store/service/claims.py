@@ -122,7 +122,7 @@ class ClaimStore:
             found.append((about.st_ino, about.st_size, about.st_mtime_ns))
         return tuple(found)
 
-    def line(self, tenant: str) -> TenantQueueState:
+    def queue_state(self, tenant: str) -> TenantQueueState:
         """What a tenant may use, and has used of it; what runs at this moment is not counted."""
         about = self._database.rows(TENANT_LIMITS, tenant=tenant)
         weight, quota = _limits(*about[0]) if about else _limits()
@@ -188,7 +188,7 @@ class ClaimStore:
                     lost.add(number)
         return lost
 
-    def wishes(self, numbers: Collection[int]) -> dict[int, RequestIntent]:
+    def intents(self, numbers: Collection[int]) -> dict[int, RequestIntent]:
         """What becomes of some requests, as their owners want it now; of those that nobody holds nothing is said."""
         return {number: wanted for number, wanted in self._database.rows(INTENTS) if number in numbers}
 
@@ -235,7 +235,7 @@ class ClaimStore:
             elif events:
                 self._note.run(connection, events)
 
-        self._database.together(work, lasting=lasting)
+        self._database.write_batched(work, lasting=lasting)
         found = self._database.rows(INTENT_BY_NUMBER, number=number) if hold == "release" else ()
         return found[0][0] if found else "run"
 

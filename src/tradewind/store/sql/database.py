@@ -236,7 +236,7 @@ class Database:
         with self._transaction(self._writers if lasting else self._hasty) as connection:
             yield connection
 
-    def together(self, work: TransactionWork, *, lasting: bool = True) -> None:
+    def write_batched(self, work: TransactionWork, *, lasting: bool = True) -> None:
         """Do some work in a transaction, on SQLite together with what other threads write at that moment."""
         if self._group_commit is not None:
             self._group_commit.write(self, work, lasting=lasting)
@@ -245,7 +245,7 @@ class Database:
             work(connection)
 
     def write_batched_directly(self, work: SqliteWork, *, lasting: bool) -> None:
-        """As `together`, on SQLite, with its own connection; only work of this kind shares a transaction."""
+        """As `write_batched`, on SQLite, with its own connection; only work of this kind shares a transaction."""
         self._steps.write(self, work, lasting=lasting)
 
     @contextlib.contextmanager
@@ -441,6 +441,6 @@ def _upgrade(connection: Connection) -> None:
 
     config = Config()
     # Alembic reads the option with %-interpolation.
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
