@@ -21,6 +21,7 @@ def ours() -> set[str]:
     return {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
 
 
+@pytest.mark.slow
 def test_the_source_archive_has_all_files_of_the_repository() -> None:
     packed = {file.distribution_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
     assert not ours() - packed - {"pyproject.toml"}  # the builder adds that one by itself

@@ -111,6 +111,7 @@ def stray() -> Iterator[None]:
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stray")
 def test_a_process_that_is_left_is_seen(tmp_path: Path) -> None:
     [words] = Study(tmp_path).look()

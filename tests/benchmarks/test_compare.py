@@ -120,6 +120,7 @@ def test_the_bill_is_price_by_time_by_all_nodes(scripts: Any) -> None:
     assert problem.bill(configuration) == pytest.approx(seconds / 3600 * 0.45 * 3, rel=1e-5)  # 2 nodes and an extra one
 
 
+@pytest.mark.slow
 def test_missing_datasets_are_named(tmp_path: Path) -> None:
     done = start("prepare.py", str(tmp_path))
     assert done.returncode == 1
@@ -182,6 +183,7 @@ def test_a_repetition_draws_its_noise_anew_and_the_record_goes_by_all_runs(scrip
     assert len(set(runs[0])) == 6
 
 
+@pytest.mark.slow
 def test_a_search_that_repeats_ends_and_counts_them(scripts: Any) -> None:
     bench = scripts.bench.Bench(made_up(scripts, "toys/one"), "noise10")
     with bench.as_seen(2) as problem:
@@ -193,6 +195,7 @@ def test_a_search_that_repeats_ends_and_counts_them(scripts: Any) -> None:
     assert record.spent == pytest.approx(sum(t.spent for t in searcher.history) / bench.mean)
 
 
+@pytest.mark.slow
 def test_a_search_is_what_drive_does(scripts: Any) -> None:
     bench = scripts.bench.Bench(made_up(scripts, "toys/two"), "minimum60")
     with bench.as_seen(7) as problem:
@@ -236,6 +239,7 @@ def test_a_grid_has_each_column_once_and_finds_the_nearest_free_row(scripts: Any
     assert grid.nearest(grid.rows[4].tolist(), free[free != 4]) in {2, 3, 5, 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["toys/one", "clouds/c"])
 def test_optuna_tries_every_row_once(scripts: Any, table: str) -> None:
     pytest.importorskip("optuna")
@@ -283,6 +287,7 @@ def test_run_goes_on_where_it_stopped_and_analyze_shows_it(work: Path, tmp_path:
     assert (tmp_path / "share.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_what_was_recorded_is_not_done_again(
     scripts: Any, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +323,7 @@ def test_what_was_recorded_is_not_done_again(
     assert [file.name for file in (tmp_path / "recorded").iterdir()] == ["random-plain.csv.gz"]
 
 
+@pytest.mark.slow
 def test_policies_that_are_not_there_are_named(work: Path, scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     out = call("run.py", "--work", str(work), "--policies", "random", "--past", "warm", "--seeds", "1")
     assert "skipped: random: it does not learn from earlier jobs" in out

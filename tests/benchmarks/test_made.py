@@ -41,6 +41,7 @@ def test_a_type_is_the_same_wherever_it_is_asked_for(scripts: Any) -> None:
     assert line("c", 6, "i", [16])[0] == line("c", 6, "i", [4, 8, 16])[2]
 
 
+@pytest.mark.slow
 def test_every_table_is_a_problem_with_one_optimum(scripts: Any, made: dict[str, dict[str, Any]]) -> None:
     assert 24 <= len(made) <= 32
     for name, table in made.items():
@@ -88,6 +89,7 @@ def test_a_deadline_of_other_shares(scripts: Any, made: dict[str, dict[str, Any]
             assert in_time(table) >= scripts.made.FEWEST
 
 
+@pytest.mark.slow
 def test_made_tables_are_searched(tmp_path: Path) -> None:
     made = call("made.py", "--work", str(tmp_path), "--deadline", "0.9")
     assert [line.partition(":")[0] for line in made.splitlines()][:3] == ["solver", "shuffle", "genomics"]

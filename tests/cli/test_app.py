@@ -66,6 +66,7 @@ def test_help_of_each_command_explains_every_option(name: str, capsys: pytest.Ca
             assert described, f"{name}: {line.strip()} has no help"
 
 
+@pytest.mark.slow
 def test_a_command_that_is_made_alone_is_the_one_among_all(capsys: pytest.CaptureFixture[str]) -> None:
     every = typer.main.get_command(app)
     for name in _names():
@@ -90,12 +91,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"tradewind {tradewind.__version__}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--version"], ["tune", "--help"], ["workflow", "plan", "--help"], ["status", "-h"]])
 def test_help_of_a_command_imports_nothing_heavy_either(words: list[str]) -> None:
     heavy = tuple(name for name in HEAVY if name != "pydantic")  # typer reads the words of a command with it
     assert _heavy_after(f"from tradewind.cli.app import run; run({words})", heavy) == "[]"
 
 
+@pytest.mark.slow
 def test_parts_load_without_the_packages_that_they_work_with() -> None:
     """``doctor`` and ``plugins`` load all of them; what a part needs besides it imports when it is used."""
     needed = {"asyncio", "numpy", "pydantic", "sqlalchemy"}  # SQLAlchemy imports asyncio
@@ -111,6 +114,7 @@ def _heavy_after(code: str, heavy: tuple[str, ...]) -> str:
     return done.stderr.strip()
 
 
+@pytest.mark.slow
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
     """The figure itself is measured by benchmarks/startup; here a loaded machine has to pass."""
     code = (
@@ -128,6 +132,7 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     assert min(times) < 0.25 * 3 * crowd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["fly"], ["doctor", "--fast"], ["plugins", "one", "two"]])
 def test_wrong_command_lines_end_with_2_and_no_traceback(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words) == 2
@@ -180,6 +185,7 @@ def test_unexpected_error_where_no_file_can_be_written(
     assert capsys.readouterr().err == "tradewind: unexpected RuntimeError: no message (please report it)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["plugins", "--json"], ["--version"]], ids=["much", "little"])
 def test_reader_that_goes_away_is_no_error(words: list[str]) -> None:
     """As in ``tradewind plugins --json | head -c 1``: the pipe is closed before anything is written."""
@@ -191,6 +197,7 @@ def test_reader_that_goes_away_is_no_error(words: list[str]) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_program_and_module_are_the_same() -> None:
     script = Path(sys.executable).with_name("tradewind")
     by_script = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=30)
@@ -198,6 +205,7 @@ def test_program_and_module_are_the_same() -> None:
     assert by_script.stdout == by_module.stdout == f"tradewind {tradewind.__version__}\n"
 
 
+@pytest.mark.slow
 def test_exit_code_reaches_the_shell() -> None:
     done = subprocess.run([*PROGRAM, "plugins", "--kind", "wizard"], capture_output=True, text=True, timeout=30)
     assert done.returncode == 13

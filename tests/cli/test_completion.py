@@ -39,6 +39,7 @@ def build(*names: str, url: str | None = None) -> None:
             store.create_study(StudyRow(0, name, "key", {}, 1000.0))
 
 
+@pytest.mark.slow
 def test_commands_and_names_are_offered(offered: Offered, tmp_path: Path) -> None:
     assert offered("sta") == ["status"]
     assert offered("cluster", "st") == ["start"]

@@ -14,6 +14,7 @@ from tradewind.problem.job_spec.spec import load_spec
 from tradewind.problem.template import render
 
 
+@pytest.mark.slow
 def test_the_first_job_loads_and_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init", str(tmp_path)]) == 0
     assert f"tradewind tune {tmp_path / 'job.yaml'}" in capsys.readouterr().out

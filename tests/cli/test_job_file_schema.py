@@ -8,6 +8,7 @@ import pytest
 from tradewind.cli.app import run
 
 
+@pytest.mark.slow
 def test_the_schema_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -122,6 +122,7 @@ def test_part_without_settings_says_so(capsys: pytest.CaptureFixture[str]) -> No
     assert "It has no settings." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("outside")
 def test_broken_part_is_shown_with_its_reason_and_stops_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = _json(capsys, "shattered")

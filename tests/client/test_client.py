@@ -18,6 +18,8 @@ from tradewind.client import Client, EventInfo, LogPartInfo, UploadInfo
 from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
 
+pytestmark = pytest.mark.slow
+
 SLOW = """\
 name: slow
 application: {}

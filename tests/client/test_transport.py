@@ -240,6 +240,7 @@ _EVENT = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(_EVENT, max_size=4))
 def test_what_the_server_writes_is_read(events: list[tuple[dict[str, Any], int, str]]) -> None:
@@ -251,6 +252,7 @@ def test_what_the_server_writes_is_read(events: list[tuple[dict[str, Any], int, 
     assert found == [ServerSentEvent(kind or "message", str(number), data) for data, number, kind in events]
 
 
+@pytest.mark.slow
 def test_the_client_is_light() -> None:
     """Programs that only submit need not load what searches need."""
     code = (

@@ -36,6 +36,7 @@ deploy:
 GOT_IT = f'test "$(printf %s "$KEY" | wc -c)" -eq {len(SECRET.encode())}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "reference", "code"),
     [
@@ -86,6 +87,7 @@ def test_a_secret_is_kept_nowhere(
     assert_kept_nowhere(SECRET, tmp_path / "home", folder, texts=out + err)
 
 
+@pytest.mark.slow
 def test_no_process_has_it_as_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "job.yaml").write_text(JOB.format(script="touch running; sleep 1", reference="env:MY_KEY"))
     monkeypatch.chdir(tmp_path)

@@ -26,6 +26,7 @@ def _errors() -> list[type[TradewindError]]:
     return [error for error in found if "code" in vars(error)]
 
 
+@pytest.mark.slow
 def test_pages_are_current() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "tools/generate_reference.py", "--check"], capture_output=True, text=True, timeout=60

@@ -15,6 +15,8 @@ import pytest
 
 from tradewind.errors import SpecError
 
+pytestmark = pytest.mark.slow
+
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial"
 PACKAGE = TUTORIAL / "tradewind-outside"
 SHOWN = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)

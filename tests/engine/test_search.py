@@ -352,6 +352,7 @@ def test_the_users_price_list_is_seen_from_the_yamls_folder(base: Path) -> None:
         spec_of(base, text + "catalogues: {csv: {pth: prices.csv}}\n")
 
 
+@pytest.mark.slow
 def test_a_program_that_ignores_its_end_does_not_break_the_budget(base: Path, store: Store) -> None:
     text = """
 name: stubborn

@@ -19,6 +19,8 @@ from tradewind.problem.job_spec.spec import JobSpec, parse_spec
 from tradewind.store.base import Store, StudyRow
 from tradewind.utils.processes import Moment
 
+pytestmark = pytest.mark.slow
+
 JOB = """
 name: left
 job:

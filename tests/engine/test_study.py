@@ -278,6 +278,7 @@ def test_a_wrong_mapping_is_a_specification_error() -> None:
         Study({"name": "x", "spase": {}})
 
 
+@pytest.mark.slow
 def test_a_function_is_tuned_and_its_errors_are_failed_trials() -> None:
     def function(x: int, mode: str) -> float:
         if mode == "fancy":
@@ -337,6 +338,7 @@ def test_public_names_load_lazily_and_unknown_ones_are_refused() -> None:
         _ = tradewind.nothing
 
 
+@pytest.mark.slow
 def test_a_study_that_is_worked_on_stays_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.engine.study._LEASE", 0.3)
     monkeypatch.setattr("tradewind.engine.study._RENEWED_AFTER", 0.1)

@@ -78,6 +78,7 @@ def compress(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "level"), [("zlib", 1), ("bz2", 9), ("lzma", 3)])
 def test_the_compressor_reports_the_true_ratio(tmp_path: Path, codec: str, level: int) -> None:
     done = compress(tmp_path, "--mib=1", f"--codec={codec}", f"--level={level}", "--block-kib=256")
@@ -96,6 +97,7 @@ def test_the_compressor_reports_the_true_ratio(tmp_path: Path, codec: str, level
     assert metrics["throughput_mb_s"] > 0
 
 
+@pytest.mark.slow
 def test_workers_change_nothing_but_the_time(tmp_path: Path) -> None:
     for workers in (1, 2):
         done = compress(tmp_path, "--mib=1", f"--workers={workers}", "--block-kib=64")
@@ -104,6 +106,7 @@ def test_workers_change_nothing_but_the_time(tmp_path: Path) -> None:
     assert first == second
 
 
+@pytest.mark.slow
 def test_the_job_reads_what_the_compressor_prints(tmp_path: Path) -> None:
     done = compress(tmp_path, "--mib=1")
     choice = next(c for c in load_spec(EXAMPLES / "compress" / "job.yaml").interpret if c.name == "regex")
@@ -115,6 +118,7 @@ def test_the_job_reads_what_the_compressor_prints(tmp_path: Path) -> None:
     assert found == {name: pytest.approx(value, abs=printed[name]) for name, value in reported.items()}
 
 
+@pytest.mark.slow
 def test_a_block_that_does_not_decompress_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = load(EXAMPLES / "compress" / "compress.py")
     monkeypatch.setitem(program.CODECS, "zlib", (zlib.compress, lambda packed: b"something else"))
@@ -122,6 +126,7 @@ def test_a_block_that_does_not_decompress_is_found(tmp_path: Path, monkeypatch: 
         program.main(["--mib=1", f"--cache={tmp_path}"])
 
 
+@pytest.mark.slow
 def test_the_corpus_is_the_same_everywhere(tmp_path: Path) -> None:
     program = load(EXAMPLES / "compress" / "compress.py")
     path = program.corpus(3, tmp_path)
@@ -199,6 +204,7 @@ def test_the_recorded_runs_cover_the_space_and_are_plausible() -> None:
     assert all(float(row["runtime"]) > 0 and float(row["ratio"]) > 1 and row["exit_code"] == "0" for row in rows)
 
 
+@pytest.mark.slow
 def test_recording_continues_where_it_stopped(tmp_path: Path) -> None:
     program = load(EXAMPLES / "replay" / "record.py")
     words = ["--out", str(tmp_path / "runs.csv"), "--machine", "here=1", "--mib=1", "--workers", "1", "4"]

@@ -14,6 +14,8 @@ from tests.service.requests.request_world import World, working, world
 
 from tradewind.store.service.requests import RequestRow
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "service"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 

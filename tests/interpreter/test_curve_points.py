@@ -56,6 +56,7 @@ def test_points_of_a_log(pattern: str, expected: list[tuple[float, float]]) -> N
     assert CurvePointReader("loss", pattern=pattern).feed(log) == expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-10, 10), max_size=12), st.integers(1, 40))
 def test_the_pieces_do_not_matter(values: list[float], size: int) -> None:
     content = lines(*({"step": i, "loss": value} for i, value in enumerate(values)))

@@ -156,6 +156,7 @@ def test_wrong_settings_are_one_clear_line(tmp_path: Path, given: dict[str, Any]
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.binary(max_size=12) | st.just(b"0123456789abcdef"), max_size=12),

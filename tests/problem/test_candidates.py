@@ -83,6 +83,7 @@ def test_a_list_of_configurations(make_problem: Make, machine: Instance) -> None
     assert len(problem.pool([])) == 0
 
 
+@pytest.mark.slow
 def test_a_candidate_among_half_a_million_is_found_in_no_time(make_problem: Make, machine: Instance) -> None:
     problem = make_problem(machine, *(Integer(name=f"x{i}", low=1, high=10) for i in range(5)), LEVEL)
     candidates = problem.candidates
@@ -95,6 +96,7 @@ def test_a_candidate_among_half_a_million_is_found_in_no_time(make_problem: Make
     assert time.process_time() - start < 1.0  # 10 ms each would do; it takes a tenth of one
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 40).flatmap(
         lambda width: st.lists(

@@ -30,6 +30,7 @@ def test_the_longest_run_that_money_pays_costs_no_more_than_that(billing: Billin
         assert billing.cost(0.0, hourly) > money - 1e-9 or billing.billed_seconds(0.0) == 0
 
 
+@pytest.mark.slow
 @given(billings, st.floats(0, 1e6), st.floats(0, 1e6), prices)
 def test_longer_runs_never_cost_less_and_nothing_is_billed_below_the_minimum(
     billing: Billing, a: float, b: float, hourly: float

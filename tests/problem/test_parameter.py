@@ -43,6 +43,7 @@ listed = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.one_of(integers(), floats(), listed), units)
 def test_what_is_drawn_is_in_the_space_and_has_features_from_0_to_1(
     parameter: Parameter, unit: np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -56,6 +57,7 @@ def test_what_is_drawn_is_in_the_space_and_has_features_from_0_to_1(
     assert np.all((features >= -1e-9) & (features <= 1 + 1e-9))
 
 
+@pytest.mark.slow
 @given(st.one_of(integers(), listed))
 def test_every_level_is_its_own_value(parameter: Parameter) -> None:
     levels = parameter.levels

@@ -32,6 +32,7 @@ def test_an_exact_repetition_shows_that_runs_do_not_vary() -> None:
     assert ConfigurationRanking([run(0, "a", 1.0), run(1, "b", 1.2)], None).spread is None
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 9.0), st.booleans()), min_size=1, max_size=12), st.floats(5.0, 900.0))
 def test_without_repetitions_the_least_feasible_run_is_the_best(
@@ -47,6 +48,7 @@ def test_without_repetitions_the_least_feasible_run_is_the_best(
         assert (best.loss, best.number) == min((one.loss, one.number) for one in feasible)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_the_runs_does_not_matter(random: object) -> None:

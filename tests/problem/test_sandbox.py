@@ -51,6 +51,7 @@ def test_what_would_grow_is_refused_before_it_grows(template: str) -> None:
         rendered(ENVIRONMENT.bounded(template), {})
 
 
+@pytest.mark.slow
 def test_all_of_them_fit_into_little_memory() -> None:
     code = f"""
         import resource, time

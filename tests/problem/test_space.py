@@ -49,6 +49,7 @@ wheres = st.lists(st.sampled_from(CONDITIONS), max_size=3, unique=True).map(
 )
 
 
+@pytest.mark.slow
 @given(wheres)
 @settings(max_examples=15, deadline=None)
 def test_codes_and_configurations_are_inverse_and_features_agree(space: Space) -> None:
@@ -60,6 +61,7 @@ def test_codes_and_configurations_are_inverse_and_features_agree(space: Space) -
     assert np.array_equal(space.codes, np.array(sorted(space.codes.tolist())))
 
 
+@pytest.mark.slow
 @given(wheres)
 @settings(max_examples=15, deadline=None)
 def test_columns_and_single_values_agree_on_what_is_allowed(space: Space) -> None:
@@ -130,6 +132,7 @@ def test_a_condition_that_is_also_a_constraint_does_not_bring_back_what_is_inact
     }
 
 
+@pytest.mark.slow
 def test_a_million_combinations_are_listed_in_bounded_memory_and_time() -> None:
     parameters = [MACHINE, *(Integer(name=f"x{i}", low=1, high=10) for i in range(5)), SIZE]
     start = time.perf_counter()

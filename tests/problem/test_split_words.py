@@ -70,6 +70,7 @@ def test_signs_within_a_word_mean_themselves(text: str) -> None:
     assert split_words(text) == tuple(text.split())
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1), min_size=1))
 def test_quoted_words_come_back_whatever_they_hold(words: list[str]) -> None:
     assert split_words(shlex.join(["prog", *words])) == ("prog", *words)

@@ -31,6 +31,7 @@ def integrate(value: object, mean: float, sd: float, edges: list[float]) -> floa
     return total
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(MEAN, SD, MONEY, MONEY, SMALL, SMALL)
 def test_expected_saving_is_the_integral(
@@ -43,6 +44,7 @@ def test_expected_saving_is_the_integral(
     assert float(acquisition.expected_saving(mean, sd, best, cap, setup, floor)) == pytest.approx(wanted, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(MEAN, SD, MONEY, SMALL, SMALL)
 def test_expected_spend_is_the_integral(mean: float, sd: float, cap: float, setup: float, floor: float) -> None:
@@ -50,6 +52,7 @@ def test_expected_spend_is_the_integral(mean: float, sd: float, cap: float, setu
     assert float(acquisition.expected_spend(mean, sd, cap, setup, floor)) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(MEAN, SD, st.floats(-5.0, 5.0))
 def test_expected_improvement_is_the_integral(mean: float, sd: float, best: float) -> None:

@@ -36,6 +36,7 @@ def told(problem: KnownProblem, count: int, **settings: Any) -> tuple[CherryPick
 # ---------------------------------------------------------------------- slice sampling and the process
 
 
+@pytest.mark.slow
 def test_slice_sampling_draws_from_the_density() -> None:
     """400 chains on a product of two beta densities end with its means, deviations and quantiles."""
 
@@ -89,6 +90,7 @@ def test_the_likelihood_is_that_of_a_normal() -> None:
         assert got[i] == pytest.approx(wanted, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_process_learns_a_function_and_knows_what_it_knows() -> None:
     rng = np.random.default_rng(6)
     x = rng.random((25, 2))
@@ -196,6 +198,7 @@ def test_later_starts_wait_for_a_run_that_ends_well() -> None:
         searcher.tell(replace(failed, state=TrialState.FAILED, observation=replace(failed.observation, feasible=False)))
 
 
+@pytest.mark.slow
 def test_a_large_space_where_every_run_fails_is_searched_beyond_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.searcher.candidate_pool.REFERENCES", (8,))
     problem = replace(problems.huge_problem(), truth=lambda _c, _o: problems.KnownOutcome(60.0, failed="no"))
@@ -275,6 +278,7 @@ def stopped(problem: KnownProblem, seed: int, **settings: Any) -> tuple[int, Not
     return len(trials), answer
 
 
+@pytest.mark.slow
 def test_it_stops_where_little_can_be_gained_and_says_so() -> None:
     problem = problems.table_problem(cliff="slow")
     number, answer = stopped(problem, 1)
@@ -300,6 +304,7 @@ def test_it_does_not_stop_before_anything_is_feasible() -> None:
     assert len(trials) == len(problem.candidates)
 
 
+@pytest.mark.slow
 def test_stopping_is_not_final_while_trials_run() -> None:
     problem = problems.table_problem(cliff="slow")
     searcher = make(problem, 1)
@@ -318,6 +323,7 @@ def test_stopping_is_not_final_while_trials_run() -> None:
 # ---------------------------------------------------------------------- money and aborts
 
 
+@pytest.mark.slow
 def test_with_a_budget_it_leaves_out_what_the_money_may_not_pay() -> None:
     problem = problems.table_problem(cliff="slow")
     searcher, trials = told(problem, 12)
@@ -339,6 +345,7 @@ def test_with_a_budget_it_leaves_out_what_the_money_may_not_pay() -> None:
     assert not isinstance(searcher.ask(SearchState(proposed=12, money_left=0.01)), NothingLeft)
 
 
+@pytest.mark.slow
 def test_every_run_ends_unless_it_is_told_to_cut() -> None:
     problem = problems.table_problem(cliff="slow")
     whole, cut = told(problem, 8), told(problem, 8, abort=True)
@@ -347,6 +354,7 @@ def test_every_run_ends_unless_it_is_told_to_cut() -> None:
     assert cut[1][-1].proposal.abort_cost is not None
 
 
+@pytest.mark.slow
 def test_an_aborted_run_counts_as_more_than_its_bound() -> None:
     label = _truncated_mean(np.array([0.0, 0.0, 5.0]), np.array([1.0, 1.0, 1.0]), np.array([0.0, 40.0, 0.0]))
     assert label[0] == pytest.approx(math.sqrt(2 / math.pi))
@@ -366,6 +374,7 @@ def test_an_aborted_run_counts_as_more_than_its_bound() -> None:
     assert len(trials) == 10
 
 
+@pytest.mark.slow
 def test_a_large_space_is_scored_on_a_pool() -> None:
     problem = problems.huge_problem()
     searcher = make(problem, 1, stop=False, pool=64)

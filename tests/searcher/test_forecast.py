@@ -34,6 +34,7 @@ def small(**given: float | Objective | None) -> KnownProblem:
     return make_problem(machine_parameters(3, (1, 2, 4)), lambda _c, o: KnownOutcome(100.0 / o.nodes), **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MAKE))
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -5.0, 0.0])
 def test_times_that_are_no_positive_numbers_teach_nothing(name: str, bad: float) -> None:
@@ -57,6 +58,7 @@ def test_times_that_are_no_positive_numbers_teach_nothing(name: str, bad: float)
     assert all(math.isfinite(point.time) and math.isfinite(point.cost) for point in points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MAKE))
 def test_a_million_combinations_of_settings_are_refused_at_once(name: str) -> None:
     """Each combination of settings needs runs of its own: the method cannot do it."""
@@ -103,6 +105,7 @@ def test_equal_predictions_are_tried_in_order() -> None:
     assert words.endswith("4 of 9 predicted configurations were run on the whole input")
 
 
+@pytest.mark.slow
 def test_all_costs_equal_ends_after_the_checks() -> None:
     problem = make_problem(machine_parameters(2, (1, 2)), lambda _c, o: KnownOutcome(3600.0 / o.hourly / 10))
     for make in MAKE.values():

@@ -66,6 +66,7 @@ def test_every_installed_searcher_has_a_golden_sequence() -> None:
     assert set(json.loads(GOLDEN.read_text())) == {label(*case) for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: label(*case))
 def test_sequence(case: tuple[str, dict[str, Any], int]) -> None:
     assert sequence(*case) == json.loads(GOLDEN.read_text())[label(*case)]

@@ -16,6 +16,8 @@ from tradewind.searcher.gp import GpSearcher
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, drive, evaluate, pending
 
+pytestmark = pytest.mark.slow
+
 
 def make(problem: Problem, seed: int = 0, **settings: Any) -> GpSearcher:
     made = plugins.create("searcher", "gp", settings, problem=problem, seed=seed)

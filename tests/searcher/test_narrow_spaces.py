@@ -37,6 +37,7 @@ def short_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.searcher.trimtuner.searcher._POOL", 40)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_draws")
 @pytest.mark.parametrize("name", WITH_A_SAMPLE)
 def test_where_nothing_is_allowed_it_says_so(name: str) -> None:
@@ -61,6 +62,7 @@ def test_obol_with_a_design_and_the_features_of_machines_says_so_too() -> None:
     assert isinstance(answer, NothingLeft)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_draws")
 def test_recommendations_are_none() -> None:
     for name in ("done", "trimtuner"):
@@ -69,6 +71,7 @@ def test_recommendations_are_none() -> None:
         assert not found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_draws")
 @pytest.mark.parametrize("name", WITH_A_SAMPLE)
 def test_where_little_is_left_it_looks_longer_and_searches(name: str) -> None:
@@ -137,6 +140,7 @@ def one_payable_in_1200() -> KnownProblem:
     return make_problem(parameters, lambda _c, _o: KnownOutcome(60.0), billing=billing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "trials"),
     [("gp", 0), ("obol", 0), ("tradewind", 0), ("trimtuner", 0), ("trimtuner", 6)],

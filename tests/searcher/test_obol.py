@@ -472,6 +472,7 @@ def test_it_stops_where_the_money_pays_for_no_candidate_with_certainty() -> None
     assert not waiting.final
 
 
+@pytest.mark.slow
 def test_no_candidate_above_the_quantile_is_tried() -> None:
     problem = problems.table_problem(cliff="none")
     trials = drive(searcher(problem, depth=0), problem, 12)

@@ -63,6 +63,7 @@ def plain(problem: KnownProblem, sampler: Any, seed: int, number: int, deadline:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadline", [None, 180.0])
 @pytest.mark.parametrize("name", ["TPESampler", "RandomSampler", "NSGAIISampler"])
 def test_it_suggests_what_plain_optuna_suggests(name: str, deadline: float | None) -> None:
@@ -77,6 +78,7 @@ def test_it_suggests_what_plain_optuna_suggests(name: str, deadline: float | Non
         assert dict(trial.configuration) == pytest.approx(values, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_quasi_random_points_are_plain_optunas_in_order() -> None:
     problem = problems.continuous_problem()
     mine = drive(make(problem, 5, sampler="qmc", options={"scramble": True}), problem, 16)
@@ -208,6 +210,7 @@ def test_the_greatest_metric_is_searched_for() -> None:
     assert max(values) > 0.8 * best[1]
 
 
+@pytest.mark.slow
 def test_parameters_that_do_not_exist_are_not_suggested() -> None:
     problem = problems.conditional_problem()
     searcher = make(problem, 3)
@@ -221,6 +224,7 @@ def test_parameters_that_do_not_exist_are_not_suggested() -> None:
 # ---------------------------------------------------------------------- lists without repeats
 
 
+@pytest.mark.slow
 def test_the_nearest_open_configuration_is_taken_where_suggestions_are_taken() -> None:
     problem = problems.conditional_problem()
     searcher, other = make(problem, 1, tries=1), make(problem, 1, tries=1)

@@ -178,6 +178,7 @@ def test_a_table_of_few_machines_of_thousands_for_sale_takes_little_memory(measu
     assert peak < 4 * 2**20  # a square of all machines takes 72 MB
 
 
+@pytest.mark.slow
 def test_the_same_type_of_two_providers_is_predicted_by_its_own_runs() -> None:
     """One provider's machines are three times as slow as the other's of the same name."""
     sold = problems.offers(4)
@@ -205,6 +206,7 @@ def test_the_same_type_of_two_providers_is_predicted_by_its_own_runs() -> None:
     assert "1xslow/c9.large and 1xquick/c9.large" in other.references_words()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e300])
 def test_counters_that_are_no_figures_are_left_out(value: float) -> None:
     problem = paris_problem(types=2)
@@ -323,6 +325,7 @@ def test_missing_cells_are_left_out_of_the_quick_error() -> None:
     assert len(screening_errors(replace(table, seconds=holes), (0, 5))) == len(table.workloads) - 1
 
 
+@pytest.mark.slow
 def test_the_forest_learns_what_it_was_shown() -> None:
     table, facts, _ = small_table()
     forest = TimeForest.fit(table, facts, (0, 9), trees=60, seed=1)
@@ -332,6 +335,7 @@ def test_the_forest_learns_what_it_was_shown() -> None:
         assert (late >= mean).all()
 
 
+@pytest.mark.slow
 def test_a_workload_that_was_left_out_is_predicted_better_than_by_the_mean() -> None:
     table, facts, _ = small_table()
     relative = table.known - table.known[:, [0]]
@@ -341,6 +345,7 @@ def test_a_workload_that_was_left_out_is_predicted_better_than_by_the_mean() -> 
     assert left_out_errors(table, facts, (0, 21)).mean() < np.mean(plain)
 
 
+@pytest.mark.slow
 def test_the_chosen_pair_is_no_worse_than_one_standard_error_above_the_best() -> None:
     table, facts, hourly = small_table()
     choices = choose_pairs(table, facts, hourly, pool=12, tried=6, least=3)
@@ -354,6 +359,7 @@ def test_the_chosen_pair_is_no_worse_than_one_standard_error_above_the_best() ->
     assert again == choices
 
 
+@pytest.mark.slow
 def test_only_pairs_that_enough_workloads_ran_on_are_compared() -> None:
     table, facts, hourly = small_table()
     holes = table.seconds.copy()
@@ -365,6 +371,7 @@ def test_only_pairs_that_enough_workloads_ran_on_are_compared() -> None:
 # ---------------------------------------------------------------------- searching
 
 
+@pytest.mark.slow
 def test_it_finds_a_configuration_near_the_optimum_with_five_runs() -> None:
     problem = paris_problem()
     searcher, trials = searched(problem)
@@ -377,6 +384,7 @@ def test_it_finds_a_configuration_near_the_optimum_with_five_runs() -> None:
     assert "the predicted best is" in last_words(searcher)
 
 
+@pytest.mark.slow
 def test_predictions_are_closer_than_interpolation_between_the_references() -> None:
     """PARIS compares itself with a line through two points; that line is in the number of cores here."""
     problem = paris_problem()
@@ -398,6 +406,7 @@ def test_predictions_are_closer_than_interpolation_between_the_references() -> N
     assert np.mean(ours) < 0.5 * np.mean(line)
 
 
+@pytest.mark.slow
 def test_the_references_themselves_are_mapped_as_measured() -> None:
     searcher, trials = searched(paris_problem())
     points = {point.trial: point for point in searcher.predict_map() if point.trial is not None}
@@ -408,6 +417,7 @@ def test_the_references_themselves_are_mapped_as_measured() -> None:
     assert len(searcher.predict_map()) == 24
 
 
+@pytest.mark.slow
 def test_caution_asks_the_ninetieth_percentile_to_meet_the_deadline() -> None:
     free, trials = searched(paris_problem(deadline=None), verify=0)
     apart = max(free.predict_map(), key=lambda point: (point.time_p90 or 0.0) / point.time)
@@ -422,6 +432,7 @@ def test_caution_asks_the_ninetieth_percentile_to_meet_the_deadline() -> None:
         assert points[apart.configuration].in_time == (meet == "mean")
 
 
+@pytest.mark.slow
 def test_the_least_runtime_is_looked_for_as_well() -> None:
     problem = paris_problem(objective=Objective("runtime"))
     _, trials = searched(problem)
@@ -430,6 +441,7 @@ def test_the_least_runtime_is_looked_for_as_well() -> None:
     assert min(t.observation.runtime for t in trials if t.observation is not None) <= 1.1 * best[1]
 
 
+@pytest.mark.slow
 def test_earlier_studies_are_a_table() -> None:
     problem = paris_problem()
     problem = replace(problem, past=past_of(problem, 4))
@@ -439,6 +451,7 @@ def test_earlier_studies_are_a_table() -> None:
     assert searcher.map_basis().startswith("References: ")
 
 
+@pytest.mark.slow
 def test_counters_of_the_references_are_used_where_both_have_them() -> None:
     problem = paris_problem()
     problem = replace(problem, past=past_of(problem, 4, profile=True))
@@ -458,6 +471,7 @@ def test_counters_of_the_references_are_used_where_both_have_them() -> None:
     assert [names for _, names in plain._forests] == [()]
 
 
+@pytest.mark.slow
 def test_a_reference_that_fails_is_replaced() -> None:
     base = truth_of(16_000, 0.015, 18, 16)
     problem = paris_problem()
@@ -471,6 +485,7 @@ def test_a_reference_that_fails_is_replaced() -> None:
     assert all(point.configuration != bad or point.trial is not None for point in searcher.predict_map())
 
 
+@pytest.mark.slow
 def test_after_a_reference_that_was_cut_short_no_slower_one_is_tried() -> None:
     problem = paris_problem(deadline=1000.0)
     searcher = searcher_of(problem)
@@ -487,6 +502,7 @@ def test_after_a_reference_that_was_cut_short_no_slower_one_is_tried() -> None:
     assert any(t.observation is not None and t.observation.feasible for t in trials)
 
 
+@pytest.mark.slow
 def test_when_every_run_fails_that_is_said() -> None:
     searcher, trials = searched(paris_problem(lambda _c, _o: KnownOutcome(5.0, failed="boom"), types=2, nodes=(1, 2)))
     assert len(trials) <= 4
@@ -494,6 +510,7 @@ def test_when_every_run_fails_that_is_said() -> None:
     assert searcher.predict_map() == []
 
 
+@pytest.mark.slow
 def test_references_may_be_given() -> None:
     searcher, trials = searched(paris_problem(), references=("2xc9.xlarge", "4xr9.large"))
     assert [(t.offer.nodes, t.offer.instance_type) for t in trials[:2]] == [(2, "c9.xlarge"), (4, "r9.large")]
@@ -504,6 +521,7 @@ def test_references_may_be_given() -> None:
         searcher_of(paris_problem(), references=("2xc9.xlarge", "2xc9.xlarge"))
 
 
+@pytest.mark.slow
 def test_each_combination_of_settings_has_references_until_their_share_is_spent() -> None:
     problem = problems.table_problem(types=4, nodes=(1, 2, 4), cliff="none", deadline=None)
     searcher, trials = searched(problem)
@@ -515,12 +533,14 @@ def test_each_combination_of_settings_has_references_until_their_share_is_spent(
     assert len(limited.predict_map()) == 5 * 12
 
 
+@pytest.mark.slow
 def test_several_at_once_wait_for_the_references() -> None:
     problem = paris_problem()
     searcher = searcher_of(problem)
     assert {t.key for t in drive(searcher, problem, 99, parallel=4)} == {t.key for t in searched(problem)[1]}
 
 
+@pytest.mark.slow
 def test_what_it_expects_is_explained() -> None:
     problem = paris_problem()
     searcher, trials = searched(problem)
@@ -531,6 +551,7 @@ def test_what_it_expects_is_explained() -> None:
     assert {"stage", "left_out_error", "pair"} <= set(trials[0].proposal.why)
 
 
+@pytest.mark.slow
 def test_the_same_machines_at_another_price_are_predicted_as_well() -> None:
     """Spot capacity is as fast, and not in the table by itself; it is no second reference to the on-demand one."""
     sold = problems.offers(4)
@@ -560,6 +581,7 @@ def small_file(folder: Path, workloads: int) -> Path:
     return folder / "small.csv"
 
 
+@pytest.mark.slow
 def test_too_small_a_table_is_refused_in_one_line(tmp_path: Path) -> None:
     for given, found in (({"table": small_file(tmp_path, 2)}, 2), ({"table": None}, 0)):
         with pytest.raises(SpecError, match=f"its table has {found}") as refusal:

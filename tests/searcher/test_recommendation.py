@@ -59,6 +59,7 @@ def test_from_nothing_follows_nothing(name: str) -> None:
     assert searcher.recommend(3) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_one_configuration_can_be_recommended_for_a_large_space(name: str) -> None:
     problem = problems.huge_problem()

@@ -23,6 +23,7 @@ def clusters(setup: float, **options: object) -> KnownProblem:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tradewind", "gp"])
 @pytest.mark.parametrize("setup", [120.0, 600.0])
 def test_what_costs_more_than_the_best_before_it_begins_is_not_run(name: str, setup: float) -> None:
@@ -67,6 +68,7 @@ def test_runs_within_one_unit_of_billing_all_cost_the_same(name: str, price: flo
     assert "the smallest bill of each, for 1.0 s, is at least that" in answer.reason
 
 
+@pytest.mark.slow
 def test_a_pareto_front_needs_the_dear_ones_too() -> None:
     from dataclasses import replace
 

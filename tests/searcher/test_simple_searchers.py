@@ -181,6 +181,7 @@ def test_without_restarts_it_ends_in_a_local_optimum() -> None:
             assert other is None or other >= best.spent - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ready", [problems.huge_problem, problems.continuous_problem])
 def test_no_descent_starts_where_the_money_does_not_pay(
     ready: Callable[[], problems.KnownProblem], monkeypatch: pytest.MonkeyPatch
@@ -212,6 +213,7 @@ def test_it_walks_towards_feasible_ones() -> None:
     assert any(t.observation and t.observation.feasible for t in trials)
 
 
+@pytest.mark.slow
 def test_it_maximises() -> None:
     problem = problems.table_problem(objective=Objective("throughput", "maximise"), deadline=None, cliff="none")
     trials = drive(make("coordinate_descent", problem, restarts=2), problem, 150)

@@ -247,6 +247,7 @@ def test_before_the_money_is_gone_the_recommended_one_is_run_as_a_whole() -> Non
         assert "before the money is gone" in str(ended[0].proposal.why["stage"])
 
 
+@pytest.mark.slow
 def test_the_last_trial_is_on_the_whole() -> None:
     problem = problems.training_problem()
     searcher = make(problem, 1, parts_per_whole=50.0)
@@ -305,6 +306,7 @@ def test_a_configuration_that_ran_as_a_whole_is_run_in_parts_no_more() -> None:
             done.add(trial.configuration.key)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_pending_counts_as_believed() -> None:
     problem = problems.training_problem()
     searcher = make(problem, 1)
@@ -316,6 +318,7 @@ def test_a_run_that_is_pending_counts_as_believed() -> None:
     assert (second.configuration, second.fidelity) != (first.configuration, first.fidelity)
 
 
+@pytest.mark.slow
 def test_aborted_runs_are_lower_bounds() -> None:
     """A configuration that was cut short at a time is believed to be slower than if it had ended there."""
     problem = problems.training_problem()
@@ -379,6 +382,7 @@ def test_wrong_fractions_are_refused() -> None:
             make(problems.training_problem(), fractions=wrong)
 
 
+@pytest.mark.slow
 def test_without_parts_it_searches_on_the_whole() -> None:
     problem = problems.training_problem()
     trials = drive(make(problem, 1, fractions=[1.0]), problem, 10)

@@ -28,6 +28,7 @@ def make(name: str, problem: KnownProblem) -> Searcher:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tradewind", "trimtuner", "gp", "coordinate_descent"])
 def test_the_best_is_sold_no_more(name: str) -> None:
     problem = problem_without()

@@ -223,6 +223,7 @@ def test_wrong_settings(given: dict[str, Any]) -> None:
         make("nearest", attributes(vcpu=[2]), **given)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(

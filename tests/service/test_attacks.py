@@ -43,6 +43,7 @@ def sign_in(browser: TestClient, path: str = "/", **more: str) -> str:
 # ---------------------------------------------------------------------- sessions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "name"), [("http", "tradewind_session"), ("https", "__Host-tradewind_session")])
 def test_the_cookie_is_kept_from_scripts_and_other_sites(
     context: Context, browser: TestClient, scheme: str, name: str
@@ -58,6 +59,7 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(
         assert not any(part.startswith(("domain", "max-age", "expires")) for part in attributes)
 
 
+@pytest.mark.slow
 def test_a_planted_session_is_not_the_one_that_is_begun(browser: TestClient) -> None:
     browser.cookies.set("tradewind_session", "tw_session_planted", domain="tradewind.test", path="/")
     sign_in(browser)
@@ -73,6 +75,7 @@ def test_a_planted_session_is_not_the_one_that_is_begun(browser: TestClient) -> 
     assert attacker.get("/api/v1/me").status_code == 401
 
 
+@pytest.mark.slow
 def test_signing_out_is_for_good_and_nobody_elses_to_do(browser: TestClient) -> None:
     sign_in(browser)
     session = browser.cookies["tradewind_session"]
@@ -95,6 +98,7 @@ def test_another_site_cannot_sign_somebody_in(browser: TestClient) -> None:
     assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.slow
 def test_forms_of_other_sites_change_nothing(browser: TestClient, context: Context) -> None:
     sign_in(browser)
     forms = [
@@ -133,6 +137,7 @@ ELSEWHERE = [
 ]
 
 
+@pytest.mark.slow
 def test_signing_in_leads_to_this_server_only(browser: TestClient) -> None:
     for path in ELSEWHERE:
         assert safe_redirect_path(path) == "/"
@@ -170,6 +175,7 @@ PATHS = [
 ]
 
 
+@pytest.mark.slow
 def test_no_path_leads_out_of_its_folder(client: TestClient, root: Headers) -> None:
     for path in PATHS:
         answer = client.get(path, headers=root)
@@ -181,6 +187,7 @@ def test_no_path_leads_out_of_its_folder(client: TestClient, root: Headers) -> N
 # ---------------------------------------------------------------------- words that are more than words
 
 
+@pytest.mark.slow
 def test_words_of_users_are_words_on_pages(browser: TestClient, context: Context) -> None:
     sign_in(browser)
     user = context.accounts.store.user_named("ann")
@@ -200,6 +207,7 @@ def test_words_of_users_are_words_on_pages(browser: TestClient, context: Context
 NAMES = ["' OR 1=1 --", "root'--", "ann\x00", "Robert'); DROP TABLE users;--", "%", "_", "*", "ann\r\nX: y", "a" * 300]
 
 
+@pytest.mark.slow
 def test_names_are_no_language(client: TestClient, context: Context, root: Headers) -> None:
     for name in NAMES:
         made = client.post("/api/v1/users", headers=root, content=json.dumps({"name": name}))
@@ -210,6 +218,7 @@ def test_names_are_no_language(client: TestClient, context: Context, root: Heade
     assert [user.name for user in context.accounts.store.users()] == ["root"]
 
 
+@pytest.mark.slow
 def test_answers_have_no_headers_of_the_callers_making(client: TestClient, ann: Headers) -> None:
     for path in ("/requests?a=%0d%0aSet-Cookie:%20x=1", "/%0d%0aSet-Cookie:%20x=1", "/sign-in?next=/%0d%0aX-Evil:%201"):
         answer = client.get(path, headers=PAGE, follow_redirects=False)
@@ -220,6 +229,7 @@ def test_answers_have_no_headers_of_the_callers_making(client: TestClient, ann: 
     assert re.fullmatch(r"[0-9a-f]+", marked.headers["x-request-id"])
 
 
+@pytest.mark.slow
 def test_very_long_words_are_refused_shortly(client: TestClient, root: Headers) -> None:
     calls: list[tuple[str, str, dict[str, object] | None]] = [
         ("POST", "/api/v1/tokens", {"name": "x" * 3_000_000}),
@@ -287,6 +297,7 @@ def test_numbers_and_addresses_that_nothing_holds_are_refused(tmp_path: Path, na
 # ---------------------------------------------------------------------- what is said and written
 
 
+@pytest.mark.slow
 def test_nothing_secret_is_logged_or_told(
     client: TestClient, context: Context, root: Headers, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -325,6 +336,7 @@ def test_nothing_secret_is_logged_or_told(
         assert [line for line in told if secret in line and "<form" not in line] == []
 
 
+@pytest.mark.slow
 def test_a_fault_of_ours_tells_callers_nothing(context: Context, ann: Headers, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> Callable[[], None]:
         raise RuntimeError("the password of the database is sesame")

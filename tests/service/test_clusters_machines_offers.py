@@ -133,6 +133,7 @@ def test_what_runs_costs_money_and_says_who_watches_it(left: World, machines: Ma
     assert machines.leases(ROOT)[0]["holder"] == "elsewhere:17"
 
 
+@pytest.mark.slow
 def test_only_what_was_chosen_is_given_back(left: World, machines: MachineService) -> None:
     expired, other, watched = (
         left.leave(0, expires=time.time() - 5),

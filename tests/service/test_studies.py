@@ -63,6 +63,7 @@ def make(context: Context) -> Make:
     return build
 
 
+@pytest.mark.slow
 def test_a_study_is_shown_to_its_tenant_and_to_administrators(context: Context, make: Make) -> None:
     own, plain = make(tenant="physics"), make(name="by hand")
     assert [one["id"] for one in context.studies.list(ANN)] == [own]

@@ -35,6 +35,7 @@ def test_what_is_no_finite_number_is_the_worst(value: float) -> None:
     assert curve.average(2) == math.inf
 
 
+@pytest.mark.slow
 @given(POINTS, st.integers(0, 30))
 def test_a_curve_is_the_same_in_one_piece_or_two(points: list[tuple[float, float]], cut: int) -> None:
     one, two = LearningCurve(), LearningCurve()

@@ -31,18 +31,21 @@ def test_half_a_character_is_a_question_mark(document: Any, read: Any) -> None:
     assert codec.loads(codec.dumps(document)) == read
 
 
+@pytest.mark.slow
 @given(trials)
 def test_a_trial_survives_strict_json(given_: Trial) -> None:
     text = json.dumps(codec.encode_nonfinite(codec.trial_to_json(given_)), allow_nan=False)
     assert repr(codec.trial_from_json(codec.decode_nonfinite(json.loads(text)))) == repr(given_)
 
 
+@pytest.mark.slow
 @given(runs)
 def test_a_run_survives_strict_json(given_: Run) -> None:
     text = json.dumps(codec.encode_nonfinite(codec.run_to_json(given_)), allow_nan=False)
     assert repr(codec.run_from_json(codec.decode_nonfinite(json.loads(text)))) == repr(given_)
 
 
+@pytest.mark.slow
 @given(st.lists(data, max_size=3))
 def test_loose_undoes_strict(document: Any) -> None:
     plain = codec.encode_nonfinite(document)

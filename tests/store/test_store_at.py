@@ -38,6 +38,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         kept.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("announced")
 def test_a_store_is_chosen_by_the_scheme_of_its_address(tmp_path: Path) -> None:
     address = f"elsewhere://{tmp_path / 'rows.db'}"

@@ -39,6 +39,7 @@ def submit(world: World, budget: str) -> int:
     return run(["submit", str(world.work / "job.yaml"), "--tenant", "A"])
 
 
+@pytest.mark.slow
 def test_budgets_that_fit_together_keep_the_quota(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tenant", "set", "A", "--quota", "dollars=3"]) == 0
     assert submit(world, "dollars: 2, trials: 2") == 0

@@ -20,6 +20,8 @@ from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.messages import CoreEndedMessage
 from tradewind.tenancy.shared_cluster import SharedCluster
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:

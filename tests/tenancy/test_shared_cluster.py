@@ -22,6 +22,8 @@ from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.tenancy import shared_cluster
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:

@@ -20,6 +20,8 @@ from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.node_monitor import LimitedNodes
 from tradewind.tenancy.resources import DEFAULT_RESOURCES, ResourceKinds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:

@@ -86,6 +86,7 @@ def test_shares_are_watched_while_all_have_work() -> None:
     assert found.shares["t1"] / found.shares["t0"] == pytest.approx(3.0, rel=0.02)
 
 
+@pytest.mark.slow
 def test_many_tenants_on_many_nodes() -> None:
     """A tenth of what the benchmark does; how long it takes is measured there."""
     rng = np.random.default_rng(0)

@@ -70,6 +70,7 @@ def test_a_cancel_that_comes_while_a_search_begins_is_followed(world: World, clu
     assert core.orders == [EndOrder("cancelled")]
 
 
+@pytest.mark.slow
 def test_a_pause_and_a_place_that_come_while_a_search_begins_are_followed(world: World, cluster: SharedCluster) -> None:
     row = world.submit("one")
     cluster._look()

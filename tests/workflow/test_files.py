@@ -159,6 +159,7 @@ def test_an_alias_bomb_stays_small(tmp_path: Path) -> None:
         read_workflow(write(tmp_path, "\n".join(lines)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(workflows(), st.booleans())
 def test_what_is_written_is_read_again(flow: Workflow, packed: bool) -> None:
@@ -282,6 +283,7 @@ def plan_of(flow: Workflow, platform: Platform) -> Plan:
     return Plan(flow, platform, HeftPlanner(settings=Settings()).plan(flow, platform), "heft")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(workflows(), platforms())
 def test_a_plan_holds_all_that_it_is_about(flow: Workflow, platform: Platform) -> None:

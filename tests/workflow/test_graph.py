@@ -73,6 +73,7 @@ def test_amounts_beyond_all_machines_are_refused(task: Task, said: str) -> None:
         Workflow("w", (task,), ((),))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, 30), max_size=4), min_size=1, max_size=25))
 def test_parents_come_first_and_the_critical_path_is_a_path(wanted: list[set[int]]) -> None:
     parents = tuple(tuple(sorted(p for p in each if p < task)) for task, each in enumerate(wanted))

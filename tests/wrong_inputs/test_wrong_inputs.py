@@ -72,6 +72,7 @@ def test_one_clear_line(
     assert not _left_behind(tmp_path)
 
 
+@pytest.mark.slow
 def test_closed_pipe_is_no_error(searched: Path) -> None:
     """``tradewind offers | head -1`` ends without a word."""
     command = f"{sys.executable} -c '{MAIN}' offers --provider aws; echo $? >&2"
@@ -82,6 +83,7 @@ def test_closed_pipe_is_no_error(searched: Path) -> None:
     assert shell.stderr == "0\n"
 
 
+@pytest.mark.slow
 def test_cases_differ() -> None:
     assert len({case.id for case in CASES}) == len(CASES)
     assert len({case.did for case in CASES}) == len(CASES)

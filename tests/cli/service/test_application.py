@@ -47,6 +47,7 @@ def document(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return json.loads(said(capsys, *words, "--json"))
 
 
+@pytest.mark.slow
 def test_from_a_file_to_a_form_and_away(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert said(capsys, "application", "list").startswith("There is no application yet")
     assert "solver can be registered; fields: size, steps" in said(capsys, "application", "check", str(file))
@@ -127,6 +128,7 @@ def test_a_proposal(capsys: pytest.CaptureFixture[str], context: Context, file: 
     assert "size: 0 is below 1" in refused
 
 
+@pytest.mark.slow
 def test_a_proposal_names_the_metric_that_it_is_for(
     capsys: pytest.CaptureFixture[str], context: Context, file: Path
 ) -> None:

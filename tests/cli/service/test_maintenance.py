@@ -75,6 +75,7 @@ def test_there_is_nothing_yet(capsys: pytest.CaptureFixture[str]) -> None:
     assert not data_folder().exists()
 
 
+@pytest.mark.slow
 def test_a_copy_there_and_back(place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     text = said(capsys, "service", "backup", str(copy))
@@ -120,6 +121,7 @@ def _older(path: Path) -> None:
         assert opened.execute("SELECT version_num FROM tradewind_version").fetchone() == ("0002",)
 
 
+@pytest.mark.slow
 def test_what_is_too_old_is_removed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     context = place.context
     old = [ended(place, state, 100) for state in ("done", "failed", "cancelled")]

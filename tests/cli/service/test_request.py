@@ -47,6 +47,7 @@ def server(place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
 Output = pytest.CaptureFixture[str]
 
 
+@pytest.mark.slow
 def test_a_request_from_the_command_line(server: str, capsys: Output, tmp_path: Path) -> None:
     assert run(["request", "submit", "slow", "--name", "by hand", "--wait"]) == 0
     said = capsys.readouterr().out
@@ -76,6 +77,7 @@ def test_a_request_from_the_command_line(server: str, capsys: Output, tmp_path: 
     assert run(["request", "show", number]) == 16
 
 
+@pytest.mark.slow
 def test_parameters_configuration_and_searches(server: str, capsys: Output, tmp_path: Path) -> None:
     words = ["hello", "-p", "words=a b", "-p", "times=3", "-c", "nodes=2", "--key", "k1", "--json"]
     assert run(["request", "submit", *words]) == 0
@@ -102,6 +104,7 @@ def test_parameters_configuration_and_searches(server: str, capsys: Output, tmp_
     assert "only programs of its administrators" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_upload_is_tried_again(server: str, place: Place, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(["request", "submit", "hello", "-c", "nodes=1", "--wait", "--json"]) == 0
     number = json.loads(capsys.readouterr().out)["id"]
@@ -116,6 +119,7 @@ def test_an_upload_is_tried_again(server: str, place: Place, capsys: Output, mon
     assert json.loads(capsys.readouterr().out) == {"state": "waiting", "address": address, "problem": ""}
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_with_its_exit_code(server: str, place: Place, capsys: Output) -> None:
     with place.client("root") as root:
         root.register(SLOW.replace("name: slow", "name: broken").replace("echo two;", "exit 3;"), shared=True)
@@ -123,6 +127,7 @@ def test_a_failure_is_told_with_its_exit_code(server: str, place: Place, capsys:
     assert "is failed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -150,6 +155,7 @@ def test_wrong_words_are_one_line(server: str, capsys: Output, words: list[str],
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_login_keeps_a_token_for_this_user_alone(
     place: Place, capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -178,12 +184,14 @@ def test_login_keeps_a_token_for_this_user_alone(
     assert run(["login", "nowhere", "--token-stdin"]) == 3
 
 
+@pytest.mark.slow
 def test_no_server_there(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_TOKEN", "tw_x")
     assert run(["request", "list", "--server", "http://127.0.0.1:9"]) == 16
     assert "does not answer" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_right_configuration_from_a_server(server: str, capsys: Output, tmp_path: Path) -> None:
     assert run(["recommend", "hello", "--server", server, "-p", "times=2"]) == 0
     assert "hello@1 with times=2, words=hello on local" in capsys.readouterr().out.replace(
@@ -198,6 +206,7 @@ def test_the_right_configuration_from_a_server(server: str, capsys: Output, tmp_
     assert run(["recommend", "nothing", "--server", server]) == 16
 
 
+@pytest.mark.slow
 def test_the_same_on_this_machine(
     place: Place, capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

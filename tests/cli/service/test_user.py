@@ -84,6 +84,7 @@ def test_the_first_administrator(capsys: pytest.CaptureFixture[str], accounts: A
     assert token.name == "laptop"
 
 
+@pytest.mark.slow
 def test_a_password_is_asked_for_twice(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, accounts: AccountService
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_password_is_asked_for_twice(
     assert accounts.sign_in("ann", "seven ships at sea", "::1").secret
 
 
+@pytest.mark.slow
 def test_a_name_that_is_taken_is_told_before_the_password_is_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_name_that_is_taken_is_told_before_the_password_is_asked_for(
     assert [user["name"] for user in document(capsys, "list")] == ["ann"]
 
 
+@pytest.mark.slow
 def test_a_password_comes_from_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, accounts: AccountService
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_password_comes_from_standard_input(
     assert "there is no such user" in said(capsys, "password", "bob", "--password-stdin", code=16)
 
 
+@pytest.mark.slow
 def test_tokens_are_made_listed_and_taken_away(capsys: pytest.CaptureFixture[str], accounts: AccountService) -> None:
     said(capsys, "add", "ann")
     first = said(capsys, "token", "ann", "--name", "laptop", "--days", "30").splitlines()[-1]
@@ -155,6 +159,7 @@ def test_tokens_are_made_listed_and_taken_away(capsys: pytest.CaptureFixture[str
     assert "0.0" not in said(capsys, "token", "ann", "--days", "-1", code=3)
 
 
+@pytest.mark.slow
 def test_locking_roles_and_removing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, accounts: AccountService
 ) -> None:

@@ -33,6 +33,7 @@ def left(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.slow
 def test_runs_end_machines_go_and_the_bill_is_right(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = left.leave(0), left.leave(1)
     time.sleep(0.3)
@@ -56,6 +57,7 @@ def test_runs_end_machines_go_and_the_bill_is_right(left: World, capsys: pytest.
     assert "nothing runs" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_ended_by_itself_keeps_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with world(tmp_path, "sleep 0.2") as left:
         left.leave()
@@ -67,6 +69,7 @@ def test_what_ended_by_itself_keeps_its_result(tmp_path: Path, capsys: pytest.Ca
         assert left.found() == set()
 
 
+@pytest.mark.slow
 def test_machines_go_although_what_was_to_read_the_outputs_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +112,7 @@ def test_machines_without_a_row_go_too(left: World, capsys: pytest.CaptureFixtur
     assert left.found() == set()
 
 
+@pytest.mark.slow
 def test_a_study_that_is_being_run_is_left_alone(
     left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +130,7 @@ def test_a_study_that_is_being_run_is_left_alone(
         left.store.renew(left.study.id, token, 60)
 
 
+@pytest.mark.slow
 def test_what_the_provider_refuses_ends_with_11_and_the_row_stays_open(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def test_nothing_is_left_over(left: World, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "Nothing is left over.\n"
 
 
+@pytest.mark.slow
 def test_what_goes_and_what_stays(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     watched = left.leave(0)
     stray(left, "stray", left.study.owner, 600)
@@ -78,6 +79,7 @@ def test_what_goes_and_what_stays(left: World, capsys: pytest.CaptureFixture[str
     assert not left.run(watched.run_id).state.ended
 
 
+@pytest.mark.slow
 def test_an_expired_run_ends_with_its_row_and_its_bill(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     expired, watched = left.leave(0, expires=time.time() - 5), left.leave(1)
     found = document(capsys, "--yes")
@@ -90,6 +92,7 @@ def test_an_expired_run_ends_with_its_row_and_its_bill(left: World, capsys: pyte
     assert left.found() == {watched.run_id}
 
 
+@pytest.mark.slow
 def test_the_job_of_an_ended_run_goes(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     launched = left.leave()
     from dataclasses import replace
@@ -126,6 +129,7 @@ def test_a_study_that_is_taken_meanwhile_is_not_touched(
     assert left.found() == {"stray"}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_given_back_does_not_keep_the_rest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from tradewind.cli.app import run
 
+pytestmark = pytest.mark.slow
+
 JOB = """
 name: sized
 job:

@@ -111,6 +111,7 @@ def test_what_there_is_so_far(study: StudyRow, far: Path, capsys: pytest.Capture
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_following_goes_on_here_when_the_run_has_ended(
     study: StudyRow, far: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ def test_the_terminal_report_of_the_newest_study(
     assert "⠀" in out
 
 
+@pytest.mark.slow
 def test_files_are_written_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build(some_trials(20))
     run("zip", "--html", str(tmp_path / "r.html"), "--png", str(tmp_path / "png"))
@@ -64,6 +65,7 @@ def test_json_of_a_study_without_trials(capsys: pytest.CaptureFixture[str]) -> N
     assert document["best_so_far"] == []
 
 
+@pytest.mark.slow
 def test_the_browser_is_opened_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(typer, "launch", opened.append)

@@ -11,6 +11,8 @@ from tests.cli.study.test_tune import JOB, job
 
 from tradewind.cli.app import run
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["job"]
 
 

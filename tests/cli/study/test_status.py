@@ -59,6 +59,7 @@ def test_an_empty_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == []
 
 
+@pytest.mark.slow
 def test_only_the_newest_studies_without_all(capsys: pytest.CaptureFixture[str]) -> None:
     for i in range(22):
         build([], name=f"study{i}")
@@ -94,6 +95,7 @@ def test_a_list_reads_the_specifications_of_what_it_shows(monkeypatch: pytest.Mo
             find_study(store, "study29x")
 
 
+@pytest.mark.slow
 def test_one_study_with_its_last_trials(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     build(some_trials(30), state="finished", reason="the budget is spent")

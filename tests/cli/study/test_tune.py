@@ -52,6 +52,7 @@ def tuned(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
     return code, json.loads(out.out) if out.out else out.err
 
 
+@pytest.mark.slow
 def test_the_best_configuration_is_found_and_printed(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", str(job)]) == 0
     out = capsys.readouterr().out
@@ -59,6 +60,7 @@ def test_the_best_configuration_is_found_and_printed(job: Path, capsys: pytest.C
     assert "Use instance=local.c1 x=6" in out
 
 
+@pytest.mark.slow
 def test_json_has_the_best_trial_and_nothing_else(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, result = tuned(capsys)
     assert code == 0
@@ -67,6 +69,7 @@ def test_json_has_the_best_trial_and_nothing_else(job: Path, capsys: pytest.Capt
     assert result["reason"]
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_and_fresh_starts_anew(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, first = tuned(capsys, "--trials", "2")
     assert first["trials"] == {"succeeded": 2}
@@ -77,6 +80,7 @@ def test_the_same_command_goes_on_and_fresh_starts_anew(job: Path, capsys: pytes
     assert (job.parent / "started").read_text().count("\n") == 5
 
 
+@pytest.mark.slow
 def test_another_problem_is_another_study(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, first = tuned(capsys, "--trials", "1")
     job.write_text(JOB.replace("1..6", "1..7"))
@@ -84,6 +88,7 @@ def test_another_problem_is_another_study(job: Path, capsys: pytest.CaptureFixtu
     assert second["id"] != first["id"]
 
 
+@pytest.mark.slow
 def test_nothing_feasible_has_its_own_exit_code(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB + "constraints: {metrics: {score: '>= 100'}}\n")
     assert run(["tune", str(job), "--quiet"]) == 6
@@ -112,12 +117,14 @@ def test_nothing_that_is_sold_is_no_matter_of_money(
     assert "no feasible configuration was found: nothing is sold" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_failing_programs_end_the_search_with_the_reason(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB.replace('do: "true"', 'do: "exit 3"') + "stop: [{use: all_failed, trials: 2}]\n")
     assert run(["tune", str(job), "--quiet"]) == 6
     assert "exited with code 3" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_second_process_is_told_that_the_study_is_busy(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"'))
     process = subprocess.Popen([sys.executable, "-m", "tradewind", "tune", str(job)], stdout=subprocess.DEVNULL)
@@ -165,12 +172,14 @@ def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
     assert (job.parent / "started").read_text().count("\n") == 7
 
 
+@pytest.mark.slow
 def test_reports_are_written_at_the_end(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", str(job), "--html", "r.html", "--png", "plots"]) == 0
     assert "<svg" in (job.parent / "r.html").read_text()
     assert list((job.parent / "plots").glob("*.png"))
 
 
+@pytest.mark.slow
 def test_a_refused_search_or_run_leaves_no_study_and_does_not_say_that_it_resumes(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +199,7 @@ def test_a_refused_search_or_run_leaves_no_study_and_does_not_say_that_it_resume
     assert capsys.readouterr().out.startswith("Resuming quick after 6 trials")
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,8 @@ from tradewind.cli.app import run
 from tradewind.workflow.files import open_platform, read_plan
 from tradewind.workflow.schedule import check
 
+pytestmark = pytest.mark.slow
+
 PRICES = """\
 API Name,Provider,CPU,Memory,Category,Price,Family
 small,here,2,4,general,0.10,old

@@ -84,6 +84,7 @@ def test_names_cannot_write_to_the_terminal(folder: Path, capsys: pytest.Capture
         assert "a [31m b" in out
 
 
+@pytest.mark.slow
 def test_info_draws_the_graph(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "info", "w.yaml", "--dag", "dag.html", "--dag", "dag.png")
     assert "three" in (folder / "dag.html").read_text()
@@ -102,6 +103,7 @@ def test_info_fits_the_terminal(
     assert any(line.startswith("sum ") for line in table)
 
 
+@pytest.mark.slow
 def test_plan_and_simulate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = said(
         capsys, "plan", "w.yaml", "--vms", "vms.yaml", "--planner", "heft", "--out", "plan.json",
@@ -122,6 +124,7 @@ def test_plan_and_simulate(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "planned " in said(capsys, "simulate", "w.yaml", "--plan", "plan.json")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_an_order_that_was_changed_by_hand_is_followed_at_its_own_times(capsys: pytest.CaptureFixture[str]) -> None:
     Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
@@ -140,6 +143,7 @@ def test_an_order_that_was_changed_by_hand_is_followed_at_its_own_times(capsys: 
     assert [(row["planned_start"], row["planned_finish"]) for row in rows] == [(0.0, 0.1), (0.1, pytest.approx(0.3))]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_run_says_what_it_costs_to_hold_machines_before_their_first_task(capsys: pytest.CaptureFixture[str]) -> None:
     Path("two.yaml").write_text("vms: [{kind: small, count: 2, price: $3600/h}]\nbilling: {granularity: 100ms}\n")
@@ -156,6 +160,7 @@ def test_a_run_says_what_it_costs_to_hold_machines_before_their_first_task(capsy
     assert "cost: " not in said(capsys, "run", "plan.json", "--synthetic", "--fresh", "--ahead", "0s")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_measured_times_are_what_the_next_plan_counts_with(capsys: pytest.CaptureFixture[str]) -> None:
     Path("one.yaml").write_text("vms: [{kind: small, price: $3.6/h}]\n")
@@ -301,6 +306,7 @@ tasks:
 FEW_LARGE = "vms:\n  - {kind: small, count: 2, slots: 4, memory: 8GiB}\n  - {kind: large, slots: 16, memory: 64GiB}\n"
 
 
+@pytest.mark.slow
 def test_a_few_large_machines_and_many_small_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.yaml").write_text(MIXED)
     Path("few.yaml").write_text(FEW_LARGE)

@@ -16,6 +16,8 @@ from tradewind.cli.app import run
 from tradewind.workflow.files import read_plan
 from tradewind.workflow.schedule import check
 
+pytestmark = pytest.mark.slow
+
 FLOW = "name: made\ntasks:\n" + "".join(
     f"  t{i}: {{activity: a{i % 3}, runtime: {1 + i * 7 % 5}"
     + (f", after: [t{i // 2}, t{i // 3}]" if i > 3 else "")

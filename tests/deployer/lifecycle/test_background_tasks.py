@@ -201,6 +201,7 @@ def launch(deployer: Deployer, folder: Path, count: int) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_anybody(make: Make, tmp_path: Path, cloud: SlowCloud) -> None:
     runner = SlowRunner(tmp_path)
     deployer = make(provisioner=cloud, runner=runner)
@@ -215,6 +216,7 @@ def test_nobody_waits_for_anybody(make: Make, tmp_path: Path, cloud: SlowCloud) 
     assert (fleet(tmp_path), runner.alive()) == ({}, [])
 
 
+@pytest.mark.slow
 def test_a_stop_does_not_wait_for_machines_to_be_made(make: Make, tmp_path: Path) -> None:
     given_up = threading.Event()
 
@@ -237,6 +239,7 @@ def test_a_stop_does_not_wait_for_machines_to_be_made(make: Make, tmp_path: Path
     assert fleet(tmp_path) == {}
 
 
+@pytest.mark.slow
 def test_a_stop_that_cannot_be_told_to_who_makes_machines_gives_them_back_when_they_are_there(
     make: Make, tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -532,6 +535,7 @@ class Stubborn(SlowRunner):
             raise self.denies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refuses", [None, CredentialsError("the machine does not let us in")])
 def test_a_job_that_does_not_end_goes_with_its_machines(
     refuses: TradewindError | None, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -549,6 +553,7 @@ def test_a_job_that_does_not_end_goes_with_its_machines(
     assert fleet(tmp_path) == {}
 
 
+@pytest.mark.slow
 def test_a_job_of_this_machine_is_never_left_running(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

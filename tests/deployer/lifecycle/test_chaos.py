@@ -126,6 +126,7 @@ def test_a_finished_run_is_found_after_everything_was_killed(tmp_path: Path) -> 
     second.close()
 
 
+@pytest.mark.slow
 def test_an_adopted_run_whose_warden_died_is_preempted_with_its_time(tmp_path: Path) -> None:
     first = deployer_over(tmp_path)
     request = request_for(tmp_path, ("sleep", "60"))

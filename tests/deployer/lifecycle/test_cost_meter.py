@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.deployer.helpers import OFFER, deployer_over, drive, process_runner, request_for, row
 
 from tradewind.deployer.lifecycle.hooks import Hooks
@@ -101,6 +102,7 @@ def test_without_machines_of_its_own_a_run_costs_what_it_ran() -> None:
     assert meter.cost(run(10.0), DOLLAR) == 17.0
 
 
+@pytest.mark.slow
 def test_hooks_of_a_second_cost_a_second_of_the_machine(tmp_path: Path) -> None:
     provisioner = SimulatedProvisioner(settings=SimulatedSettings(boot=0), data_folder=tmp_path / "data")
     hooks = Hooks.from_spec({"before_submitting": ["sleep", "1"], "after_collecting": ["sleep", "1"]})

@@ -208,6 +208,7 @@ def test_cancelling_what_has_just_ended_keeps_its_end(make: Make, tmp_path: Path
     assert (ended.state, ended.reason) == (RunState.DONE, "")
 
 
+@pytest.mark.slow
 def test_adopting_by_handle_and_by_id(make: Make, tmp_path: Path) -> None:
     first, request = make(), request_for(tmp_path, ("sh", "-c", "echo ran >> count; sleep 0.5"))
     launched = first.launch(row(), request)
@@ -224,6 +225,7 @@ def test_adopting_by_handle_and_by_id(make: Make, tmp_path: Path) -> None:
     assert ended.adopt(last, request) == last
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_what_nobody_waits_for(make: Make, tmp_path: Path) -> None:
     first = make(provisioner=cloud(tmp_path, boot=0))
     for name in ("run-1", "run-2", "run-3"):

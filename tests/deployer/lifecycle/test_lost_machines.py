@@ -49,6 +49,7 @@ def test_a_run_whose_machines_are_lost_is_preempted(tmp_path: Path, adopted: boo
     deployer.close()
 
 
+@pytest.mark.slow
 def test_machines_of_which_nothing_is_known_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     provisioner = cloud(tmp_path)
     deployer = deployer_over(tmp_path, provisioner=provisioner)

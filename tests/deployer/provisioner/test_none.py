@@ -122,6 +122,7 @@ def test_waiting_for_a_host_does_not_shorten_its_loan(tmp_path: Path) -> None:
     assert provisioner.make("r3", "p", 900.0, _ONE).state is ClusterState.READY
 
 
+@pytest.mark.slow
 def test_the_job_lasts_as_long_as_its_hosts_are_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     provisioner, runner = _over(tmp_path, ("a",)), process_runner(tmp_path)
     submitted: list[RunRequest] = []
@@ -154,6 +155,7 @@ def _borrow(folder: str, run_id: str) -> list[str]:
     return _names(_over(Path(folder), ("a", "b", "c")).make(run_id, "o", 9e9, _ONE))
 
 
+@pytest.mark.slow
 def test_two_processes_never_get_the_same_host(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         found = pool.starmap(_borrow, [(str(tmp_path), f"r{i}") for i in range(6)])

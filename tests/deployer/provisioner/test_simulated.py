@@ -52,6 +52,7 @@ def test_the_quota_counts_machines_of_everybody(tmp_path: Path) -> None:
     assert provisioner.make("run-2", "somebody", 1e9, OFFER.times(2)).state is ClusterState.BOOTING
 
 
+@pytest.mark.slow
 def test_failures_are_a_share_and_seeded(tmp_path: Path) -> None:
     def failed(folder: str, seed: int) -> list[str]:
         provisioner = cloud(tmp_path / folder, boot=0, failures=0.3, seed=seed)

@@ -94,6 +94,7 @@ def test_a_pipe_in_place_of_the_reports_holds_up_nobody(make: Make, tmp_path: Pa
     assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
 
+@pytest.mark.slow
 def test_usage_counts_children_and_daemons(make: Make, tmp_path: Path) -> None:
     burn = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {burn!r}], check=True)"
@@ -138,6 +139,7 @@ def test_a_tree_that_takes_too_much_memory_together_is_killed(make: Make, tmp_pa
     assert not processes_of("run-1")
 
 
+@pytest.mark.slow
 def test_memory_that_forked_workers_share_counts_once(make: Make, tmp_path: Path) -> None:
     code = (
         "import os, time\n"
@@ -191,6 +193,7 @@ def test_a_swarm_of_children_is_killed(make: Make, tmp_path: Path) -> None:
     assert not processes_of("run-1")
 
 
+@pytest.mark.slow
 def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(make: Make, tmp_path: Path) -> None:
     runner = make(grace=0.2)
     request = request_for(tmp_path, ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"), wall=0.4)
@@ -210,6 +213,7 @@ def test_a_job_may_use_the_grace_to_say_goodbye(make: Make, tmp_path: Path) -> N
     assert (request.folder / "stdout").read_text() == "bye\n"
 
 
+@pytest.mark.slow
 def test_a_flood_of_output_is_cut_and_does_not_fill_memory(make: Make, tmp_path: Path) -> None:
     runner = make()
     request = request_for(tmp_path, ("sh", "-c", "head -c 1000000000 /dev/zero; echo end >&2"), log=100_000)
@@ -359,6 +363,7 @@ def test_a_read_only_disk_is_one_clear_error(make: Make, tmp_path: Path) -> None
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_a_killed_warden_means_preempted_and_nothing_is_left(make: Make, tmp_path: Path) -> None:
     runner = make()
     request = request_for(tmp_path, ("sh", "-c", "setsid sleep 60 & sleep 60"))
@@ -381,6 +386,7 @@ def test_a_warden_that_is_told_to_end_takes_its_jobs_along(make: Make, tmp_path:
     assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
 
 
+@pytest.mark.slow
 def test_limits_hold_when_the_controller_is_gone(make: Make, tmp_path: Path) -> None:
     first = make()
     request = request_for(tmp_path, ("sleep", "60"), wall=0.5)
@@ -393,6 +399,7 @@ def test_limits_hold_when_the_controller_is_gone(make: Make, tmp_path: Path) -> 
     eventually(lambda: not warden.is_running() or warden.status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.slow
 def test_another_controller_waits_for_the_end(make: Make, tmp_path: Path) -> None:
     first, second = make(), make()
     handle = first.submit(request_for(tmp_path, ("sleep", "0.3")), [])
@@ -495,6 +502,7 @@ def test_a_helper_that_cannot_start_is_one_clear_error(
         make().submit(request_for(tmp_path, ("true",), "run-2"), [])
 
 
+@pytest.mark.slow
 def test_runtime_grows_while_it_runs(make: Make, tmp_path: Path) -> None:
     runner = make()
     handle = runner.submit(request_for(tmp_path, ("sleep", "60")), [])

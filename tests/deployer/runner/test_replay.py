@@ -134,6 +134,7 @@ def test_repeated_configurations(tmp_path: Path, repeat: str, seconds: set[float
     assert seen == seconds
 
 
+@pytest.mark.slow
 def test_noise_is_seeded_by_the_run_and_has_mean_one(tmp_path: Path) -> None:
     def times(runner: ReplayRunner, owner: str, count: int = 400) -> list[float]:
         found = []

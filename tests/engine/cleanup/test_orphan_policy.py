@@ -118,6 +118,7 @@ _ROWS = st.dictionaries(
 _LIMITS = st.none() | st.floats(0, 1e5)
 
 
+@pytest.mark.slow
 @given(_FINDINGS, _ROWS, _LIMITS, st.booleans())
 def test_what_always_holds(
     finding: OrphanFinding, rows: dict[str, KnownRun], older_than: float | None, foreign: bool

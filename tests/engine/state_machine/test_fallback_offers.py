@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.searchers import in_order
@@ -50,6 +51,7 @@ def test_only_the_ways_that_are_allowed() -> None:
     assert no_fallback(SPOT, {SPOT.key}) is None
 
 
+@pytest.mark.slow
 @given(st.sampled_from(ALL), st.sets(st.sampled_from([offer.key for offer in ALL])), st.integers(1, 5))
 def test_it_is_never_refused_never_another_machine_and_never_spot_for_on_demand(
     offer: Offer, refused: set[str], nodes: int

@@ -103,6 +103,7 @@ class LedgerMachine(RuleBasedStateMachine):
 TestLedgerMachine = LedgerMachine.TestCase
 
 
+@pytest.mark.slow
 @given(amounts=st.lists(MONEY, max_size=40))
 def test_the_order_of_settling_does_not_change_the_sum(amounts: list[float]) -> None:
     forward, backward = Ledger(None), Ledger(None)

@@ -361,6 +361,7 @@ def test_a_stopped_search_says_nothing_more() -> None:
     assert world.machine.handle(Tick(), 1e9) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     dollars=st.floats(1e-5, 0.05),

@@ -31,6 +31,7 @@ def job(**changes: Any) -> dict[str, Any]:
     return {"name": "demo", "job": {"command": "true"}, "space": {"level": [1, 2]}, **changes}
 
 
+@pytest.mark.slow
 def test_it_is_a_schema_without_loose_ends(schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     text = json.dumps(schema)
@@ -39,6 +40,7 @@ def test_it_is_a_schema_without_loose_ends(schema: dict[str, Any]) -> None:
         assert reference in schema["$defs"]
 
 
+@pytest.mark.slow
 def test_every_key_is_explained(schema: dict[str, Any]) -> None:
     for name, definition in {"": schema, **schema["$defs"]}.items():
         if not name.endswith("Model") or name == "ChoiceModel":
@@ -113,6 +115,7 @@ class _Outside(plugins.Plugin):
     Settings = _OutsideSettings
 
 
+@pytest.mark.slow
 def test_a_searcher_of_another_package_is_completed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     load_all = plugins.load_all
     monkeypatch.setattr(

@@ -62,6 +62,7 @@ def test_reasons_are_read_for_failed_trials(store: Store, build: Build) -> None:
     assert 10 <= len(data.reasons) < 50
 
 
+@pytest.mark.slow
 def test_an_unknown_study_is_not_found(store: Store) -> None:
     with pytest.raises(StudyNotFoundError):
         StudyData.load(store, 7)

@@ -310,6 +310,7 @@ def test_runs_that_came_out_alike_are_not_a_range(store: Store, build: Build) ->
     assert "Run times of one configuration vary by about" in text, "whole billing units hide it in the cost"
 
 
+@pytest.mark.slow
 def test_a_lucky_run_is_not_recommended(store: Store, build: Build) -> None:
     """Trial 0 was the cheapest run, and its configuration usually is not."""
     trials = [

@@ -90,6 +90,7 @@ def test_names_and_reasons_are_escaped(store: Store, build: Build) -> None:
         ET.fromstring(svg)
 
 
+@pytest.mark.slow
 def test_the_table_is_limited_and_the_best_come_first(store: Store, build: Build) -> None:
     page = render_html(StudyData.load(store, build(some_trials(300))))
     rows = re.findall(r'<tr(?: class="best")?><td class="n">(\d+)</td><td>(\w+)</td>', page)
@@ -150,6 +151,7 @@ def test_runs_on_parts_of_the_input_are_in_no_drawing(store: Store, build: Build
     assert "part of the input" not in without
 
 
+@pytest.mark.slow
 def test_a_far_deadline_does_not_squeeze_the_points(store: Store, build: Build) -> None:
     trials = [make_trial(i, {"a": i}, 0.1 + i, runtime=5.0 + i) for i in range(5)]
     svg = map_chart(StudyData.load(store, build(trials, spec={"constraints": {"deadline": 86400}})))
@@ -215,6 +217,7 @@ def test_axes_of_extreme_values_have_places_and_ticks(values: list[float], log: 
     assert len(scale.ticks()) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", [1e300, MOST])
 def test_a_report_on_extreme_values_has_no_places_that_are_no_numbers(
     store: Store, build: Build, tmp_path: Path, extreme: float
@@ -260,6 +263,7 @@ SPECS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 def test_pngs_are_written(store: Store, build: Build, tmp_path: Path, spec: dict[str, Any]) -> None:
     data = StudyData.load(store, build(some_trials(40), spec=spec, name="100 $cost$ _x_ %"))
@@ -271,6 +275,7 @@ def test_pngs_are_written(store: Store, build: Build, tmp_path: Path, spec: dict
         assert height > 500
 
 
+@pytest.mark.slow
 def test_pngs_of_nothing_are_none(store: Store, build: Build, tmp_path: Path) -> None:
     assert write_pngs(StudyData.load(store, build()), tmp_path) == []
     failed = [make_trial(0, {"a": 1}, 0.1, state=TrialState.FAILED)]
@@ -278,11 +283,13 @@ def test_pngs_of_nothing_are_none(store: Store, build: Build, tmp_path: Path) ->
     assert [file.name for file in files] == ["cost-time.png"]
 
 
+@pytest.mark.slow
 def test_pngs_of_many_orders_of_magnitude(store: Store, build: Build, tmp_path: Path) -> None:
     trials = [make_trial(i, {"a": i, "b": f"v{i % 3}"}, 10.0**i / 1e4, runtime=10.0**i) for i in range(9)]
     assert len(write_pngs(StudyData.load(store, build(trials)), tmp_path)) == 3
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written(store: Store, build: Build, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="cannot write charts into"):

@@ -264,6 +264,7 @@ def test_a_lost_trial_has_a_line() -> None:
     assert stream.getvalue().startswith("trial 3 lost: a=0; $0.100 of $0.500 total")
 
 
+@pytest.mark.slow
 def test_a_long_search_keeps_a_short_curve() -> None:
     with LiveView(stream=io.StringIO(), live=False) as view:
         for i in range(1500):

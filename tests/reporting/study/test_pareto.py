@@ -92,6 +92,7 @@ def test_a_metric_to_be_large(store: Store, build: Build) -> None:
     assert other.values.tolist() == [[1.0, 0.9], [2.0, 0.8]]
 
 
+@pytest.mark.slow
 def test_the_report_shows_it_where_it_is_wanted(store: Store, build: Build, tmp_path: Path) -> None:
     plain, both = build(some()), build(some(), spec=BOTH)
     wanted = StudyData.load(store, both)
@@ -125,6 +126,7 @@ def test_words_of_the_command_line() -> None:
             read_also([wrong])
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, build: Build) -> None:
     build(some())
     store_url = f"sqlite:///{tmp_path / 'tw.db'}"
@@ -149,6 +151,7 @@ def ready(goal: str) -> Callable[[], problems.KnownProblem]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", ["cost", "accuracy"])
 def test_ready_problems_searched_at_random(store: Store, build: Build, goal: str) -> None:
     """With every configuration tried, the front is the true one, and the single objective's best is on it."""

@@ -24,6 +24,8 @@ from tradewind.searcher.base import MapPoint
 from tradewind.testing.problems import offers
 from tradewind.utils.paths import data_folder, store_url
 
+pytestmark = pytest.mark.slow
+
 TABLE = Path(__file__).parents[1] / "searcher" / "data" / "paris_table.csv"
 
 JOB = """

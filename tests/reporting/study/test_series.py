@@ -79,6 +79,7 @@ def test_grouping_keeps_few_values_and_cuts_many() -> None:
     assert grouping(column(True, False))[0] == ["False", "True"]
 
 
+@pytest.mark.slow
 def test_skewed_numbers_give_no_empty_range(store: Store, build: Build) -> None:
     values = [0] * 80 + list(range(1, 21))
     data = StudyData.load(store, build([make_trial(i, {"p": v}, 0.1 + i) for i, v in enumerate(values)]))

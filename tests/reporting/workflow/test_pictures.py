@@ -101,6 +101,7 @@ def test_bars_stand_where_their_times_are() -> None:
     assert sorted(boxes) == [("0", "50")] * 3 + [("50", "50")] * 3
 
 
+@pytest.mark.slow
 def test_a_large_gantt_page_stays_readable() -> None:
     document = gantt(3000)
     page = gantt_html(document)
@@ -128,6 +129,7 @@ def test_a_machine_that_is_not_there() -> None:
         gantt_html(document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [6, 300])
 def test_png(count: int, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -198,6 +200,7 @@ def test_boxes_of_names_that_begin_and_end_alike_can_be_told_apart() -> None:
     assert all(kind in words for kind, words in zip(("MERGE", "SPLIT", "MASK"), shown, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gantt", "dag"])
 def test_long_names_stay_within_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     from matplotlib.figure import Figure

@@ -81,6 +81,7 @@ def test_a_bill_moves_with_time_as_far_as_it_is_billed(billing: Billing, moved: 
     assert found == pytest.approx([moved], abs=0.01)
 
 
+@pytest.mark.slow
 def test_where_runs_do_not_vary_one_repetition_is_all() -> None:
     problem = problems.flat_problem()
     trials = drive(searcher_of(problem), problem, 200)
@@ -108,6 +109,7 @@ def test_what_would_be_cut_short_is_not_run_again() -> None:
     assert answer.final
 
 
+@pytest.mark.slow
 def test_where_they_vary_the_best_are_run_again() -> None:
     problem = problems.make_problem(
         problems.machine_parameters(8, (1, 2, 4)),
@@ -129,6 +131,7 @@ def test_where_they_vary_the_best_are_run_again() -> None:
     assert not again(drive(searcher_of(problem, repeats=1), problem, 60))
 
 
+@pytest.mark.slow
 def test_the_second_run_is_awaited_before_a_third() -> None:
     problem = problems.flat_problem()
     searcher = searcher_of(problem)
@@ -145,6 +148,7 @@ def test_the_second_run_is_awaited_before_a_third() -> None:
     assert not waiting.final
 
 
+@pytest.mark.slow
 def test_no_repetition_beyond_the_money_or_for_another_objective() -> None:
     problem = problems.flat_problem()
     searcher = searcher_of(problem)
@@ -156,6 +160,7 @@ def test_no_repetition_beyond_the_money_or_for_another_objective() -> None:
     assert not again(drive(searcher_of(other), other, 15))
 
 
+@pytest.mark.slow
 def test_a_repetition_must_be_worth_its_money() -> None:
     few = problems.table_problem(noise=0.1, future_runs=1, cliff="none")
     trials = drive(searcher_of(few), few, 60)

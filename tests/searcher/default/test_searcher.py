@@ -31,6 +31,8 @@ from tradewind.searcher.gp import GpSearcher
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, pending
 
+pytestmark = pytest.mark.slow
+
 
 def make(problem: Problem, seed: int = 0, **settings: Any) -> TradewindSearcher:
     made = plugins.create("searcher", "tradewind", settings, problem=problem, seed=seed)

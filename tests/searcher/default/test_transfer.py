@@ -31,6 +31,8 @@ from tradewind.searcher.surrogate.gp import Array
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate
 
+pytestmark = pytest.mark.slow
+
 
 def job(k: int) -> KnownProblem:
     """The k-th of a family of jobs: much the same use of cores and memory, on inputs of different sizes."""

@@ -27,6 +27,7 @@ def expansion(inputs: int = 3, terms: int = 40, trend: float = 0.0, sigma: float
 # ---------------------------------------------------------------------- ridge
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(points=st.integers(1, 60), seed=st.integers(0, 99), penalty=st.sampled_from([1e-3, 0.1, 10.0]))
 def test_dual_primal_and_recursive_agree(points: int, seed: int, penalty: float) -> None:
@@ -66,6 +67,7 @@ def test_the_weights_are_those_of_the_normal_equations() -> None:
     assert DualRidge(a, t, 0.1).weights == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(points=st.integers(1, 60), seed=st.integers(0, 99))
 def test_the_misfits_of_many_penalties_are_those_of_each(points: int, seed: int) -> None:
@@ -103,6 +105,7 @@ def test_the_published_penalty_is_ours_by_half_the_terms() -> None:
     assert a @ DualRidge(a, t, 0.1 / (terms / 2)).weights == pytest.approx(published, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_the_root_stays_a_root_over_many_updates() -> None:
     z, t = data(2000)
     a = expansion(terms=20).columns(z)

@@ -94,6 +94,7 @@ def best(searcher: DoneSearcher) -> Configuration:
 # ---------------------------------------------------------------------- one history for all parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1.0, 5.0, 32.0])
 def test_it_answers_for_sizes_in_between_and_beyond(size: float) -> None:
     problem = replace(sized({"size": size}, objective=Objective("runtime")), past=history(SIZES))
@@ -103,6 +104,7 @@ def test_it_answers_for_sizes_in_between_and_beyond(size: float) -> None:
     assert value <= 1.1 * optimum[1]
 
 
+@pytest.mark.slow
 def test_the_answer_depends_on_the_parameters() -> None:
     chosen = {
         size: best(make(replace(sized({"size": size}, objective=Objective("runtime")), past=history(SIZES))))["nodes"]
@@ -173,6 +175,7 @@ def test_a_fraction_of_the_input_is_one_more_parameter() -> None:
 # ---------------------------------------------------------------------- parameters that do not matter
 
 
+@pytest.mark.slow
 def test_parameters_without_influence_are_found_and_ignored() -> None:
     rng = np.random.default_rng(3)
     inputs: list[Values] = [
@@ -274,6 +277,7 @@ def test_where_nothing_is_likely_to_fit_the_likeliest_comes_first() -> None:
     assert chances == pytest.approx(sorted(chances, reverse=True), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_named_metric_is_the_objective() -> None:
     problem = problems.table_problem(objective=Objective("throughput", "maximise"), cliff="slow", deadline=None)
     trials = drive(make(problem, 1, spread=30), problem, 30)
@@ -283,6 +287,7 @@ def test_a_named_metric_is_the_objective() -> None:
     assert value >= 0.5 * optimum[1]
 
 
+@pytest.mark.slow
 def test_configurations_that_fail_are_avoided() -> None:
     problem = problems.infeasible_problem()
     problem = replace(problem, constraints=replace(problem.constraints, deadline=None))
@@ -315,6 +320,7 @@ def make_bound(problem: KnownProblem, configuration: Configuration, seconds: flo
 # ---------------------------------------------------------------------- the loop
 
 
+@pytest.mark.slow
 def test_own_runs_are_taken_in_one_by_one_where_that_is_quicker() -> None:
     """With more runs than columns the model grows; a searcher that is told all at once says the same."""
     problem = sized({"size": 4.0}, noise=0.02)
@@ -335,6 +341,7 @@ def test_own_runs_are_taken_in_one_by_one_where_that_is_quicker() -> None:
         )
 
 
+@pytest.mark.slow
 def test_growing_agrees_with_fitting_anew() -> None:
     problem = replace(sized({"size": 4.0}, noise=0.02), past=history(SIZES, noise=0.02))
     settings: dict[str, Any] = {"terms": 10, "sigma": 0.3, "penalty": 0.01, "ignore": False, "profile": False}
@@ -346,6 +353,7 @@ def test_growing_agrees_with_fitting_anew() -> None:
     assert grown._model().judge(places).seconds == pytest.approx(anew.judge(places).seconds, rel=0.01)
 
 
+@pytest.mark.slow
 def test_noise_falls_and_may_be_left_out() -> None:
     problem = replace(sized({"size": 4.0}), past=history(SIZES))
     asked = make(problem, noise=1.0, decay=1.0).ask(SearchState())
@@ -393,6 +401,7 @@ def several(searcher: DoneSearcher, known: int, count: int, *, together: bool) -
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 def test_several_at_once_take_each_other_into_account(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
     """What is on its way is believed: without that the next best ones are neighbours of the best."""
@@ -431,6 +440,7 @@ def test_what_is_believed_leaves_what_is_expected() -> None:
     assert model.fantasize(running[np.arange(0)]) is model
 
 
+@pytest.mark.slow
 def test_as_published() -> None:
     """Algorithm 1 to the letter: plain time over the configuration alone, one scale, constant noise."""
     published: dict[str, Any] = {

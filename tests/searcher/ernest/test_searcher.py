@@ -123,6 +123,7 @@ def normalised(nodes: Sequence[int]) -> tuple[Any, Any]:
     return table[:, kept] / table[:, kept].mean(axis=0), costs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [(1, 2, 4, 8, 16), (4, 6, 8, 12, 24), (1, 2)])
 def test_the_design_is_as_good_as_that_of_frank_wolfe(nodes: Sequence[int]) -> None:
     """The value is compared and not the chosen set: the optimum is not unique."""
@@ -137,6 +138,7 @@ def test_the_design_is_as_good_as_that_of_frank_wolfe(nodes: Sequence[int]) -> N
     assert ours == pytest.approx(theirs, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_the_design_is_as_good_as_that_of_slsqp() -> None:
     columns, costs = normalised((1, 2, 8))
 
@@ -199,6 +201,7 @@ def test_every_core_gets_a_partition() -> None:
 # ---------------------------------------------------------------------- searching
 
 
+@pytest.mark.slow
 def test_it_finds_the_optimum_of_a_job_that_follows_the_model() -> None:
     problem = ernest_problem(types=9)
     searcher, train, runs = whole(problem, verify=0)
@@ -222,6 +225,7 @@ def test_training_runs_are_small_parts_and_cost_little() -> None:
     assert sum(trial.spent for trial in train) < 0.25 * everything
 
 
+@pytest.mark.slow
 def test_with_noise_it_is_near_the_optimum() -> None:
     problem = ernest_problem(types=9, noise=0.05)
     best = problem.optimum()
@@ -231,6 +235,7 @@ def test_with_noise_it_is_near_the_optimum() -> None:
     assert found <= 1.15 * best[1]
 
 
+@pytest.mark.slow
 def test_it_checks_as_many_as_it_is_told() -> None:
     for verify in (0, 1, 4):
         searcher, _, runs = whole(ernest_problem(), verify=verify)
@@ -258,6 +263,7 @@ def test_a_deadline_that_nothing_meets_is_said_and_the_nearest_is_tried() -> Non
     assert "no configuration is predicted to meet the deadline" in last_words(searcher)
 
 
+@pytest.mark.slow
 def test_runs_go_on_until_one_is_feasible() -> None:
     """The predicted best ones fail on the whole input: their memory does not hold it."""
 
@@ -300,6 +306,7 @@ def test_one_type_whose_times_do_not_fall_stops_nothing() -> None:
     assert len(runs) == 3
 
 
+@pytest.mark.slow
 def test_each_combination_of_settings_has_a_model() -> None:
     problem = problems.table_problem(types=2, cliff="none")
     searcher, train, runs = whole(problem)
@@ -310,6 +317,7 @@ def test_each_combination_of_settings_has_a_model() -> None:
     assert len(runs) == 3
 
 
+@pytest.mark.slow
 def test_types_are_chosen_by_name_or_by_number() -> None:
     _, train, _ = whole(ernest_problem(types=9), types=("m9.large", "r9.large"))
     assert {trial.configuration["instance"] for trial in train} == {"m9.large", "r9.large"}
@@ -322,6 +330,7 @@ def test_cores_may_count_as_machines() -> None:
     assert len(runs) == 3
 
 
+@pytest.mark.slow
 def test_training_stops_at_its_share_of_the_budget() -> None:
     _, train, _ = whole(ernest_problem(types=9))
     bill = sum(trial.spent for trial in train)
@@ -344,6 +353,7 @@ def test_a_small_budget_is_not_spent_on_training_alone() -> None:
     assert runs, "the type had a model after half of the trials"
 
 
+@pytest.mark.slow
 def test_a_whole_run_of_the_choice_is_kept_back() -> None:
     """A model takes 0.3 times the best run's cost, and all training of the first type 1.1 times."""
     best = ernest_problem().optimum()
@@ -425,6 +435,7 @@ def test_several_checks_at_once_are_paid_together() -> None:
         assert sum(float(proposal.why["expected_cost"]) for proposal in answer) <= money
 
 
+@pytest.mark.slow
 def test_money_that_pays_no_predicted_run_is_said() -> None:
     problem = ernest_problem()
     searcher = searcher_of(problem)
@@ -434,6 +445,7 @@ def test_money_that_pays_no_predicted_run_is_said() -> None:
     assert "left pay no further predicted run" in answer.reason
 
 
+@pytest.mark.slow
 def test_several_at_once_wait_for_the_training() -> None:
     problem = ernest_problem()
     alone, together = searcher_of(problem), searcher_of(problem)
@@ -442,6 +454,7 @@ def test_several_at_once_wait_for_the_training() -> None:
     assert one == many
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.ABORTED])
 def test_when_no_training_run_ends_well_that_is_said(state: TrialState) -> None:
     problem = ernest_problem(types=2)
@@ -456,6 +469,7 @@ def test_when_no_training_run_ends_well_that_is_said(state: TrialState) -> None:
     assert searcher.map_basis().startswith("Models: 0")
 
 
+@pytest.mark.slow
 def test_a_minimum_of_the_bill_counts_in_the_prediction() -> None:
     billing = Billing(minimum_seconds=3600.0, granularity_seconds=1.0)
     problem = ernest_problem(billing=billing)
@@ -465,6 +479,7 @@ def test_a_minimum_of_the_bill_counts_in_the_prediction() -> None:
         assert point.cost == pytest.approx(max(1.0, point.time / 3600.0) * hourly, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_what_it_expects_is_explained() -> None:
     problem = ernest_problem()
     searcher, _, runs = whole(problem)
@@ -503,6 +518,7 @@ def test_one_configuration_is_trained_and_tried() -> None:
     assert len(runs) == 1
 
 
+@pytest.mark.slow
 def test_a_thousand_machine_choices_take_seconds() -> None:
     problem = ernest_problem(types=12, nodes=tuple(range(1, 65)))
     started = time.process_time()

@@ -51,6 +51,7 @@ def test_before_much_is_known_the_expected_slope_counts() -> None:
     assert process.expected(np.array([[1.0, 0.5]]))[0] - process.expected(np.array([[0.0, 0.5]]))[0] == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_slopes_are_recovered_and_go_on_outside() -> None:
     rng = np.random.default_rng(1)
     x = rng.random((25, 2)) * 0.5
@@ -61,6 +62,7 @@ def test_slopes_are_recovered_and_go_on_outside() -> None:
     assert np.abs(trend.predict(far)[0] - line(far)).max() < np.abs(plain.predict(far)[0] - line(far)).max()
 
 
+@pytest.mark.slow
 def test_a_wrong_slope_is_given_up_for_what_is_seen() -> None:
     x = np.random.default_rng(2).random((30, 2))
     process = TrendProcess(STEEP).fit(x, -line(x))

@@ -117,6 +117,7 @@ def test_aws_machines_against_the_table_of_2025() -> None:
     assert compared > 1000
 
 
+@pytest.mark.slow
 @needs_tables
 def test_azure_against_the_table_of_june_2026() -> None:
     rows = list(table("azure_linux_ondemand_2026-06.csv.gz"))

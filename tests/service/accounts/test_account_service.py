@@ -16,6 +16,7 @@ from tradewind.store.service.shared_values import SharedValueStore
 Headers = dict[str, str]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "why"),
     [

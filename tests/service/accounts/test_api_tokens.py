@@ -14,6 +14,7 @@ from tradewind.service.context import Context
 Headers = dict[str, str]
 
 
+@pytest.mark.slow
 def test_a_token_is_made_used_listed_and_taken_away(client: TestClient, ann: Headers) -> None:
     before = time.time()
     made = client.post("/api/v1/tokens", headers=ann, json={"name": "laptop", "days": 30}).json()
@@ -63,6 +64,7 @@ def test_only_its_digest_is_stored(context: Context) -> None:
     assert secret.removeprefix("tw_") not in dump
 
 
+@pytest.mark.slow
 def test_other_peoples_tokens_are_not_there(client: TestClient, context: Context, ann: Headers, bob: Headers) -> None:
     (mine,) = client.get("/api/v1/tokens", headers=ann).json()
     theirs = client.delete(f"/api/v1/tokens/{mine['id']}", headers=bob)
@@ -72,6 +74,7 @@ def test_other_peoples_tokens_are_not_there(client: TestClient, context: Context
     assert client.get("/api/v1/tokens", headers=ann).json()[0]["id"] == mine["id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [{}, {"name": ""}, {"name": " \t"}, {"name": "\ud800\x00"}, {"name": "x" * 101}])
 def test_a_token_has_a_name(client: TestClient, ann: Headers, body: dict[str, str]) -> None:
     import json
@@ -81,6 +84,7 @@ def test_a_token_has_a_name(client: TestClient, ann: Headers, body: dict[str, st
     assert len(client.get("/api/v1/tokens", headers=ann).json()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", ["0", "-1", "1e300", "NaN", "Infinity", '"soon"'])
 def test_days_are_days(client: TestClient, ann: Headers, days: str) -> None:
     answer = client.post("/api/v1/tokens", headers=ann, content=f'{{"name": "laptop", "days": {days}}}')
@@ -96,6 +100,7 @@ def test_there_are_not_endlessly_many(context: Context, monkeypatch: pytest.Monk
         context.accounts.make_token(user.id, "laptop")
 
 
+@pytest.mark.slow
 def test_a_locked_user_s_token_opens_nothing_until_it_is_unlocked(
     client: TestClient, root: Headers, ann: Headers
 ) -> None:
@@ -108,6 +113,7 @@ def test_a_locked_user_s_token_opens_nothing_until_it_is_unlocked(
     assert client.get("/api/v1/me", headers=ann).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_no_readers(
     client: TestClient,
     context: Context,

@@ -62,6 +62,7 @@ def test_what_is_no_name_is_refused_and_found_nowhere(typed: str) -> None:
     assert identity.lookup_name(typed) == ""
 
 
+@pytest.mark.slow
 @given(st.text(max_size=80))
 def test_a_name_that_is_kept_stays_as_it_is(typed: str) -> None:
     kept = identity.lookup_name(typed)

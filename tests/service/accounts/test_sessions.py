@@ -230,6 +230,7 @@ def test_the_right_password_forgives_wrong_ones(context: Context, ann_signs_in: 
         assert principal(context, ann_signs_in()).name == "ann"
 
 
+@pytest.mark.slow
 def test_one_address_cannot_try_all_names(context: Context) -> None:
     for number in range(100):
         assert "is wrong" in refused(context, f"user{number}", "a wrong guess", "2001:db8::1")
@@ -237,6 +238,7 @@ def test_one_address_cannot_try_all_names(context: Context) -> None:
     assert "is wrong" in refused(context, "user100", "a wrong guess", "2001:db8:0:1::1")
 
 
+@pytest.mark.slow
 def test_many_addresses_cannot_try_one_name_and_do_not_lock_the_user_out(
     context: Context, ann_signs_in: Callable[..., BrowserSession]
 ) -> None:
@@ -263,6 +265,7 @@ def test_servers_of_one_database_count_together(context: Context, ann_signs_in: 
 # ---------------------------------------------------------------------- REST with the cookie
 
 
+@pytest.mark.slow
 def test_rest_takes_the_cookie_and_for_changes_the_proof(client: TestClient, session: BrowserSession) -> None:
     client.cookies.set("tradewind_session", session.secret)
     assert client.get("/api/v1/me").json()["name"] == "ann"
@@ -275,6 +278,7 @@ def test_rest_takes_the_cookie_and_for_changes_the_proof(client: TestClient, ses
     assert answer.json()["email"] == "ann@example.org"
 
 
+@pytest.mark.slow
 def test_a_proof_is_of_one_session(
     client: TestClient, session: BrowserSession, ann_signs_in: Callable[..., BrowserSession]
 ) -> None:

@@ -13,6 +13,8 @@ from tradewind.errors import SignInError
 from tradewind.service.context import Context
 from tradewind.store.service.requests import NewRequestEvent, RequestRow
 
+pytestmark = pytest.mark.slow
+
 Headers = dict[str, str]
 WORDS = "five boats in a row"
 

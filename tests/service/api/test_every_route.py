@@ -19,6 +19,8 @@ from tradewind.service.http.session_cookies import CSRF_FIELD, CSRF_HEADER, csrf
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.testing.stores import study_row, trial
 
+pytestmark = pytest.mark.slow
+
 SECRET = "physics-only"
 """What ann's things are called: nobody else may read it anywhere."""
 

@@ -21,6 +21,8 @@ from schemathesis.specs.openapi.checks import (
 from tests.service.api.test_every_route import Scene, furnish
 from tests.service.module_server import House, house
 
+pytestmark = pytest.mark.slow
+
 CHECKS = (
     not_a_server_error,
     status_code_conformance,

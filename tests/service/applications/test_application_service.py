@@ -55,6 +55,7 @@ def test_a_mapping_is_as_good_as_text(context: Context, ann: Principal) -> None:
     assert (spec.name, spec.job.command, spec.job.env) == ("yes", ("cat", "0o17"), {"A": "1:30"})
 
 
+@pytest.mark.slow
 def test_another_tenants_is_as_if_it_were_not_there(context: Context, ann: Principal, bob: Principal) -> None:
     apps = context.applications
     apps.register(ann, TEXT)
@@ -71,6 +72,7 @@ def test_another_tenants_is_as_if_it_were_not_there(context: Context, ann: Princ
     assert apps.list(bob) == []
 
 
+@pytest.mark.slow
 def test_shared_ones_are_for_all_and_only_administrators_share(
     context: Context, ann: Principal, bob: Principal, root: Principal
 ) -> None:
@@ -89,6 +91,7 @@ def test_shared_ones_are_for_all_and_only_administrators_share(
         apps.retire(bob, "heat")
 
 
+@pytest.mark.slow
 def test_what_is_retired_begins_nothing_more(context: Context, ann: Principal) -> None:
     apps = context.applications
     apps.register(ann, TEXT)
@@ -106,6 +109,7 @@ def test_what_is_retired_begins_nothing_more(context: Context, ann: Principal) -
     assert apps.register(ann, TEXT).version == 3, "numbers are not used again"
 
 
+@pytest.mark.slow
 def test_a_retired_one_gives_way_to_the_shared_one_of_its_name(
     context: Context, ann: Principal, root: Principal
 ) -> None:
@@ -146,6 +150,7 @@ def test_a_backend_that_is_not_there_cannot_be_named(context: Context, ann: Prin
 # ---------------------------------------------------------------------- files
 
 
+@pytest.mark.slow
 def test_files_are_handed_in_once_and_named_by_what_they_hold(context: Context, ann: Principal) -> None:
     apps = context.applications
     row = apps.register(ann, TEXT)
@@ -157,6 +162,7 @@ def test_files_are_handed_in_once_and_named_by_what_they_hold(context: Context, 
     assert apps.values(ann, row, {}) == {"size": 64}
 
 
+@pytest.mark.slow
 def test_another_tenants_file_is_not_there(context: Context, ann: Principal, bob: Principal, root: Principal) -> None:
     apps = context.applications
     row = apps.register(root, TEXT, shared=True)
@@ -167,6 +173,7 @@ def test_another_tenants_file_is_not_there(context: Context, ann: Principal, bob
     assert apps.values(bob, row, {"mesh": kept})["mesh"]["size"] == 6
 
 
+@pytest.mark.slow
 def test_a_tenants_files_take_no_more_than_they_may(context: Context, ann: Principal, bob: Principal) -> None:
     apps = context.applications
     apps.upload(ann, "a", b"a" * 700_000)

@@ -157,6 +157,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from([*FIELDS, "other"]), _JSON))
 def test_anything_is_read_or_refused(typed: dict[str, Any]) -> None:
@@ -173,6 +174,7 @@ def test_anything_is_read_or_refused(typed: dict[str, Any]) -> None:
     assert read_values(FIELDS, values) == values, "reading is done once"
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(list(FIELDS)), _JSON))
 def test_what_the_schema_takes_is_read(typed: dict[str, Any]) -> None:

@@ -45,6 +45,7 @@ NASTY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", NASTY)
 def test_text_arrives_as_it_was_typed(context: Context, root: Principal, typed: str) -> None:
     row = context.applications.register(root, TEXT)

@@ -78,6 +78,7 @@ def test_without_a_run_it_is_the_cheapest_and_says_so(solver: World) -> None:
     assert len(found.candidates) == 5
 
 
+@pytest.mark.slow
 def test_past_runs_make_a_prediction(solver: World) -> None:
     context, ann, _, row = solver
     add_runs(context, ann, row, some(40), seed=40)
@@ -97,6 +98,7 @@ def test_past_runs_make_a_prediction(solver: World) -> None:
     assert sorted(excess)[5] < 1.1, excess
 
 
+@pytest.mark.slow
 def test_a_metric_of_its_own_is_predicted_too(context: Context) -> None:
     root, ann, _ = people(context)
     document = DOCUMENT.replace("minimise: cost", "maximise: rate").replace("name: solver", "name: rated")
@@ -135,6 +137,7 @@ def test_a_new_run_changes_what_is_known_at_once(solver: World) -> None:
     assert (found.runs, found.advice) == (3 + FEW_RUNS, "")
 
 
+@pytest.mark.slow
 def test_scales_are_chosen_once_for_the_same_past(solver: World, monkeypatch: pytest.MonkeyPatch) -> None:
     context, ann, _, row = solver
     add_runs(context, ann, row, some(12))
@@ -189,6 +192,7 @@ def test_all_tenants_runs_where_the_administrator_allows_it(solver: World) -> No
     assert sharing.propose(bob, "solver", {}).runs == 12
 
 
+@pytest.mark.slow
 def test_proposals_that_explore_where_the_administrator_wants_it(solver: World) -> None:
     context, ann, _, row = solver
     add_runs(context, ann, row, some(3))
@@ -226,6 +230,7 @@ def test_runs_of_older_versions_count_as_far_as_their_fields_are_there(solver: W
     assert context.proposals.propose(ann, "solver", {"size": 500}).runs == 0, "nobody knows what the steps were"
 
 
+@pytest.mark.slow
 def test_wrong_questions(solver: World) -> None:
     context, ann, _, _ = solver
     with pytest.raises(FormError, match="size: 0 is below 1"):

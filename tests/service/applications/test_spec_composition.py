@@ -71,6 +71,7 @@ def sold(context: Context, spec: JobSpec) -> list[tuple[str, int]]:
     return sorted({(offer.instance_type, offer.nodes) for offer in offers})
 
 
+@pytest.mark.slow
 def test_values_become_job_parameters(cloud: Context, root: Principal) -> None:
     spec = made(cloud, root, given={"size": "128", "fast": "on"})
     values = dict(spec.job.parameters.values)
@@ -84,6 +85,7 @@ def test_where_and_how_is_the_backends_to_say(cloud: Context, root: Principal) -
     assert sold(cloud, spec) == [(f"n{v}", n) for v in (2, 4, 8) for n in (1, 2, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("space", "machines"),
     [
@@ -143,6 +145,7 @@ def test_resources_that_are_none(cloud: Context, root: Principal, resources: Any
         made(cloud, root, resources=resources)
 
 
+@pytest.mark.slow
 def test_one_machine_cannot_be_two(cloud: Context, root: Principal) -> None:
     text = TEXT.replace("\n  nodes: [1, 2, 4]", "")
     assert sold(cloud, made(cloud, root, text, resources={"nodes": 1}))
@@ -174,6 +177,7 @@ def test_equal_files_share_a_folder_and_others_do_not(cloud: Context, root: Prin
     assert (tmp_path / "request/input.json").exists()
 
 
+@pytest.mark.slow
 def test_what_the_specification_is_made_of_can_be_stored(cloud: Context, root: Principal) -> None:
     spec = made(cloud, root, given={"size": 5})
     assert JobSpec.from_json(json.loads(json.dumps(spec.document()))).job.parameters == spec.job.parameters

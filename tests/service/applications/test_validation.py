@@ -181,6 +181,7 @@ def test_hooks_of_users_where_they_are_allowed() -> None:
     assert read(text, trusted=False, hooks=True).spec.hooks
 
 
+@pytest.mark.slow
 def test_sizes_are_bounded() -> None:
     fields = "".join(f"    f{i}: {{type: integer, default: 1}}\n" for i in range(101))
     with pytest.raises(SpecError, match="more than 100 fields"):

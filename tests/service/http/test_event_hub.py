@@ -94,6 +94,7 @@ def test_events_of_another_process_are_seen(tmp_path: Path, context: Context, pe
     watch.close()
 
 
+@pytest.mark.slow
 def test_each_hears_what_it_may(context: Context, people: dict[str, Principal]) -> None:
     first = submit(context, people["ann"])
 
@@ -121,6 +122,7 @@ def test_each_hears_what_it_may(context: Context, people: dict[str, Principal]) 
     run_apart(scene())
 
 
+@pytest.mark.slow
 def test_many_listeners_hear_all_in_order(context: Context, people: dict[str, Principal]) -> None:
     """More listeners than are served at once, and writers that do not wait for them."""
     listeners: list[EventSubscriber] = []
@@ -147,6 +149,7 @@ def test_many_listeners_hear_all_in_order(context: Context, people: dict[str, Pr
     run_apart(scene())
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_read_is_left(context: Context, people: dict[str, Principal]) -> None:
     async def scene() -> None:
         listener = EventSubscriber(people["ann"], None)

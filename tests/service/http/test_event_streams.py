@@ -19,6 +19,8 @@ from tests.waiting import eventually
 from tradewind.service.requests.run_files import RunLogPart
 from tradewind.service.settings import ServiceSettings
 
+pytestmark = pytest.mark.slow
+
 QUICK = ServiceSettings(event_seconds=0.01, beat_seconds=0.15, streams=6, streams_per_user=4)
 
 

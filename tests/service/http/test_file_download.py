@@ -78,6 +78,7 @@ def test_nothing_is_shown_as_a_page(client: TestClient) -> None:
     assert headers["content-disposition"] == "attachment; filename=\"data.bin\"; filename*=UTF-8''data.bin"
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="utf-8"), max_size=50))
 def test_no_name_ends_the_header_or_names_a_folder(path: str) -> None:
     header = content_disposition(path)

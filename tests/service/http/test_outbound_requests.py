@@ -154,6 +154,7 @@ def test_certificates_are_checked_by_the_name(tmp_path: Path, monkeypatch: pytes
     assert len(calls.got) == 1
 
 
+@pytest.mark.slow
 def test_a_receiver_that_drips_is_left() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()

@@ -29,6 +29,7 @@ def client(context: Context) -> TestClient:
     return TestClient(create_app(context), base_url="https://wind.example.org")
 
 
+@pytest.mark.slow
 def test_browsers_are_told_what_not_to_do(client: TestClient, ann: Headers) -> None:
     answer = client.get("/sign-in")
     policy = answer.headers["content-security-policy"]
@@ -47,6 +48,7 @@ def test_browsers_are_told_what_not_to_do(client: TestClient, ann: Headers) -> N
         assert client.get(path).headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.slow
 def test_plain_http_promises_no_tls(context: Context) -> None:
     plain = TestClient(create_app(context), base_url="http://localhost:8765").get("/sign-in")
     assert plain.status_code == 200
@@ -62,10 +64,12 @@ def test_another_name_is_not_ours(client: TestClient, ann: Headers) -> None:
         assert client.get("/api/v1/me", headers={**ann, "Host": host}).status_code == 200, host
 
 
+@pytest.mark.slow
 def test_probes_ask_by_address(client: TestClient) -> None:
     assert client.get("/healthz", headers={"Host": "10.1.2.3:8765"}).status_code != 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -87,6 +91,7 @@ def test_another_site_changes_nothing(client: TestClient, ann: Headers, headers:
     assert client.get("/api/v1/me", headers={**ann, **headers}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_large_body_is_refused_before_it_is_read(client: TestClient, ann: Headers, root: Headers) -> None:
     answer = client.post("/api/v1/tokens", headers=ann, content=b"x" * 20_000)
     assert (answer.status_code, answer.json()["code"]) == (413, "service.too-large")
@@ -101,6 +106,7 @@ def test_a_large_body_is_refused_before_it_is_read(client: TestClient, ann: Head
     }
 
 
+@pytest.mark.slow
 def test_a_large_body_without_a_length_is_refused_where_it_grows(client: TestClient, ann: Headers) -> None:
     sent = 0
 
@@ -173,6 +179,7 @@ def test_a_body_that_drips_is_refused() -> None:
     assert 1 <= len(read) <= 10
 
 
+@pytest.mark.slow
 def test_a_large_body_has_the_time_that_it_needs() -> None:
     async def flows() -> AsyncIterator[bytes]:
         for _ in range(8):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ class Reader(HTMLParser):
         self.tags.add(tag)
 
 
+@pytest.mark.slow
 @given(
     name=st.text(max_size=300),
     problem=st.text(max_size=300),

@@ -20,6 +20,8 @@ from tradewind.service.notifications.sender import NotificationSender
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.notices import NoticeRow
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def mails() -> Iterator[Mails]:

@@ -43,6 +43,7 @@ def state(there: House) -> HealthChecks:
     return found.state.health
 
 
+@pytest.mark.slow
 def test_it_is_alive(here: TestClient) -> None:
     assert (here.get("/healthz").status_code, here.get("/healthz").text) == (200, "alive\n")
 
@@ -52,6 +53,7 @@ def test_it_is_ready(here: TestClient) -> None:
     assert (answer.status_code, answer.json()) == (200, {"ready": True, "degraded": False, "checks": CHECKS})
 
 
+@pytest.mark.slow
 def test_probes_need_no_name(there: House) -> None:
     assert there.client.get("/readyz", headers={"Host": "10.0.0.7:8765"}).status_code == 200
 
@@ -65,6 +67,7 @@ def test_a_worker_that_is_dead(there: House, here: TestClient) -> None:
     state(there).children = ()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(here: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.disk_usage
     monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=100 * 2**20))
@@ -90,6 +93,7 @@ def test_another_schema(there: House, here: TestClient, monkeypatch: pytest.Monk
     assert answer.json()["checks"]["schema"] == words
 
 
+@pytest.mark.slow
 def test_a_database_that_says_nothing(there: House, here: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
@@ -154,6 +158,7 @@ def test_figures_are_for_this_machine_or_who_has_the_token(there: House, here: T
         assert here.get("/metrics", headers={header: "127.0.0.1"}).status_code == 403
 
 
+@pytest.mark.slow
 def test_a_token_for_figures(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIGURES", "sesame")
     with house(tmp_path_factory.mktemp("token"), ServiceSettings(metrics_token="env:FIGURES")) as there:

@@ -37,6 +37,7 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("tra
 """
 
 
+@pytest.mark.slow
 def test_the_first_request_waits_for_no_import(tmp_path: Path) -> None:
     for what, script in (("register", _REGISTER), ("submit", _SUBMIT)):
         words = [sys.executable, "-c", _BEGIN + script, str(tmp_path), what]
@@ -44,6 +45,7 @@ def test_the_first_request_waits_for_no_import(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modules", [preload.HTTP_MODULES, preload.WORKER_MODULES], ids=["accepting", "carrying out"])
 def test_what_is_loaded_is_there_and_not_looked_through_again(modules: tuple[str, ...]) -> None:
     script = f"import gc, sys; from tradewind.service.operations import warm; warm.load({modules!r}); "

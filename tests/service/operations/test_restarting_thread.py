@@ -63,6 +63,7 @@ def test_a_database_that_cannot_be_used_is_one_line(
     assert said == [("WARNING", words, None)] * 3
 
 
+@pytest.mark.slow
 def test_the_threads_of_the_worker_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarting_thread, "_AFTER_FAULT", 0.01)
     faults = {"email": 1, "webhook": 1, "uploads": 1}
@@ -98,6 +99,7 @@ def test_the_threads_of_the_worker_go_on(tmp_path: Path, monkeypatch: pytest.Mon
         uploads.stop(5.0)
 
 
+@pytest.mark.slow
 def test_a_sender_that_is_silent_shows_and_calls_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_FRESH", -1.0)
     with house(tmp_path) as there:

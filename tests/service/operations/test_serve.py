@@ -123,6 +123,7 @@ def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         assert served.get("/healthz").text == "alive\n"
@@ -139,6 +140,7 @@ def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
     assert "Traceback" not in served.log.read_text()
 
 
+@pytest.mark.slow
 def test_settings_reach_it_and_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     file = tmp_path / "tradewind.yaml"
     database = f"sqlite:///{tmp_path}/elsewhere/service.db"
@@ -163,6 +165,7 @@ def test_settings_reach_it_and_a_second_signal_ends_it_at_once(tmp_path: Path) -
     assert (code, seconds < 5.0) == (130, True)
 
 
+@pytest.mark.slow
 def test_a_worker_is_started_again_and_ends_with_its_server(tmp_path: Path) -> None:
     """kill -9 of the worker: another one is started. Of the server: nobody would look after that one, so it ends."""
     with serving(tmp_path) as served:
@@ -192,6 +195,7 @@ def seed(folder: Path) -> tuple[Context, Principal]:
     return context, root
 
 
+@pytest.mark.slow
 def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
     """SIGTERM while a stream is open and a request is carried out: one ends properly, the other waits for the next."""
     context, root = seed(tmp_path)
@@ -307,6 +311,7 @@ def manager(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
             place.unlink()
 
 
+@pytest.mark.slow
 def test_https_a_renewed_certificate_and_a_service_manager(tmp_path: Path, manager: tuple[socket.socket, str]) -> None:
     chain, key = certificate(tmp_path / "tls")
     words = ("--tls-certificate", str(chain), "--tls-key", str(key), "--runs", "0")

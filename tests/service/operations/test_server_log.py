@@ -75,6 +75,7 @@ def test_json() -> None:
     }
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_whatever_is_logged_is_one_line(text: str) -> None:
     assert len(TextFormatter().format(record(text)).splitlines()) == 1

@@ -16,6 +16,8 @@ from tests.waiting import eventually
 from tradewind.service.http.call_metrics import CallMetrics
 from tradewind.service.operations.http_server import HttpServer, SlowClientProtocol
 
+pytestmark = pytest.mark.slow
+
 
 class Hasty(SlowClientProtocol):
     """It waits for less than a second."""

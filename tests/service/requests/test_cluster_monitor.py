@@ -23,6 +23,8 @@ from tradewind.store.clusters.cluster_store import ClusterStore, JobRow, TenantR
 from tradewind.store.service.claims import ClaimStore
 from tradewind.store.service.requests import RequestRow
 
+pytestmark = pytest.mark.slow
+
 OFFER = Offer("local", "local.c1", 1.0, 1.0, 0.045)
 
 

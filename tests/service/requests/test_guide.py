@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.docs.blocks import blocks
 from tests.service.requests.request_world import working, world
 
@@ -29,6 +30,7 @@ def test_the_documents_of_the_guide_are_read() -> None:
     assert read_document(script).figure is not None
 
 
+@pytest.mark.slow
 def test_the_script_of_the_guide_runs(tmp_path: Path) -> None:
     script = documents()[3]
     with world(tmp_path) as there, working(there.context):

@@ -98,6 +98,7 @@ def test_what_is_not_understood_is_said_in_one_line(text: str, message: str) -> 
         script_of_submit_file(text)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_any_text_is_a_script_or_an_error(text: str) -> None:
     try:

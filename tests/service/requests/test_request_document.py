@@ -86,6 +86,7 @@ def test_what_is_wrong_is_said_in_one_line(document: Any, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_document_nested_too_deeply() -> None:
     deep: dict[str, Any] = {}
     for _ in range(100_000):
@@ -102,6 +103,7 @@ ANYTHING = st.recursive(
 KEYS = st.sampled_from([*FIGURE, "application", "parameters", "configuration", "search", "notify", "name", "cluster"])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, ANYTHING, max_size=6))
 def test_any_document_is_read_or_refused(document: dict[str, Any]) -> None:
     try:

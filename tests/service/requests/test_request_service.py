@@ -34,6 +34,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_request_is_checked_and_kept(there: World) -> None:
     row = there.submit(parameters={"seconds": "0.5"}, name="mine")
     assert (row.state, row.kind, row.tenant, row.user, row.name) == ("pending", "run", "physics", "ann", "mine")
@@ -95,6 +96,7 @@ application: {{}}
 """
 
 
+@pytest.mark.slow
 def test_a_cluster_runs_programs_of_ordinary_users_only_where_it_says_so(tmp_path: Path) -> None:
     """Its runs are processes of whoever started it, whatever the backend says."""
     with world(tmp_path) as there, clusters(there, closed={}, opened={"own_code": True}):
@@ -130,6 +132,7 @@ def test_a_key_makes_asking_twice_harmless(there: World) -> None:
             there.submit(key=key)
 
 
+@pytest.mark.slow
 def test_a_key_stands_for_what_was_made_whatever_has_become_of_it(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         context, search = there.context, {"budget": "$2"}
@@ -325,6 +328,7 @@ def test_a_request_says_why_it_waits(there: World) -> None:
     there.context.cluster.set_tenant(TenantRow("biology"))
 
 
+@pytest.mark.slow
 def test_a_tenant_without_money_makes_no_requests(tmp_path: Path) -> None:
     with world(tmp_path) as there:
         there.context.cluster.set_tenant(TenantRow("physics", quota={"dollars": 3.0}))

@@ -10,6 +10,7 @@ from tests.service.requests.request_world import working, world
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner
 
 
+@pytest.mark.slow
 def test_a_search_that_ended_because_everything_was_lost_goes_on_when_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -35,6 +36,7 @@ def test_a_search_that_ended_because_everything_was_lost_goes_on_when_retried(
     assert again.cost > ended.cost
 
 
+@pytest.mark.slow
 def test_a_search_whose_budget_is_used_up_ends_as_it_did(tmp_path: Path) -> None:
     with world(tmp_path) as there, working(there.context):
         row = there.submit(parameters={"code": 3}, search={"budget": {"trials": 2}})

@@ -91,6 +91,7 @@ def test_a_running_log_has_not_ended_and_keeps_half_a_character(folder: Path) ->
     assert read_log(folder, "stderr", 0, 100, over=True) is None
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=60), st.integers(4, 9))
 def test_any_bytes_are_read_to_their_end(data: bytes, size: int) -> None:
     offset, text = 0, ""

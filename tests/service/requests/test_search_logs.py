@@ -86,6 +86,7 @@ def test_a_log_goes_on_with_the_next_trial_from_its_beginning(search: Search) ->
     assert (last.text, last.ended) == ("gun\n", True)
 
 
+@pytest.mark.slow
 def test_a_trial_that_runs_is_read_to_its_end_before_the_next(search: Search) -> None:
     search.trial(0, "be", ended=False)
     part = search.log()
@@ -127,6 +128,7 @@ def test_another_attempt_at_a_trial_is_read_from_its_beginning(search: Search) -
     assert there.context.requests.log(there.ann, search.row.id, offset=5, trial=0, run="r0").text == "again\n"
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_stream_who_comes_back_loses_nothing_and_reads_nothing_twice(search: Search) -> None:
     """Each trial's log begins at 0 again: an offset alone does not say of which one it is."""
     texts = ["zero is long\n", "one\n", "two\n"]

@@ -86,6 +86,7 @@ def test_a_request_waits_for_others_of_its_tenant_with_a_reason() -> None:
     assert request_allowance(TenantQueueState("a", 1, quota={"requests": 2}, running=1)) == (0.0, "")
 
 
+@pytest.mark.slow
 @given(
     quota=st.floats(0.01, 1e4),
     spent=st.floats(0, 1e4),
@@ -136,6 +137,7 @@ def test_tenants_are_served_by_their_weights(slots: int) -> None:
     assert found["a"] == pytest.approx(60, abs=4)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=2))
 def test_nobody_starves(weights: dict[str, float]) -> None:
     found = served(weights, 60)

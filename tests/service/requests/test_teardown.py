@@ -20,6 +20,8 @@ from tradewind.service.requests.progress_writer import RequestProgressWriter
 from tradewind.service.web.request_view import view_request
 from tradewind.store.service.requests import RequestRow
 
+pytestmark = pytest.mark.slow
+
 
 class Provider:
     """A provider that can be away: while it is, nothing is given back."""

@@ -22,6 +22,8 @@ from tradewind.service.settings import ServiceSettings
 from tradewind.store.clusters.cluster_store import TenantRow
 from tradewind.utils.processes import Moment
 
+pytestmark = pytest.mark.slow
+
 ALL = ["pending", "booting", "bootstrapping", "submitting", "executing", "collecting", "done"]
 
 

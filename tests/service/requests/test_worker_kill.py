@@ -14,6 +14,8 @@ from tests.waiting import eventually
 
 from tradewind.problem import TrialState
 
+pytestmark = pytest.mark.slow
+
 SEARCHED = """
 name: searched
 job:

@@ -83,6 +83,7 @@ def test_what_users_may_not_name(inside: World, address: str, why: str) -> None:
             inside.context.results.destination(inside.ann.user_id, address)
 
 
+@pytest.mark.slow
 def test_what_the_server_has_is_for_nobody_else(there: World) -> None:
     """No place is entered with the server's own environment, keys or ~/.netrc, whatever a user writes."""
     results = there.context.results
@@ -103,6 +104,7 @@ def test_what_the_server_has_is_for_nobody_else(there: World) -> None:
         assert all(row.own for row in results.places(there.ann))
 
 
+@pytest.mark.slow
 def test_a_password_is_sealed_and_never_shown(there: World) -> None:
     results = there.context.results
     address = "webdav://127.0.0.1:9999/dav"
@@ -128,6 +130,7 @@ def test_a_password_is_sealed_and_never_shown(there: World) -> None:
         results.remove_place(there.ann, address)
 
 
+@pytest.mark.slow
 def test_places_of_users_are_judged_when_they_are_connected_to(
     inside: World, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +171,7 @@ def test_places_are_of_one_user(there: World) -> None:
         results.destination(there.ann.user_id, "webdav://127.0.0.1:9999/annex")
 
 
+@pytest.mark.slow
 def test_places_of_the_administrator(tmp_path: Path) -> None:
     offered = {f"{tmp_path}/home/{{tenant}}/{{user}}": {}, "s3://company/{user}": {"user": "k", "password": "env:KEY"}}
     settings = ServiceSettings(results_places=offered, own_places=False)
@@ -191,6 +195,7 @@ def test_places_of_the_administrator(tmp_path: Path) -> None:
             results.destination(there.root.user_id, "somewhere", is_admin=True)
 
 
+@pytest.mark.slow
 def test_checking_a_place(there: World, webdav: tuple[Server, Process]) -> None:
     server, _ = webdav
     results = there.context.results
@@ -214,6 +219,7 @@ def _whole(sums: Path) -> bool:
     return bool(lines) and all(hashlib.sha256((sums.parent / n).read_bytes()).hexdigest() == d for d, n in lines)
 
 
+@pytest.mark.slow
 def test_results_arrive_by_webdav(there: World, webdav: tuple[Server, Process]) -> None:
     server, _ = webdav
     address = f"{server.address}/ann's results"
@@ -232,6 +238,7 @@ def test_results_arrive_by_webdav(there: World, webdav: tuple[Server, Process]) 
         upload_of(there.context, there.bob, row.id)
 
 
+@pytest.mark.slow
 def test_results_arrive_by_sftp_with_the_users_own_key(there: World, sftp: tuple[Server, Sshd]) -> None:
     server, daemon = sftp
     results = there.context.results

@@ -58,6 +58,7 @@ def link(shelf: Shelf, **more: object) -> str:
     return shelf.world.context.links.make(shelf.world.ann, shelf.row.id, **more)[1]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_who_has_a_link_may_look(shelf: Shelf) -> None:
     path = link(shelf)
     page = shelf.client.get(path)
@@ -74,6 +75,7 @@ def test_who_has_a_link_may_look(shelf: Shelf) -> None:
     assert answer.headers["content-disposition"].startswith("attachment")
 
 
+@pytest.mark.slow
 def test_what_a_program_wrote_is_no_page_of_this_server(shelf: Shelf) -> None:
     answer = shelf.client.get(f"{link(shelf)}/outputs/page.html")
     assert answer.headers["content-type"] == "application/octet-stream"
@@ -82,6 +84,7 @@ def test_what_a_program_wrote_is_no_page_of_this_server(shelf: Shelf) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [
@@ -109,6 +112,7 @@ def test_nothing_else_is_there(shelf: Shelf, path: str) -> None:
     assert "root:" not in answer.text
 
 
+@pytest.mark.slow
 @given(path=st.text(max_size=60))
 def test_no_path_leads_to_another_file(shelf: Shelf, path: str) -> None:
     there = {entry.path for entry in shelf.world.context.requests.files(shelf.world.ann, shelf.row.id)}
@@ -200,6 +204,7 @@ def test_over_rest(shelf: Shelf) -> None:
     assert shelf.client.get(made.json()["url"]).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_request_that_runs_shows_nothing_yet(shelf: Shelf) -> None:
     context = shelf.world.context
     row = context.requests.submit(shelf.world.ann, {"application": "note", "parameters": {"seconds": 30}})

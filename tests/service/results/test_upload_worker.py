@@ -19,6 +19,8 @@ from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.request_results import ResultUploadStore
 from tradewind.store.service.requests import RequestRow
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:

@@ -13,11 +13,13 @@ from tradewind.service.context import Context
 from tradewind.service.web.template_filters import exact, rounded, setting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "page"), [("ann", "/account"), ("root", "/admin/users")])
 def test_pages_say_how_long_a_password_must_be(shared: Context, name: str, page: str) -> None:
     assert f"At least {MIN_PASSWORD_LENGTH} characters" in words(Visitor(shared, name).get(page).text)
 
 
+@pytest.mark.slow
 def test_what_an_administrator_does_on_a_page_is_noted_once(shared: Context) -> None:
     root = Visitor(shared, "root")
     assert root.post("/admin/backends", {"name": "other", "text": "title: Other\n"}).status_code == 303
@@ -27,6 +29,7 @@ def test_what_an_administrator_does_on_a_page_is_noted_once(shared: Context) -> 
     assert noted == ["backend.remove", "backend.set"]
 
 
+@pytest.mark.slow
 def test_a_tenant_that_is_saved_as_it_stands_keeps_its_quota(shared: Context) -> None:
     root, quota = Visitor(shared, "root"), {"dollars": 1234567.89, "memory": 1e15}
     shared.users.set_tenant(principal(shared, "root"), "chemistry", weight=0.12345678, quota=quota)
@@ -60,6 +63,7 @@ def test_what_a_search_drew_is_cut(number: object, text: str) -> None:
     assert rounded(number) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [60, 700, 3_000, 100_000])
 @pytest.mark.parametrize("do", ["", "propose"])
 def test_a_choice_without_end_breaks_nothing(shared: Context, depth: int, do: str) -> None:

@@ -15,6 +15,8 @@ from tests.service.web.sample_server import GREET
 from tradewind.errors import ConflictError
 from tradewind.service.context import Context
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def ann(shared: Context) -> Visitor:

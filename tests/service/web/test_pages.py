@@ -37,6 +37,7 @@ def failed(shared: Context) -> int:
     return put(shared, principal(shared, "ann"), **STATES["failed"])
 
 
+@pytest.mark.slow
 def test_what_keeps_the_runs_of_a_request_is_on_its_page_and_in_the_list(shared: Context) -> None:
     words = "its machines are not given back yet: gcloud is signed out"
     who = principal(shared, "ann")
@@ -48,6 +49,7 @@ def test_what_keeps_the_runs_of_a_request_is_on_its_page_and_in_the_list(shared:
     assert words[1:] not in ann.get(f"/requests/{over}").text
 
 
+@pytest.mark.slow
 def test_nobody_is_sent_to_the_door_and_back(shared: Context) -> None:
     nobody = Visitor(shared)
     answer = nobody.get("/requests?text=a&group=done")
@@ -60,6 +62,7 @@ def test_nobody_is_sent_to_the_door_and_back(shared: Context) -> None:
     assert 'name="next" value="/requests"' in door.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
 def test_signing_in_leads_to_no_other_host(shared: Context, target: str) -> None:
     fields = {"name": "ann", "password": "correct horse battery", "next": target}
@@ -70,6 +73,7 @@ def test_signing_in_leads_to_no_other_host(shared: Context, target: str) -> None
     assert "SameSite=lax" in cookie
 
 
+@pytest.mark.slow
 def test_what_is_wrong_at_the_door_is_said(shared: Context, root: Visitor) -> None:
     nobody = Visitor(shared)
     wrong = nobody.post("/sign-in", {"name": "eve", "password": "no"})
@@ -87,6 +91,7 @@ def test_what_is_wrong_at_the_door_is_said(shared: Context, root: Visitor) -> No
     assert int(limited.headers["retry-after"]) > 60
 
 
+@pytest.mark.slow
 def test_a_form_of_no_page_of_ours_changes_nothing(shared: Context, ann: Visitor, failed: int) -> None:
     for csrf in ("", "0" * 64):
         answer = ann.post(f"/requests/{failed}/delete", csrf=csrf)
@@ -95,6 +100,7 @@ def test_a_form_of_no_page_of_ours_changes_nothing(shared: Context, ann: Visitor
     assert shared.requests.get(principal(shared, "ann"), failed).state == "failed"
 
 
+@pytest.mark.slow
 def test_what_is_anothers_is_not_there(bob: Visitor, failed: int) -> None:
     paths = ["/requests/{}" + rest for rest in ("", "?part=1", "/log/stdout", "/files/stdout")]
     paths.append("/requests/new?again={}")
@@ -113,6 +119,7 @@ def test_an_administrator_sees_all_and_whose(root: Visitor, failed: int) -> None
     assert "fine grid" not in words(root.get("/requests?tenant=biology").text)
 
 
+@pytest.mark.slow
 def test_an_error_of_a_request_is_explained(ann: Visitor, failed: int) -> None:
     page = words(ann.get(f"/requests/{failed}").text)
     assert "The program ended with exit code 1: cannot allocate 12.4 GiB of memory" in page
@@ -120,6 +127,7 @@ def test_an_error_of_a_request_is_explained(ann: Visitor, failed: int) -> None:
     assert "Retry" in page
 
 
+@pytest.mark.slow
 def test_an_upload_that_was_given_up_is_tried_again(shared: Context, ann: Visitor) -> None:
     number = put(shared, principal(shared, "ann"), **STATES["done"])
     button = f'action="/requests/{number}/upload"'
@@ -138,6 +146,7 @@ def test_an_upload_that_was_given_up_is_tried_again(shared: Context, ann: Visito
     assert "Not all is in your folder yet" in words(page)
 
 
+@pytest.mark.slow
 def test_markup_in_words_of_users_stays_words(shared: Context, ann: Visitor) -> None:
     who = principal(shared, "ann")
     number = put(shared, who, name=EVIL, state="failed", problem=EVIL, hint=EVIL)
@@ -157,6 +166,7 @@ def test_markup_in_words_of_users_stays_words(shared: Context, ann: Visitor) -> 
     assert all(escape("<script>") in page for page in pages)
 
 
+@pytest.mark.slow
 def test_what_just_happened_is_said_once(shared: Context, ann: Visitor) -> None:
     number = put(shared, principal(shared, "ann"), name="to go", state="done")
     answer = ann.post(f"/requests/{number}/delete")
@@ -165,6 +175,7 @@ def test_what_just_happened_is_said_once(shared: Context, ann: Visitor) -> None:
     assert f"Request {number} is deleted." not in words(ann.get("/requests").text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cookie",
     ["nonsense", "%5B1%5D", "%5B%22good%22%2C%20%22%3Cb%3E%22%5D", "%22x%22", "5", "null", "%7B%7D", "%5B" * 5_000],
@@ -177,6 +188,7 @@ def test_a_forged_word_breaks_no_page(shared: Context, cookie: str) -> None:
     assert "<b>" not in page.text
 
 
+@pytest.mark.slow
 def test_pages_of_the_list(shared: Context) -> None:
     who = principal(shared, "eve")
     numbers = [put(shared, who, name=f"many {index}", state="done") for index in range(30)]
@@ -241,6 +253,7 @@ def test_an_application_with_an_error_is_shown_with_its_line(ann: Visitor, tmp_p
     assert ann.post("/applications/new", {}, files=files).headers["location"] == "/applications/other"
 
 
+@pytest.mark.slow
 def test_a_password_is_changed(shared: Context) -> None:
     bob = Visitor(shared, "bob")
     other = Visitor(shared, "bob")

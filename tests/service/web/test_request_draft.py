@@ -117,6 +117,7 @@ def test_a_proposed_configuration_is_taken_as_it_is() -> None:
 _WORDS = st.text(max_size=20).map(str.strip)
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(["run", "search"]),
     budget=st.sampled_from(["", "$2", "1.5"]),
@@ -166,6 +167,7 @@ _ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(_KEYS), _ANYTHING))
 def test_no_document_of_an_earlier_request_breaks_the_form(document: dict[str, Any]) -> None:
     draft = drafts.draft_of_request(FORM, document)

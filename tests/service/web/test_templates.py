@@ -79,6 +79,7 @@ def test_files_have_addresses_that_change_with_them(client: TestClient, tmp_path
         after.url("b.js")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["x/../../page.py", "x/%2e%2e/%2e%2e/page.py", "x/none.js", "x//etc/passwd"])
 def test_no_other_file_goes_out(client: TestClient, path: str) -> None:
     assert client.get(f"/static/{path}").status_code == 404

@@ -22,6 +22,7 @@ def read(data: bytes) -> Any:
     return xmlrpc.client.loads(data, use_builtin_types=True)[0][0]
 
 
+@pytest.mark.slow
 @given(_VALUE)
 def test_anything_that_a_function_returns_can_be_read(value: Any) -> None:
     shapes = read(encode_answer(value))

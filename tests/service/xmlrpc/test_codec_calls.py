@@ -32,6 +32,7 @@ def param(value: str, method: str = "submit") -> bytes:
     return f"<?xml version='1.0'?><methodCall><methodName>{method}</methodName>{params}</methodCall>".encode()
 
 
+@pytest.mark.slow
 @given(st.lists(_VALUE, max_size=3))
 def test_what_the_standard_library_writes_is_read(arguments: list[Any]) -> None:
     body = xmlrpc.client.dumps(tuple(arguments), "submit", allow_none=True).encode()

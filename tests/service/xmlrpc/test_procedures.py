@@ -62,6 +62,7 @@ def ann_rpc(here: House) -> Rpc:
     return Rpc(here.client, here.ann)
 
 
+@pytest.mark.slow
 def test_a_request_from_its_beginning_to_its_end(ann_rpc: Rpc, here: House) -> None:
     hello = here.hello
     number = ann_rpc("submit", {"application": hello, "parameters": {"words": "grüße"}}, "my-key")
@@ -102,6 +103,7 @@ def test_figure_4_of_the_publication_is_taken_as_it_stands(here: House) -> None:
     assert status["status"] == "pending"
 
 
+@pytest.mark.slow
 def test_other_tenants_are_not_there(here: House, ann_rpc: Rpc) -> None:
     number = ann_rpc("submit", {"application": here.hello})
     other = Rpc(here.client, here.bob)
@@ -114,6 +116,7 @@ def test_other_tenants_are_not_there(here: House, ann_rpc: Rpc) -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_right_configuration(ann_rpc: Rpc) -> None:
     found = ann_rpc("optimal_configuration", "hello", {"words": "a"}, {"count": 2})
     assert found["configuration"]["nodes"] in (1, 2)
@@ -125,6 +128,7 @@ def test_the_right_configuration(ann_rpc: Rpc) -> None:
     assert fault(ann_rpc, "optimal_configuration", "nothing").faultCode == 404
 
 
+@pytest.mark.slow
 def test_applications_with_their_forms(ann_rpc: Rpc, here: House) -> None:
     (found,) = ann_rpc("applications")
     assert (found["reference"], found["title"]) == (here.hello, "Say hello")
@@ -171,6 +175,7 @@ WRONG: list[tuple[str, tuple[Any, ...], str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_wrong_calls_are_faults(ann_rpc: Rpc) -> None:
     for method, arguments, words in WRONG:
         found = fault(ann_rpc, method, *arguments)
@@ -235,6 +240,7 @@ _ANY = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from(sorted(NAMES)), st.lists(_ANY, max_size=3))
 def test_anything_ends_with_a_value_or_a_fault_that_is_the_callers(
@@ -246,6 +252,7 @@ def test_anything_ends_with_a_value_or_a_fault_that_is_the_callers(
         assert 400 <= found.faultCode < 500, found.faultString
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(_ANY, st.sampled_from(["application", "template"]))
 def test_documents_of_any_shape_are_judged(ann_rpc: Rpc, value: Any, kind: str) -> None:

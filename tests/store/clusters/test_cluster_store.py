@@ -47,6 +47,7 @@ def test_tenants_change_and_keep_when_they_came(store: ClusterStore) -> None:
     assert second.created == first.created > 0
 
 
+@pytest.mark.slow
 def test_lists_are_filtered_and_paged(store: ClusterStore) -> None:
     rows = [store.submit(job("AB"[number % 2], f"j{number}")) for number in range(5)]
     store.change_job(rows[0].id, state="done", ended=1.0)
@@ -90,6 +91,7 @@ def test_a_hold_that_ran_out_is_free(store: ClusterStore) -> None:
     assert store.hold("main", this_process(), 60.0, {})
 
 
+@pytest.mark.slow
 def test_a_search_is_one_clusters(store: ClusterStore) -> None:
     free, named = store.submit(job()), store.submit(replace(job(), cluster="lab"))
     over = store.submit(replace(job(), state="done"))

@@ -14,6 +14,8 @@ from tradewind.store.service.accounts import AccountStore, SessionRow, SessionSt
 from tradewind.store.service.audit import AuditRow, AuditStore
 from tradewind.store.sql.database import Database
 
+pytestmark = pytest.mark.slow
+
 Servers = tuple[Database, Database]
 
 

@@ -101,6 +101,7 @@ def test_who_chooses_sees_what_each_tenant_uses(
     assert claims.claim(HERE, 60.0, lambda lines: None) is None
 
 
+@pytest.mark.slow
 def test_only_who_holds_it_changes_it(requests: RequestStore, claims: ClaimStore) -> None:
     add(requests)
     mine = claim(claims)
@@ -122,6 +123,7 @@ def test_only_who_holds_it_changes_it(requests: RequestStore, claims: ClaimStore
     assert [event.stage for event in requests.events()] == ["pending", "executing", "executing", "done"]
 
 
+@pytest.mark.slow
 def test_what_a_silent_process_held_is_taken_over(
     requests: RequestStore, claims: ClaimStore, database: Database
 ) -> None:
@@ -180,6 +182,7 @@ def test_a_study_is_named_before_anything_is_made_for_it(
         assert len(store.find_studies()) == 1
 
 
+@pytest.mark.slow
 def test_a_search_goes_into_the_queue_of_clusters_once(requests: RequestStore, claims: ClaimStore, url: str) -> None:
     row = add(requests, kind="search", cluster="lab")
     assert claims.waits(room=False)
@@ -195,6 +198,7 @@ def test_a_search_goes_into_the_queue_of_clusters_once(requests: RequestStore, c
         assert len(cluster.jobs()) == 1
 
 
+@pytest.mark.slow
 def test_many_claim_at_the_same_time_and_each_request_once(url: str, requests: RequestStore) -> None:
     for _ in range(24):
         add(requests)
@@ -214,6 +218,7 @@ def test_many_claim_at_the_same_time_and_each_request_once(url: str, requests: R
     assert sorted(got) == [row.id for row in reversed(requests.page(limit=100))]
 
 
+@pytest.mark.slow
 def test_no_statement_is_put_together_for_a_request(
     requests: RequestStore, claims: ClaimStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +242,7 @@ def test_no_statement_is_put_together_for_a_request(
     assert not claims.waits()
 
 
+@pytest.mark.slow
 def test_every_tenant_s_first_request_for_a_cluster_is_looked_at(requests: RequestStore, claims: ClaimStore) -> None:
     """Whose money does not pay any more holds nobody else back."""
     for _ in range(21):

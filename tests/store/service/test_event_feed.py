@@ -36,6 +36,7 @@ def database(url: str) -> Iterator[Database]:
     opened.close()
 
 
+@pytest.mark.slow
 def test_none_is_left_out_while_many_write(url: str, database: Database) -> None:
     """A reader that goes by the numbers of rows sees all only if they are committed in that order."""
     user = AccountStore(database).add_user(UserRow(0, "ann", "user", "physics"))

@@ -23,6 +23,8 @@ from tradewind.store.service.shared_values import SharedValueStore
 from tradewind.store.sql import schema
 from tradewind.store.sql.database import Database
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = 4
 
 

@@ -65,6 +65,7 @@ def test_a_key_stands_for_one_request_of_one_user(store: RequestStore) -> None:
         store.add(different, NewRequestEvent("pending", ""))
 
 
+@pytest.mark.slow
 def test_the_same_key_at_the_same_moment_is_one_request(store: RequestStore) -> None:
     found: list[tuple[int, bool]] = []
 
@@ -81,6 +82,7 @@ def test_the_same_key_at_the_same_moment_is_one_request(store: RequestStore) -> 
     assert sum(new for _, new in found) == 1
 
 
+@pytest.mark.slow
 def test_lists_are_filtered_and_paged(store: RequestStore) -> None:
     rows = [add(store, 1 + n % 2, ("physics", "biology")[n % 2], name=f"Run {n}_%") for n in range(6)]
     store.change_free(rows[0].id, ["pending"], {"state": "done"}, NewRequestEvent("done", ""))
@@ -96,6 +98,7 @@ def test_lists_are_filtered_and_paged(store: RequestStore) -> None:
         assert store.page(application=application) == []
 
 
+@pytest.mark.slow
 def test_events_are_read_on_from_a_number(database: Database, store: RequestStore) -> None:
     mine, other = add(store), add(store, 2, "biology")
     store.want(mine.id, "cancel", NewRequestEvent("pending", "wanted", {"user": "ann"}))
@@ -109,6 +112,7 @@ def test_events_are_read_on_from_a_number(database: Database, store: RequestStor
     assert [event.request_id for event in store.events(request_id=other.id)] == [other.id]
 
 
+@pytest.mark.slow
 def test_events_appear_in_the_order_of_their_numbers(database: Database, store: RequestStore) -> None:
     """A reader that goes on from the last number that it saw misses none, whoever writes at the same time."""
     rows = [add(store) for _ in range(4)]
@@ -138,6 +142,7 @@ def test_events_appear_in_the_order_of_their_numbers(database: Database, store: 
     assert len(seen) == 4 * 16
 
 
+@pytest.mark.slow
 def test_only_known_fields_change_and_only_in_the_right_state(store: RequestStore) -> None:
     row = add(store)
     with pytest.raises(StoreError, match="'created_by' cannot be changed"):
@@ -150,6 +155,7 @@ def test_only_known_fields_change_and_only_in_the_right_state(store: RequestStor
     assert len(store.events()) == 1
 
 
+@pytest.mark.slow
 def test_what_is_removed_leaves_its_cost_and_a_line_in_the_audit_log(store: RequestStore, database: Database) -> None:
     row = add(store, name="secret", key="k", progress={"x": 1})
     store.change_free(row.id, ["pending"], {"state": "done", "cost": 1.5}, NewRequestEvent("done", "secret too"))

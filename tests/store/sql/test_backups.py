@@ -35,6 +35,7 @@ def get(url: str, name: str) -> str | None:
         return SharedValueStore(database).get(name)
 
 
+@pytest.mark.slow
 def test_a_copy_is_put_back(url: str, tmp_path: Path) -> None:
     put(url, fruit="apple")
     copy = tmp_path / "copy"
@@ -53,6 +54,7 @@ def test_a_copy_is_put_back(url: str, tmp_path: Path) -> None:
     assert schema_version_at(url) == REVISIONS[-1]
 
 
+@pytest.mark.slow
 def test_a_store_in_use_is_not_replaced(url: str, tmp_path: Path) -> None:
     put(url, fruit="apple")
     copy = tmp_path / "copy"
@@ -93,6 +95,7 @@ def busy(url: str) -> Iterator[list[int]]:
     database.close()
 
 
+@pytest.mark.slow
 def test_a_copy_is_of_one_moment_while_others_write(url: str, tmp_path: Path, busy: list[int]) -> None:
     while busy[0] < 20:
         threading.Event().wait(0.01)

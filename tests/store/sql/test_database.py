@@ -74,6 +74,7 @@ def tables(path: Path) -> dict[str, object]:
         return about
 
 
+@pytest.mark.slow
 def test_a_new_store_is_the_one_that_the_migrations_make(tmp_path: Path) -> None:
     Database(f"sqlite:///{tmp_path / 'new.db'}", busy_timeout=5).close()
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
@@ -83,6 +84,7 @@ def test_a_new_store_is_the_one_that_the_migrations_make(tmp_path: Path) -> None
     assert tables(tmp_path / "new.db") == tables(tmp_path / "migrated.db")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [False, True])
 def test_a_store_is_made_and_opened_without_alembic(sqlite_url: str, open_store: OpenStore, there: bool) -> None:
     if there:
@@ -196,6 +198,7 @@ def test_rows_of_a_query_that_is_kept(url: str, request: pytest.FixtureRequest) 
             assert [row[0] for row in database.rows(some, limit=2)] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_what_is_asked_all_the_time_waits_for_no_writer(sqlite_url: str) -> None:
     """Not even where so many wait for the lock of a stuck one that they have all connections."""
     query = sa.select(service_values.c.value)

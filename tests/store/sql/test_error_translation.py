@@ -114,6 +114,7 @@ except StoreFullError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_disk_or_a_quota_that_is_full_loses_nothing(path: Path, open_store: OpenStore) -> None:
     result = run_python(FILL, path, 800_000)
     assert result.returncode == 0, result.stderr
@@ -125,6 +126,7 @@ def test_a_disk_or_a_quota_that_is_full_loses_nothing(path: Path, open_store: Op
     store.write(1, Change([trial(int(done))]))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_small_disk(tmp_path: Path) -> None:
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
@@ -163,6 +165,7 @@ except StoreError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["folder", "file", "unreadable file", "parent"])
 def test_a_place_that_may_not_be_written(open_folder: Path, open_store: OpenStore, case: str) -> None:
     path = open_folder / "tradewind.db"

@@ -41,6 +41,7 @@ def all_at_once(works: list[Callable[[], None]], held: threading.Lock) -> list[E
     return raised
 
 
+@pytest.mark.slow
 def test_threads_share_a_transaction_and_no_error(
     open_store: OpenStore, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_what_raises_is_undone_and_the_next_one_is_not(writer: SqliteWriter, pat
     assert names(path) == ["apple", "plum"]
 
 
+@pytest.mark.slow
 def test_it_waits_for_another_one_and_not_for_ever(writer: SqliteWriter, path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")

@@ -16,6 +16,7 @@ class TestSqlite(StoreConformance):
         return open_store(sqlite_url)
 
 
+@pytest.mark.slow
 class TestPostgresql(StoreConformance):
     @pytest.fixture
     def store(self, postgresql_url: str, open_store: Callable[..., Store]) -> Store:

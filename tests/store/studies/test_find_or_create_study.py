@@ -15,6 +15,7 @@ from tradewind.testing.stores import study_row
 Answer = tuple[StudyRow, bool] | BaseException
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_of_several_who_ask_at_the_same_moment_one_makes_the_study(kind: str, request: pytest.FixtureRequest) -> None:
     url = str(request.getfixturevalue(f"{kind}_url"))

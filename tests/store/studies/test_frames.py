@@ -64,6 +64,7 @@ def test_pandas_with_times(columns: Columns) -> None:
     assert frame["ended"].isna().tolist() == [False, False, True]
 
 
+@pytest.mark.slow
 def test_polars(columns: Columns) -> None:
     frame = tabular.to_polars(columns)
     assert frame.columns == [name for name in columns if name != "configuration"] + PARAMETERS
@@ -75,6 +76,7 @@ def test_polars(columns: Columns) -> None:
     assert list(kinds.values()) == [pl.Int64(), pl.Float64(), pl.Boolean(), pl.String(), pl.Int64()]
 
 
+@pytest.mark.slow
 def test_polars_with_times(columns: Columns) -> None:
     frame = tabular.to_polars(columns, datetimes=True)
     assert frame["created"][0] == datetime.fromtimestamp(1_800_000_000.125, UTC)

@@ -39,6 +39,7 @@ def _as_an_engine_writes_it(trial: Trial, ran: bool) -> Trial:
     return replace(trial, spent=trial.spent if ran else 0.0, observation=None if odd else seen)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(trials, max_size=3, unique_by=lambda t: t.number), st.lists(runs, max_size=3, unique_by=lambda r: r.run_id)

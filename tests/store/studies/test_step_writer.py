@@ -21,6 +21,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_a_step_is_written_whole_by_the_holder_only(url: str, open_store: OpenStore) -> None:
     store = open_store(url)
     study = store.create_study(study_row()).id
@@ -41,6 +42,7 @@ def test_a_step_is_written_whole_by_the_holder_only(url: str, open_store: OpenSt
     assert store.study(study).elapsed == 4.0
 
 
+@pytest.mark.slow
 def test_a_run_without_its_trial_undoes_the_step(url: str, open_store: OpenStore) -> None:
     store = open_store(url)
     study = store.create_study(study_row()).id

@@ -62,6 +62,7 @@ def there(request: pytest.FixtureRequest, open_store: Callable[..., Store]) -> I
     made.database.close()
 
 
+@pytest.mark.slow
 def test_a_study_belongs_to_who_asked_for_it(there: World) -> None:
     owners = {name: there.access.of(number) for name, number in there.ids.items()}
     assert {name: one.tenant for name, one in owners.items() if one is not None} == {
@@ -79,6 +80,7 @@ def test_a_study_belongs_to_who_asked_for_it(there: World) -> None:
     assert [one.name for one in there.access.page(before=there.ids["line"], limit=1)] == ["cluster"]
 
 
+@pytest.mark.slow
 def test_states_are_those_of_now(there: World) -> None:
     token = there.store.hold(there.ids["line"], "elsewhere:17:1.0", 60.0)
     there.store.write(there.ids["search"], Change(study={"state": "finished"}))

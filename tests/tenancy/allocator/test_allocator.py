@@ -81,11 +81,13 @@ def test_two_tenants_of_unequal_demands_have_equal_dominant_shares() -> None:
     assert found["cpu"] > 0.6
 
 
+@pytest.mark.slow
 def test_shares_follow_weights() -> None:
     found = filled({"one": 1.0, "two": 2.0, "three": 3.0}, [{"cpu": 1, "memory": 4}])
     assert [found["two"] / found["one"], found["three"] / found["one"]] == pytest.approx([2.0, 3.0], rel=0.02)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.tuples(st.integers(1, 4), st.integers(1, 8)),
@@ -419,6 +421,7 @@ class _Outside:
 _ACTIONS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 4)), max_size=80)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(_ACTIONS)
 def test_whatever_happens_nothing_is_overbooked_or_forgotten(actions: list[tuple[int, int, int]]) -> None:

@@ -97,6 +97,7 @@ def test_all_that_waits_starts_in_the_end(
     assert not allocator.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("priority", PRIORITIES)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), large=st.sampled_from([2.0, 3.0, 4.0]))

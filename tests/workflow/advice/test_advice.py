@@ -70,6 +70,7 @@ def test_the_front_is_one_and_holds_the_best(tmp_path: Path) -> None:
     assert "cheapest set found that ends within 8m 20s" in found.reasons[0]
 
 
+@pytest.mark.slow
 def test_a_better_plan_lets_a_set_win_that_the_quick_plan_left_too_slow(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 7, 30)
     quick = ask(wanted(path, flow, deadline=500.0), tmp_path)

@@ -100,6 +100,7 @@ def test_the_best_of_all_mixed_sets_is_found_and_proven(
         assert sets[name] == pytest.approx((planned.makespan, planned.cost), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_mixing_is_never_worse_and_sometimes_much_better(tmp_path: Path) -> None:
     saved = []
     for seed in range(1, 9):
@@ -134,6 +135,7 @@ def test_a_case_that_pen_and_paper_solve(tmp_path: Path) -> None:
     assert "The cheapest set of one type found is 2 x fast-1: 2m 08s, $0.0256." in found.reasons
 
 
+@pytest.mark.slow
 def test_a_mixed_set_is_told_and_written_as_others_are(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 1)
     question = mixed(path, flow, deadline=250.0, refine=0.05)
@@ -154,6 +156,7 @@ def test_a_mixed_set_is_told_and_written_as_others_are(tmp_path: Path) -> None:
     assert open_platform(str(tmp_path / "vms.yaml")) == best.platform
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("differs", [{"region": "b"}, {"provider": "there"}, {"arch": "arm64"}])
 def test_machines_of_two_places_or_processors_are_not_mixed(tmp_path: Path, differs: dict[str, str]) -> None:
     path, flow = drawn(tmp_path, 1)
@@ -175,6 +178,7 @@ def test_a_kind_that_another_one_replaces_is_left_out(tmp_path: Path) -> None:
     assert found == [["fast-2", "slow-4", "slow-1"]]
 
 
+@pytest.mark.slow
 def test_too_many_sets_are_drawn_and_nothing_is_called_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, flow = drawn(tmp_path, 1)
     question = mixed(path, flow, deadline=250.0, trials=60)
@@ -202,6 +206,7 @@ def test_sets_that_are_drawn_keep_the_limits() -> None:
     assert not kinds[~used].any()
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from([0.5, 1.0, 2.5]), st.integers(1, 8)), min_size=1, max_size=3, unique=True),
     st.sampled_from(["none", "shared"]),
@@ -222,6 +227,7 @@ def test_no_plan_on_a_mixed_set_beats_its_bound(kinds: list[tuple[float, int]], 
     assert made.makespan >= max(path_[0], work[0]) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(0.0, 1e6), min_size=1, max_size=5),
     st.sampled_from([Billing(), Billing(5.0, 61.5, 0.25), Billing(0.0, 60.0, 3600.0), Billing(0.0, 0.0, 0.1)]),
@@ -256,6 +262,7 @@ def test_what_no_mixed_set_can_do_is_said(tmp_path: Path) -> None:
         ask(mixed(path, flow, deadline=30.0), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_mixed_set_keeps_limits_that_no_set_of_one_type_does(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 1)
     deadline = 250.0

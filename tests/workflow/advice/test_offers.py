@@ -24,6 +24,7 @@ from tradewind.workflow.simulator.reference import PriorityDirector, simulate
 ONE = Workflow("one", (Task("a", "a", 10.0, memory_bytes=3 * 2**30), Task("b", "b", 2.0)), ((), ()))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(workflows(), st.sampled_from(OFFERS), st.integers(1, 5), st.sampled_from(["none", "shared"]))
 def test_no_plan_beats_the_bounds_of_its_set(flow: Workflow, offer: Offer, nodes: int, storage: Storage) -> None:

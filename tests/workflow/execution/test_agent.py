@@ -111,6 +111,7 @@ def waiting_in(machine: Machine) -> psutil.Process:
     return found()[0]
 
 
+@pytest.mark.slow
 def test_what_waits_begins_the_moment_the_other_has_ended(machine: Machine) -> None:
     machine.order(says("one", "sleep 0.3"))
     machine.order(says("two", "echo word; cat in; exit 1", writes="sub/two"), "one#1")
@@ -152,6 +153,7 @@ def test_a_program_has_its_own_files_signals_and_search_path(machine: Machine) -
         os.killpg(each.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_failure_is_forgotten_and_can_be_ordered_again(machine: Machine) -> None:
     machine.order(says("one", "sleep 0.2; exit 4"))
     machine.order(says("two"), "one#1")
@@ -165,6 +167,7 @@ def test_what_waits_for_a_failure_is_forgotten_and_can_be_ordered_again(machine:
     assert machine.log == ["one", "one", "two"]
 
 
+@pytest.mark.slow
 def test_it_waits_for_all_of_several(machine: Machine) -> None:
     machine.order(says("one", "sleep 0.1"))
     machine.order(says("two", "sleep 0.4"))
@@ -188,6 +191,7 @@ def test_what_has_ended_before_the_order_comes_lets_it_begin_or_not(machine: Mac
     assert not machine.children()
 
 
+@pytest.mark.slow
 def test_the_same_order_again_begins_nothing_twice(machine: Machine) -> None:
     machine.order(says("one", "sleep 0.3"))
     for _ in range(3):
@@ -220,6 +224,7 @@ def test_without_a_controller_it_begins_and_tells_later(machine: Machine) -> Non
     assert machine.log == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_what_waits_goes_with_its_agent(machine: Machine) -> None:
     machine.order(says("one", "sleep 1"))
     machine.order(Task("two", "a", 0.1, (), ("made",)), "one#1")
@@ -244,6 +249,7 @@ def test_what_waits_is_not_begun_by_a_stop(machine: Machine) -> None:
     assert machine.log == ["one"]
 
 
+@pytest.mark.slow
 def test_a_waiting_process_that_is_killed_is_made_again(machine: Machine) -> None:
     machine.order(says("one", "sleep 0.5"))
     machine.order(Task("two", "a", 0.1, (), ("made",)), "one#1")
@@ -274,6 +280,7 @@ def test_why_a_program_cannot_be_started(machine: Machine, waits: bool) -> None:
     eventually(lambda: machine.folder.end("two", 1))
 
 
+@pytest.mark.slow
 def test_an_attempt_that_somebody_has_begun_before_is_lost(machine: Machine) -> None:
     (machine.folder.files / "out").write_text("of another")
     (machine.folder.path / machine.folder.attempt("two", 1)).mkdir(parents=True)
@@ -285,6 +292,7 @@ def test_an_attempt_that_somebody_has_begun_before_is_lost(machine: Machine) -> 
     assert machine.log == ["one"]
 
 
+@pytest.mark.slow
 def test_a_working_folder_of_its_own_and_what_it_uses(machine: Machine) -> None:
     """However much memory the process had that has started the agent."""
     (machine.folder.files / "in").write_text("x")
@@ -324,6 +332,7 @@ def test_what_is_updated_in_place_is_delivered_from_a_folder_of_its_own(machine:
     assert machine.expect("two#1", "failed")["reason"] == "it ended without writing its output by"
 
 
+@pytest.mark.slow
 def test_tasks_that_only_sleep_leave_their_outputs_and_take_their_time(machine: Machine) -> None:
     machine.order(Task("one", "a", 0.1, (), ("a",)), seconds=0.2)
     machine.order(Task("two", "a", 0.1, ("a",), ("b/c",)), "one#1", seconds=0.3)
@@ -419,6 +428,7 @@ def test_a_machine_that_is_taken_away_is_no_failure_of_its_tasks(machine: Machin
     assert machine.folder.end("one", 1) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_task_that_a_signal_ended_has_failed_where_its_machine_stays(machine: Machine, number: int) -> None:
     machine.order(says("one", "exec sleep 30"))
@@ -431,6 +441,7 @@ def test_a_task_that_a_signal_ended_has_failed_where_its_machine_stays(machine: 
     assert machine.log == ["one"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["stop", "fenced", "no folder"])
 def test_it_leaves_word_when_nothing_of_it_runs_any_more(machine: Machine, why: str) -> None:
     place = machine.folder.pilot("vm", 1)

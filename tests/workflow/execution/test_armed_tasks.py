@@ -74,6 +74,7 @@ def test_what_a_task_waits_for(
     )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_it_waits_for_the_only_set_of_tasks_that_lets_it_begin(data: st.DataObject) -> None:
     cores = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=6))

@@ -38,6 +38,7 @@ def test_it_shows_progress_and_compares_with_the_plan(tmp_path: Path, quick: Pat
     assert results["kept_cost"] >= results["actual"]["cost"] > 0
 
 
+@pytest.mark.slow
 def test_inputs_are_those_beside_the_workflow_wherever_the_plan_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

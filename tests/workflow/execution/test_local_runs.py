@@ -37,6 +37,8 @@ from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.schedule import held_cost
 
+pytestmark = pytest.mark.slow
+
 
 def test_programs_get_their_inputs_and_leave_outputs_logs_and_times(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("b\na\n")

@@ -86,6 +86,7 @@ def guided(world: World) -> GuidedWorld:
     return GuidedWorld(world.graph, {}, world.patience, world.chance, world.troubles)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(worlds(troubles=0))
 def test_without_trouble_each_task_runs_once(plain: World) -> None:
@@ -96,6 +97,7 @@ def test_without_trouble_each_task_runs_once(plain: World) -> None:
     assert world.arms == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(worlds(troubles=12))
 def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(plain: World) -> None:
@@ -150,6 +152,7 @@ class DirectedWorld(GuidedWorld):
         self.handle(GuideReady(guide))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", [name for name in ONLINE if name != "q_learning"])  # it takes a second to learn
 def test_each_of_them_bears_failures_losses_and_crashes(planner: str) -> None:
     @settings(max_examples=40, deadline=None)
@@ -256,6 +259,7 @@ def online(plan: Plan, folder: Path, planner: str, *, watch: Any = None, **more:
     return execute_plan(plan, folder, local(folder), options=options, planner=who, terms=QUICK, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ONLINE)
 def test_each_of_them_carries_out_a_workflow(planner: str, tmp_path: Path) -> None:
     carried = online(plan_of(flow_of(*chunks(6, 0.05)), vms=3), tmp_path / "run", planner)
@@ -270,6 +274,7 @@ def test_all_planners_that_decide_are_tried_here() -> None:
     assert sorted(named) == sorted(ONLINE)
 
 
+@pytest.mark.slow
 def test_what_fails_is_run_again_and_what_needs_it_is_left_out(tmp_path: Path) -> None:
     script = "echo x >> tries; test $(wc -l < tries) -ge 2 && touch done"
     carried = online(plan_of(flow_of(sh("shaky", script, writes="done"))), tmp_path / "one" / "run", "mct")

@@ -23,6 +23,8 @@ from tradewind.workflow.execution.recovery import runner_fingerprint
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.files import Plan
 
+pytestmark = pytest.mark.slow
+
 PLAN = plan_of(flow_of(sh("a", "echo a >> log")), vms=1)
 
 

@@ -90,6 +90,7 @@ def test_what_fits_nowhere_cannot_be_planned() -> None:
         plan_remaining(wide, PLATFORM, [0], [0], [], heft())
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_nothing_begins_before_what_it_waits_for_has_ended_and_orders_can_be_kept(data: st.DataObject) -> None:

@@ -140,6 +140,7 @@ def test_time_without_a_controller_counts_where_tasks_ran_on() -> None:
 _SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 8)), max_size=5)
 
 
+@pytest.mark.slow
 @given(_SPANS, _SPANS)
 def test_spans_without_others(own: list[tuple[int, int]], others: list[tuple[int, int]]) -> None:
     def ticks(spans: Iterable[tuple[float, float]]) -> list[int]:

@@ -13,6 +13,7 @@ from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.graph import Task, Workflow
 
 
+@pytest.mark.slow
 def test_a_file_that_is_updated_in_place_comes_from_outside_once(tmp_path: Path) -> None:
     (tmp_path / "db").write_text("old\n")
     (tmp_path / "later").write_text("first\n")
@@ -28,6 +29,7 @@ def test_a_file_that_is_updated_in_place_comes_from_outside_once(tmp_path: Path)
     assert (tmp_path / "db").read_text() == "old\n"
 
 
+@pytest.mark.slow
 def test_a_new_run_that_cannot_begin_leaves_the_old_one(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("in")
     run = tmp_path / "run"
@@ -45,6 +47,7 @@ def test_a_new_run_that_cannot_begin_leaves_the_old_one(tmp_path: Path) -> None:
     assert carry(plan, run).results["sessions"] == 2  # the old run is whole, and has ended well
 
 
+@pytest.mark.slow
 def test_tasks_that_only_sleep_touch_nothing_outside_the_folder(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/data").write_text("precious")

@@ -259,6 +259,7 @@ def test_nothing_is_given_back_while_the_rest_is_planned_again() -> None:
     assert runs.handle(OrderPlanned({2: (0,)})) == [Arm(0, 2, 2, (2,)), GiveBack(1)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(worlds(troubles=0))
 def test_without_trouble_each_task_runs_once_and_in_order(world: World) -> None:
@@ -271,6 +272,7 @@ def test_without_trouble_each_task_runs_once_and_in_order(world: World) -> None:
     assert world.given_back < len(world.graph.slots) or not world.gives_back
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(worlds(troubles=12))
 def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(world: World) -> None:
@@ -290,6 +292,7 @@ def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(world: W
         assert world.lost, world.ending
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(worlds(troubles=8))
 def test_after_any_trouble_another_session_finishes(world: World) -> None:
@@ -303,6 +306,7 @@ def test_after_any_trouble_another_session_finishes(world: World) -> None:
     assert set(world.finished.values()) <= {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vms", [1, 3])
 def test_ten_thousand_tasks_cost_little(vms: int) -> None:
     count = 10_000

@@ -87,6 +87,7 @@ def test_equal_seeds_give_equal_runs_and_failed_tasks_are_given_again() -> None:
     assert max(play(env, lambda seen: np.int64(3), seed)[2] for seed in range(5)) > 20
 
 
+@pytest.mark.slow
 def test_a_small_loop_learns_in_it() -> None:
     """Cross-entropy over two weights: it comes to use what it sees of the machines."""
     env = WorkflowEnv(settings={"unknown": 0.8})
@@ -120,6 +121,7 @@ def test_an_ended_run_takes_no_step() -> None:
         env.step(np.int64(0))
 
 
+@pytest.mark.slow
 def test_without_gymnasium_one_line_says_what_to_install() -> None:
     code = "import sys; sys.modules['gymnasium'] = None\nimport tradewind.workflow.learning.environment"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

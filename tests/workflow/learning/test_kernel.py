@@ -72,6 +72,7 @@ def expect_same(quick: Schedule, plain: Schedule) -> None:
     assert quick.attempts.tolist() == plain.attempts.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(workflows(), platforms(), worlds())
 def test_a_followed_plan(flow: Workflow, platform: Platform, world: World) -> None:
@@ -82,6 +83,7 @@ def test_a_followed_plan(flow: Workflow, platform: Platform, world: World) -> No
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(workflows(), platforms(), worlds())
 def test_a_list_of_priorities(flow: Workflow, platform: Platform, world: World) -> None:
@@ -91,6 +93,7 @@ def test_a_list_of_priorities(flow: Workflow, platform: Platform, world: World) 
     expect_same(quick, simulate(flow, platform, PriorityDirector(keys.tolist(), preference.tolist()), world))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(workflows(), platforms(), worlds(), st.sampled_from([-0.5, 0.0, 1.0]))
 def test_the_adaptive_policy(flow: Workflow, platform: Platform, world: World, caution: float) -> None:
@@ -103,6 +106,7 @@ def test_the_adaptive_policy(flow: Workflow, platform: Platform, world: World, c
         check(flow, platform, quick)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(workflows(), platforms(), worlds(), st.sampled_from(["machine", "activation", "activity"]), st.integers(0, 9))
 def test_q_learning(flow: Workflow, platform: Platform, world: World, keyed_by: KeyedBy, seed: int) -> None:

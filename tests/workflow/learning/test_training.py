@@ -79,6 +79,7 @@ def test_what_a_folder_has(tmp_path: Path) -> None:
     assert len(last["plan"]) == 24
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_at_most_the_running_episode(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
@@ -180,6 +181,7 @@ def test_a_hundred_episodes_of_montage_1000_take_less_than_five_seconds(tmp_path
         assert time.process_time() - begun < 5.0
 
 
+@pytest.mark.slow
 def test_the_adaptive_policy_beats_a_followed_plan_on_unseen_seeds() -> None:
     found = AdaptiveLearner(example_flow(80), PLATFORMS["unlike"], AdaptiveLearner.Settings(**UNSURE))
     for _ in range(30):
@@ -193,6 +195,7 @@ def test_the_adaptive_policy_beats_a_followed_plan_on_unseen_seeds() -> None:
     assert judged.worlds == 20
 
 
+@pytest.mark.slow
 def test_where_all_is_known_the_search_is_said_to_win() -> None:
     found = learner("q_learning", {})
     best = min((found.step() for _ in range(10)), key=lambda each: each.makespan).schedule

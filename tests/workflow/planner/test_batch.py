@@ -45,6 +45,7 @@ def textbook(rule: str, flow: Workflow, platform: Platform) -> tuple[list[int], 
     return on, ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=60, deadline=None)
 @given(workflows(), platforms())

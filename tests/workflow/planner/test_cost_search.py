@@ -54,6 +54,7 @@ def search(flow: Workflow, **given: float) -> Schedule:
     return CostSearchPlanner(settings=CostSearchSettings(turns=400, **given), seed=1).plan(flow, PLATFORM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", list(flows()), ids=lambda flow: flow.name)
 def test_no_plan_is_cheaper_in_time_or_faster_for_the_money(flow: Workflow) -> None:
     plans = all_plans(flow)
@@ -71,6 +72,7 @@ def test_no_plan_is_cheaper_in_time_or_faster_for_the_money(flow: Workflow) -> N
         assert found.makespan == pytest.approx(best), f"{flow.name} for {budget} USD"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_kept_is_said_in_one_line() -> None:
     flow = next(flows())
     with pytest.raises(NothingFeasibleError, match=r"none can end before") as caught:

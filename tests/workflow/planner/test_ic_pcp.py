@@ -55,6 +55,7 @@ def test_a_machine_that_is_paid_for_takes_what_fits_before_another_is_begun() ->
     assert len(set(plan(flow, types(4), 200.0).vm.tolist())) <= 2
 
 
+@pytest.mark.slow
 def test_later_deadlines_cost_no_more_than_all_that_is_to_be_had() -> None:
     for flow in flows():
         plans = all_plans(flow)

@@ -22,6 +22,7 @@ def solver(**given: float) -> CpSatPlanner:
     return CpSatPlanner(settings=CpSatSettings.model_validate(given))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(workflows(8), platforms())
 def test_bound_optimum_and_search_stand_in_this_order(flow: Workflow, platform: Platform) -> None:

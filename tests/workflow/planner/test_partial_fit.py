@@ -115,6 +115,7 @@ def test_no_task_is_planned_where_it_does_not_fit(name: str) -> None:
     on()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(workflows(16), platforms(), st.randoms(use_true_random=False))
 def test_the_compiled_simulator_passes_over_the_same_machines(
@@ -132,6 +133,7 @@ def test_the_compiled_simulator_passes_over_the_same_machines(
     fitting(flow, platform, quick)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(workflows(7), platforms(("none", "shared")))
 def test_no_bound_is_above_the_optimum(flow: Workflow, platform: Platform) -> None:
@@ -174,6 +176,7 @@ def test_a_task_that_does_not_fit_is_never_started() -> None:
         check(flow, platform, wrong)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(workflows(), platforms(("none", "shared")), st.sampled_from([{}, {"noise": 0.4, "failure": 0.2}]))
 def test_episodes_of_learning_keep_to_machines_that_fit(

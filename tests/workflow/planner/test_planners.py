@@ -35,6 +35,7 @@ def paper_vms(vcpu: int) -> Platform:
     return Platform(tuple(vms), "shared")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(PLANNERS))
 @settings(max_examples=40, deadline=None)
 @given(workflows(), platforms())

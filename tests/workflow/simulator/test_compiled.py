@@ -80,6 +80,7 @@ def test_policies(flow: Workflow, platform: Platform, delays: dict[str, object],
     check_same(CompiledSimulator(flow, platform, delays).queue(keys, preference), expected)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(workflows(), platforms(), delays, st.integers(0, 5), st.booleans())
 def test_plans(flow: Workflow, platform: Platform, delays: dict[str, object], seed: int, noisy: bool) -> None:

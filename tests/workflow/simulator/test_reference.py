@@ -53,6 +53,7 @@ def platforms(draw: st.DrawFn) -> Platform:
     return Platform(vms, draw(st.sampled_from(["none", "shared"])))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(workflows(), platforms())
 def test_heft_is_a_schedule_and_the_simulator_comes_to_the_same_times(flow: Workflow, platform: Platform) -> None:
@@ -68,6 +69,7 @@ def test_heft_is_a_schedule_and_the_simulator_comes_to_the_same_times(flow: Work
     assert said.gap >= -1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(workflows(), platforms(), st.randoms(use_true_random=False))
 def test_the_compiled_loop_does_what_the_readable_one_does(flow: Workflow, platform: Platform, chance: object) -> None:
@@ -80,6 +82,7 @@ def test_the_compiled_loop_does_what_the_readable_one_does(flow: Workflow, platf
     assert quick.vm.tolist() == plain.vm.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(workflows(7), platforms())
 def test_no_order_of_tasks_beats_the_lower_bound(flow: Workflow, platform: Platform) -> None:

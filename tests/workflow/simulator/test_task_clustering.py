@@ -86,6 +86,7 @@ def test_impact_and_distance_choose_among_jobs_that_are_alike() -> None:
     assert {7} in alike
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     workflows(),

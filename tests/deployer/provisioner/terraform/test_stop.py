@@ -94,6 +94,7 @@ def assert_given_back(deployer: Deployer, folder: Path, ended: list[Run | None])
     assert deployer.active == {}
 
 
+@pytest.mark.slow
 def test_they_are_interrupted_together_and_then_waited_for(deployer: Deployer, tmp_path: Path) -> None:
     names = launched(deployer, tmp_path)
     begun = time.monotonic()
@@ -108,6 +109,7 @@ def test_they_are_interrupted_together_and_then_waited_for(deployer: Deployer, t
     assert_given_back(deployer, tmp_path, ended)
 
 
+@pytest.mark.slow
 def test_each_can_be_stopped_alone(deployer: Deployer, tmp_path: Path) -> None:
     names = launched(deployer, tmp_path)
     first = deployer.cancel(names[0], "enough")

@@ -24,6 +24,8 @@ from tradewind.deployer.ssh_connection import SshConnection, SshTarget
 from tradewind.errors import CapacityError, TradewindError
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus
 
+pytestmark = pytest.mark.slow
+
 ROOM = 3
 
 # Jobs are files, by their number, with what squeue says of them; removing one ends it.

@@ -149,6 +149,7 @@ def test_accounting_is_asked_when_slurmctld_has_forgotten(
         assert verdict(runner, handle).runtime == 86400 + 65
 
 
+@pytest.mark.slow
 def test_accounting_that_hangs_is_not_asked_at_every_poll(fake: Fake, tmp_path: Path) -> None:
     runner = fake(sacct='echo x >> "$0.calls"; sleep 5', settings={"settle": 60.0})
     handle = submitted(runner, tmp_path, state="executing")
@@ -160,6 +161,7 @@ def test_accounting_that_hangs_is_not_asked_at_every_poll(fake: Fake, tmp_path: 
     assert calls.read_text() == "x\nx\n"  # once the database, once the file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "squeue", ["sleep 5", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"]
 )
@@ -292,6 +294,7 @@ def test_what_slurm_will_never_start_ends_as_if_it_had_refused_it(
     assert reason in status.reason
 
 
+@pytest.mark.slow
 def test_a_queue_in_which_nothing_changes_is_looked_at_less_and_less(fake: Fake, tmp_path: Path) -> None:
     looks = tmp_path / "looks"
     runner = fake(squeue=f"echo x >> {looks}; {listed('RUNNING')}", settings={"interval": 0.05})

@@ -52,6 +52,7 @@ def has_ended(pid: int) -> bool:
     return not psutil.pid_exists(pid) or pid in zombies()
 
 
+@pytest.mark.slow
 def test_a_warden_that_has_ended_does_not_stay_in_the_table_of_processes(tmp_path: Path) -> None:
     """A server that makes a runner for each request would have used up all numbers one day."""
     before = zombies()
@@ -83,6 +84,7 @@ def test_one_that_was_killed_meanwhile_is_replaced(tmp_path: Path) -> None:
     second.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("keeps")
 def test_one_that_has_a_job_is_not_kept_for_others(tmp_path: Path) -> None:
     first, pid = run(tmp_path, "a", "import time; time.sleep(1.0)", wait=False)

@@ -23,6 +23,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield made
 
 
+@pytest.mark.slow
 def test_how_one_is_told(there: House) -> None:
     first = there.client.get("/api/v1/me/notices", headers=there.ann).json()
     assert first == {
@@ -42,6 +43,7 @@ def test_how_one_is_told(there: House) -> None:
     assert there.client.get("/api/v1/me/notices", headers=there.bob).json() == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -80,6 +82,7 @@ def test_tests_are_few(there: House) -> None:
     assert there.client.get("/api/v1/me/notices/recent", headers=there.bob).json() == []
 
 
+@pytest.mark.slow
 def test_notices_and_the_upload_of_a_request(there: House) -> None:
     ann = Principal(1, "ann", "user", "physics")
     number = there.context.requests.submit(ann, {"application": there.hello}).id

@@ -28,6 +28,7 @@ def submit(here: House, key: str = "", **document: Any) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.slow
 def test_a_request_is_made_and_shown(here: House) -> None:
     made = submit(here, parameters={"words": "a\u0301 \U0001f680"}, name="first")
     assert (made["name"], made["state"], made["user"], made["tenant"]) == ("first", "pending", "ann", "physics")
@@ -36,6 +37,7 @@ def test_a_request_is_made_and_shown(here: House) -> None:
     assert shown["progress"]["waiting"]
 
 
+@pytest.mark.slow
 def test_the_same_key_is_the_same_request(here: House) -> None:
     first = submit(here, "key-1", name="once")
     assert submit(here, "key-1", name="once")["id"] == first["id"]
@@ -48,6 +50,7 @@ def test_the_same_key_is_the_same_request(here: House) -> None:
     assert mine.status_code == 201
 
 
+@pytest.mark.slow
 def test_pages_leave_nothing_out_and_show_nothing_twice(here: House) -> None:
     made = [submit(here, name=f"page {n}")["id"] for n in range(7)]
     address, seen = "/api/v1/requests?text=page&limit=3", []
@@ -65,6 +68,7 @@ def test_pages_leave_nothing_out_and_show_nothing_twice(here: House) -> None:
     assert [number for page in seen for number in page] == made[::-1]
 
 
+@pytest.mark.slow
 def test_lists_are_filtered(here: House) -> None:
     number = submit(here, name="needle 100%")["id"]
     move(here.context.requests, number, "failed", problem="it broke", hint="mend it")
@@ -183,6 +187,7 @@ def test_what_happened_is_told_from_any_point_on(here: House) -> None:
     assert here.client.get("/api/v1/events", headers=strange).status_code == 422
 
 
+@pytest.mark.slow
 def test_errors_are_problem_documents(here: House) -> None:
     post = [
         ({"content": b"{"}, 422, "input"),

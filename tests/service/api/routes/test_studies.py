@@ -15,6 +15,8 @@ from tradewind.problem import Configuration, Observation, Offer, Proposal, Trial
 from tradewind.store.base import Change, StudyRow
 from tradewind.store.clusters.cluster_store import JobRow
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 2_000
 SPEC: dict[str, Any] = {"objective": {"minimise": "cost"}, "budget": {"trials": TRIALS}, "searcher": {"use": "gp"}}
 
