@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import workers
+from tests.durations import Durations
 from tests.quick import program
 
 EVERYTHING = os.environ.get("TRADEWIND_ENGINES") == "all"
@@ -24,20 +25,27 @@ settings.register_profile("shared-machine", deadline=None, suppress_health_check
 settings.load_profile("shared-machine")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure how long tests take."""
+    config.pluginmanager.register(Durations(config), "durations")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long tests of real engines to ``make test-engines``, and begin with what takes long.
 
-    All tests of an engine are slow: it has to start, and they wait for it. So are those of long_tests.txt.
+    All tests of an engine are slow: it has to start, and they wait for it. So are those that `Durations` knows as long.
     """
-    engines = [item for item in items if item.get_closest_marker("xdist_group")]
+    durations = config.pluginmanager.get_plugin("durations")
+    assert isinstance(durations, Durations)
+    engines = {item for item in items if item.get_closest_marker("xdist_group")}
     left_out = set() if EVERYTHING else {item for item in engines if _is_long(item)}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
-    long = set((Path(__file__).parent / "long_tests.txt").read_text().splitlines())
-    for item in [*engines, *(item for item in items if item.nodeid in long)]:
-        item.add_marker(pytest.mark.slow)
     kept = [item for item in items if item not in left_out]
+    for item in kept:
+        if item in engines or durations.is_long(item):
+            item.add_marker(pytest.mark.slow)
     items[:] = sorted(kept, key=lambda item: item.get_closest_marker("slow") is None)
 
 

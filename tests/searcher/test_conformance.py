@@ -35,6 +35,9 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("trimtuner", {"surrogate": "trees", "fractions": [0.25, 1.0], "starts": 2}),
 ]
 
+MODELLED = ("cherrypick", "gp", "optuna", "paris", "tradewind", "trimtuner")
+"""Searchers that fit a model whenever they are asked."""
+
 REFUSES = dict.fromkeys(("ernest", "paris"), frozenset({"flat", "million", "metrics"}))
 """What a searcher of a narrower method refuses; it must refuse it, too."""
 
@@ -44,8 +47,8 @@ def _label(variant: tuple[str, dict[str, Any]]) -> str:
 
 
 def _marks(place: int, variant: tuple[str, dict[str, Any]]) -> list[pytest.MarkDecorator]:
-    """A quick run tries each searcher once, but for those that take seconds for a check."""
-    quick = place < len(plugins.names("searcher")) and variant[0] not in ("cherrypick", "paris")
+    """A quick run tries each searcher once, but for those that fit models: they take seconds for a check."""
+    quick = place < len(plugins.names("searcher")) and variant[0] not in MODELLED
     return [] if quick else [pytest.mark.slow]
 
 

@@ -33,9 +33,12 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "home"
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.id, marks=[pytest.mark.slow] if case.slow else []) for case in CASES]
-)
+def _marks(case: Case) -> list[pytest.MarkDecorator]:
+    """Slow are also the cases that start a process, and those that carry out a workflow."""
+    return [pytest.mark.slow] if case.slow or case.process or case.words[:2] == ("workflow", "run") else []
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=_marks(case)) for case in CASES])
 def test_one_clear_line(
     case: Case,
     tmp_path: Path,
