@@ -64,7 +64,7 @@ def test_a_signal_is_a_negative_exit_code(make: Make, tmp_path: Path) -> None:
     assert "SIGSEGV" in status.reason
 
 
-def test_a_run_ignores_no_signal_that_its_warden_does_not_heed(make: Make, tmp_path: Path) -> None:
+def test_a_run_ignores_no_signal_that_its_warden_does_not_handle(make: Make, tmp_path: Path) -> None:
     request = request_for(tmp_path, ("sed", "-n", r"s/^SigIgn:\t//p", "/proc/self/status"))
     runner = make()
     wait_for_end(runner, runner.submit(request, []))
@@ -459,19 +459,19 @@ def test_another_process_with_the_same_pid_is_left_alone(make: Make, tmp_path: P
 
 
 def test_a_run_without_a_note_is_found_by_its_tag(make: Make, tmp_path: Path) -> None:
-    stray = psutil.Popen(["sleep", "60"], env={**os.environ, "TRADEWIND_RUN_ID": "stray", "TRADEWIND_OWNER": OWNER})
+    orphan = psutil.Popen(["sleep", "60"], env={**os.environ, "TRADEWIND_RUN_ID": "orphan", "TRADEWIND_OWNER": OWNER})
     try:
         runner = make()
         # A process that has just been started has no environment for a moment: the kernel is still making its memory.
         found = eventually(lambda: {handle.run_id: handle for handle in runner.find(OWNER)})
-        handle = found["stray"]
+        handle = found["orphan"]
         runner.cancel(handle)
-        eventually(lambda: stray.poll() is not None)
+        eventually(lambda: orphan.poll() is not None)
         assert wait_for_end(runner, handle).state is RunState.PREEMPTED
     finally:
-        if stray.poll() is None:
-            stray.kill()
-            stray.wait()
+        if orphan.poll() is None:
+            orphan.kill()
+            orphan.wait()
 
 
 def test_a_run_that_is_just_being_started_is_not_ended_by_who_looks(make: Make, tmp_path: Path) -> None:

@@ -10,27 +10,27 @@ import pytest
 from tradewind.deployer.runner.process import WakeupPipe
 
 
-def _rings(alarm: WakeupPipe) -> bool:
-    return bool(select.select([alarm], [], [], 0)[0])
+def _rings(pipe: WakeupPipe) -> bool:
+    return bool(select.select([pipe], [], [], 0)[0])
 
 
 def test_it_can_be_read_from_until_it_is_cleared() -> None:
-    alarm = WakeupPipe()
-    assert not _rings(alarm)
+    pipe = WakeupPipe()
+    assert not _rings(pipe)
     for _ in range(70_000):  # more than a pipe holds
-        alarm.ring()
-    assert _rings(alarm)
-    while _rings(alarm):
-        alarm.clear()
-    alarm.clear()
-    alarm.ring()
-    assert _rings(alarm)
+        pipe.ring()
+    assert _rings(pipe)
+    while _rings(pipe):
+        pipe.clear()
+    pipe.clear()
+    pipe.ring()
+    assert _rings(pipe)
 
 
 def test_it_leaves_no_files_open() -> None:
-    alarm = WakeupPipe()
-    number = alarm.fileno()
+    pipe = WakeupPipe()
+    number = pipe.fileno()
     os.fstat(number)
-    del alarm
+    del pipe
     with pytest.raises(OSError, match="file descriptor"):
         os.fstat(number)

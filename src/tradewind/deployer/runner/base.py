@@ -1,4 +1,4 @@
-"""The contract of a runner."""
+"""The contract of a runner, and the capabilities that one can have."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class AnswersFromRecords(Capability):
 
     @abstractmethod
     def covers(self, space: Space, parameters: Mapping[str, Value]) -> None:
-        """Nothing, where the records have all that a configuration of the space says.
+        """Check that the records have a column for every parameter that varies; returns nothing where they do.
 
         Args:
-            space: The space.
-            parameters: The job's parameters, the same for all of its runs.
+            space: The search space.
+            parameters: The job's own parameters, the same for all of its runs.
 
         Raises:
             RecordError: A parameter of the space has several values and no column, or no run was recorded with the
@@ -88,7 +88,11 @@ class SubmitsTogether(Capability):
 
     @abstractmethod
     def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
-        """Start some runs, by run id: the handle, or what `Runner.submit` would have raised."""
+        """Start some runs; by run id the handle, or the error that `Runner.submit` would have raised.
+
+        Args:
+            runs: The requests, each with its machines.
+        """
 
 
 class ListsNodes(Capability):
@@ -96,7 +100,7 @@ class ListsNodes(Capability):
 
     @abstractmethod
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """What each node that takes work has, by its name: ``cpu``, ``memory`` in GiB, ``gpu``.
+        """The amounts of each node that takes work, by its name: ``cpu``, ``memory`` in GiB, ``gpu``.
 
         Raises:
             DeployError: The engine cannot be reached.
@@ -108,7 +112,12 @@ class StreamsLogs(Capability):
 
     @abstractmethod
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
-        """What a run wrote into ``stdout`` or ``stderr`` from a byte on, a few megabytes at most; empty if nothing.
+        """Read the ``stdout`` or ``stderr`` of a run from a byte on, a few megabytes at most; empty without any.
+
+        Args:
+            handle: The run.
+            stream: ``stdout`` or ``stderr``.
+            offset: The first byte that is wanted, counted from 0.
 
         Raises:
             DeployError: The engine cannot be reached.
@@ -120,7 +129,11 @@ class StreamsReports(Capability):
 
     @abstractmethod
     def read_report(self, handle: Handle, offset: int) -> bytes:
-        """What a run wrote into its metrics file from a byte on, a few megabytes at most; empty if nothing.
+        """Read the metrics file of a run from a byte on, a few megabytes at most; empty without any.
+
+        Args:
+            handle: The run.
+            offset: The first byte that is wanted, counted from 0.
 
         Raises:
             DeployError: The engine cannot be reached.
@@ -136,8 +149,8 @@ class Runner(Plugin, ABC):
     ``owner``) are enough for another process.
 
     Args:
-        settings: Its settings.
-        data_folder: Below it the runner may keep what it needs between processes.
+        settings: The settings of the plugin, of the class's ``Settings``.
+        data_folder: The folder below which the runner may keep what it needs between processes.
     """
 
     def __init__(self, *, settings: Settings, data_folder: Path) -> None:
@@ -147,7 +160,7 @@ class Runner(Plugin, ABC):
 
     @property
     def clock(self) -> Clock:
-        """The clock that its runs take place on."""
+        """The clock that runs take place on: the system's, or a simulated one."""
         return SystemClock()
 
     @property
@@ -156,13 +169,13 @@ class Runner(Plugin, ABC):
         return 0.0
 
     def refuses(self, offer: Offer, *, given: bool) -> str:
-        """Why it can never run a job on the machines of an offer with these settings, or an empty text.
+        """A reason for which it can never run a job on an offer's machines with these settings, or an empty text.
 
-        It is asked before a search begins, for all offers of the space: no network, no money.
+        It is called before a search begins, for all offers of the space: it uses no network and costs nothing.
 
         Args:
             offer: The offer.
-            given: Whether a provisioner gives it the machines.
+            given: True when a provisioner gives the machines.
 
         Raises:
             DeployError: The settings cannot be used.
@@ -177,17 +190,21 @@ class Runner(Plugin, ABC):
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run. Submitting a run that was submitted already returns its handle and starts nothing.
 
+        Args:
+            request: The run: command, files, limits, offer.
+            machines: The machines of the provisioner, or none where the runner has its own.
+
         Raises:
             DeployError: It could not be started; ``retryable`` says whose fault it is. `ImageError`,
                 `CredentialsError`, `CapacityError` and `UnreachableError` say it more exactly.
-            MissingProgramError: The command, or the engine's program, is not there.
+            MissingProgramError: The command, or a program of the engine, is not there.
         """
 
     @abstractmethod
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are, by run id, in as few calls to the engine as possible.
+        """The statuses of some runs, by run id, in as few calls to the engine as possible.
 
-        A run that waits in the engine's queue is reported as submitting. One whose state cannot be told is reported as
+        A run that waits in the engine's queue is reported as submitting. One whose state is unknown is reported as
         executing: unknown counts as alive. One that is certainly gone without a result is reported as preempted, the
         infrastructure's fault. What another data folder's runner has started is only looked at: `find` shows it to
         ``tradewind reap``, and only `cancel` may end it.
@@ -205,7 +222,7 @@ class Runner(Plugin, ABC):
         """Let so many seconds pass, for `wait`.
 
         Returns:
-            True when it was woken before they were over.
+            True when `wake` was called before they were over.
         """
         clock = self.clock
         if not isinstance(clock, SystemClock):
@@ -221,14 +238,15 @@ class Runner(Plugin, ABC):
 
         Args:
             handle: The run.
-            reason: Why, for the status of the cancelled run, as far as the engine can keep it.
+            reason: Why it is cancelled, for its status, as far as the engine can keep it.
         """
 
     @abstractmethod
     def find(self, owner: str | None) -> list[Handle]:
-        """The handles of all runs of an owner that are still there, by tag, whoever started them; of all without one.
+        """The handles of all runs of an owner that are still there, found by tag, whoever started them.
 
-        Without an owner they are for looking: `poll` changes nothing for them, and only `cancel` and `forget` do.
+        With None as the owner: of all owners. Those are for looking only: `poll` changes nothing for them, and only
+        `cancel` and `forget` do.
 
         `tradewind.deployer.runner.handle.HandleData` reads and writes their data: they have at least ``owner``, and
         ``expires``, ``created`` and ``price_per_hour`` where the engine keeps them; one that waits has no ``expires``.
@@ -241,10 +259,10 @@ class Runner(Plugin, ABC):
         """
 
     def forget(self, handle: Handle) -> None:
-        """Remove what the runner kept of a run that is settled in the store; the run's folder stays."""
+        """Remove all that the runner keeps of a run that is settled in the store; the run's folder stays."""
 
     def close(self) -> None:
-        """Give back what this object holds; runs are not touched."""
+        """Release connections, processes and threads of this object; runs are not touched."""
 
 
 def wait_by_polling(
@@ -254,13 +272,13 @@ def wait_by_polling(
     seconds: float,
     every: float,
 ) -> None:
-    """`Runner.wait` of an engine that says nothing by itself: its runs are polled until one has changed its state.
+    """Implement `Runner.wait` for an engine without notifications: poll the runs until one has changed its state.
 
     Args:
         runner: The runner.
         handles: The runs.
-        before: The states that are known, by run id; None where none is, which is a change.
-        seconds: How long, at most.
+        before: The last known states, by run id; None where there is none, which counts as a change.
+        seconds: How long to wait, at most.
         every: Seconds between two polls.
     """
     until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""How runs end: the words and the codes that all runners have in common."""
+"""Exit codes and the reasons of ended runs, in the words that all runners have in common."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tradewind.problem import Fault, RunState, RunStatus
 from tradewind.utils.units import format_duration, format_memory
 
 SIGNAL_OFFSET = 128
-"""What a shell, and an engine of containers, add to the number of the signal that ended a program."""
+"""The offset that shells and container engines add to the number of the signal that ended a program."""
 
 
 def lost_status(why: str, runtime: float = 0.0) -> RunStatus:
     """The status of a run that is certainly gone without a result.
 
     Args:
-        why: What became of it, as far as one can tell.
+        why: The cause of the loss, as far as it is known.
         runtime: Seconds that it ran.
     """
     reason = f"the run is gone without a result: {why}"
@@ -23,22 +23,22 @@ def lost_status(why: str, runtime: float = 0.0) -> RunStatus:
 
 
 def exit_code_of(exit_code: int) -> int:
-    """An exit code as runs have it: negative for a signal, which shells and engines write as 128 and more."""
+    """Convert a shell's exit code to that of a run: negative for a signal, which shells write as 128 and more."""
     number = exit_code - SIGNAL_OFFSET
     return -number if 0 < number < signal.NSIG else exit_code
 
 
 def failure_reason(code: int) -> str:
-    """Why a program failed, by its exit code as runs have it.
+    """The reason of a run whose program failed.
 
     Args:
-        code: What it exited with; negative for the signal that ended it.
+        code: The exit code of the run; negative for the signal that ended it.
     """
     return f"the program exited with code {code}" if code >= 0 else f"the program was killed by {signal_name(-code)}"
 
 
 def signal_name(number: int) -> str:
-    """A signal in words."""
+    """A signal in words: ``signal 9 (SIGKILL)``."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:
@@ -46,15 +46,15 @@ def signal_name(number: int) -> str:
 
 
 def timeout_reason(wall_seconds: float | None) -> str:
-    """Why a run was ended at its time limit, which need not be known."""
+    """The reason of a run that was ended at its time limit, in seconds; None where the limit is not known."""
     return "it reached its time limit" + (f" of {format_duration(wall_seconds)}" if wall_seconds else "")
 
 
 def out_of_memory_reason(memory_bytes: int | None, what: str = "it") -> str:
-    """Why a run was ended for its memory, of which the limit need not be known.
+    """The reason of a run that was ended for its memory.
 
     Args:
-        memory_bytes: The limit.
-        what: Which part of it.
+        memory_bytes: The limit in bytes, or None where it is not known.
+        what: The part of the run that used too much, as a subject of the sentence.
     """
     return f"out of memory: {what} used more than {format_memory(memory_bytes) if memory_bytes else 'it may'}"

@@ -1,4 +1,4 @@
-"""What is in the data of handles, typed: every runner derives its own from `HandleData`."""
+"""The typed data of handles: every runner derives its own from `HandleData`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from tradewind.problem import Handle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandleData:
-    """What a handle tells of its run. A field of a derived class is JSON-able and has a default.
+    """The data of a handle. A field of a derived class is JSON-able and has a default.
 
-    Handles are kept in the store and in notes. What is there and not known here was written by another version, and is
-    left out; what is not there has its default.
+    Handles are kept in the store and in notes. Unknown keys were written by another version and are left out; missing
+    ones have their defaults.
 
     Attributes:
-        owner: Whose run it is.
-        expires: When anyone may end it, in seconds since the epoch; None for one that waits, or if nobody knows.
-        created: When it was submitted, in seconds since the epoch.
-        price_per_hour: What its machines cost, all of them, in USD.
+        owner: The owner of the run, as in `RunRequest.owner`.
+        expires: The time from which anyone may end it, in seconds since the epoch; None for one that waits, or where it
+            is not known.
+        created: The time when it was submitted, in seconds since the epoch, or None.
+        price_per_hour: The price of all its machines together, in USD an hour, or None.
     """
 
     owner: str = ""
@@ -30,17 +31,17 @@ class HandleData:
 
     @classmethod
     def of(cls, handle: Handle) -> Self:
-        """What a handle tells."""
+        """The data of a handle."""
         return cls.from_json(handle.data)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """What a document tells that `to_json` made, in this version or in another."""
+        """The data of a document that `to_json` made, in this version or in another."""
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in document.items() if key in known and value is not None})
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-able document, without what has its default."""
+        """A JSON-able document, without the fields that have their defaults."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {field.name: found[field.name] for field in fields(self) if found[field.name] != _default(field)}
 
@@ -54,16 +55,16 @@ class HandleData:
         return Handle(run_id, runner, self.to_json())
 
     def waiting(self) -> Self:
-        """The same of a run that waits in a queue: it costs nothing, and has no expiry."""
+        """The same data for a run that waits in a queue: it costs nothing, and has no expiry."""
         return replace(self, expires=None)
 
     def begun(self, began: float, lasts: float | None) -> Self:
-        """The same of a run that has waited in a queue: the time there does not count.
+        """The same data for a run that has waited in a queue: its expiry counts from its beginning.
 
         Args:
-            began: When it began, in seconds since the epoch.
+            began: The time when it began, in seconds since the epoch.
             lasts: Seconds from its beginning after which anyone may end it. None where an earlier version did not write
-                them down: then they are those from when it was submitted.
+                them down: then the seconds from its submission to its expiry are taken.
         """
         if self.expires is None:
             return self

@@ -47,10 +47,11 @@ from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 
 _DRAIN_BYTES = 4096
+_LOOK_SECONDS = 0.05
 
 
 class WakeupPipe:
-    """Something to select on, which can be read from when another thread has rung it."""
+    """A pipe that ends a `select.select` of another thread when `ring` is called."""
 
     def __init__(self) -> None:
         self._read, self._write = pipe = os.pipe()
@@ -59,16 +60,16 @@ class WakeupPipe:
         weakref.finalize(self, _close_pipe, *pipe)
 
     def fileno(self) -> int:
-        """For `select.select`."""
+        """The descriptor to read from, for `select.select`."""
         return self._read
 
     def ring(self) -> None:
-        """Let it be ready to be read from."""
+        """Make the descriptor ready to be read from."""
         with contextlib.suppress(BlockingIOError):  # it is full, and so it is
             os.write(self._write, b"!")
 
     def clear(self) -> None:
-        """Let it be ready no more."""
+        """Empty the pipe, so that the descriptor is not ready any more."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._read, _DRAIN_BYTES)
 
@@ -76,9 +77,6 @@ class WakeupPipe:
 def _close_pipe(*ends: int) -> None:
     for end in ends:
         os.close(end)
-
-
-_LOOK_SECONDS = 0.05
 
 
 class ProcessSettings(plugins.Settings):
@@ -94,10 +92,10 @@ class ProcessSettings(plugins.Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessData(HandleData):
-    """What a handle of `ProcessRunner` tells.
+    """The data of a handle of `ProcessRunner`.
 
     Attributes:
-        folder: The run's folder; empty for a run of which only its tag is known.
+        folder: The run's folder; empty for a run of which only the tag is known.
     """
 
     folder: str = ""
@@ -137,11 +135,11 @@ class ProcessRunner(
         self._warden: WardenClient | None = None
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
-        self._alarm = WakeupPipe()
+        self._wakeup = WakeupPipe()
 
     @property
     def kill_seconds(self) -> float:
-        """The grace between SIGTERM and SIGKILL, and the time in which the warden notices."""
+        """The grace between SIGTERM and SIGKILL and the time in which the warden notices, in seconds."""
         return self.settings.grace + _LOOK_SECONDS
 
     def room(self, offer: Offer, running: Sequence[Offer]) -> bool:
@@ -216,7 +214,7 @@ class ProcessRunner(
         }
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; see `Runner.poll`."""
+        """The statuses of some runs; see `Runner.poll`."""
         self._listen()
         return {handle.run_id: self._status(handle) for handle in handles}
 
@@ -238,7 +236,7 @@ class ProcessRunner(
         return status
 
     def _look(self, handle: Handle) -> RunStatus:
-        """The state of a run that another warden started, from the files that it left."""
+        """The status of a run that another warden started, from the files that it left."""
         data = ProcessData.of(handle)
         folder = data.place
         result = folder and read_document(folder / RESULT)
@@ -280,18 +278,18 @@ class ProcessRunner(
                 return
 
     def wake(self) -> None:
-        """See `Runner.wake`."""
-        self._alarm.ring()
+        """Let the `wait` that is under way return now; see `Runner.wake`."""
+        self._wakeup.ring()
 
     def _watch(self, seconds: float) -> bool:
-        """Wait for the warden; True when it has told of an end, or has ended, or somebody has woken this."""
+        """Wait for the warden; True when it has reported an end, or has ended, or `wake` was called."""
         warden = self._warden if self._warden is not None and self._warden.alive else None
-        sources: list[WakeupPipe | WardenClient] = [self._alarm] if warden is None else [self._alarm, warden]
+        sources: list[WakeupPipe | WardenClient] = [self._wakeup] if warden is None else [self._wakeup, warden]
         before = len(self._results)
         ready, _, _ = select.select(sources, [], [], 0.0 if warden is not None and warden.waiting else seconds)
         self._listen()
-        if self._alarm in ready:
-            self._alarm.clear()
+        if self._wakeup in ready:
+            self._wakeup.clear()
             return True
         return warden is not None and (len(self._results) > before or not warden.alive)
 
@@ -327,13 +325,13 @@ class ProcessRunner(
         return list(found.values())
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
-        """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
+        """Read a run's log from a byte on; see `StreamsLogs.read_log`."""
         folder = ProcessData.of(handle).place
         known = stream in ("stdout", "stderr", METRICS)
         return read_chunk(folder / stream, offset) if folder is not None and known else b""
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
-        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        """Read a run's metrics file from a byte on; see `StreamsReports.read_report`."""
         return self.read_log(handle, METRICS, offset)
 
     def forget(self, handle: Handle) -> None:
@@ -366,7 +364,7 @@ def _leader(folder: Path) -> tuple[int, int] | None:
 
 
 def _lived(folder: Path, claim: Mapping[str, Any]) -> float:
-    """Seconds that a run lived whose warden was killed: up to the last sign of life, or to its wall time."""
+    """Seconds that a run lived whose warden was killed: up to its last sign of life, or to its wall time."""
     try:
         lived: float = (folder / STARTED).stat().st_mtime - claim["started"]
     except OSError:

@@ -1,4 +1,4 @@
-"""Looks at processes through /proc: who lives, who belongs to which run, how much memory they hold.
+"""Looks at processes through /proc: which live, which belong to a run, how much memory they hold.
 
 Nothing here imports more than the warden can afford at its start (see `tradewind.deployer.runner.warden.warden`).
 A process is named by its pid together with its start time in clock ticks, so that a pid that the kernel gave to
@@ -18,13 +18,13 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessStat(NamedTuple):
-    """The columns of ``/proc/PID/stat`` that matter here.
+    """Some columns of ``/proc/PID/stat``.
 
     Attributes:
-        state: ``R``, ``S``, ``Z``, ...
+        state: The state as a letter: ``R``, ``S``, ``Z``, ...
         parent: Pid of the parent.
-        group: Process group.
-        session: Session.
+        group: Id of the process group.
+        session: Id of the session.
         ticks: Start time, in clock ticks since boot.
     """
 
@@ -52,7 +52,7 @@ def _read(path: str) -> bytes | None:
 
 
 def boot_id() -> str:
-    """What changes when the machine restarts."""
+    """The kernel's id of this boot of the machine, which changes when it restarts."""
     return (_read("/proc/sys/kernel/random/boot_id") or b"").decode().strip()
 
 
@@ -153,7 +153,7 @@ def proportional(pid: int) -> int:
 
 
 def traffic() -> tuple[int, int]:
-    """Bytes that this machine's network has carried so far, in both directions: of its cables, and within itself."""
+    """Bytes that this machine's network has carried since boot: over its interfaces, both ways, and within itself."""
     cables = within = 0
     for line in (_read("/proc/self/net/dev") or b"").splitlines()[2:]:
         name, _, columns = line.partition(b":")
@@ -198,7 +198,7 @@ def members(
 
     Args:
         run_id: The run.
-        owner: Its owner; if that is empty, tags tell nothing: others may have runs of the same name.
+        owner: Its owner; if that is empty, tags are not looked at: others may have runs of the same name.
         folder: Its folder, or empty.
         leader: Pid and start time of its first process.
     """
@@ -220,7 +220,7 @@ def kill_members(run_id: str, owner: str = "", folder: str = "", leader: tuple[i
     """Send SIGKILL to all living processes of a run.
 
     Returns:
-        How many there were.
+        The number of those processes.
     """
     found = members(run_id, owner, folder, leader)
     for pid, ticks in found:
@@ -229,7 +229,7 @@ def kill_members(run_id: str, owner: str = "", folder: str = "", leader: tuple[i
 
 
 def _namespace(pid: str) -> str:
-    """Which processes a process sees; a container has a world of its own."""
+    """The name of a process's namespace of processes; a container has one of its own."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
     except OSError:

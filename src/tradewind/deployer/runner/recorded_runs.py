@@ -15,7 +15,7 @@ from tradewind.errors import RecordError
 from tradewind.problem import Value
 
 FRACTION = "fraction"
-"""The name under which the share of the input is looked up."""
+"""The column with the share of the input data that a run has used (the fidelity)."""
 
 _TIME = "; the setting time names the one with the run time"
 _TRUE = frozenset({"true", "yes"})
@@ -23,7 +23,7 @@ _FALSE = frozenset({"false", "no"})
 
 
 def canonical_text(value: Value | None) -> str:
-    """A value in one spelling: 1, 1.0, ``1`` and ``1e0`` are the same, and so are ``True`` and ``yes``."""
+    """Spell a value in one way: 1, 1.0, ``1`` and ``1e0`` give the same text, and so do ``True`` and ``yes``."""
     text = "" if value is None else str(value).strip()
     if text.lower() in _TRUE | _FALSE:
         return "true" if text.lower() in _TRUE else "false"
@@ -38,12 +38,12 @@ class RecordedRun:
     """One recorded run.
 
     Attributes:
-        values: What was chosen, by name, in the spelling of `canonical_text`.
-        seconds: How long it took.
-        failed: Why it failed, or empty.
-        metrics: What else was measured.
-        place: File and line, for messages.
-        profile: Low-level metrics of the run.
+        values: The values of its parameters, by name, in the spelling of `canonical_text`.
+        seconds: Its run time.
+        failed: The reason for which it failed, or empty.
+        metrics: Its other metrics, by name.
+        place: The file and line that it was read from, for messages.
+        profile: Its low-level metrics, by name.
     """
 
     values: Mapping[str, str]
@@ -56,18 +56,18 @@ class RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class CsvLayout:
-    """Which column of a CSV is what.
+    """The meaning of the columns of a CSV.
 
     Attributes:
         time: Column of the run time.
-        unit: Seconds in one unit of it.
+        unit: Seconds in one unit of the time column.
         columns: Parameter -> column, where they differ in name.
         cost: Column of the recorded cost (USD), or empty.
         status: Column that says whether the run went well, or empty.
-        ok: What stands there if it did.
+        ok: The values of the status column of runs that went well.
         metrics: Metric -> column.
-        where: Column -> value: only these rows are read.
-        delimiter: Between columns.
+        where: Column -> value: only rows with these values are read.
+        delimiter: The character between columns.
     """
 
     time: str
@@ -105,7 +105,11 @@ def _amount(text: str | None, what: str, path: Path, line: int) -> float:
 
 
 def read_csv(path: Path, layout: CsvLayout) -> list[RecordedRun]:
-    """The recorded runs of a CSV with a header line; ``.gz`` is unpacked.
+    """Read the recorded runs of a CSV with a header line; ``.gz`` is unpacked.
+
+    Args:
+        path: The file.
+        layout: The meaning of its columns.
 
     Raises:
         RecordError: With file and line.
@@ -177,9 +181,9 @@ def _recorded(path: Path, line: int, row: Mapping[str, str], layout: CsvLayout) 
 
 
 def read_records(path: Path) -> list[RecordedRun]:
-    """The ended trials of a file that ``tradewind export --format records`` wrote, one JSON document a line.
+    """Read the ended trials of a file that ``tradewind export --format records`` wrote, one JSON document a line.
 
-    Lost trials tell nothing, and aborted ones do not tell how long they would have taken: both are passed over.
+    Lost trials have no result, and the run time of aborted ones is not known: both are passed over.
 
     Raises:
         RecordError: With file and line.
@@ -236,7 +240,7 @@ class RecordedRunTable:
         runs: The runs; at least one.
 
     Attributes:
-        columns: What they tell, by name.
+        columns: The names of all parameters that the runs have values of.
     """
 
     def __init__(self, runs: Sequence[RecordedRun]) -> None:
@@ -249,11 +253,21 @@ class RecordedRunTable:
         return len(self._runs)
 
     def names(self, configuration: Sequence[str], mapped: Sequence[str]) -> tuple[str, ...]:
-        """The names that decide which recorded run answers: the configuration's, ``fraction``, and mapped ones."""
+        """The columns by which a run is looked up: the configuration's, ``fraction``, and mapped ones.
+
+        Args:
+            configuration: The names of the configuration's parameters.
+            mapped: The names that the settings map to columns.
+        """
         return tuple(sorted({*(n for n in (*configuration, FRACTION) if n in self.columns), *mapped}))
 
     def exactly(self, names: tuple[str, ...], value: Callable[[str], Value | None]) -> list[RecordedRun]:
-        """The recorded runs with the same values."""
+        """The recorded runs with the same values.
+
+        Args:
+            names: The columns that are compared.
+            value: Gives the value that is looked for, by column.
+        """
         if names not in self._index:
             index: dict[tuple[str, ...], list[RecordedRun]] = {}
             for run in self._runs:
@@ -262,13 +276,18 @@ class RecordedRunTable:
         return self._index[names].get(tuple(canonical_text(value(name)) for name in names), [])
 
     def values(self, name: str) -> list[str]:
-        """What a column has, each value once, in the order of the file."""
+        """The values of a column, each once, in the order of the file."""
         return list(dict.fromkeys(run.values.get(name, "") for run in self._runs))
 
     def nearest(self, names: tuple[str, ...], value: Callable[[str], Value | None]) -> list[RecordedRun]:
         """The recorded runs at the smallest distance.
 
-        A number counts its difference as a share of the column's range, squared; a word counts 0 or 1.
+        The distance is the sum over the columns: for numbers the squared difference as a share of the column's range,
+        for words 0 or 1.
+
+        Args:
+            names: The columns that are compared.
+            value: Gives the value that is looked for, by column.
         """
         wanted = [canonical_text(value(name)) for name in names]
         spans = [self._span(name) for name in names]

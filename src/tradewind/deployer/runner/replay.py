@@ -144,11 +144,11 @@ class ReplayRunner(SimulatedRunner, AnswersFromRecords):
         return str(self.settings.file or self.settings.records)
 
     def _asked(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The parameters that recorded runs are told apart by."""
+        """The parameters that recorded runs are distinguished by: those that are not ignored."""
         return tuple(name for name in names if name not in self.settings.ignore)
 
     def covers(self, space: Space, parameters: Mapping[str, Value]) -> None:
-        """Refuse parameters without a column, or without a row; see `AnswersFromRecords.covers`."""
+        """Refuse parameters that have no column or no row; see `AnswersFromRecords.covers`."""
         self._refuse_unknown(space, parameters)
         for name in self._asked(space.names):
             if name in self.table.columns or _settled(space[name], self.settings.columns):
@@ -220,7 +220,7 @@ class ReplayRunner(SimulatedRunner, AnswersFromRecords):
 
 
 def _settled(parameter: Parameter, mapped: Mapping[str, str]) -> bool:
-    """Whether a parameter has one value only, or the mapped facts of the offer tell its values apart."""
+    """True when a parameter has one value only, or when the mapped facts of the offer distinguish its values."""
     if parameter.levels is not None and len(parameter.levels) == 1:
         return True
     if isinstance(parameter, Instance):

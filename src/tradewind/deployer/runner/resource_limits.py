@@ -1,4 +1,4 @@
-"""What a run may use on each of its nodes, and what this machine has for runs."""
+"""CPUs and memory that a run may use on each of its nodes, and those that this machine has."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def fits_here(offer: Offer, running: Sequence[Offer]) -> bool:
     """True when this machine has the CPUs and the memory for one more run; a run alone always fits.
 
     Args:
-        offer: What the run takes.
-        running: What those take that are there.
+        offer: The offer of the run.
+        running: The offers of the runs that are under way.
     """
     every = [*running, offer]
     cpus = sum(each.vcpu * each.nodes for each in every)

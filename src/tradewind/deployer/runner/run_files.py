@@ -1,4 +1,7 @@
-"""Files that runners leave for other processes or bring into run folders, and errors of writing them."""
+"""Files that runners leave for other processes or bring into run folders, and errors of writing them.
+
+A note is a small file about a run that is not settled: by it a process that comes after this one finds the run.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from urllib.parse import quote, unquote
 from tradewind.errors import DeployError
 from tradewind.utils.atomic_files import write_atomically
 
-_PIECE = 4 << 20
+_CHUNK_BYTES = 4 << 20
 
 
 def read_chunk(path: Path, offset: int) -> bytes:
-    """Some bytes of a file that is still written, from an offset on; none when there is no such file.
+    """Read up to 4 MiB of a file that may still grow, from an offset on; empty when there is no such file.
 
     Raises:
         DeployError: It cannot be read.
@@ -29,7 +32,7 @@ def read_chunk(path: Path, offset: int) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            return file.read(_PIECE)
+            return file.read(_CHUNK_BYTES)
     except OSError as error:
         raise folder_error(error, path.parent) from error
 
@@ -44,7 +47,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
 
 
 def modified_at(path: Path) -> float | None:
-    """When a file was written, in seconds since the epoch, or None when there is none."""
+    """The time when a file was last written, in seconds since the epoch, or None when there is none."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -57,15 +60,15 @@ def replace_document(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def merge_folder(source: Path, target: Path, *, move: bool = False) -> None:
-    """Bring what is in a folder into another one, over what has its name there; nothing is written through a link.
+    """Copy or move the content of a folder into another one, over equal names; nothing is written through a link.
 
-    Doing it again, after a kill in the middle too, comes to the same. Links stay links; what is neither a file nor a
-    folder nor a link is left out.
+    It may be repeated, also after a kill in the middle, with the same result. Links stay links; what is neither a file
+    nor a folder nor a link is left out.
 
     Args:
-        source: The folder that it is in.
-        target: Where it goes; made if it is not there.
-        move: Move it, which costs no room and needs both on one file system.
+        source: The folder with the content.
+        target: The folder that gets it; made if it is not there.
+        move: Move the content, which needs no disk space and both folders on one file system.
 
     Raises:
         OSError: It cannot be read, or not be written.
@@ -92,7 +95,7 @@ def merge_folder(source: Path, target: Path, *, move: bool = False) -> None:
 
 
 def write_marker(path: Path, text: str) -> None:
-    """Write a mark whose presence is what matters: on a full disk it stays empty."""
+    """Write a file whose presence is what matters: on a full disk it stays empty."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     except OSError:
@@ -106,7 +109,12 @@ def write_marker(path: Path, text: str) -> None:
 
 
 def folder_error(error: OSError, folder: Path) -> DeployError:
-    """What a user should know when a run folder cannot be used."""
+    """The typed error for a run folder that cannot be written or used.
+
+    Args:
+        error: The error of the system.
+        folder: The folder, for the message.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DeployError(f"the disk under {folder} is full", hint="free some space and repeat the command")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
@@ -119,13 +127,19 @@ def folder_error(error: OSError, folder: Path) -> DeployError:
 
 
 def file_name_of(text: str) -> str:
-    """Any text as one word that can be the name of a file; `urllib.parse.unquote` reads it, but for the empty one."""
+    """Encode any text as the name of a file; `urllib.parse.unquote` decodes it, but for the empty text."""
     word = quote(text, safe="") or "%"
     return word.replace(".", "%2E", 1) if word.startswith(".") else word
 
 
 class RunNote(NamedTuple):
-    """A note: whose run it is, which one, and what was noted."""
+    """A note of a run.
+
+    Attributes:
+        owner: The owner of the run.
+        run_id: The run.
+        content: The JSON document that was written.
+    """
 
     owner: str
     run_id: str
@@ -136,8 +150,8 @@ class RunNotes:
     """The notes of a runner: one folder for each owner, one file for each run.
 
     Args:
-        folder: Where they are.
-        suffix: How their names end.
+        folder: The folder with the notes.
+        suffix: The ending of the files' names.
     """
 
     def __init__(self, folder: Path, suffix: str = ".json") -> None:
@@ -145,11 +159,11 @@ class RunNotes:
         self._suffix = suffix
 
     def path(self, owner: str, run_id: str) -> Path:
-        """The file of a run."""
+        """The file with the note of a run; it need not be there."""
         return self._folder / file_name_of(owner) / f"{file_name_of(run_id)}{self._suffix}"
 
     def write(self, owner: str, run_id: str, content: Mapping[str, Any]) -> None:
-        """Note a run, before anything is started for it.
+        """Write the note of a run, before anything is started for it.
 
         Raises:
             DeployError: It cannot be written.
@@ -162,11 +176,11 @@ class RunNotes:
             raise folder_error(error, path.parent) from error
 
     def read(self, owner: str, run_id: str) -> dict[str, Any] | None:
-        """What was noted of a run, or None."""
+        """The content of a run's note, or None without one."""
         return read_document(self.path(owner, run_id))
 
     def paths(self, owner: str | None) -> Iterator[tuple[str, str, Path]]:
-        """The notes of an owner, or of all: whose run it is, which one, and the file."""
+        """The files of the notes of an owner, or of all: owner, run id and path of each."""
         folders = [self._folder / file_name_of(owner)] if owner is not None else sorted(self._folder.glob("*"))
         for folder in folders:
             for path in sorted(folder.glob(f"*{self._suffix}")):
@@ -180,6 +194,6 @@ class RunNotes:
                 yield RunNote(whose, run_id, content)
 
     def remove(self, owner: str, run_id: str) -> None:
-        """Forget a run; a note that cannot be removed now is found by the next sweep."""
+        """Remove the note of a run; a note that cannot be removed now is found by the next sweep."""
         with suppress(OSError):
             self.path(owner, run_id).unlink(missing_ok=True)

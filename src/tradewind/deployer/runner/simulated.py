@@ -1,4 +1,4 @@
-"""What runners share whose runs are answered at once and end on a simulated clock."""
+"""The base of runners that know the result of a run at once and let it end on a simulated clock."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tradewind.utils.clock import SimulatedClock
 
 @dataclass(frozen=True, slots=True)
 class SimulatedOutcome:
-    """What a run would do.
+    """The result that a run would have without a time limit.
 
     Attributes:
-        seconds: How long it takes.
-        failed: Why it fails at the end of them, or empty.
-        metrics: What it measures, by name.
-        profile: Low-level metrics of it, by name.
+        seconds: Its run time.
+        failed: The reason for which it fails at the end of them, or empty.
+        metrics: Its metrics, by name.
+        profile: Its low-level metrics, by name.
     """
 
     seconds: float
@@ -39,15 +39,15 @@ class SimulatedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRunPlan(HandleData):
-    """How a run goes on the clock, which is all that a handle of a `SimulatedRunner` tells.
+    """The course of a run on the simulated clock, which is the data of a handle of a `SimulatedRunner`.
 
     Attributes:
-        started: When it began, on the clock; None for a run that was never planned.
-        seconds: How long it takes.
-        state: How it ends.
-        reason: Why, or why it was cancelled.
-        cancelled: When it was cancelled, on the clock, or None.
-        profile: Low-level metrics of it, by name.
+        started: The time when it began, on the clock; None for a run that was never planned.
+        seconds: Its run time.
+        state: The state in which it ends.
+        reason: The reason of that state, or of its cancellation.
+        cancelled: The time when it was cancelled, on the clock, or None.
+        profile: Its low-level metrics, by name.
     """
 
     started: float | None = None
@@ -64,9 +64,9 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
     A note of each run is kept below the data folder until it is settled, so that another process finds it again.
 
     Args:
-        settings: Its settings.
+        settings: The settings of the plugin.
         data_folder: Notes are kept below it, in a folder of the runner's name.
-        start: First time on the clock, in seconds since 1970; now without it.
+        start: The first time on the clock, in seconds since the epoch; the present time without it.
     """
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path, start: float | None = None) -> None:
@@ -86,10 +86,10 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
 
     @abstractmethod
     def answer(self, request: RunRequest) -> SimulatedOutcome:
-        """What a run does, whatever its time limit."""
+        """Compute the result of a run, whatever its time limit."""
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
-        """Answer a run and plan its end; see `Runner.submit`."""
+        """Compute the result of a run and plan its end; see `Runner.submit`."""
         plan = self._plan(request.run_id, request.owner)
         if plan is None:
             answer = self.answer(request)
@@ -115,7 +115,7 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
         return replace(plan, profile=dict(answer.profile))
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are on the clock; see `Runner.poll`."""
+        """The statuses of some runs at this moment of the clock; see `Runner.poll`."""
         return {handle.run_id: self._status(handle) for handle in handles}
 
     def _status(self, handle: Handle) -> RunStatus:
@@ -138,7 +138,7 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
         )
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
-        """Jump to the end of the next run, or ``seconds`` ahead, whichever comes first."""
+        """Move the clock to the end of the next run, or ``seconds`` ahead, whichever comes first."""
         until = self._clock.now() + max(0.0, seconds)
         for plan in map(self._plan_of, handles):
             if plan.started is not None:
@@ -173,5 +173,5 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
     def _plan_of(self, handle: Handle) -> SimulatedRunPlan:
         if handle.run_id in self._plans:
             return self._plans[handle.run_id]
-        told = SimulatedRunPlan.of(handle)
-        return self._plan(handle.run_id, told.owner) or told
+        given = SimulatedRunPlan.of(handle)
+        return self._plan(handle.run_id, given.owner) or given

@@ -439,10 +439,10 @@ def test_logs_of_older_versions_and_half_written_ones(tmp_path: Path) -> None:
         "\t2048  -  ResidentSetSize of job (KB)\n...\n"
     )
     log.write_text(event)
-    story = read_event_log(log)
-    assert (story.cluster, story.process, story.state, story.memory_bytes) == (41, 2, "running", 2**21)
-    assert story.begun is not None
-    assert 90 < time.time() - story.begun < 200
+    summary = read_event_log(log)
+    assert (summary.cluster, summary.process, summary.state, summary.memory_bytes) == (41, 2, "running", 2**21)
+    assert summary.begun is not None
+    assert 90 < time.time() - summary.begun < 200
     end = (
         f"005 (041.002.000) {today} Job terminated.\n\t(0) Abnormal termination (signal 9)\n\t(0) No core file\n"
         "\t\tUsr 0 00:01:05, Sys 1 00:00:01  -  Total Remote Usage\n"
@@ -452,8 +452,13 @@ def test_logs_of_older_versions_and_half_written_ones(tmp_path: Path) -> None:
     log.write_text(event + end)
     assert read_event_log(log).state == "running", "the event is not whole yet"
     log.write_text(event + end + "...\n")
-    story = read_event_log(log)
-    assert (story.state, story.code, story.cpu_seconds, story.memory_bytes) == ("terminated", -9, 86466.0, 7 * 2**20)
+    summary = read_event_log(log)
+    assert (summary.state, summary.code, summary.cpu_seconds, summary.memory_bytes) == (
+        "terminated",
+        -9,
+        86466.0,
+        7 * 2**20,
+    )
     log.write_text("nonsense\n...\n\n...\n" + event + f"007 (041.002.000) {today} Shadow exception!\n\tlost it\n...\n")
     assert (read_event_log(log).state, "lost it" in read_event_log(log).reason) == ("lost", True)
 

@@ -302,7 +302,7 @@ def test_who_only_looks_gives_up_nothing_that_waits(bench: KubeBench) -> None:
     status = hasty.poll(theirs)["run-1"]
     assert status.state is RunState.SUBMITTING
     assert status.reason.startswith("Unschedulable: 0/"), "it says why it waits"
-    assert hasty.poll(hasty.find(OWNER_A))["run-1"].state is RunState.SUBMITTING, "the Job's own patience counts"
+    assert hasty.poll(hasty.find(OWNER_A))["run-1"].state is RunState.SUBMITTING, "the Job's own wait limits count"
     job = patient._api.document("GET", patient._api.path("jobs", name_of("run-1")))
     assert ENDING not in job["metadata"]["annotations"]
     assert job["spec"]["parallelism"] == 1
@@ -638,14 +638,14 @@ def test_a_lost_node_counts_as_alive_for_a_minute() -> None:
     }
     job = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
     deleted = 1767229200.0
-    data, patience = KubernetesData(), WaitLimits(60, 60)
-    assert verdict(data, job, [pod], deleted + 30, patience).status.state is RunState.EXECUTING
-    assert verdict(data, job, [pod], deleted + 90, patience).status.state is RunState.PREEMPTED
+    data, limits = KubernetesData(), WaitLimits(60, 60)
+    assert verdict(data, job, [pod], deleted + 30, limits).status.state is RunState.EXECUTING
+    assert verdict(data, job, [pod], deleted + 90, limits).status.state is RunState.PREEMPTED
     pod["status"] = {"phase": "Pending"}  # it never began, and never will
-    assert verdict(data, job, [pod], deleted - 1, patience).status.state is RunState.PREEMPTED
+    assert verdict(data, job, [pod], deleted - 1, limits).status.state is RunState.PREEMPTED
     pod["spec"] = {"nodeName": "node-1"}  # its node may be starting it
-    assert verdict(data, job, [pod], deleted - 1, patience).status.state is RunState.SUBMITTING
-    assert verdict(data, job, [pod], deleted + 1, patience).status.state is RunState.PREEMPTED
+    assert verdict(data, job, [pod], deleted - 1, limits).status.state is RunState.SUBMITTING
+    assert verdict(data, job, [pod], deleted + 1, limits).status.state is RunState.PREEMPTED
 
 
 def test_names_and_words_are_such_as_kubernetes_takes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Turns a request into what an engine is asked to create."""
+"""Turns a request into the documents that create its containers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ _INPUTS_VARIABLE = "TRADEWIND_INPUTS"
 
 
 def container_labels(request: RunRequest, role: str, *, grace: float, mounted: bool) -> dict[str, str]:
-    """The labels of a run's container: who pays, which run, until when, its limits, and how it is ended."""
+    """The labels of a run's container: owner, run, expiry, price, limits, and the grace with which it is ended.
+
+    Args:
+        request: The run.
+        role: `JOB` or `APPLICATION` of `tradewind.deployer.runner.docker.names`.
+        grace: Seconds between SIGTERM and SIGKILL.
+        mounted: True when the container sees this machine's folders.
+    """
     memory = _memory_of(request)
     wall = request.limits.wall_seconds
     found = {
@@ -67,7 +74,13 @@ def _cpus_of(request: RunRequest) -> float | None:
 
 
 def container_environment(request: RunRequest, role: str, secrets: Mapping[str, str]) -> list[str]:
-    """The variables of a container, as ``NAME=value``."""
+    """The environment of a container, as ``NAME=value``.
+
+    Args:
+        request: The run.
+        role: `JOB` or `APPLICATION` of `tradewind.deployer.runner.docker.names`.
+        secrets: The values of the run's secrets, by variable.
+    """
     given = {**request.env, **job_environment(request, names.RUN_PLACE), _INPUTS_VARIABLE: names.INPUTS_PLACE}
     if request.load is not None and role == names.JOB:
         given |= request.load.env
@@ -85,10 +98,10 @@ def container_spec(
 
     Args:
         request: The run.
-        role: `docker_names.JOB` or `docker_names.APPLICATION`.
-        engine: Where it is created.
-        settings: The runner's.
-        secrets: The values of the run's secrets.
+        role: `JOB` or `APPLICATION` of `tradewind.deployer.runner.docker.names`.
+        engine: The engine that creates it.
+        settings: The settings of the runner.
+        secrets: The values of the run's secrets, by variable.
     """
     drives = _drives(request, role)
     load = request.load
@@ -176,7 +189,7 @@ def _outside(port: int, request: RunRequest, settings: DockerSettings) -> str:
 
 
 def _mounts(request: RunRequest) -> list[dict[str, Any]]:
-    """The folders of this machine that the job sees."""
+    """The mounts of this machine's folders that the job sees."""
     mounts = [
         _mount(request.workdir.resolve(), names.WORK_PLACE),
         _mount(request.folder.resolve(), names.RUN_PLACE),
@@ -189,7 +202,7 @@ def _mounts(request: RunRequest) -> list[dict[str, Any]]:
 
 
 def staged_inputs(request: RunRequest) -> list[Path]:
-    """The staged inputs of a run, by their names."""
+    """The paths of a run's staged inputs, sorted by name."""
     folder = request.folder / INPUTS
     return sorted(folder.iterdir()) if folder.is_dir() else []
 

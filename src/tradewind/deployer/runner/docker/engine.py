@@ -1,4 +1,4 @@
-"""Finds and calls a container engine: Docker or Podman, here or on another machine."""
+"""Finds and calls a container engine: Docker or Podman, on this machine or another one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tradewind.utils.dependencies import install_command
 from tradewind.utils.paths import expand
 
 CALL_SECONDS = 60.0
-"""How long a call that changes something may take: engines are slow under load."""
+"""Seconds that a call that changes something may take: engines are slow under load."""
 
 LOOK_SECONDS = 4.0
-"""How long a call that only looks may take."""
+"""Seconds that a call that only reads may take."""
 
 _DOCKER_SOCKET = "/var/run/docker.sock"
 _OLD_VERSION = "1.30"
@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EngineAddress:
-    """Where an engine is.
+    """The address of a container engine.
 
     Attributes:
-        host: ``unix://``, ``tcp://`` or ``ssh://``; the path of a socket behind SSH if there is a target.
-        target: How its machine is reached by SSH, or None.
+        host: A ``unix://`` or ``tcp://`` address; with a target the path of a socket on that machine.
+        target: The machine to reach by SSH first, or None.
     """
 
     host: str
@@ -67,7 +67,7 @@ class EngineAddress:
 
 
 def default_address(settings: DockerSettings) -> EngineAddress:
-    """The engine that is used without machines: the setting, ``DOCKER_HOST``, or a socket that is there.
+    """The address of the engine that is used without machines: the setting, ``DOCKER_HOST``, or a socket that is there.
 
     Raises:
         CredentialsError: It would be reached over the network without TLS.
@@ -97,7 +97,7 @@ def default_address(settings: DockerSettings) -> EngineAddress:
 
 
 def machine_address(settings: DockerSettings, machine: Machine) -> EngineAddress:
-    """The engine of a machine that a provisioner gave us."""
+    """The address of the engine on a machine of a provisioner."""
     return EngineAddress(settings.remote_socket, SshTarget.of(machine, settings.ssh.facts()))
 
 
@@ -125,8 +125,8 @@ class ContainerEngine:
     """Calls one engine, from several threads.
 
     Args:
-        address: Where it is.
-        settings: How it is reached.
+        address: The address of the engine.
+        settings: The settings of the runner, for SSH and TLS.
 
     Attributes:
         link: The connection to its machine, or None.
@@ -156,16 +156,19 @@ class ContainerEngine:
         return choice == "mount" or (choice == "auto" and self.address.local and not self.remapped)
 
     def call(self, function: Callable[[Any], T], seconds: float = LOOK_SECONDS) -> T:
-        """Do something with a client of the engine; it may be done twice, when a connection has become stale.
+        """Call a function with a client of the engine; it may be called twice, when a connection has become stale.
 
         Args:
-            function: What to do, with a ``docker.APIClient``.
-            seconds: How long each answer may take.
+            function: The function; its argument is a ``docker.APIClient``.
+            seconds: Seconds that each answer may take.
+
+        Returns:
+            What the function returns.
 
         Raises:
             UnreachableError: The engine does not answer.
             CredentialsError: It does not let us in.
-            docker.errors.APIError: It refuses; see `docker_errors`.
+            docker.errors.APIError: It refuses; `tradewind.deployer.runner.docker.errors` makes typed errors of that.
         """
         requests = _package("requests.exceptions")
         docker, urllib3 = _package("docker.errors"), _package("urllib3.exceptions")
@@ -197,7 +200,10 @@ class ContainerEngine:
             raise found
 
     def client(self, seconds: float) -> Any:
-        """A client of one's own, to be closed by the caller.
+        """Make a ``docker.APIClient`` that the caller has to close.
+
+        Args:
+            seconds: Seconds that each of its answers may take.
 
         Raises:
             DeployError: The engine does not answer.
@@ -221,10 +227,10 @@ class ContainerEngine:
         if self._version is None:
             # Unlike the package's "auto", this is asked when what is above holds already.
             try:
-                told = made.version(api_version=False)
-                parts = [str(part.get("Name")).lower() for part in told.get("Components") or ()]
+                answer = made.version(api_version=False)
+                parts = [str(part.get("Name")).lower() for part in answer.get("Components") or ()]
                 self._podman = any("podman" in part for part in parts)
-                self._version = str(told["ApiVersion"])
+                self._version = str(answer["ApiVersion"])
             except (docker.errors.DockerException, OSError, LookupError) as error:
                 raise self.trouble(error) from error
             finally:
@@ -249,7 +255,11 @@ class ContainerEngine:
             self._idle.append(client)
 
     def trouble(self, error: Exception) -> DeployError:
-        """What a user should know when the engine could not be asked."""
+        """The typed error for a call that the engine did not answer.
+
+        Args:
+            error: The error of the library.
+        """
         host, words = self.address.host, str(error)
         if self.link is not None:
             return UnreachableError(
@@ -268,18 +278,18 @@ class ContainerEngine:
         return UnreachableError(f"the container engine at {host} does not answer: {words}", hint=_START)
 
     def facts(self) -> Mapping[str, Any]:
-        """What the engine says of itself, asked once."""
+        """The engine's answer to ``info``, asked for once."""
         if self._facts is None:
-            told = self.call(lambda client: client.info(), CALL_SECONDS)
-            here, there = time.time(), engine_time(str(told.get("SystemTime") or ""))
+            info = self.call(lambda client: client.info(), CALL_SECONDS)
+            here, there = time.time(), engine_time(str(info.get("SystemTime") or ""))
             # This machine's engine has this machine's clock, and asking took some time.
             self._offset = there - here if there and not self.address.local else 0.0
-            self._facts = told
+            self._facts = info
         return self._facts
 
     @property
     def podman(self) -> bool:
-        """True for Podman, whose answers differ here and there; known when it has answered once."""
+        """True for Podman, some of whose answers differ from Docker's; known after the first answer."""
         return self._podman
 
     @property
@@ -293,11 +303,11 @@ class ContainerEngine:
         return any("name=userns" in str(option) for option in self.facts().get("SecurityOptions") or ())
 
     def now(self) -> float:
-        """The time on the engine's clock, as far as it has told it: no engine is asked here."""
+        """The time on the engine's clock, in seconds since the epoch, by the difference known so far; no call."""
         return time.time() + self._offset
 
     def clock(self) -> float:
-        """The time on the engine's clock, which is asked for its difference from ours once."""
+        """The time on the engine's clock, in seconds since the epoch; its difference from ours is asked for once."""
         if not self.address.local:
             self.facts()
         return self.now()
@@ -326,7 +336,7 @@ def _no_package() -> MissingProgramError:
 
 
 def find_package() -> None:
-    """See that the package by which engines are asked is installed.
+    """Check that the Python package ``docker`` is installed.
 
     Raises:
         MissingProgramError: It is not.
@@ -336,7 +346,7 @@ def find_package() -> None:
 
 
 def find_engine() -> None:
-    """See that the engine that is used without machines listens, if it is on this machine.
+    """Check that the engine that is used without machines listens, if it is on this machine.
 
     Raises:
         MissingProgramError: It is behind SSH, and there is no ``ssh``.
@@ -350,7 +360,7 @@ def find_engine() -> None:
 
 
 def _keep_alive(client: Any) -> None:
-    """Use one connection for all calls: by itself the package opens one for each address that is asked for."""
+    """Let a client use one connection for all calls: by itself the package opens one for each address."""
     adapter = client.get_adapter(client.base_url)
     by_address = getattr(adapter, "get_connection", None)
     if client.base_url.startswith("http+docker:") and by_address is not None:
@@ -358,12 +368,12 @@ def _keep_alive(client: Any) -> None:
 
 
 def _socket_trouble(path: str, words: str = "", seconds: float = 1.0) -> DeployError | None:
-    """What is wrong with a socket; the package hides it, and leaves sockets open when it cannot connect.
+    """The typed error for a socket that cannot be used: the package hides the cause, and leaves sockets open.
 
     Args:
-        path: The socket.
-        words: What else is known; without it a socket that can be connected is no trouble.
-        seconds: How long connecting may take.
+        path: The path of the socket.
+        words: An error that was seen already; without it a socket that can be connected gives None.
+        seconds: Seconds that connecting may take.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(seconds)

@@ -1,4 +1,4 @@
-"""What a container engine's refusals mean to the user: one typed error with a hint for each."""
+"""Typed errors, each with a hint, for the refusals of container engines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LIMITS = (("Memory", "MemoryLimit", "memory"), ("NanoCpus", "CpuCfsQuota", "CPU
 
 
 def engine_message(error: Any) -> str:
-    """What the engine said, without the library's frame around it."""
+    """The engine's own message in an error of the library."""
     said = getattr(error, "explanation", None) or str(error)
     return str(said).strip()
 
@@ -45,7 +45,7 @@ def start_error(error: Any, *, image: str, program: str, place: str) -> Tradewin
         error: The library's ``APIError``.
         image: The image of the container.
         program: The first word of its command.
-        place: Where the engine is.
+        place: The address of the engine, for the message.
     """
     said = engine_message(error)
     low = said.lower()
@@ -67,15 +67,21 @@ def missing_limit_error(wanted: Mapping[str, Any], facts: Mapping[str, Any], pla
 
     Args:
         wanted: The limits, as in the engine's ``HostConfig``.
-        facts: What the engine says of itself; where it says nothing of a limit it is taken to keep it.
-        place: Where it is.
+        facts: The engine's answer to ``info``; a limit that is not mentioned there is taken to be kept.
+        place: The address of the engine, for the message.
     """
     lacking = [name for key, fact, name in _LIMITS if wanted.get(key) and facts.get(fact) is False]
     return _without_limits(place, " and ".join(lacking)) if lacking else None
 
 
 def dropped_limit_error(wanted: Mapping[str, Any], warnings: Sequence[str], place: str) -> PrerequisiteError | None:
-    """The error for an engine that has created a container and says that it does not have its memory limit."""
+    """The error for an engine that has created a container and warns that it does not have its memory limit.
+
+    Args:
+        wanted: The limits, as in the engine's ``HostConfig``.
+        warnings: The warnings of the engine.
+        place: The address of the engine, for the message.
+    """
     low = " ".join(warnings).lower()
     memory = "memory limit capabilities" in low or "resource limits are not supported" in low
     return _without_limits(place, "memory") if memory and wanted.get("Memory") else None
@@ -168,7 +174,12 @@ def _resource_refusal(said: str, low: str, place: str) -> DeployError | None:
 
 
 def pull_error(error: Any, image: str) -> TradewindError:
-    """The typed error for an image that could not be pulled."""
+    """The typed error for an image that could not be pulled.
+
+    Args:
+        error: The library's ``APIError`` or ``DockerException``.
+        image: The image.
+    """
     said = engine_message(error)
     low = said.lower()
     if any(words in low for words in _NETWORK_WORDS):

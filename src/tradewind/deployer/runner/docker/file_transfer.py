@@ -1,4 +1,7 @@
-"""Copies a job's files into a container whose engine does not see this machine, and back."""
+"""Moves files between this machine and containers: a job's files there and back, and the logs.
+
+Files are copied where the engine does not see this machine's folders; elsewhere only the logs are fetched.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,18 @@ from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
 _PIECE_LIMIT = 4 << 20
+_PIECE = 1 << 20
+_NOT_FOUND = 404
+_GONE = (404, 409)
+_LINKS = 5
+"""An archive is read so often at most, for links that lead to links."""
+RESULT = "result.json"
+"""The file in a run's folder that says whether its logs were cut."""
 _HEADER = struct.Struct(">BxxxL")
 
 
 def _frames(client: Any, container: str, **given: Any) -> Iterator[tuple[int, bytes]]:
-    """What a container printed: 0 and a piece of its standard output, or 1 and one of its standard error.
+    """The output of a container, piece by piece: 0 and a piece of standard output, or 1 and one of standard error.
 
     The package reads one of the two at a time, and asks about the container before each.
     """
@@ -63,16 +73,16 @@ def _exactly(raw: Any, size: int) -> bytes:
 
 
 def save_logs(client: Any, container: str, paths: tuple[Path, Path], limit: int | None) -> bool:
-    """Write what a container printed into two files; a reader sees the old files or the whole new ones.
+    """Write the output of a container into two files; a reader sees the old files or the whole new ones.
 
     Args:
         client: A ``docker.APIClient``.
-        container: Its id.
+        container: The id of the container.
         paths: The files for the standard output and for the standard error.
         limit: The most bytes that are kept of each, or None.
 
     Returns:
-        True when there was more than that.
+        True when there was more than the limit.
     """
     parts = [path.with_name(path.name + ".part") for path in paths]
     sizes = [0, 0]
@@ -90,12 +100,12 @@ def save_logs(client: Any, container: str, paths: tuple[Path, Path], limit: int 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Where reading a log stopped: engines count in time, readers in bytes.
+    """The position at which reading a log stopped: engines count in time, readers in bytes.
 
     Attributes:
-        offset: Bytes before it.
+        offset: The number of bytes before it.
         time: The time of the last entry, as the engine writes it.
-        seen: How many entries of that time were read.
+        seen: The number of entries of that time that were read.
     """
 
     offset: int = 0
@@ -104,28 +114,32 @@ class LogPosition:
 
 
 def read_container_log(
-    client: Any, container: str, stream: str, offset: int, place: LogPosition
+    client: Any, container: str, stream: str, offset: int, start: LogPosition
 ) -> tuple[bytes, LogPosition]:
-    """What a container printed from a byte on, and where that ends.
+    """Read the output of a container from a byte on, a few megabytes at most.
 
     Args:
         client: A ``docker.APIClient``.
-        container: Its id.
+        container: The id of the container.
         stream: ``stdout`` or ``stderr``.
         offset: The first byte that is wanted.
-        place: Where an earlier call ended, if that was at this byte; else the log is read from its beginning.
+        start: The position at which an earlier call stopped, if that was at this byte; otherwise the log is read from
+            its beginning.
+
+    Returns:
+        The bytes, and the position after them.
     """
-    if place.offset != offset:
-        place = LogPosition()
-    position, last, seen, skip = place.offset, place.time, place.seen, place.seen
+    if start.offset != offset:
+        start = LogPosition()
+    position, last, seen, skip = start.offset, start.time, start.seen, start.seen
     since = {"since": f"{engine_time(last) - 1e-5:.6f}"} if last else {}
     found = bytearray()
     with closing(_frames(client, container, **{stream: 1}, timestamps=1, **since)) as frames:  # type: ignore[type-var]
         for _, piece in frames:
             stamp, _, text = piece.partition(b" ")
             time = stamp.decode(errors="replace")
-            if time < place.time or (time == place.time and skip > 0):
-                skip -= time == place.time
+            if time < start.time or (time == start.time and skip > 0):
+                skip -= time == start.time
                 continue
             seen = seen + 1 if time == last else 1
             last = time
@@ -136,22 +150,16 @@ def read_container_log(
     return bytes(found), LogPosition(position, last, seen)
 
 
-_PIECE = 1 << 20
-_NOT_FOUND = 404
-_LINKS = 5
-"""An archive is read so often at most, for links that lead to links."""
-
-
 def send(client: Any, container: str, request: RunRequest, cache: Path, limit: int) -> None:
     """Copy the working folder and the inputs into a container that has not been started.
 
-    Whatever user the image has may read and write them.
+    Any user that the image has may read and write them.
 
     Args:
         client: A ``docker.APIClient``.
-        container: Its id.
+        container: The id of the container.
         request: The run.
-        cache: Where archives of working folders are kept.
+        cache: The folder in which archives of working folders are kept.
         limit: The most bytes that are copied.
 
     Raises:
@@ -199,11 +207,11 @@ def _opened(path: Path) -> Iterator[bytes]:
 
 
 def fetch(client: Any, container: str, request: RunRequest, limit: int) -> None:
-    """Bring the metrics, ``outputs/`` and what the output patterns match out of a container that has ended.
+    """Copy the metrics, ``outputs/`` and what the output patterns match out of a container that has ended.
 
     Args:
         client: A ``docker.APIClient``.
-        container: Its id.
+        container: The id of the container.
         request: The run.
         limit: The most bytes of each.
 
@@ -244,12 +252,12 @@ def _bases(patterns: tuple[str, ...]) -> list[PurePosixPath]:
 
 
 class ArchiveSelection:
-    """Which members of an archive some patterns of outputs need.
+    """Selects the members of an archive that some patterns of outputs need.
 
     An archive comes in one go: where a link leads to what was not taken, it is to be read again.
 
     Args:
-        patterns: The parts of each pattern, below the folder that is archived; no parts are all of it.
+        patterns: The path parts of each pattern, below the folder that is archived; no parts select all of it.
     """
 
     def __init__(self, patterns: Collection[tuple[str, ...]]) -> None:
@@ -259,7 +267,12 @@ class ArchiveSelection:
 
     @classmethod
     def below(cls, base: PurePosixPath, patterns: Collection[str]) -> ArchiveSelection:
-        """What some patterns match in a folder of the working folder."""
+        """The selection that some patterns make in a folder of the working folder.
+
+        Args:
+            base: The folder, relative to the working folder.
+            patterns: Glob patterns, relative to the working folder.
+        """
         split = [PurePosixPath(pattern).parts for pattern in patterns if not pattern.startswith("/")]
         return cls([parts[len(base.parts) :] for parts in split if parts[: len(base.parts)] == base.parts])
 
@@ -297,7 +310,7 @@ class ArchiveSelection:
 
 
 def _rests(parts: tuple[str, ...], pattern: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """What is left of a pattern below a path: nothing where it matches the path, or a folder above it."""
+    """The rests of a pattern below a path; an empty one where it matches the path or a folder above it."""
     if not pattern:
         yield ()
     elif not parts:
@@ -312,7 +325,7 @@ def _rests(parts: tuple[str, ...], pattern: tuple[str, ...]) -> Iterator[tuple[s
 def _get(
     client: Any, container: str, source: str, target: Path, limit: int, wanted: ArchiveSelection | None = None
 ) -> bool:
-    """Unpack one place of a container into a folder, or what is wanted of it; False when it is not there."""
+    """Unpack a path of a container into a folder, or the selection of it; False when it is not there."""
     from docker.errors import APIError
 
     for _ in range(_LINKS):
@@ -330,7 +343,7 @@ def _get(
 
 
 class _Stream(io.RawIOBase):
-    """Pieces of bytes as a file to read."""
+    """A readable file of pieces of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -349,15 +362,11 @@ class _Stream(io.RawIOBase):
         return bytes(found[:cut])
 
 
-_GONE = (404, 409)
-RESULT = "result.json"
-
-
 def collect(engine: ContainerEngine, request: RunRequest, limit: int) -> None:
-    """Write the logs of a run into its folder; from an engine that does not see it, the files too.
+    """Write the logs of a run into its folder; with an engine that does not see the folder, the files too.
 
     Args:
-        engine: The engine.
+        engine: The engine that has the containers.
         request: The run.
         limit: The most bytes of files.
 
@@ -394,7 +403,7 @@ def _logs(client: Any, row: ListedContainer, request: RunRequest, prefix: str) -
 
 
 def containers_of(engine: ContainerEngine, run_id: str, seconds: float = CALL_SECONDS) -> list[ListedContainer]:
-    """All containers of a run; ``seconds`` is how long the engine may take to tell."""
+    """All containers of a run; the engine may take ``seconds`` to answer."""
     filters = {"label": [f"{names.RUN}={run_id}"]}
     rows = engine.call(lambda client: client.containers(all=True, filters=filters), seconds)
     return [ListedContainer.of(row) for row in rows]

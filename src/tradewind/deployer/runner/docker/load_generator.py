@@ -1,7 +1,7 @@
-"""Runs with a load generator: the application first, then the load, and both end together.
+"""Runs with a load generator: the application starts first, then the load, and both end together.
 
-Nothing of it is kept in memory only. The load's container is created with the application's, with all that it needs,
-and waits to be started; its label says what readiness means. Whoever polls goes on from what the engine has.
+The state is the engine's, not only in memory. The load's container is created with the application's, with all that it
+needs, and waits to be started; a label says when the application is ready. Any process that polls can go on from that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SILENT_SECONDS = 0.25
 
 
 def readiness(labels: Mapping[str, str]) -> dict[str, Any]:
-    """What a load's label says: ``port``, ``path``, ``pattern`` and ``seconds``."""
+    """The conditions of readiness in a load's label: ``port``, ``path``, ``pattern`` and ``seconds``."""
     return dict(json.loads(labels[LOAD]))
 
 
@@ -46,9 +46,9 @@ class LoadStarter:
     """Waits, in a thread, until an application is ready, then starts its load; gives up after its time.
 
     Args:
-        engine: Their engine.
+        engine: The engine of both containers.
         application: The application's container.
-        start: Starts the load.
+        start: The function that starts the load's container.
     """
 
     def __init__(self, engine: ContainerEngine, application: InspectedContainer, start: Callable[[], None]) -> None:
@@ -57,18 +57,18 @@ class LoadStarter:
         self._start = start
         self._wanted = readiness(application.labels)
         self._stopped = threading.Event()
-        self._places = {stream: (LogPosition(), b"") for stream in ("stdout", "stderr")}
+        self._log_positions = {stream: (LogPosition(), b"") for stream in ("stdout", "stderr")}
         self._matched = not self._wanted["pattern"]
         self._thread = threading.Thread(target=self._wait, name="tradewind-docker-load", daemon=True)
         self._thread.start()
 
     @property
     def waiting(self) -> bool:
-        """True until the load was started, or never will be."""
+        """True until the load was started or given up."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Start nothing any more."""
+        """End the thread, so that the load is not started any more."""
         self._stopped.set()
         self._thread.join(timeout=_ANSWER_SECONDS + 1)
 
@@ -76,7 +76,7 @@ class LoadStarter:
         until = self._application.started + self._wanted["seconds"]
         while not self._stopped.is_set():
             with suppress(TradewindError, OSError):
-                # Asked once even when the time is over: nobody may have been there to ask before.
+                # Asked once even when the time is over: no process may have been there to ask before.
                 if self._ready():
                     if not self._stopped.is_set():
                         self._begin()
@@ -84,8 +84,8 @@ class LoadStarter:
                 if self._engine.now() > until:
                     self._engine.call(lambda client: client.kill(self._application.id))
                     return
-                told = self._engine.call(lambda client: client.inspect_container(self._application.id))
-                if not told["State"]["Running"]:
+                answer = self._engine.call(lambda client: client.inspect_container(self._application.id))
+                if not answer["State"]["Running"]:
                     return
             self._stopped.wait(_LOOK_SECONDS)
 
@@ -115,12 +115,12 @@ class LoadStarter:
         """True when a line of the application's output matches the pattern."""
         client = self._engine.client(_ANSWER_SECONDS)
         try:
-            for stream, (place, rest) in self._places.items():
-                found, place = read_container_log(client, self._application.id, stream, place.offset, place)
+            for stream, (position, rest) in self._log_positions.items():
+                found, position = read_container_log(client, self._application.id, stream, position.offset, position)
                 lines = (rest + found).split(b"\n")
                 if any(re.search(self._wanted["pattern"], line.decode(errors="replace")) for line in lines):
                     return True
-                self._places[stream] = (place, lines[-1])
+                self._log_positions[stream] = (position, lines[-1])
         finally:
             client.close()
         return False
@@ -173,10 +173,10 @@ def load_status(
 
     Args:
         load: The load's container.
-        application: The application's.
+        application: The application's container.
         cancelled: True when the run was cancelled.
         podman: True for Podman's containers.
-        usage: What the application used.
+        usage: The usage of the application.
         from_outside: Asks the engine whether somebody else ended a container.
     """
     last = max(load.finished, application.finished) if not load.started else load.finished

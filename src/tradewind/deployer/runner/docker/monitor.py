@@ -1,4 +1,8 @@
-"""Follows the runs of one engine: one list for all of them, and a closer look at those that changed."""
+"""Follows the runs of one engine: one list for all of them, and a closer look at those that changed.
+
+Events of the engine say when containers start and end. What they use is read from the kernel where the engine is on
+this machine, and otherwise asked of the engine.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,20 @@ from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Handle, RunState, RunStatus, Usage
 
 _RECONNECT_SECONDS = 1.0
+_ROOT = Path("/sys/fs/cgroup")
+_LOOKS = 50
+_SAMPLES, _FAR_SAMPLES = 20, 3
+_NOT_FOUND = 404
+_REACH_SECONDS = 2.0
+_AGAIN_SECONDS = 30.0
 
 
 class EventListener:
-    """Listens to one engine in a thread.
+    """Listens to the events of one engine in a thread.
 
     Args:
         engine: The engine.
-        heard: Is set when something happened to a container of a run, and when listening begins.
+        heard: The event that is set when a container of a run has started or ended, and when listening begins.
     """
 
     def __init__(self, engine: ContainerEngine, heard: threading.Event) -> None:
@@ -77,19 +87,16 @@ class EventListener:
         self._thread.join(timeout=5)
 
 
-_ROOT = Path("/sys/fs/cgroup")
-
-
 @dataclass(frozen=True, slots=True)
 class CgroupCounters:
-    """The files in which the kernel counts for one container.
+    """The files with the kernel's counters of one container.
 
     Attributes:
-        peak: The most memory, in bytes.
-        cpu: The processor time.
+        peak: The file with the most memory, in bytes.
+        cpu: The file with the processor time.
         unified: True for cgroup v2, whose file of processor time has several lines.
-        disk: What its disks have read and written.
-        network: What its network has carried; None where it shares the machine's.
+        disk: The file with the bytes read from and written to disks.
+        network: The file with the bytes of its network; None where it shares the machine's.
     """
 
     peak: Path
@@ -99,7 +106,7 @@ class CgroupCounters:
     network: Path | None
 
     def read(self) -> Usage | None:
-        """What it used so far; None when it has ended, or may not be known."""
+        """Read the usage so far; None when the container has ended or the files cannot be read."""
         try:
             peak = int(self.peak.read_bytes())
             text = self.cpu.read_text()
@@ -137,7 +144,12 @@ class CgroupCounters:
 
 
 def counters_of(pid: int, container: str) -> CgroupCounters | None:
-    """The files for a container of this machine's engine; None where there are none."""
+    """The counters of a container of this machine's engine; None where there are none.
+
+    Args:
+        pid: The number of the container's first process, or 0.
+        container: The id of the container.
+    """
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines() if pid else []
     except OSError:
@@ -165,7 +177,7 @@ def counters_of(pid: int, container: str) -> CgroupCounters | None:
 
 
 def _own_network(pid: int) -> Path | None:
-    """Where the kernel counts what a container's network carries; None for one that uses the machine's."""
+    """The file with the counters of a container's network; None for one that uses the machine's."""
     try:
         theirs, ours = (Path(f"/proc/{one}/ns/net").readlink() for one in (pid, "self"))
     except OSError:
@@ -174,7 +186,7 @@ def _own_network(pid: int) -> Path | None:
 
 
 def usage_from_stats(stats: Mapping[str, Any]) -> Usage:
-    """What an engine's statistics say of a container."""
+    """The usage in an engine's answer to ``stats``."""
     memory = stats.get("memory_stats") or {}
     peak = memory.get("max_usage") or memory.get("usage")
     cpu = ((stats.get("cpu_stats") or {}).get("cpu_usage") or {}).get("total_usage")
@@ -190,7 +202,7 @@ def usage_from_stats(stats: Mapping[str, Any]) -> Usage:
 
 
 def larger_usage(old: Usage, new: Usage) -> Usage:
-    """Both together: what was used only grows."""
+    """The larger of two usages, figure by figure: usage only grows."""
     peaks = [each.peak_memory_bytes for each in (old, new) if each.peak_memory_bytes is not None]
     times = [each.cpu_seconds for each in (old, new) if each.cpu_seconds is not None]
     names = dict.fromkeys((*old.profile, *new.profile))
@@ -198,28 +210,21 @@ def larger_usage(old: Usage, new: Usage) -> Usage:
     return Usage(max(peaks, default=None), max(times, default=None), profile)
 
 
-_LOOKS = 50
-_SAMPLES, _FAR_SAMPLES = 20, 3
-_NOT_FOUND = 404
-_REACH_SECONDS = 2.0
-_AGAIN_SECONDS = 30.0
-
-
 @dataclass(slots=True)
 class _KnownContainer:
-    """What was learned of a container that runs."""
+    """A running container: its facts, its counters (None where the engine is asked instead), and its usage so far."""
 
     facts: InspectedContainer
-    meters: CgroupCounters | None
+    counters: CgroupCounters | None
     usage: Usage = field(default_factory=Usage)
 
 
 class ContainerMonitor:
-    """Follows the runs of one engine.
+    """Tells the statuses of the runs of one engine, and ends those that are over their time or cancelled.
 
     Args:
         engine: The engine.
-        settings: The runner's.
+        settings: The settings of the runner.
     """
 
     def __init__(self, engine: ContainerEngine, settings: DockerSettings) -> None:
@@ -228,28 +233,28 @@ class ContainerMonitor:
         self._lock = threading.RLock()
         self._known: dict[str, _KnownContainer] = {}
         self._ended: dict[str, tuple[str, RunStatus]] = {}
-        self._ending: dict[str, tuple[float, float]] = {}  # when each was asked to end, and its grace
+        self._terminated: dict[str, tuple[float, float]] = {}  # by container: when it got SIGTERM, and its grace
         self._looked_at: frozenset[str] = frozenset()
         self._unstarted: dict[str, float] = {}
-        self._launches: dict[str, LoadStarter] = {}
+        self._load_starters: dict[str, LoadStarter] = {}
         self._reaching: threading.Thread | None = None
         self._asked: dict[str, float] = {}
         self._looks = 0
         self._turn = 0
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; all as executing when the engine does not answer."""
+        """The statuses of some runs, by run id; those of before, or executing, when the engine does not answer."""
         from docker.errors import APIError
 
         with self._lock:
             wanted = {handle.run_id: handle for handle in handles}
-            told = {run_id: DockerData.of(handle) for run_id, handle in wanted.items()}
-            self._asked |= {run_id: data.asked for run_id, data in told.items()}
-            self._looked_at = frozenset(run_id for run_id, data in told.items() if data.look)
+            known = {run_id: DockerData.of(handle) for run_id, handle in wanted.items()}
+            self._asked |= {run_id: data.asked for run_id, data in known.items()}
+            self._looked_at = frozenset(run_id for run_id, data in known.items() if data.look)
             try:
                 if not self._reachable():
                     return self._unknown(wanted)
-                rows = self._list({data.owner for data in told.values()})
+                rows = self._list({data.owner for data in known.values()})
                 self._looks = _LOOKS
                 found: dict[str, dict[str, ListedContainer]] = {}
                 for row in rows:
@@ -339,7 +344,7 @@ class ContainerMonitor:
         )
 
     def _load(self, job: ListedContainer, application: ListedContainer | None) -> RunStatus:
-        """The status of a run with a load generator, which is taken a step further where it can be."""
+        """The status of a run with a load generator; the load is started, and overdue containers are ended."""
         if application is None:
             if job.alive:
                 self._end_overdue(job)
@@ -367,29 +372,30 @@ class ContainerMonitor:
         runtime = max(0.0, now - seen.facts.begun) if seen else 0.0
         wall = known.facts.wall if known else None
         over = job.cancelled or (known is not None and wall is not None and now - known.facts.started >= wall)
-        if over and job.run_id in self._launches:
-            self._launches.pop(job.run_id).stop()
+        if over and job.run_id in self._load_starters:
+            self._load_starters.pop(job.run_id).stop()
         if application.alive and (over or job.state not in ("created", "running")):
             self._end_overdue(application)
         if job.alive and (over or not application.alive):
             self._end_overdue(job)
         if known is not None and job.state == "created" and not over and job.run_id not in self._looked_at:
-            launch = self._launches.get(job.run_id)
-            if launch is None or not launch.waiting:
-                self._launches[job.run_id] = LoadStarter(self.engine, known.facts, lambda: self._begin(job.id))
+            starter = self._load_starters.get(job.run_id)
+            if starter is None or not starter.waiting:
+                self._load_starters[job.run_id] = LoadStarter(self.engine, known.facts, lambda: self._begin(job.id))
         return RunStatus(RunState.EXECUTING, runtime=runtime, usage=self._used(application.id))
 
     def _begin(self, container: str) -> None:
         """Start a load, unless it was started or cancelled in the meantime."""
-        told = self.engine.call(lambda client: client.inspect_container(container))
-        if InspectedContainer.of(told).state == "created" and not str(told["Name"]).endswith(names.cancelled_name("")):
+        answer = self.engine.call(lambda client: client.inspect_container(container))
+        cancelled = str(answer["Name"]).endswith(names.cancelled_name(""))
+        if InspectedContainer.of(answer).state == "created" and not cancelled:
             self.engine.call(lambda client: client.start(container), CALL_SECONDS)
 
     def _look(self, row: ListedContainer) -> _KnownContainer:
         if row.id not in self._known:
             facts = self._facts(row.id)
-            meters = counters_of(facts.pid, facts.id) if self.engine.address.local else None
-            self._known[row.id] = _KnownContainer(facts, meters)
+            counters = counters_of(facts.pid, facts.id) if self.engine.address.local else None
+            self._known[row.id] = _KnownContainer(facts, counters)
             self._measure(row.id)
         return self._known[row.id]
 
@@ -398,9 +404,9 @@ class ContainerMonitor:
 
         self._looks -= 1
         try:
-            told = self.engine.call(lambda client: client.inspect_container(container))
-            run_id = ((told.get("Config") or {}).get("Labels") or {}).get(names.RUN, "")
-            return InspectedContainer.of(told, self._asked.get(run_id, 0.0))
+            answer = self.engine.call(lambda client: client.inspect_container(container))
+            run_id = ((answer.get("Config") or {}).get("Labels") or {}).get(names.RUN, "")
+            return InspectedContainer.of(answer, self._asked.get(run_id, 0.0))
         except APIError as error:
             if error.status_code == _NOT_FOUND:
                 raise LookupError(container) from error
@@ -413,8 +419,8 @@ class ContainerMonitor:
     def _sample(self, alive: Sequence[str]) -> None:
         """Measure some of the containers, others the next time: following many must cost little."""
         known = [(container, self._known[container]) for container in alive if container in self._known]
-        read = [container for container, each in known if each.meters is not None]
-        asked = [container for container, each in known if each.meters is None]
+        read = [container for container, each in known if each.counters is not None]
+        asked = [container for container, each in known if each.counters is None]
         for some, count in ((read, _SAMPLES), (asked, _FAR_SAMPLES)):
             for i in range(min(len(some), count)):
                 self._measure(some[(self._turn * count + i) % len(some)])
@@ -422,15 +428,15 @@ class ContainerMonitor:
 
     def _measure(self, container: str) -> None:
         known = self._known[container]
-        if known.meters is not None:
-            read = known.meters.read()
+        if known.counters is not None:
+            read = known.counters.read()
             known.usage = larger_usage(known.usage, read) if read else known.usage
         else:
             with suppress(Exception):  # a figure that is nice to have
-                told: Mapping[str, Any] = self.engine.call(
+                stats: Mapping[str, Any] = self.engine.call(
                     lambda client: client.stats(container, stream=False, one_shot=True)
                 )
-                known.usage = larger_usage(known.usage, usage_from_stats(told))
+                known.usage = larger_usage(known.usage, usage_from_stats(stats))
 
     def _from_outside(self, facts: InspectedContainer) -> bool:
         """True when somebody but the job ended a container, or the engine did not see how it ended."""
@@ -452,19 +458,19 @@ class ContainerMonitor:
         return "kill" in events or not {"die", "died"} & set(events)
 
     def _end_overdue(self, row: ListedContainer) -> None:
-        """End a container whose time is over, unless it is another's that is only looked at."""
-        if row.id in self._ending or row.run_id not in self._looked_at:
+        """End a container whose time is over, unless it is another owner's that is only looked at."""
+        if row.id in self._terminated or row.run_id not in self._looked_at:
             self._end(row)
 
     def _end(self, row: ListedContainer) -> None:
         """End a container: SIGTERM, and SIGKILL when its grace is over; called again until it has ended."""
         now = time.monotonic()
-        if row.id not in self._ending:
+        if row.id not in self._terminated:
             grace = names.grace_of(row.labels, self._settings.grace)
-            self._ending[row.id] = now, grace
+            self._terminated[row.id] = now, grace
             self._signal(row.id, "SIGTERM" if grace > 0 else "SIGKILL")
             return
-        asked, grace = self._ending[row.id]
+        asked, grace = self._terminated[row.id]
         if now - asked >= grace:
             self._signal(row.id, "SIGKILL")
 
@@ -476,7 +482,7 @@ class ContainerMonitor:
             self.engine.call(lambda client: client.kill(container, signal), CALL_SECONDS)
 
     def cancel(self, run_id: str) -> None:
-        """End a run; what has ended keeps its end.
+        """End a run; one that has ended keeps its status.
 
         Raises:
             DeployError: The engine does not answer.
@@ -491,52 +497,60 @@ class ContainerMonitor:
                 name = names.cancelled_name(names.container_name(run_id))
                 with suppress(APIError):
                     self.engine.call(lambda client: client.rename(job.id, name), CALL_SECONDS)
-            launch = self._launches.pop(run_id, None)
-            if launch is not None:
-                launch.stop()
+            starter = self._load_starters.pop(run_id, None)
+            if starter is not None:
+                starter.stop()
             for row in rows.values():
                 if row.alive:
                     self._end(row)
 
     def next_change(self) -> float:
-        """Seconds after which a run is to be ended, or ended more firmly."""
+        """Seconds until a run is to get SIGTERM or SIGKILL."""
         with self._lock:
             now = self.engine.now()
             walls = [
                 known.facts.started + known.facts.wall - now
                 for container, known in self._known.items()
                 if known.facts.wall is not None
-                and container not in self._ending
+                and container not in self._terminated
                 and known.facts.labels.get(names.RUN) not in self._looked_at
             ]
-            ends = [asked + grace - time.monotonic() for asked, grace in self._ending.values()]
+            ends = [asked + grace - time.monotonic() for asked, grace in self._terminated.values()]
             return max(0.01, min([*walls, *ends], default=math.inf))
 
     def drop(self, run_id: str) -> None:
-        """Forget what was learned of a run."""
+        """Forget all that is known of a run."""
         with self._lock:
             self._asked.pop(run_id, None)
             ended = self._ended.pop(run_id, None)
             if ended is not None:
                 self._unstarted.pop(ended[0], None)
-            launch = self._launches.pop(run_id, None)
+            starter = self._load_starters.pop(run_id, None)
             gone_now = [key for key, known in self._known.items() if known.facts.labels.get(names.RUN) == run_id]
             for container in gone_now:
                 self._known.pop(container)
-                self._ending.pop(container, None)
-        if launch is not None:
-            launch.stop()
+                self._terminated.pop(container, None)
+        if starter is not None:
+            starter.stop()
 
     def close(self) -> None:
         """Stop following; containers go on."""
-        for launch in self._launches.values():
-            launch.stop()
-        self._launches.clear()
+        for starter in self._load_starters.values():
+            starter.stop()
+        self._load_starters.clear()
         self.engine.close()
 
 
 def runs_of(engine: ContainerEngine, label: str) -> dict[str, tuple[Mapping[str, str], float | None]]:
-    """The labels of all runs that an engine has something of, and when their containers were made, by run id."""
+    """The labels of all runs that an engine has containers or networks of, and the times of creation, by run id.
+
+    Args:
+        engine: The engine.
+        label: The label, or ``label=value``, that they must have.
+
+    Returns:
+        By run id the labels, and the time when its container was made, in seconds since the epoch, or None.
+    """
     found: dict[str, tuple[Mapping[str, str], float | None]] = {}
     filters = {"label": [label]}
     for network in engine.call(lambda client: client.networks(filters=filters)):

@@ -1,4 +1,4 @@
-"""Names and labels of what the docker runner creates, and the facts that are read back from them."""
+"""Names and labels of the containers and networks of the docker runner, and the facts that are read back from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB, APPLICATION = "job", "application"
 """Roles: the container whose end is the run's, and the one that a load generator drives."""
 
 WORK_PLACE, RUN_PLACE, INPUTS_PLACE = "/tradewind/work", "/tradewind/run", "/tradewind/inputs"
-"""Where a job finds its working folder, its run's folder and its inputs."""
+"""The paths of the working folder, the run's folder and the inputs in a container."""
 
 MOST_GRACE = 60
 """The longest grace in seconds."""
@@ -35,7 +35,7 @@ _LEFT_NOTHING = datetime(1971, 1, 1, tzinfo=UTC).timestamp()
 
 
 def container_name(run_id: str, role: str = JOB) -> str:
-    """The name of a run's container; it is the lock against a second one."""
+    """The name of a run's container; an engine has a name once, so it is the lock against a second container."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", run_id)
     if plain != run_id or len(plain) > 150:
         plain = f"{plain[:100]}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
@@ -60,8 +60,8 @@ def grace_of(labels: Mapping[str, str], otherwise: float) -> float:
     """Seconds between SIGTERM and SIGKILL for a container: those of who started it.
 
     Args:
-        labels: The container's.
-        otherwise: The grace of one whose labels do not tell it.
+        labels: The labels of the container.
+        otherwise: The grace of a container without that label.
     """
     try:
         return min(MOST_GRACE, max(0.0, float(labels.get(GRACE, ""))))
@@ -71,13 +71,13 @@ def grace_of(labels: Mapping[str, str], otherwise: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ListedContainer:
-    """One container as the engine's list has it.
+    """One container in the engine's list.
 
     Attributes:
-        id: Its id.
+        id: The engine's id of it.
         state: ``created``, ``running``, ``exited``, ``paused``, ``dead``, ``removing``, ...
         cancelled: True when it was renamed because its run was cancelled.
-        labels: Its labels.
+        labels: The labels of the container; see the constants of this module.
     """
 
     id: str
@@ -87,13 +87,13 @@ class ListedContainer:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> ListedContainer:
-        """From a row of the list."""
+        """Read a row of the engine's list."""
         cancelled = any(name.endswith(_CANCELLED) for name in row.get("Names") or ())
         return cls(row["Id"], str(row["State"]).lower(), cancelled, row.get("Labels") or {})
 
     @property
     def run_id(self) -> str:
-        """The run that it belongs to."""
+        """The run that the container belongs to."""
         return self.labels[RUN]
 
     @property
@@ -109,22 +109,22 @@ class ListedContainer:
 
 @dataclass(frozen=True, slots=True)
 class InspectedContainer:
-    """One container as the engine tells it when asked for all of it.
+    """One container, from the engine's answer to ``inspect``.
 
     Attributes:
-        id: Its id.
-        state: As in `ListedContainer`.
-        exit_code: Of its first process.
+        id: The engine's id of it.
+        state: The state, as in `ListedContainer`.
+        exit_code: The exit code of its first process.
         oom: True when the engine saw a process of it killed for memory.
-        error: What the engine says went wrong, or empty.
-        begun: When it began at the latest, in seconds since the epoch, or 0 if it never did: when it was asked to, as
-            far as that is known. Time that is paid counts from here.
-        started: When the engine says that it began, or 0. It notes that after the first process has begun, on a loaded
-            machine by a tenth of a second and more.
-        finished: Likewise; the kernel tells the engine when.
+        error: The engine's error message of a failed start, or empty.
+        begun: The time from which it is paid, in seconds since the epoch, or 0 if it never began: when the engine was
+            asked to start it, as far as that is known, and otherwise `started`.
+        started: The time when it began by the engine's word, in seconds since the epoch, or 0. The engine notes it
+            after the first process has begun, on a loaded machine by a tenth of a second and more.
+        finished: The time when it ended, in seconds since the epoch, or 0; the engine has it from the kernel.
         program: The first word of its command.
-        pid: Its first process on the engine's machine, or 0.
-        labels: Its labels.
+        pid: The number of its first process on the engine's machine, or 0.
+        labels: The labels of the container.
         ports: Port of the job -> port of the engine's machine.
     """
 
@@ -142,19 +142,20 @@ class InspectedContainer:
     ports: Mapping[str, int]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], asked: float = 0.0) -> InspectedContainer:
-        """From what inspecting a container gives.
+    def of(cls, document: Mapping[str, Any], asked: float = 0.0) -> InspectedContainer:
+        """Read the answer to ``inspect``.
 
         Args:
-            told: The answer.
-            asked: When it was asked to start, in seconds since the epoch, or 0 where that is not known.
+            document: The answer.
+            asked: The time when the engine was asked to start it, in seconds since the epoch, or 0 where that is not
+                known.
         """
-        state = told["State"]
+        state = document["State"]
         started = engine_time(str(state.get("StartedAt") or ""))
         # Nothing is asked to start before it was made, nor after it did: a clock that jumped makes no hours to pay.
-        begun = min(started, max(asked, engine_time(str(told.get("Created") or "")))) if asked else started
+        begun = min(started, max(asked, engine_time(str(document.get("Created") or "")))) if asked else started
         return cls(
-            told["Id"],
+            document["Id"],
             str(state.get("Status", "")).lower(),
             int(state.get("ExitCode") or 0),
             bool(state.get("OOMKilled")),
@@ -162,15 +163,15 @@ class InspectedContainer:
             begun,
             started,
             engine_time(str(state.get("FinishedAt") or "")),
-            str(told.get("Path") or ""),
+            str(document.get("Path") or ""),
             int(state.get("Pid") or 0),
-            (told.get("Config") or {}).get("Labels") or {},
-            _ports(told),
+            (document.get("Config") or {}).get("Labels") or {},
+            _ports(document),
         )
 
     @property
     def ran(self) -> float:
-        """Seconds from its start, as the engine says it, to its end: what its wall time limits."""
+        """Seconds from `started` to `finished`, which the wall time limits."""
         return max(0.0, self.finished - self.started) if self.started else 0.0
 
     @property
@@ -180,11 +181,11 @@ class InspectedContainer:
         return float(text) if text else None
 
 
-def _ports(told: Mapping[str, Any]) -> dict[str, int]:
+def _ports(document: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
-    settings = told.get("NetworkSettings") or {}
+    settings = document.get("NetworkSettings") or {}
     for inside, outside in (settings.get("Ports") or {}).items():
-        places: Sequence[Mapping[str, str]] = outside or ()
-        for place in places:
-            found[inside.partition("/")[0]] = int(place["HostPort"])
+        bindings: Sequence[Mapping[str, str]] = outside or ()
+        for binding in bindings:
+            found[inside.partition("/")[0]] = int(binding["HostPort"])
     return found

@@ -1,4 +1,7 @@
-"""Ends runs at their wall time when nobody else does: a small process that outlives the controlling one."""
+"""Ends runs at their wall time when no controller does: a small process that outlives the controlling one.
+
+It is started as ``python -m tradewind.deployer.runner.docker.reaper``, one for each data folder and engine.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from tradewind.errors import TradewindError
 _LATE_SECONDS = 0.5  # whoever polls comes first
 _LOOK_SECONDS = 5.0
 _IDLE_SECONDS = 1.0
-_PATIENCE_SECONDS = 600.0
+_UNREACHABLE_SECONDS = 600.0
 
 
 def _lock_path(folder: Path, address: EngineAddress) -> Path:
@@ -45,9 +48,9 @@ def ensure_reaper(folder: Path, address: EngineAddress, settings: DockerSettings
     """Start the reaper of an engine unless there is one.
 
     Args:
-        folder: Where its lock is.
-        address: The engine.
-        settings: The runner's.
+        folder: The folder with its lock.
+        address: The address of the engine.
+        settings: The settings of the runner.
     """
     path = _lock_path(folder, address)
     with suppress(OSError):  # without a reaper the wall time is still kept by whoever polls
@@ -83,24 +86,24 @@ _RUNNING: list[int] = []
 def _has_ended(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:  # another thread has heard of its end
+    except ChildProcessError:  # another thread has collected it
         return True
 
 
 class _Reaper:
-    """Ends the overdue containers of one engine, each with the grace of who started it, or else ours."""
+    """Ends the overdue containers of one engine, each with the grace in its labels, or else ours."""
 
     def __init__(self, engine: ContainerEngine, grace: float) -> None:
         self._engine = engine
         self._grace = grace
         self._ends: dict[str, tuple[float, float]] = {}  # when each is overdue, and its grace
-        self._told: set[str] = set()
+        self._terminated: set[str] = set()  # containers that have got SIGTERM
 
     def reap(self) -> float | None:
-        """End what is overdue.
+        """End the containers that are overdue.
 
         Returns:
-            Seconds until something will be; None when nothing with a wall time runs.
+            Seconds until the next will be; None when no container with a wall time runs.
         """
         filters = {"label": [names.WALL], "status": ["created", "running", "paused"]}
         rows = self._engine.call(lambda client: client.containers(all=True, filters=filters))
@@ -116,8 +119,8 @@ class _Reaper:
         for container, (end, grace) in self._ends.items():
             if now >= end + grace:
                 self._signal(container, "SIGKILL")
-            elif now >= end and container not in self._told:
-                self._told.add(container)
+            elif now >= end and container not in self._terminated:
+                self._terminated.add(container)
                 self._signal(container, "SIGTERM")
         if not self._ends:
             # What was never started has no wall time: whoever created it comes back, or it does nothing.
@@ -137,16 +140,16 @@ class _Reaper:
 
     @property
     def last(self) -> float:
-        """When the last of the runs that it knows is over."""
+        """The time at which the last of the known runs is overdue, in seconds since the epoch; 0 without any."""
         return max((end for end, _ in self._ends.values()), default=0.0)
 
 
 def main(descriptor: int, order: dict[str, Any]) -> None:
-    """Reap until nothing with a wall time runs.
+    """Reap until no container with a wall time runs.
 
     Args:
-        descriptor: The open lock.
-        order: The engine's address and the runner's settings.
+        descriptor: The file descriptor of the open lock.
+        order: The engine's ``address``, the runner's ``settings``, and the ``path`` of the lock.
     """
     path = Path(order["path"])
     lock: IO[str] | None = os.fdopen(descriptor, "a+")
@@ -161,7 +164,7 @@ def main(descriptor: int, order: dict[str, Any]) -> None:
             pause = reaper.reap()
             unheard = time.time()
         except (TradewindError, OSError, ValueError):
-            if time.time() > max(unheard, reaper.last) + _PATIENCE_SECONDS:
+            if time.time() > max(unheard, reaper.last) + _UNREACHABLE_SECONDS:
                 return
         except Exception:
             time.sleep(1.0)  # the engine said something strange: it is starting, or ending

@@ -88,17 +88,17 @@ class DockerRunner(
         self._folder = data_folder / "docker"
         self._notes = RunNotes(self._folder / "runs")
         self._lock = threading.Lock()
-        self._watches: dict[EngineAddress, ContainerMonitor] = {}
+        self._monitors: dict[EngineAddress, ContainerMonitor] = {}
         self._listeners: dict[EngineAddress, EventListener] = {}
-        self._places: dict[tuple[str, str], LogPosition] = {}
+        self._log_positions: dict[tuple[str, str], LogPosition] = {}
 
     @property
     def kill_seconds(self) -> float:
-        """The grace between SIGTERM and SIGKILL, and the time in which the end is noticed."""
+        """The grace between SIGTERM and SIGKILL and the time in which the end is noticed, in seconds."""
         return self.settings.grace + 2.0
 
     def refuses(self, offer: Offer, *, given: bool) -> str:
-        """Several machines, two engines to choose from, and others' machines on this one; see `Runner.refuses`."""
+        """Refuse several machines, two engines at once, and other providers' offers here; see `Runner.refuses`."""
         if given and offer.nodes > 1:
             return f"it runs a job on one machine, not on {offer.nodes}"
         if given and self.settings.host:
@@ -111,16 +111,16 @@ class DockerRunner(
         """True when this machine has the CPUs and the memory; offers of other providers have machines of their own."""
         return any(each.provider != "local" for each in (*running, offer)) or fits_here(offer, running)
 
-    def _watch(self, address: EngineAddress) -> ContainerMonitor:
+    def _monitor(self, address: EngineAddress) -> ContainerMonitor:
         with self._lock:
-            if address not in self._watches:
-                self._watches[address] = ContainerMonitor(ContainerEngine(address, self.settings), self.settings)
-            return self._watches[address]
+            if address not in self._monitors:
+                self._monitors[address] = ContainerMonitor(ContainerEngine(address, self.settings), self.settings)
+            return self._monitors[address]
 
     def _listen(self, address: EngineAddress) -> None:
         with self._lock:
             if address not in self._listeners:
-                self._listeners[address] = EventListener(self._watches[address].engine, self._woken)
+                self._listeners[address] = EventListener(self._monitors[address].engine, self._woken)
 
     def _address_of(self, handle: Handle) -> EngineAddress:
         return DockerData.of(handle).address or default_address(self.settings)
@@ -141,7 +141,7 @@ class DockerRunner(
             )
         far = [machine for machine in machines if machine.address and machine.address != "localhost"]
         address = machine_address(self.settings, far[0]) if far else default_address(self.settings)
-        watch = self._watch(address)
+        monitor = self._monitor(address)
         folder = str(request.folder.absolute())
         data = self._data(request.run_id, request.owner, request.expires, folder, address)
         # The engine, or its machine, may not answer when the run is looked for.
@@ -154,7 +154,7 @@ class DockerRunner(
             # Before it is asked: what is killed right after it still knows when the run began to be paid for.
             self._note(request.run_id, data)
 
-        ports = start_run(watch.engine, self.settings, request, self._folder / "bundles", asked)
+        ports = start_run(monitor.engine, self.settings, request, self._folder / "bundles", asked)
         if request.limits.wall_seconds is not None and self.settings.reaper:
             ensure_reaper(self._folder, address, self.settings)
         return replace(data, ports=dict(ports)).handle(request.run_id, self.name)
@@ -163,7 +163,7 @@ class DockerRunner(
         self._notes.write(data.owner, run_id, data.handle(run_id, self.name).to_json())
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; see `Runner.poll`."""
+        """The statuses of some runs; see `Runner.poll`."""
         groups: dict[EngineAddress, list[Handle]] = {}
         found: dict[str, RunStatus] = {}
         for handle in handles:
@@ -171,13 +171,13 @@ class DockerRunner(
                 groups.setdefault(self._address_of(handle), []).append(handle)
             except TradewindError:  # the settings are wrong now: what runs there cannot be known
                 found[handle.run_id] = RunStatus(RunState.EXECUTING)
-        watches = [(self._watch(address), group) for address, group in groups.items()]
-        if len(watches) <= 1:
-            for watch, group in watches:
-                found |= watch.poll(group)
+        monitors = [(self._monitor(address), group) for address, group in groups.items()]
+        if len(monitors) <= 1:
+            for monitor, group in monitors:
+                found |= monitor.poll(group)
             return found
-        with ThreadPoolExecutor(min(32, len(watches))) as pool:
-            for answer in pool.map(lambda pair: pair[0].poll(pair[1]), watches):
+        with ThreadPoolExecutor(min(32, len(monitors))) as pool:
+            for answer in pool.map(lambda pair: pair[0].poll(pair[1]), monitors):
                 found |= answer
         return found
 
@@ -186,7 +186,7 @@ class DockerRunner(
         until = time.monotonic() + seconds
         with suppress(TradewindError):
             for address in {self._address_of(handle) for handle in handles}:
-                until = min(until, time.monotonic() + self._watch(address).next_change())
+                until = min(until, time.monotonic() + self._monitor(address).next_change())
                 self._listen(address)
         deaf = not all(listener.listening for listener in self._listeners.values())
         left = until - time.monotonic()
@@ -194,7 +194,7 @@ class DockerRunner(
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its containers; see `Runner.cancel`."""
-        self._watch(self._address_of(handle)).cancel(handle.run_id)
+        self._monitor(self._address_of(handle)).cancel(handle.run_id)
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, whose containers are not removed; see `Runner.find`."""
@@ -222,7 +222,7 @@ class DockerRunner(
 
     def _find_at(self, address: EngineAddress, owner: str | None, found: dict[str, Handle]) -> None:
         wanted = names.RUN if owner is None else f"{names.OWNER}={owner}"
-        for run_id, (labels, made) in runs_of(self._watch(address).engine, wanted).items():
+        for run_id, (labels, made) in runs_of(self._monitor(address).engine, wanted).items():
             whose, expires = labels.get(names.OWNER, ""), _number(labels.get(names.EXPIRES, ""))
             data = self._data(run_id, whose, expires, labels.get(names.FOLDER, ""), address)
             price = _number(labels.get(names.PRICE, ""))
@@ -230,24 +230,24 @@ class DockerRunner(
             found[run_id] = data.handle(run_id, self.name)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
-        """Bring the logs, and from elsewhere the files too, into the run's folder; see `Runner.collect`.
+        """Bring the logs, and where files are copied those too, into the run's folder; see `Runner.collect`.
 
         Raises:
-            DeployError: The container is gone, or what it left is too large.
+            DeployError: The container is gone, or its files are too large.
         """
-        collect(self._watch(self._address_of(handle)).engine, request, self.settings.copy_limit)
+        collect(self._monitor(self._address_of(handle)).engine, request, self.settings.copy_limit)
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
-        """What a run printed, from a byte on; see `StreamsLogs.read_log`."""
-        engine = self._watch(self._address_of(handle)).engine
+        """Read a run's log from a byte on; see `StreamsLogs.read_log`."""
+        engine = self._monitor(self._address_of(handle)).engine
         found = [row for row in containers_of(engine, handle.run_id) if row.role == names.JOB]
         if not found:
             return b""
         key = (found[0].id, stream)
         client = engine.client(LOOK_SECONDS)
         try:
-            piece, self._places[key] = read_container_log(
-                client, found[0].id, stream, offset, self._places.get(key, LogPosition())
+            piece, self._log_positions[key] = read_container_log(
+                client, found[0].id, stream, offset, self._log_positions.get(key, LogPosition())
             )
         except Exception as error:
             raise engine.trouble(error) from error
@@ -258,10 +258,10 @@ class DockerRunner(
     def forget(self, handle: Handle) -> None:
         """Remove the containers and the network of a run that is settled; its folder stays."""
         address = self._address_of(handle)
-        watch = self._watch(address)
-        watch.drop(handle.run_id)
+        monitor = self._monitor(address)
+        monitor.drop(handle.run_id)
         try:
-            remove_containers(watch.engine, handle.run_id)
+            remove_containers(monitor.engine, handle.run_id)
         except DeployError:
             # A machine that was given back took its containers along; elsewhere the next sweep removes them.
             if address.local:
@@ -272,14 +272,14 @@ class DockerRunner(
         """Close the connections; containers go on."""
         for listener in self._listeners.values():
             listener.close()
-        for watch in self._watches.values():
-            watch.close()
+        for monitor in self._monitors.values():
+            monitor.close()
         self._listeners.clear()
-        self._watches.clear()
+        self._monitors.clear()
 
 
 def _number(text: str) -> float | None:
-    """The number of a label; None where there is none."""
+    """The number in a label; None where there is none."""
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a run's containers say about the run; no engine is asked here."""
+"""The data of docker handles, and the status of a run from its containers; no engine is asked here."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from tradewind.deployer.runner.handle import HandleData
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.utils.units import format_memory
 
+_LOST = 255  # what an engine writes that did not see the end, after a restart of its machine
+_NO_PROGRAM, _NO_START = 127, 126
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerData(HandleData):
-    """What a docker handle tells of its run.
+    """The data of a docker handle.
 
     Attributes:
         folder: The run's folder.
-        engine: Where its engine is, as `EngineAddress` writes it; None for that of the settings.
-        asked: When the engine was asked to start it, by the engine's clock; 0 while it was not.
-        look: True when it may be anybody's run: polling starts nothing, and ends nothing that was not cancelled here.
+        engine: The address of its engine, as `EngineAddress.to_json` writes it; None for that of the settings.
+        asked: The time when the engine was asked to start it, by the engine's clock; 0 before that.
+        look: True when it may be another owner's run: polling starts nothing, and ends nothing that was not cancelled
+            here.
         ports: The ports of this machine that lead to those of the job.
     """
 
@@ -35,29 +39,25 @@ class DockerData(HandleData):
 
     @property
     def address(self) -> EngineAddress | None:
-        """Where its engine is, or None for that of the settings."""
+        """The address of its engine, or None for that of the settings."""
         return EngineAddress.from_json(self.engine) if self.engine else None
 
 
-_LOST = 255  # what an engine writes that did not see the end, after a restart of its machine
-_NO_PROGRAM, _NO_START = 127, 126
-
-
 def failed_status(reason: str, runtime: float, code: int | None, usage: Usage) -> RunStatus:
-    """A run that failed by its own fault."""
+    """The status of a run that failed by its own fault."""
     return RunStatus(RunState.FAILED, runtime=runtime, reason=reason, fault=Fault.JOB, exit_code=code, usage=usage)
 
 
 def was_out_of_memory(facts: InspectedContainer, *, podman: bool) -> bool:
-    """True when a container was ended for its memory; Podman tells it by the exit code only."""
+    """True when a container was ended for its memory; Podman says so by the exit code only."""
     return facts.exit_code != 0 and (facts.oom or (podman and was_killed_within_limit(facts)))
 
 
 def was_killed_within_limit(facts: InspectedContainer) -> bool:
     """True when a container that has a limit of memory was ended by SIGKILL.
 
-    Where nobody has asked the engine for that, it may well be the kernel: containerd loses what it says of memory when
-    the container's control group is gone before it is read.
+    Where no one has asked the engine for that, the kernel has probably done it for its memory: containerd loses that
+    notice when the container's control group is gone before it is read.
     """
     return facts.exit_code == exit_reasons.SIGNAL_OFFSET + signal.SIGKILL and bool(facts.labels.get(MEMORY))
 
@@ -69,9 +69,9 @@ def out_of_memory_words(facts: InspectedContainer, what: str = "it") -> str:
 
 
 def killed_words(facts: InspectedContainer, what: str) -> str:
-    """The reason of a run whose container was killed within its limit of memory, for which the engine has no word."""
-    told = f"{what} was killed by {exit_reasons.signal_name(signal.SIGKILL)}, and the engine does not say why"
-    return f"{told}: it may have used more than {format_memory(int(facts.labels[MEMORY]))}"
+    """The reason of a run whose container was killed within its memory limit and the engine does not say why."""
+    killed = f"{what} was killed by {exit_reasons.signal_name(signal.SIGKILL)}, and the engine does not say why"
+    return f"{killed}: it may have used more than {format_memory(int(facts.labels[MEMORY]))}"
 
 
 def ended_status(
@@ -83,7 +83,7 @@ def ended_status(
         facts: The container.
         cancelled: True when the run was cancelled.
         podman: True for Podman's containers.
-        usage: What it used.
+        usage: The usage of the container.
         from_outside: Asks the engine whether somebody else ended the container.
     """
     runtime = max(0.0, facts.finished - facts.begun) if facts.started else 0.0

@@ -1,4 +1,4 @@
-"""Creates and starts the containers of a run, once however often it is asked for."""
+"""Creates and starts the containers of a run, once however often it is submitted."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def start_run(
     start, is started only when no order to start it can be on its way any more.
 
     Args:
-        engine: Where.
-        settings: The runner's.
+        engine: The engine.
+        settings: The settings of the runner.
         request: The run.
-        cache: Where archives of working folders are kept.
-        asked: Told when the engine is about to be asked to start the run, by the engine's clock.
+        cache: The folder in which archives of working folders are kept.
+        asked: Called with the time of the engine's clock right before the engine is asked to start the run.
 
     Returns:
         Port of the job -> port of the machine.
@@ -59,7 +59,7 @@ def start_run(
 
 
 class _Start:
-    """One submission."""
+    """One submission of a run to an engine."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Start:
             remove_containers(self._engine, self._request.run_id)
 
     def _ensure(self, role: str, found: ListedContainer | None, network: str, *, start: bool) -> Mapping[str, int]:
-        """Have a container of the run, and have it started."""
+        """Make a container of the run unless it is there, and start it where that is wanted."""
         ours = found is None
         container_id = self._create(role, network) if found is None else found.id
         if container_id is None:
@@ -132,7 +132,7 @@ class _Start:
         return self._facts(container_id).ports if self._request.ports else {}
 
     def _settled(self, container_id: str) -> InspectedContainer:
-        """A container that somebody else created, once nobody can be about to start it."""
+        """Wait until a container of another process has started, or that process can no longer be about to start it."""
         end = time.monotonic() + _IN_FLIGHT_SECONDS
         facts = self._facts(container_id)
         while facts.state == "created" and not facts.error and time.monotonic() < end:
@@ -179,7 +179,7 @@ class _Start:
                 self._pull(image)
 
     def _check_warnings(self, wanted: Mapping[str, Any], warnings: Sequence[str]) -> None:
-        """Take in what the engine says of a container that it has created all the same."""
+        """Log the engine's warnings about a container that it has created, or raise where it lacks a limit."""
         place = str(self._engine.address)
         lacking = dropped_limit_error(wanted, warnings, place)
         if lacking is not None:
@@ -196,10 +196,9 @@ class _Start:
             raise folder_error(error, request.folder) from error
 
     def _named(self, role: str) -> str:
-        """The container that has our name, if it is of our run."""
+        """The id of the container that has our name, if it belongs to our run."""
         name = names.container_name(self._request.run_id, role)
-        told = self._engine.call(lambda client: client.inspect_container(name), CALL_SECONDS)
-        facts = InspectedContainer.of(told)
+        facts = self._facts(name)
         mine = (self._request.run_id, self._request.owner)
         if (facts.labels.get(names.RUN), facts.labels.get(names.OWNER)) != mine:
             raise DeployError(
@@ -208,7 +207,7 @@ class _Start:
         return facts.id
 
     def _network(self) -> str:
-        """The network of a run with a load generator."""
+        """The id of the network of a run with a load generator, which is made unless it is there."""
         from docker.errors import APIError
 
         request = self._request
@@ -283,7 +282,7 @@ def _warn_once(place: str, words: str) -> None:
 
 
 def _pull_error(error: DeployError, image: str) -> TradewindError:
-    """What a registry said, which comes as a line of an answer that began well."""
+    """The typed error for a registry's refusal, which comes as a line of an answer that began well."""
     cause = error.__cause__
     named = pull_error(cause, image) if cause is not None and type(cause).__name__ == "DockerException" else error
     return named if isinstance(named, TradewindError) else ImageError(str(error))

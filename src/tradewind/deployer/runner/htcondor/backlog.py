@@ -1,4 +1,4 @@
-"""Runs that HTCondor has no room for: they wait here, in the order of their coming, and are submitted when it has.
+"""Runs that HTCondor has no room for: they wait here, in the order of their submission, and are submitted later.
 
 A scheduler limits how many jobs a user may have in its queue (``MAX_JOBS_PER_OWNER``), and how many there may be in all
 (``MAX_JOBS_SUBMITTED``); beyond that ``condor_submit`` fails. Such a run keeps its description in its folder, which is
@@ -33,8 +33,8 @@ class CondorBacklog:
     """The runs that HTCondor has no room for.
 
     Args:
-        condor: The programs.
-        sent: Says whether a run's event log shows that HTCondor has it.
+        condor: The programs of HTCondor.
+        sent: Returns true when a run's event log shows that HTCondor has it.
         longest: Seconds after which they are given up while HTCondor has no other job of ours.
     """
 
@@ -51,7 +51,7 @@ class CondorBacklog:
 
     @property
     def any(self) -> bool:
-        """True while something waits: what comes now has its place behind it."""
+        """True while a run waits: runs that come now have to wait behind it."""
         return bool(self._waiting)
 
     def put(self, run_id: str, exchange: ExchangeFolder, text: str, words: str) -> None:
@@ -59,9 +59,9 @@ class CondorBacklog:
 
         Args:
             run_id: The run.
-            exchange: Its folder.
-            text: Its submit description.
-            words: What HTCondor said, or empty.
+            exchange: The exchange folder of the run.
+            text: The submit description of the run.
+            words: The message with which HTCondor refused, or empty.
         """
         exchange.wait(text)
         with self._lock:
@@ -75,27 +75,27 @@ class CondorBacklog:
         self._pause = min(_LATEST, 2 * self._pause)
 
     def drop(self, run_id: str) -> None:
-        """Forget a run."""
+        """Remove a run from those that wait."""
         with self._lock:
             self._waiting.pop(run_id, None)
 
     def close(self) -> None:
-        """Submit nothing any more."""
+        """Remove all runs, so that none is submitted any more."""
         with self._lock:
             self._waiting.clear()
 
     def hasten(self) -> None:
-        """One of ours has ended: there may be room."""
+        """Let the next `push` try at once: a run of ours has ended, and there may be room."""
         with self._lock:
             self._pause, self._due = _SOON, min(self._due, time.monotonic())
 
     def status(self, run_id: str, exchange: ExchangeFolder, *, may: bool) -> RunStatus | None:
-        """Where a run is that HTCondor does not have; None for one that it has, or had.
+        """The status of a run that HTCondor does not have; None for one that it has, or had.
 
         Args:
             run_id: The run.
-            exchange: Its folder.
-            may: Whether this process may submit it.
+            exchange: The exchange folder of the run.
+            may: True when this process may submit it.
         """
         end = exchange.unsent
         if end is not None:
@@ -109,7 +109,13 @@ class CondorBacklog:
         return RunStatus(RunState.SUBMITTING, reason=self._words or _NOT_YET)
 
     def withdraw(self, run_id: str, exchange: ExchangeFolder, reason: str, seconds: float) -> bool:
-        """Take a run back that was not submitted; False where it was.
+        """Cancel a run that was not submitted; False where it was submitted.
+
+        Args:
+            run_id: The run.
+            exchange: The exchange folder of the run.
+            reason: Why it is cancelled, for its status.
+            seconds: Seconds to wait for a submission that is under way.
 
         Raises:
             UnreachableError: A submission that is under way takes too long.
@@ -122,7 +128,7 @@ class CondorBacklog:
         return True
 
     def push(self) -> None:
-        """Try to submit what waits, in a thread, where that may succeed now."""
+        """Try to submit the runs that wait, in a thread, where that may succeed now."""
         with self._lock:
             if self._pushing or not self._waiting or time.monotonic() < self._due:
                 return
@@ -143,7 +149,7 @@ class CondorBacklog:
             return next(iter(self._waiting.items()), None)
 
     def _hand_over(self, run_id: str, exchange: ExchangeFolder) -> bool:
-        """Submit a run; False when there is no use in trying the others."""
+        """Submit a run; False when it is of no use to try the others."""
         try:
             with self.condor.alone() as lock:
                 if exchange.waits and not self.sent(exchange):
@@ -179,7 +185,7 @@ class CondorBacklog:
         exchange.claim(*jobs[0], began)
 
     def _look_around(self) -> None:
-        """Give up what waits where HTCondor has had nothing else of ours for too long, and takes nothing."""
+        """Give up the runs that wait when HTCondor takes none, and has had no other of ours for too long."""
         with contextlib.suppress(DeployError, MissingProgramError):
             alone = not self.condor.queue(_OURS)
             now = time.monotonic()

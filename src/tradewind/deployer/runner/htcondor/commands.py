@@ -1,4 +1,7 @@
-"""Calls HTCondor's programs, and turns what they complain of into the house's errors."""
+"""Calls HTCondor's programs, turns their complaints into typed errors, and keeps what the queue said last.
+
+The queue and the history are asked in threads, so that a daemon that does not answer delays no poll.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +37,20 @@ ATTRIBUTES = (
     "LastRejMatchReason,LastRejMatchTime,LastMatchTime,"
     "TradewindRun,TradewindOwner,TradewindExpires,TradewindLasts,TradewindFolder"
 )
-"""What is asked of each job."""
+"""The attributes that are asked of each job."""
 
 _SUBMIT_FACTOR = 12.0
 _LOCK_SECONDS = 180.0
+_ANSWER_SECONDS = 0.5
+_HASTE_SECONDS = 0.5
+_ABSENT_SECONDS = 1.0
 
 ClassAd = dict[str, Any]
 """The attributes of a job."""
 
 
 def find_programs() -> None:
-    """See that HTCondor's programs are on the PATH.
+    """Check that HTCondor's programs are on the PATH.
 
     Raises:
         MissingProgramError: One is not there.
@@ -64,12 +70,12 @@ def _find(name: str, folder: str) -> str:
 
 
 class CondorCommands:
-    """HTCondor's programs; it may be used by several threads.
+    """Calls HTCondor's programs; it may be used by several threads.
 
     Args:
-        folder: Where they are, or empty.
-        timeout: Seconds that a question may take.
-        place: Where submit descriptions are kept while they are submitted.
+        folder: The folder of the programs, or empty for those on the PATH.
+        timeout: Seconds that a query may take.
+        place: The folder in which submit descriptions are kept while they are submitted.
     """
 
     def __init__(self, folder: str, timeout: float, place: Path) -> None:
@@ -79,13 +85,16 @@ class CondorCommands:
 
     @contextlib.contextmanager
     def alone(self, seconds: float = _LOCK_SECONDS) -> Iterator[int]:
-        """Submit while no other process of this data folder does, nor a condor_submit that outlived its caller.
+        """Hold the lock of submissions, which other processes of this data folder and their condor_submit hold, too.
 
         Args:
-            seconds: How long to wait for the others.
+            seconds: Seconds to wait for the others.
+
+        Yields:
+            The file descriptor of the lock.
 
         Raises:
-            UnreachableError: One takes too long.
+            UnreachableError: Another one takes too long.
         """
         self._place.mkdir(parents=True, exist_ok=True)
         until = time.monotonic() + seconds
@@ -101,11 +110,12 @@ class CondorCommands:
             yield lock.fileno()
 
     def submit(self, description: str, lock: int) -> list[tuple[int, int]]:
-        """Submit a description; cluster and process of each of its jobs, in their order.
+        """Submit a description; the cluster and the process of each of its jobs, in their order.
 
         Args:
-            description: Its text.
-            lock: What `alone` gave; condor_submit holds it as long as it runs, whatever becomes of this process.
+            description: The text of the submit description.
+            lock: The descriptor from `alone`; condor_submit holds it as long as it runs, whatever becomes of this
+                process.
         """
         file = self._place / f"{os.getpid()}-{time.monotonic_ns()}.sub"
         file.write_text(description, encoding="utf-8")
@@ -120,7 +130,7 @@ class CondorCommands:
         return jobs
 
     def queue(self, constraint: str) -> list[ClassAd]:
-        """The jobs in the queue that meet a constraint.
+        """The jobs in the queue that meet a ClassAd constraint.
 
         Raises:
             UnreachableError: The scheduler does not answer, or not in time.
@@ -128,7 +138,11 @@ class CondorCommands:
         return self._ads(["condor_q", "-constraint", constraint])
 
     def history(self, constraint: str, most: int) -> list[ClassAd]:
-        """The jobs that have left the queue and meet a constraint; reading them may take longer than is good.
+        """The jobs that have left the queue and meet a ClassAd constraint; reading a long history takes long.
+
+        Args:
+            constraint: The constraint.
+            most: The largest number of jobs to return.
 
         Raises:
             UnreachableError: It takes too long, or there is no history.
@@ -136,7 +150,7 @@ class CondorCommands:
         return self._ads(["condor_history", "-limit", str(most), "-constraint", constraint])
 
     def remove(self, constraint: str) -> None:
-        """Remove jobs that meet a constraint; that there are none is no error."""
+        """Remove the jobs that meet a ClassAd constraint; that there are none is no error."""
         self._run(["condor_rm", "-constraint", constraint], self._timeout * 2, absent_is_fine=True)
 
     def _ads(self, words: Sequence[str]) -> list[ClassAd]:
@@ -185,18 +199,13 @@ def _complaint(program: str, text: str) -> DeployError:
     return DeployError(words)
 
 
-_PATIENCE_SECONDS = 0.5
-_HASTE_SECONDS = 0.5
-_ABSENT_SECONDS = 1.0
-
-
 def run_constraint(run_id: str) -> str:
-    """The constraint that finds a run."""
+    """The ClassAd constraint that finds a run."""
     return f"TradewindRun == {text_of_ad(run_id)}"
 
 
 class _Query:
-    """Something that is asked in a thread."""
+    """A query that runs in a thread."""
 
     def __init__(self, ask: Callable[[], list[ClassAd]]) -> None:
         self.asked = time.time()
@@ -210,16 +219,16 @@ class _Query:
         self._done.set()
 
     def done(self, seconds: float = 0.0) -> bool:
-        """True when there is an answer, or will be none."""
+        """True when the query has ended, with an answer or without."""
         return self._done.wait(seconds)
 
 
 class JobAdCache:
-    """Knows what the queue said last about all runs that somebody waits for.
+    """Keeps the job ads that the queue gave last, of all runs that are polled.
 
     Args:
-        condor: The programs.
-        interval: Seconds between two questions.
+        condor: The programs of HTCondor.
+        interval: Seconds between two queries.
     """
 
     def __init__(self, condor: CondorCommands, interval: float) -> None:
@@ -235,25 +244,25 @@ class JobAdCache:
         self._history: dict[str, _Query] = {}
 
     def look(self, handles: Sequence[Handle], *, urgent: bool) -> None:
-        """Have the queue asked about some runs, and all others that are waited for, when it is time.
+        """Query the queue about some runs, and all others that were polled, when it is time.
 
         Args:
             handles: The runs.
-            urgent: Nothing else tells how one of them stands.
+            urgent: True when the state of one of them is not known otherwise.
         """
         self._watched.update((handle.run_id, handle) for handle in handles)
         if self._question is None:
             haste = urgent and any(handle.run_id not in self._covered for handle in handles)
             if time.time() < self._asked + (min(_HASTE_SECONDS, self._interval) if haste else self._interval):
                 return
-            told = {run_id: HtCondorData.of(each).cluster for run_id, each in self._watched.items()}
-            clusters = {int(cluster) for cluster in told.values() if cluster is not None}
+            known = {run_id: HtCondorData.of(each).cluster for run_id, each in self._watched.items()}
+            clusters = {int(cluster) for cluster in known.values() if cluster is not None}
             terms = [f"ClusterId == {cluster}" for cluster in sorted(clusters)]
-            terms += [run_constraint(run_id) for run_id, cluster in told.items() if cluster is None]
+            terms += [run_constraint(run_id) for run_id, cluster in known.items() if cluster is None]
             constraint = " || ".join(f"({term})" for term in terms)
             self._asking = frozenset(self._watched)
             self._question = _Query(lambda: self._condor.queue(constraint))
-        if self._question.done(_PATIENCE_SECONDS):
+        if self._question.done(_ANSWER_SECONDS):
             question, self._question = self._question, None
             self._asked = question.asked
             self._covered = frozenset()
@@ -262,13 +271,13 @@ class JobAdCache:
                 self._ads = {str(ad["TradewindRun"]): ad for ad in question.answer if "TradewindRun" in ad}
 
     def forget(self, run_id: str) -> None:
-        """Ask no more about a run."""
+        """Query no more about a run."""
         self._watched.pop(run_id, None)
         self._absent.pop(run_id, None)
         self._history.pop(run_id, None)
 
     def said(self, handle: Handle) -> ClassAd | None:
-        """The attributes of a run's job, as the queue had them last; None when it did not list it, or was not asked."""
+        """The job ad of a run that the queue gave last; None when it did not list the run, or was not asked."""
         ad = self._ads.get(handle.run_id) if handle.run_id in self._covered else None
         if ad is not None:
             self._absent.pop(handle.run_id, None)
@@ -282,9 +291,12 @@ class JobAdCache:
         return self._asked >= first + _ABSENT_SECONDS
 
     def remembered(self, handle: Handle) -> tuple[bool, dict[str, Any] | None]:
-        """Whether the history has been asked, and the attributes of the job there; it is asked once.
+        """Look a run up in the history, which is queried once, in a thread.
 
         The job is looked for by its number, which takes less time than by its tag.
+
+        Returns:
+            False while there is no answer yet; and the job ad, or None.
         """
         question = self._history.get(handle.run_id)
         if question is None:

@@ -18,19 +18,19 @@ _LOG_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class JobLogSummary:
-    """What an event log tells of a run.
+    """The state of a run by its job event log.
 
     Attributes:
-        cluster: Its cluster, or None when it was never submitted.
-        process: Its process in the cluster.
+        cluster: HTCondor's number of the submission, or None when it was never submitted.
+        process: The number of its job in the submission.
         state: ``idle``, ``running``, ``terminated``, ``held``, ``removed`` or ``lost`` (it lost its machine).
-        begun: When it began to run, in seconds since the epoch, or None.
-        ended: When the last event was, in seconds since the epoch, or None.
-        code: Its exit code, negative for a signal, or None.
-        reason: Why it was held or removed, or lost its machine.
+        begun: The time when it began to run, in seconds since the epoch, or None.
+        ended: The time of the last event, in seconds since the epoch, or None.
+        code: The exit code, negative for a signal, or None.
+        reason: The reason why it was held or removed, or lost its machine.
         hold: HTCondor's hold code and subcode.
-        memory_bytes: The most memory that HTCondor has seen it use, or None.
-        cpu_seconds: The CPU time that it used, or None.
+        memory_bytes: The most memory that HTCondor has seen it use, in bytes, or None.
+        cpu_seconds: The CPU time that it used, in seconds, or None.
     """
 
     cluster: int | None = None
@@ -51,48 +51,48 @@ class JobLogSummary:
 
 
 def read_event_log(path: Path) -> JobLogSummary:
-    """What a log tells; an event that is only half written is left for the next time."""
+    """Read a job event log; an event that is only half written is left for the next time."""
     try:
         with path.open("rb") as file:
             text = file.read(_LOG_BYTES).decode(errors="replace")
     except OSError:
         return JobLogSummary()
-    story = JobLogSummary()
+    summary = JobLogSummary()
     events = text.split("\n...\n")
     for event in events[:-1]:
         lines = event.strip("\n").split("\n")
         head = _HEAD.match(lines[0])
         if head is not None:
-            story = _after(story, head, lines)
-    return story
+            summary = _after(summary, head, lines)
+    return summary
 
 
-def _after(story: JobLogSummary, head: re.Match[str], lines: list[str]) -> JobLogSummary:
+def _after(summary: JobLogSummary, head: re.Match[str], lines: list[str]) -> JobLogSummary:
     number, when = int(head["number"]), _time(head["date"], head["time"])
     body = "\n".join(line.strip() for line in lines[1:])
-    story = replace(story, cluster=int(head["cluster"]), process=int(head["process"]))
+    summary = replace(summary, cluster=int(head["cluster"]), process=int(head["process"]))
     if number == _SIZE:
         sizes = [int(size) for size in re.findall(r"^(\d+)\s+-\s+ResidentSetSize", body, re.MULTILINE)]
-        seen = max([story.memory_bytes or 0, *(size * 1024 for size in sizes)])
-        return replace(story, memory_bytes=seen or None)
+        seen = max([summary.memory_bytes or 0, *(size * 1024 for size in sizes)])
+        return replace(summary, memory_bytes=seen or None)
     if number == _EXECUTING:
-        return replace(story, state="running", begun=when)
+        return replace(summary, state="running", begun=when)
     if number == _TERMINATED:
-        cpu, memory = _usage(story, body)
-        return replace(story, state="terminated", ended=when, code=_code(body), cpu_seconds=cpu, memory_bytes=memory)
+        cpu, memory = _usage(summary, body)
+        return replace(summary, state="terminated", ended=when, code=_code(body), cpu_seconds=cpu, memory_bytes=memory)
     if number == _HELD:
         codes = re.search(r"Code (\d+) Subcode (-?\d+)", body)
         hold = (int(codes[1]), int(codes[2])) if codes else (0, 0)
         reason = re.sub(r"\s*Code \d+ Subcode -?\d+\s*", "", body)
-        return replace(story, state="held", ended=when, reason=_joined(reason), hold=hold)
+        return replace(summary, state="held", ended=when, reason=_joined(reason), hold=hold)
     if number == _RELEASED:
-        return replace(story, state="idle", reason="", hold=(0, 0))
-    if number == _ABORTED and story.state not in ("lost", "terminated", "held"):
-        return replace(story, state="removed", ended=when, reason=_joined(body))
-    lost = number in (_EVICTED, _NOT_RECONNECTED) or (number == _SHADOW and story.begun is not None)
-    if lost and story.state != "terminated":
-        return replace(story, state="lost", ended=when, reason=_joined(f"{head['words']} {body}"))
-    return story
+        return replace(summary, state="idle", reason="", hold=(0, 0))
+    if number == _ABORTED and summary.state not in ("lost", "terminated", "held"):
+        return replace(summary, state="removed", ended=when, reason=_joined(body))
+    lost = number in (_EVICTED, _NOT_RECONNECTED) or (number == _SHADOW and summary.begun is not None)
+    if lost and summary.state != "terminated":
+        return replace(summary, state="lost", ended=when, reason=_joined(f"{head['words']} {body}"))
+    return summary
 
 
 def _joined(text: str) -> str:
@@ -107,13 +107,13 @@ def _code(body: str) -> int | None:
     return -int(killed[1]) if killed else None
 
 
-def _usage(story: JobLogSummary, body: str) -> tuple[float | None, int | None]:
+def _usage(summary: JobLogSummary, body: str) -> tuple[float | None, int | None]:
     spent = re.search(r"Usr (\d+) ([\d:]+), Sys (\d+) ([\d:]+)\s+-\s+Total Remote Usage", body)
     cpu = None
     if spent:
         cpu = _seconds(spent[1], spent[2]) + _seconds(spent[3], spent[4])
     used = re.search(r"Memory \(MB\)\s*:\s*(\d+)", body)
-    memory = max(story.memory_bytes or 0, int(used[1]) * 2**20 if used else 0) or None
+    memory = max(summary.memory_bytes or 0, int(used[1]) * 2**20 if used else 0) or None
     return cpu, memory
 
 

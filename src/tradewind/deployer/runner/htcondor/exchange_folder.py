@@ -1,4 +1,4 @@
-"""The folder of a run that is exchanged with HTCondor: what goes there before, and what came back after."""
+"""The folder of a run that is exchanged with HTCondor: the files that go there, and those that come back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ORDER, _CLAIM, _CANCEL, _WAITS, _UNSENT = "order.json", "claim.json", "cancel",
 
 
 class ExchangeFolder:
-    """A run's files between this machine and HTCondor.
+    """Writes, reads and removes the files of a run that this machine and HTCondor exchange.
 
     Args:
         folder: The run's folder.
@@ -53,16 +53,21 @@ class ExchangeFolder:
 
     @property
     def prepared(self) -> bool:
-        """True when somebody has come as far as to prepare the run, or further."""
+        """True when a process has prepared or submitted the run."""
         return bool(read_document(self.place / _ORDER) or read_document(self.place / _CLAIM))
 
     def data(self) -> HtCondorData:
-        """What is known of the run here: owner, expiry, program, time limit, and its job once it has one."""
+        """The data of the run's handle, read from the files here; with the job, once there is one."""
         known = {**(read_document(self.place / _ORDER) or {}), **(read_document(self.place / _CLAIM) or {})}
         return replace(HtCondorData.from_json(known), folder=str(self.folder))
 
     def prepare(self, request: RunRequest, settings: HtCondorSettings, cache: Path) -> None:
-        """Write all that the job needs.
+        """Write all files that the job needs.
+
+        Args:
+            request: The run.
+            settings: The settings of the runner.
+            cache: The folder in which archives of working folders are kept.
 
         Raises:
             DeployError: Something is missing or cannot be written.
@@ -102,14 +107,20 @@ class ExchangeFolder:
             raise folder_error(error, self.folder) from error
 
     def claim(self, cluster: int, process: int, submitted: float) -> None:
-        """Note which job it is."""
+        """Write down the job of the run.
+
+        Args:
+            cluster: HTCondor's number of the submission.
+            process: The number of the job in it.
+            submitted: The time when it was submitted, in seconds since the epoch.
+        """
         with contextlib.suppress(OSError):  # its tags and its log say the same
             replace_document(self.place / _CLAIM, {"cluster": cluster, "process": process, "submitted": submitted})
             (self.place / _WAITS).unlink(missing_ok=True)
 
     @property
     def waits(self) -> bool:
-        """True while it waits to be submitted."""
+        """True while the run waits to be submitted."""
         return (self.place / _WAITS).exists() and read_document(self.place / _CLAIM) is None
 
     @property
@@ -118,10 +129,10 @@ class ExchangeFolder:
         return (self.place / _WAITS).read_text(encoding="utf-8")
 
     def wait(self, description: str) -> None:
-        """Note that it waits to be submitted.
+        """Write down that the run waits to be submitted, with its submit description.
 
         Raises:
-            DeployError: That cannot be written.
+            DeployError: The file cannot be written.
         """
         try:
             (self.place / _UNSENT).unlink(missing_ok=True)
@@ -133,11 +144,11 @@ class ExchangeFolder:
 
     @property
     def unsent(self) -> dict[str, Any] | None:
-        """How a run ended that was never submitted: ``state``, ``fault``, ``reason``; None for another."""
+        """The end of a run that was never submitted: ``state``, ``fault``, ``reason``; None for any other run."""
         return read_document(self.place / _UNSENT)
 
     def give_up(self, state: RunState, fault: Fault | None, reason: str) -> None:
-        """Note the end of a run that waited to be submitted and never will be."""
+        """Write down the end of a run that waited to be submitted and never will be."""
         with contextlib.suppress(OSError):  # then it waits on
             replace_document(self.place / _UNSENT, {"state": state, "fault": fault, "reason": reason})
             (self.place / _WAITS).unlink(missing_ok=True)
@@ -145,37 +156,37 @@ class ExchangeFolder:
 
     @property
     def cancelled(self) -> str | None:
-        """Why it was cancelled, or None."""
+        """The reason of the run's cancellation, or None."""
         try:
             return (self.place / _CANCEL).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
 
     def cancel(self, reason: str) -> None:
-        """Note that it is cancelled, before it is."""
+        """Write down that the run is to be cancelled, before its job is removed."""
         with contextlib.suppress(OSError):
             (self.place / _CANCEL).write_text(reason, encoding="utf-8")
 
     def drop_secrets(self) -> None:
-        """Remove the secrets, once the job has them or will never need them."""
+        """Remove the file of secrets, once the job has them or will never need them."""
         with contextlib.suppress(NotADirectoryError):
             (self.place / SECRETS).unlink(missing_ok=True)
 
     def drop_archives(self) -> None:
-        """Remove what is large and no longer needed."""
+        """Remove the archives, which are large, once they are no longer needed."""
         for name in (WORK_TAR, INPUTS_TAR, PACKED):
             (self.place / name).unlink(missing_ok=True)
 
     def collect(self, request: RunRequest, settings: HtCondorSettings, back: Path) -> None:
-        """Bring what the job made into the run's folder.
+        """Bring the files that the job made into the run's folder.
 
         Args:
             request: The run.
-            settings: The runner's.
-            back: Where what comes back is unpacked, not below the run's folder.
+            settings: The settings of the runner.
+            back: The folder in which the results are unpacked first, not below the run's folder.
 
         Raises:
-            DeployError: What came back is damaged, hostile or too large.
+            DeployError: The archive of the results is damaged, hostile or too large.
         """
         packed, far = self.place / PACKED, back / quote(request.run_id, safe="")
         try:

@@ -82,16 +82,16 @@ class HtCondorRunner(
         self._folder = data_folder.absolute() / "htcondor"
         self._condor = CondorCommands(self.settings.bin, self.settings.timeout, self._folder)
         self._notes = RunNotes(self._folder / "runs")
-        self._asker = JobAdCache(self._condor, self.settings.interval)
+        self._job_ads = JobAdCache(self._condor, self.settings.interval)
         self._logs: dict[Path, tuple[tuple[int, int], JobLogSummary]] = {}
         self._ended: dict[str, RunStatus] = {}
         self._backlog = CondorBacklog(
-            self._condor, lambda exchange: self._story(exchange).cluster is not None, self.settings.full
+            self._condor, lambda exchange: self._log_summary(exchange).cluster is not None, self.settings.full
         )
 
     @property
     def kill_seconds(self) -> float:
-        """The grace between SIGTERM and SIGKILL."""
+        """The grace between SIGTERM and SIGKILL, and a second, in seconds."""
         return self.settings.grace + 1.0
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
@@ -104,13 +104,13 @@ class HtCondorRunner(
     def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
         """Submit some runs as one cluster; see `SubmitsTogether.submit_all`.
 
-        Those that HTCondor has no room for wait here, and are submitted while `poll` is called.
+        Runs that HTCondor has no room for wait here, and are submitted while `poll` is called.
         """
         answers: dict[str, Handle | TradewindError] = {}
         fresh = []
         for request, _ in runs:
             exchange = ExchangeFolder(request.folder.absolute())
-            if exchange.data().cluster is not None or self._story(exchange).cluster is not None:
+            if exchange.data().cluster is not None or self._log_summary(exchange).cluster is not None:
                 answers[request.run_id] = self._handle(request.run_id, exchange)
             else:
                 fresh.append(request)
@@ -183,7 +183,7 @@ class HtCondorRunner(
         return self._handle(request.run_id, exchange)
 
     def _there_or(self, requests: Sequence[RunRequest], error: TradewindError) -> dict[str, Handle | TradewindError]:
-        """The handles of those that are there in spite of an error: condor_submit may have been cut off at its end."""
+        """The handles of runs that are there in spite of an error: condor_submit may have been cut off at its end."""
         there: dict[str, Handle | TradewindError] = {}
         if not isinstance(error, MissingProgramError):
             with contextlib.suppress(TradewindError):
@@ -191,10 +191,10 @@ class HtCondorRunner(
         return {each.run_id: there.get(each.run_id, error) for each in requests}
 
     def _there(self, requests: Sequence[RunRequest]) -> dict[str, Handle | TradewindError]:
-        """The handles of those of some runs that HTCondor has, by their tags.
+        """The handles of those of some runs that HTCondor has, found by their tags.
 
         Raises:
-            UnreachableError: It cannot be asked.
+            UnreachableError: The queue cannot be queried.
         """
         if not requests:
             return {}
@@ -206,16 +206,16 @@ class HtCondorRunner(
             found[request.run_id] = self._handle(request.run_id, exchange)
         for request in requests:
             exchange = ExchangeFolder(request.folder.absolute())
-            if request.run_id not in found and self._story(exchange).cluster is not None:
+            if request.run_id not in found and self._log_summary(exchange).cluster is not None:
                 found[request.run_id] = self._handle(request.run_id, exchange)
         return found
 
     def _handle(self, run_id: str, exchange: ExchangeFolder, ad: Mapping[str, Any] | None = None) -> Handle:
         data = exchange.data()
         if data.cluster is None:
-            story = self._story(exchange)
-            if story.cluster is not None:
-                data = replace(data, cluster=story.cluster, process=story.process)
+            summary = self._log_summary(exchange)
+            if summary.cluster is not None:
+                data = replace(data, cluster=summary.cluster, process=summary.process)
         if data.cluster is None and exchange.waits:
             data = data.waiting()
         if ad is not None:
@@ -224,16 +224,16 @@ class HtCondorRunner(
         return data.handle(run_id, self.name)
 
     def refuses(self, offer: Offer, *, given: bool) -> str:
-        """Several machines for one job; see `Runner.refuses`."""
+        """Refuse several machines for one job; see `Runner.refuses`."""
         return f"it runs a job on one machine, not on {offer.nodes}" if offer.nodes > 1 else ""
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are, from their event logs and one condor_q for all; see `Runner.poll`."""
+        """The statuses of some runs, from their event logs and one condor_q for all; see `Runner.poll`."""
         found = {handle.run_id: self._ended[handle.run_id] for handle in handles if handle.run_id in self._ended}
         left = []
         for handle in handles:
             exchange = _exchange(handle)
-            if handle.run_id in found or (exchange and self._story(exchange).final):
+            if handle.run_id in found or (exchange and self._log_summary(exchange).final):
                 continue
             may = not HtCondorData.of(handle).look
             waits = self._backlog.status(handle.run_id, exchange, may=may) if exchange else None
@@ -242,60 +242,60 @@ class HtCondorRunner(
             else:
                 found[handle.run_id] = waits
         if left:
-            urgent = any(exchange is None or self._story(exchange).cluster is None for _, exchange in left)
-            self._asker.look([handle for handle, _ in left], urgent=urgent)
+            urgent = any(exchange is None or self._log_summary(exchange).cluster is None for _, exchange in left)
+            self._job_ads.look([handle for handle, _ in left], urgent=urgent)
         for handle in handles:
             if handle.run_id not in found:
                 status = found[handle.run_id] = self._status(handle)
                 if status.state.ended:
                     self._ended[handle.run_id] = status
-                    self._asker.forget(handle.run_id)
+                    self._job_ads.forget(handle.run_id)
                     self._backlog.hasten()
         self._backlog.push()
         return found
 
     def _status(self, handle: Handle) -> RunStatus:
         exchange = _exchange(handle)
-        story: JobLogSummary | None = self._story(exchange) if exchange else _FRESH
-        if story is not None and not story.final:
-            story = self._asked(handle, exchange, story)
-        if story is None and exchange is not None and result_of(exchange.result).get("code", "").isdigit():
-            # Nobody else remembers it, but its own script has noted how it ended.
-            story = JobLogSummary(state="terminated", code=int(result_of(exchange.result)["code"]))
-        if story is None:
+        summary: JobLogSummary | None = self._log_summary(exchange) if exchange else _FRESH
+        if summary is not None and not summary.final:
+            summary = self._asked(handle, exchange, summary)
+        if summary is None and exchange is not None and result_of(exchange.result).get("code", "").isdigit():
+            # HTCondor has forgotten it, but its own script has written how it ended.
+            summary = JobLogSummary(state="terminated", code=int(result_of(exchange.result)["code"]))
+        if summary is None:
             return lost_status("neither HTCondor's queue nor its history knows it")
         if exchange is None:
-            # Nothing but its tags is known of it.
-            return status_of(story, {}, "", None, "") if story.final else RunStatus(RunState.EXECUTING)
+            # Only its tags are known.
+            return status_of(summary, {}, "", None, "") if summary.final else RunStatus(RunState.EXECUTING)
         # In a shared folder the job itself removes them, once it has read them; others have got a copy by now.
-        if story.final or (story.state == "running" and self.settings.files != "shared"):
+        if summary.final or (summary.state == "running" and self.settings.files != "shared"):
             exchange.drop_secrets()
-        told = HtCondorData.of(handle)
-        program, wall = told.program, told.wall
-        if not story.final:
-            status = status_of(story, {}, program, wall, None)
+        data = HtCondorData.of(handle)
+        program, wall = data.program, data.wall
+        if not summary.final:
+            status = status_of(summary, {}, program, wall, None)
             waits = status.state is RunState.SUBMITTING
-            return replace(status, reason=why_idle(self._asker.said(handle))) if waits else status
-        return status_of(story, result_of(exchange.result), program, wall, exchange.cancelled)
+            return replace(status, reason=why_idle(self._job_ads.said(handle))) if waits else status
+        return status_of(summary, result_of(exchange.result), program, wall, exchange.cancelled)
 
-    def _asked(self, handle: Handle, exchange: ExchangeFolder | None, story: JobLogSummary) -> JobLogSummary | None:
-        """What the queue, or else the history, tells of a run whose log does not tell its end; None: it is gone."""
-        alive = story if story.cluster is not None else JobLogSummary(state="running")
-        ad = self._asker.said(handle)
+    def _asked(self, handle: Handle, exchange: ExchangeFolder | None, summary: JobLogSummary) -> JobLogSummary | None:
+        """The state of a run by the queue, or else by the history, when its log has no end; None: it is gone."""
+        alive = summary if summary.cluster is not None else JobLogSummary(state="running")
+        ad = self._job_ads.said(handle)
         if ad is not None:
-            told = summary_of_ad(ad)
-            return told if told.final or story.cluster is None else story
-        if not self._asker.missing(handle):
+            listed = summary_of_ad(ad)
+            return listed if listed.final or summary.cluster is None else summary
+        if not self._job_ads.missing(handle):
             return alive
-        if exchange is not None and self._story(exchange).final:
-            return self._story(exchange)
-        asked, ad = self._asker.remembered(handle)
+        if exchange is not None and self._log_summary(exchange).final:
+            return self._log_summary(exchange)
+        asked, ad = self._job_ads.remembered(handle)
         if not asked:
             return alive
         return summary_of_ad(ad) if ad is not None else None
 
-    def _story(self, exchange: ExchangeFolder) -> JobLogSummary:
-        """What the event log tells, read again only when it has changed."""
+    def _log_summary(self, exchange: ExchangeFolder) -> JobLogSummary:
+        """The state of a run by its event log, which is read again only when it has changed."""
         try:
             facts = exchange.log.stat()
         except OSError:
@@ -310,23 +310,23 @@ class HtCondorRunner(
         """Return when an event log has grown, or after ``seconds``."""
         until = time.monotonic() + seconds
         logs = [exchange for handle in handles if (exchange := _exchange(handle)) is not None]
-        before = [self._story(exchange) for exchange in logs]
+        before = [self._log_summary(exchange) for exchange in logs]
         # Hundreds of runs are looked at less often, so that looking takes no more of a CPU.
         pause = 0.05 + 0.0005 * len(logs)
-        while not any(story.final for story in before):
+        while not any(summary.final for summary in before):
             left = until - time.monotonic()
             if left <= 0:
                 return
             if self.doze(min(left, pause)):
                 return
-            if [self._story(exchange) for exchange in logs] != before:
+            if [self._log_summary(exchange) for exchange in logs] != before:
                 return
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """Remove a run's job; see `Runner.cancel`."""
         exchange = _exchange(handle)
         if exchange is not None:
-            if self._story(exchange).state == "terminated":
+            if self._log_summary(exchange).state == "terminated":
                 return
             exchange.cancel(reason)
             if exchange.waits and self._backlog.withdraw(handle.run_id, exchange, reason, _FIND_SECONDS):
@@ -338,12 +338,12 @@ class HtCondorRunner(
         """All runs of an owner, or of all: those noted here, and those that HTCondor has by tag; see `Runner.find`.
 
         Raises:
-            UnreachableError: HTCondor cannot be asked.
+            UnreachableError: HTCondor cannot be queried.
         """
         found = {}
         for note in self._notes.all(owner):
-            told = HtCondorData.of(self._handle(note.run_id, ExchangeFolder(Path(note.content["folder"]))))
-            found[note.run_id] = replace(told, owner=note.owner).handle(note.run_id, self.name)
+            data = HtCondorData.of(self._handle(note.run_id, ExchangeFolder(Path(note.content["folder"]))))
+            found[note.run_id] = replace(data, owner=note.owner).handle(note.run_id, self.name)
         # A condor_submit that outlived its caller has to be over before one can say what there is.
         with self._condor.alone(_FIND_SECONDS):
             tag = "TradewindRun =!= undefined" if owner is None else f"TradewindOwner == {text_of_ad(owner)}"
@@ -359,13 +359,13 @@ class HtCondorRunner(
         return [replace(HtCondorData.of(each), look=True).handle(each.run_id, self.name) for each in found.values()]
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
-        """Bring what the job made into the run's folder; see `Runner.collect`."""
+        """Bring the files that the job made into the run's folder; see `Runner.collect`."""
         ExchangeFolder(request.folder.absolute()).collect(request, self.settings, self._folder / "back")
 
     def forget(self, handle: Handle) -> None:
-        """Remove the job, where it is still in the queue, and what was kept for it; see `Runner.forget`."""
+        """Remove the job, where it is still in the queue, and the files that were kept for it; see `Runner.forget`."""
         exchange = _exchange(handle)
-        state = self._story(exchange).state if exchange is not None else ""
+        state = self._log_summary(exchange).state if exchange is not None else ""
         if state not in ("terminated", "removed"):
             with contextlib.suppress(TradewindError):
                 self._condor.remove(run_constraint(handle.run_id))
@@ -375,11 +375,11 @@ class HtCondorRunner(
             self._logs.pop(exchange.log, None)
         self._ended.pop(handle.run_id, None)
         self._backlog.drop(handle.run_id)
-        self._asker.forget(handle.run_id)
+        self._job_ads.forget(handle.run_id)
         self._notes.remove(HtCondorData.of(handle).owner, handle.run_id)
 
     def close(self) -> None:
-        """Submit nothing more of what waits; runs are not touched."""
+        """Stop submitting runs that wait; other runs are not touched."""
         self._backlog.close()
 
 

@@ -1,4 +1,4 @@
-"""Tells from HTCondor's words how a run stands, and whose fault its end is."""
+"""The data of htcondor handles, and the status of a run from its event log or its job ad."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtCondorData(HandleData):
-    """What an htcondor handle tells of its run; two files in the run's folder have the same.
+    """The data of an htcondor handle; two files in the run's exchange folder have the same.
 
     Attributes:
-        folder: The run's folder; empty where nothing but its tags is known.
+        folder: The run's folder; empty where only its tags are known.
         program: The first word of its command.
         wall: Its time limit in seconds, or None.
         cluster: HTCondor's number of the submission, or None while it is not known.
-        process: Which job of the submission it is, likewise.
-        submitted: When it was submitted, in seconds since the epoch, likewise.
-        look: True for a run that is only looked at: it is for somebody else to submit it where it waits.
+        process: The number of its job in the submission, or None while it is not known.
+        submitted: The time when it was submitted, in seconds since the epoch, or None while it is not known.
+        look: True for a run that is only looked at: this process does not submit it where it waits.
     """
 
     folder: str = ""
@@ -40,7 +40,7 @@ class HtCondorData(HandleData):
 
     @property
     def place(self) -> Path | None:
-        """The run's folder, or None where nothing but its tags is known."""
+        """The run's folder, or None where only its tags are known."""
         return Path(self.folder) if self.folder else None
 
 
@@ -51,12 +51,12 @@ _DURATION, _EXECUTION = 46, 47
 
 
 def expiry_of(ad: Mapping[str, Any]) -> float | None:
-    """When anyone may end a job, in seconds since the epoch; its time in the queue does not count.
+    """The time from which anyone may end a job, in seconds since the epoch; its time in the queue does not count.
 
     None for one that waits: it costs nothing, and once it has begun it is held to its wall time.
 
     Args:
-        ad: The job, as condor_q tells it.
+        ad: The job ad from condor_q.
     """
     if int(ad.get("JobStatus", 0)) == _IDLE or "TradewindExpires" not in ad:
         return None
@@ -67,10 +67,10 @@ def expiry_of(ad: Mapping[str, Any]) -> float | None:
 
 
 def why_idle(ad: Mapping[str, Any] | None) -> str:
-    """Why a job waits, in the words of the negotiator when it last looked for a machine; empty where it said nothing.
+    """The reason why a job waits, as the negotiator gave it when it last looked for a machine; empty without one.
 
     Args:
-        ad: The job, as condor_q tells it, or None.
+        ad: The job ad from condor_q, or None.
     """
     if ad is None or int(ad.get("JobStatus", 0)) != _IDLE or not ad.get("LastRejMatchReason"):
         return ""
@@ -82,7 +82,7 @@ def why_idle(ad: Mapping[str, Any] | None) -> str:
 
 
 def summary_of_ad(ad: Mapping[str, Any]) -> JobLogSummary:
-    """What the attributes of a job tell, in the words of its event log."""
+    """The state of a run by its job ad, in the form of that of its event log."""
     status = int(ad.get("JobStatus", 0))
     names = {_IDLE: "idle", _REMOVED: "removed", _COMPLETED: "terminated", _HELD: "held"}
     state = names.get(status, "running")
@@ -111,7 +111,7 @@ def summary_of_ad(ad: Mapping[str, Any]) -> JobLogSummary:
 
 
 def result_of(path: Path) -> dict[str, str]:
-    """What the job's script has noted about its end; empty while it has not."""
+    """The fields that the job's script has written about its end; empty while it has not."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -120,56 +120,56 @@ def result_of(path: Path) -> dict[str, str]:
 
 
 def status_of(
-    story: JobLogSummary, result: Mapping[str, str], program: str, wall_seconds: float | None, cancelled: str | None
+    summary: JobLogSummary, result: Mapping[str, str], program: str, wall_seconds: float | None, cancelled: str | None
 ) -> RunStatus:
-    """Where a run is.
+    """The status of a run.
 
     Args:
-        story: What its event log, or else its attributes, tell.
-        result: What its script has noted.
+        summary: Its state by its event log, or by its job ad where there is no log.
+        result: The fields that its script has written; see `result_of`.
         program: The first word of its command.
-        wall_seconds: Its time limit.
-        cancelled: Why we cancelled it, or None if we did not.
+        wall_seconds: Its time limit in seconds, or None.
+        cancelled: The reason of its cancellation, or None if it was not cancelled from here.
     """
-    runtime = _runtime(story, result)
-    usage = Usage(story.memory_bytes, story.cpu_seconds)
+    runtime = _runtime(summary, result)
+    usage = Usage(summary.memory_bytes, summary.cpu_seconds)
 
     def ended(state: RunState, reason: str, fault: Fault | None, code: int | None = None) -> RunStatus:
         return RunStatus(state, runtime=runtime, reason=reason, fault=fault, exit_code=code, usage=usage)
 
-    if story.state == "terminated":
-        state, reason, fault, code = _exit(story, result, program, wall_seconds)
+    if summary.state == "terminated":
+        state, reason, fault, code = _exit(summary, result, program, wall_seconds)
         return ended(state, reason, fault, code)
-    if story.final and cancelled is not None:
+    if summary.final and cancelled is not None:
         return ended(RunState.CANCELLED, cancelled, None)
-    if story.state == "held":
-        return ended(*_hold(story, wall_seconds))
-    if story.state in ("removed", "lost"):
-        why = story.reason or "HTCondor does not say why"
-        what = "it was removed from HTCondor's queue" if story.state == "removed" else "it lost its machine"
+    if summary.state == "held":
+        return ended(*_hold(summary, wall_seconds))
+    if summary.state in ("removed", "lost"):
+        why = summary.reason or "HTCondor does not say why"
+        what = "it was removed from HTCondor's queue" if summary.state == "removed" else "it lost its machine"
         return ended(RunState.PREEMPTED, f"{what}: {why}", Fault.INFRASTRUCTURE)
     return RunStatus(
-        RunState.EXECUTING if story.state == "running" else RunState.SUBMITTING, runtime=runtime, usage=usage
+        RunState.EXECUTING if summary.state == "running" else RunState.SUBMITTING, runtime=runtime, usage=usage
     )
 
 
-def _runtime(story: JobLogSummary, result: Mapping[str, str]) -> float:
+def _runtime(summary: JobLogSummary, result: Mapping[str, str]) -> float:
     try:
         # A date program that knows no fractions leaves the %N, or nothing, behind the point.
         begun, ended = (float(re.match(r"\d+(\.\d+)?", result[name])[0]) for name in ("begun", "ended"))  # type: ignore[index]
         return max(0.0, ended - begun)
     except (KeyError, TypeError):
         pass
-    if story.begun is None:
+    if summary.begun is None:
         return 0.0
-    return max(0.0, (story.ended or time.time()) - story.begun)
+    return max(0.0, (summary.ended or time.time()) - summary.begun)
 
 
 def _exit(
-    story: JobLogSummary, result: Mapping[str, str], program: str, wall_seconds: float | None
+    summary: JobLogSummary, result: Mapping[str, str], program: str, wall_seconds: float | None
 ) -> tuple[RunState, str, Fault | None, int | None]:
     # The script's shell writes 128 and more for a program that a signal ended.
-    code = None if story.code is None else exit_reasons.exit_code_of(story.code)
+    code = None if summary.code is None else exit_reasons.exit_code_of(summary.code)
     noted = result.get("fault", "")
     if noted == "late":
         return RunState.TIMED_OUT, exit_reasons.timeout_reason(wall_seconds), Fault.JOB, code
@@ -189,9 +189,9 @@ def _exit(
     return RunState.FAILED, exit_reasons.failure_reason(code), Fault.JOB, code
 
 
-def _hold(story: JobLogSummary, wall_seconds: float | None) -> tuple[RunState, str, Fault]:
-    """Whose fault a hold is, by its code; what HTCondor says about it comes along."""
-    (code, subcode), why = story.hold, story.reason or "HTCondor does not say why"
+def _hold(summary: JobLogSummary, wall_seconds: float | None) -> tuple[RunState, str, Fault]:
+    """The state, reason and fault of a run that HTCondor holds, by the hold code."""
+    (code, subcode), why = summary.hold, summary.reason or "HTCondor does not say why"
     low = why.lower()
     about_memory = "memory" in low and code in (_POLICY, _SYSTEM, _RESOURCES, 0)
     if code in (_DURATION, _EXECUTION):

@@ -1,4 +1,4 @@
-"""What HTCondor is given to run: a script for each run, and one submit description for many."""
+"""Writes what HTCondor runs: a script for each run, and one submit description for many runs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
 FOLDER = "condor"
-"""Below a run's folder: what is exchanged with HTCondor."""
+"""The folder, below a run's folder, with the files that are exchanged with HTCondor."""
 
 LOG, SCRIPT, SECRETS, RESULT, PACKED = "log", "job.sh", "secrets.sh", "result", "results.tar"
-"""Files there: the job event log, the job, its secrets, how it ended, and what it made."""
+"""Files in it: the job event log, the job's script, its secrets, its end, and the archive of its results."""
 
 WORK_TAR, INPUTS_TAR = "work.tar", "inputs.tar"
-"""Files there: the working folder and the inputs, where HTCondor transfers them."""
+"""Files in it: the archives of the working folder and the inputs, where HTCondor transfers them."""
 
 MISSING, NOT_EXECUTABLE = 127, 126
-"""Exit codes of a command that is not there, or cannot be run, as shells have them."""
+"""The exit codes of shells for a command that is not there, or cannot be run."""
 
 _SPARE_SECONDS = 120
 _PLACE = "\N{OBJECT REPLACEMENT CHARACTER}folder"
 
 
 def quoted(words: Sequence[str]) -> str:
-    """Arguments in the new syntax of submit descriptions.
+    """Quote arguments in the new syntax of submit descriptions.
 
     Raises:
-        DeployError: One has a line break, which a submit description cannot have.
+        DeployError: An argument has a line break, which a submit description cannot have.
     """
     parts = []
     for word in words:
@@ -45,16 +45,16 @@ def quoted(words: Sequence[str]) -> str:
 
 
 def literal(text: str) -> str:
-    """A value of a submit description in which nothing is expanded.
+    """Quote a value of a submit description, so that HTCondor expands nothing in it.
 
     Raises:
-        DeployError: It has a line break.
+        DeployError: The value has a line break.
     """
     return _one_line(text, "a value").replace("$", "$(DOLLAR)")
 
 
 def text_of_ad(text: str) -> str:
-    """A string of the ClassAd language, for attributes and constraints."""
+    """Quote a text as a string of the ClassAd language, for attributes and constraints."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{_one_line(escaped, "a tag")}"'
 
@@ -71,13 +71,13 @@ def _one_line(text: str, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNeeds:
-    """What a run needs of its machine.
+    """The resources that a run needs of its machine.
 
     Attributes:
-        cpus: Whole CPUs.
-        memory_mib: MiB of memory.
-        gpus: GPUs.
-        wall_seconds: Its time limit, or None.
+        cpus: Number of whole CPUs.
+        memory_mib: Memory in MiB.
+        gpus: Number of GPUs.
+        wall_seconds: The time limit in seconds, or None.
     """
 
     cpus: int
@@ -87,7 +87,7 @@ class ResourceNeeds:
 
     @classmethod
     def of(cls, request: RunRequest) -> ResourceNeeds:
-        """What a request needs: its limits, and what its offer has where there are none."""
+        """The needs of a request: its limits, or the amounts of its offer where there are none."""
         cpus, memory = max(1, math.ceil(cpus_of(request) or 0)), max(1, math.ceil((memory_of(request) or 0) / 2**20))
         return cls(cpus, memory, request.offer.gpus, request.limits.wall_seconds)
 
@@ -160,7 +160,7 @@ def _process(request: RunRequest, settings: HtCondorSettings) -> list[str]:
 
 
 def script(request: RunRequest, settings: HtCondorSettings) -> str:
-    """The job: it takes the command to its folder with its environment and its limits, and notes how it ended.
+    """The script of a job: it runs the command in its folder, with its environment and limits, and writes how it ended.
 
     It is plain ``sh``, so that it runs in any image. Values of the user are quoted, and never a part of its text.
     """
@@ -193,7 +193,7 @@ def script(request: RunRequest, settings: HtCondorSettings) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """Seconds for ``sleep``; some know whole ones only."""
+    """Seconds as an argument of ``sleep``; some versions take whole ones only."""
     return str(math.ceil(seconds)) if seconds >= 10 or seconds == int(seconds) else f"{seconds:.3f}"
 
 
@@ -216,7 +216,7 @@ def _unpacking() -> list[str]:
 
 
 def _packing(patterns: Sequence[str]) -> list[str]:
-    """Pack what is kept: all that may match is sent, and what really matches is picked where it arrives."""
+    """Shell lines that pack the results: all that may match is sent, and matching files are picked on arrival."""
     found = " -o ".join(f"-path {shlex.quote('./' + p)}" for each in patterns for p in _wider(each))
     lines = ['cd "$here" && echo run/outputs > kept']
     lines.append("if [ -f run/metrics.jsonl ]; then echo run/metrics.jsonl >> kept; fi")

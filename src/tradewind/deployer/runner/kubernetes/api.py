@@ -1,4 +1,4 @@
-"""Calls to the API of a Kubernetes cluster, as JSON documents, and what its refusals mean."""
+"""Calls the API of a Kubernetes cluster, with JSON documents, and turns its refusals into typed errors."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tradewind.utils.dependencies import install_command
 from tradewind.utils.paths import expand
 
 Document = dict[str, Any]
+"""An object of the API, as JSON."""
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 20.0
@@ -37,7 +38,7 @@ class ObjectConflict(Exception):  # noqa: N818  (it is an answer)
 
 
 def find_package() -> None:
-    """See that the official client is installed.
+    """Check that the official Python client is installed.
 
     Raises:
         MissingProgramError: It is not.
@@ -51,7 +52,7 @@ def _no_package() -> MissingProgramError:
 
 
 def find_credentials() -> None:
-    """See that there is a file with credentials, which is not read.
+    """Check that there is a file with credentials, which is not read.
 
     Raises:
         CredentialsError: There is none.
@@ -65,7 +66,7 @@ def find_credentials() -> None:
 
 
 class ClusterApi:
-    """One cluster and namespace; it may be used by several threads.
+    """Calls the API of one cluster and namespace; it may be used by several threads.
 
     The official client reads the credentials in all their forms; its models are left aside, because making them of a
     list of 500 pods takes seconds.
@@ -136,16 +137,16 @@ class ClusterApi:
 
         Args:
             method: ``GET``, ``POST``, ``PATCH`` or ``DELETE``.
-            path: Below the server's address.
-            body: What is sent.
-            query: What follows the question mark.
-            seconds: How long the server may be silent.
+            path: The path below the server's address.
+            body: The document that is sent, or None.
+            query: The parameters behind the question mark, by name.
+            seconds: Seconds that the server may be silent.
             kind: The content type of the body.
 
         Raises:
-            NotThere: There is no such object.
-            Conflict: It is there already, or has changed.
-            CredentialsError: The server does not know us, or does not let us.
+            ObjectNotFound: There is no such object.
+            ObjectConflict: The object is there already, or has changed.
+            CredentialsError: The server does not accept our credentials, or they lack the right.
             CapacityError: A quota is used up.
             UnreachableError: The server does not answer, or has trouble.
             DeployError: It refused for another reason.
@@ -160,7 +161,7 @@ class ClusterApi:
         raise _refusal(answer.status, bytes(answer.data), f"{method} {path}")
 
     def _renew(self) -> bool:
-        """Let the credentials be read again: a login was renewed meanwhile, or a plugin has another token by now."""
+        """Have the credentials read again: a login may have been renewed, or a plugin may have another token."""
         with self._lock:
             if time.monotonic() < self._renewed + _RENEW_SECONDS:
                 return False
@@ -195,7 +196,7 @@ class ClusterApi:
         return found
 
     def path(self, kind: str, name: str = "") -> str:
-        """The path of an object of the namespace, or of all of a kind."""
+        """The path of an object of the namespace, or of all of a kind without a name."""
         groups = {"jobs": "/apis/batch/v1", "leases": "/apis/coordination.k8s.io/v1"}
         place = f"{groups.get(kind, '/api/v1')}/namespaces/{self.namespace}/{kind}"
         return f"{place}/{name}" if name else place
@@ -206,11 +207,11 @@ class ClusterApi:
         """All objects of a kind with some labels and fields, page by page where there are many.
 
         Args:
-            kind: Such as ``pods``.
-            selector: What their labels are.
-            fields: What their fields are.
-            everywhere: In all namespaces, where the kind has one.
-            seconds: How long the server may be silent.
+            kind: The plural name of the kind, such as ``pods``.
+            selector: The label selector.
+            fields: The field selector, or empty.
+            everywhere: True for the objects of all namespaces, or of a kind without namespaces.
+            seconds: Seconds that the server may be silent.
         """
         found: list[Document] = []
         query = {"labelSelector": selector, "limit": str(_PAGE), **({"fieldSelector": fields} if fields else {})}

@@ -1,4 +1,8 @@
-"""What goes to the pods of a run, what comes back, and how a Job is found again."""
+"""The files of a run on their way to its pods and back, and the handle of a run from its Job.
+
+Files go there as Secrets that several runs own together: the first one makes a Secret, and it goes with the last of
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +17,33 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from tradewind.deployer import bundle
-from tradewind.deployer.runner.kubernetes.api import ClusterApi, ObjectConflict, ObjectNotFound
-from tradewind.deployer.runner.kubernetes.job import ENDING, EXPIRES, FACTS, MANAGED, OWNER, RUN, Document, secret_of
+from tradewind.deployer.runner.kubernetes.api import ClusterApi, Document, ObjectConflict, ObjectNotFound
+from tradewind.deployer.runner.kubernetes.job import ENDING, EXPIRES, FACTS, MANAGED, OWNER, RUN, secret_of
 from tradewind.deployer.runner.kubernetes.status import KubernetesData, first_pod, seconds_of
 from tradewind.errors import DeployError
 from tradewind.problem import Handle, RunRequest
 
-SecretDocument = dict[str, Any]
+UNPACKED_BYTES = 2**30
+"""The most that the files of a run may have, in either direction, in bytes."""
 
 _ATTEMPTS = 20
 _LATEST = 3
 
 
-def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner: SecretDocument) -> None:
+def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner: Document) -> None:
     """Make a Secret that all runs with the same content own together, or join its owners.
 
     The garbage collector looks at the owners of an object first, and deletes it, by its uid, a while after: it may
     have looked before we joined. Where no other owner lives any more the Secret is made anew, with another uid.
 
     Args:
-        api: The cluster.
+        api: The API of the cluster.
         name: The Secret's name.
-        content: Its files.
-        owner: The reference to the run's Job.
+        content: The files in it, by name.
+        owner: The owner reference to the run's Job.
 
     Raises:
-        DeployError: It cannot be made.
+        DeployError: The Secret cannot be made.
     """
     labels = {"app.kubernetes.io/managed-by": "tradewind"}
     path = api.path("secrets", name)
@@ -52,7 +57,7 @@ def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner
             found = api.document("GET", path)["metadata"]
             others = [each for each in found.get("ownerReferences") or [] if each["uid"] != owner["uid"]]
             if not others:
-                return  # we have made it, and have not heard of it
+                return  # we have made it, and the answer was lost
             changed = {"resourceVersion": found["resourceVersion"], "ownerReferences": [*others, owner]}
             found = api.patch("secrets", name, {"metadata": changed})["metadata"]
             if _any_lives(api, others):
@@ -64,8 +69,8 @@ def share_secret(api: ClusterApi, name: str, content: Mapping[str, bytes], owner
     raise DeployError(f"the Secret {name} changes all the time")
 
 
-def _any_lives(api: ClusterApi, owners: Sequence[SecretDocument]) -> bool:
-    """True when one of some Jobs is there; the latest are asked about first, which mostly is enough."""
+def _any_lives(api: ClusterApi, owners: Sequence[Document]) -> bool:
+    """True when one of some Jobs is there; the latest are asked for first, which mostly is enough."""
     for each in reversed(owners[-_LATEST:]):
         try:
             about = api.document("GET", api.path("jobs", each["name"]))["metadata"]
@@ -80,12 +85,13 @@ def _any_lives(api: ClusterApi, owners: Sequence[SecretDocument]) -> bool:
     )
 
 
-UNPACKED_BYTES = 2**30
-"""The most that the files of a run may have, in either direction."""
-
-
 def content_name(kind: str, content: Mapping[str, bytes]) -> str:
-    """The name of a Secret with some files, which all runs with the same files share."""
+    """The name of a Secret with some files, which all runs with the same files share.
+
+    Args:
+        kind: The kind of content, as a part of the name.
+        content: The files, by name.
+    """
     digest = hashlib.sha256()
     for name in sorted(content):
         digest.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(content[name]).digest())
@@ -93,7 +99,7 @@ def content_name(kind: str, content: Mapping[str, bytes]) -> str:
 
 
 def handle_of(job: Document, runner: str) -> Handle:
-    """The handle of a run, from what its Job keeps."""
+    """The handle of a run, from the annotations of its Job."""
     notes = job["metadata"].get("annotations", {})
     data = replace(
         KubernetesData.from_json(json.loads(notes.get(FACTS, "{}"))),
@@ -107,14 +113,14 @@ def handle_of(job: Document, runner: str) -> Handle:
 
 
 def with_expiry(handle: Handle, job: Document, pods: Sequence[Document]) -> Handle:
-    """The handle of a run with the expiry that it has after its time without a node, which does not count.
+    """The handle of a run with its expiry: time without a node does not count.
 
     A run that waits has none: it costs nothing, and once it has a node the cluster ends its pod in time.
 
     Args:
-        handle: The run.
-        job: Its Job.
-        pods: Its pods.
+        handle: The handle of the run.
+        job: The run's Job.
+        pods: The pods of that Job.
     """
     data, pod = KubernetesData.of(handle), first_pod(pods)
     began = seconds_of(pod["status"].get("startTime")) if pod is not None else None
@@ -126,14 +132,20 @@ def with_expiry(handle: Handle, job: Document, pods: Sequence[Document]) -> Hand
 
 
 def has_ended(job: Document) -> bool:
-    """True when nothing more will happen to a Job."""
+    """True when a Job has ended, or is marked as ended."""
     notes: Mapping[str, Any] = job["metadata"].get("annotations", {})
     conditions = job.get("status", {}).get("conditions") or []
     return ENDING in notes or any(each["status"] == "True" and each["type"] != "Suspended" for each in conditions)
 
 
 def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
-    """Put the files of a run into its folder; of the working folder, what the patterns match."""
+    """Put the files of a run into its folder; of the working folder, the files that the output patterns match.
+
+    Args:
+        archive: The compressed archive from the pod's log.
+        folder: The run's folder.
+        request: The run.
+    """
     place = folder / "collected"
     try:
         with gzip.open(io.BytesIO(archive)) as stream:

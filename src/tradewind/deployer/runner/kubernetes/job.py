@@ -15,100 +15,27 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tradewind.deployer.environment import job_environment
-from tradewind.deployer.runner.exit_reasons import out_of_memory_reason
+from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.pod_scripts import PREPARE
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.errors import DeployError
-from tradewind.problem import Fault, RunRequest, RunState, RunStatus, Usage
+from tradewind.problem import RunRequest
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
 
 
-APPLICATION_CONTAINER = "application"
-"""The name of the container that the application runs in; the load generator's is the job's."""
-
-_CLASSES = {"d": "0-9", "w": "[:alnum:]_", "s": "[:space:]"}
-_TOKEN = re.compile(r"\\(.)|(\[\^?\]?)|(\])|\(\?(:)?|[*+?}]\?|(.)", re.DOTALL)
-
-
-def posix_pattern(pattern: str) -> str:
-    """A pattern of Python's as the extended regular expression that busybox knows.
-
-    Raises:
-        DeployError: It has what only Python knows: look-around, groups with names, lazy repeats.
-    """
-    found, inside = [], False
-    for token in _TOKEN.finditer(pattern):
-        text, escaped = token[0], token[1]
-        if escaped in _CLASSES:
-            found.append(_CLASSES[escaped] if inside else f"[{_CLASSES[escaped]}]")
-        elif escaped in ("D", "W", "S") and not inside:
-            found.append(f"[^{_CLASSES[escaped.lower()]}]")
-        elif escaped is not None and escaped.isalnum():
-            raise _unknown(pattern, text)
-        elif escaped is not None:
-            found.append(escaped if inside else text)
-        elif inside:
-            inside = text != "]"
-            found.append(text)
-        elif text.startswith("["):
-            inside = True
-            found.append(text)
-        elif text == "(?:":
-            found.append("(")
-        elif len(text) > 1:
-            raise _unknown(pattern, text)
-        else:
-            found.append(text)
-    return "".join(found)
-
-
-def _unknown(pattern: str, part: str) -> DeployError:
-    return DeployError(
-        f"on Kubernetes, {part!r} cannot be used in job.load.ready.pattern: {pattern!r}",
-        hint="write it as an extended regular expression, as grep -E has it",
-        retryable=False,
-    )
-
-
-def stopped_early(
-    said: dict[str, str], runtime: float, memory: int | None, *, oom: bool, usage: Usage
-) -> RunStatus | None:
-    """How a run ended whose load generator was not there, or not to its end, for the application's sake; else None.
-
-    Args:
-        said: The figures of the load's script.
-        runtime: Seconds that the run took.
-        memory: What the application could take.
-        oom: Whether it was killed for taking more.
-        usage: What was used.
-    """
-    state = said.get("state")
-    if state not in ("died", "unready"):
-        return None
-    if state == "unready":
-        return RunStatus(RunState.FAILED, runtime, "the application was not ready in time", Fault.JOB, usage=usage)
-    code = int(said.get("application") or 1)
-    words = f"the application ended before the load generator did, with code {code}"
-    if oom:
-        words = f"the application: {out_of_memory_reason(memory)}"
-    return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code or 1, usage)
-
-
-Document = dict[str, Any]
-
 MANAGED = "app.kubernetes.io/managed-by=tradewind"
-"""The label of everything that is made here, as a selector."""
+"""The label of all objects that are made here, as a selector."""
 
 OWNER, RUN, EXPIRES, ENDING, FACTS = (f"tradewind/{name}" for name in ("owner", "run", "expires", "ending", "facts"))
 """Labels (``owner``, ``run``) and annotations (all) of a Job."""
 
 HOME = "tradewind/home"
-"""The label that says whose pods: those of one data folder have the same; see `home_label`."""
+"""The label of the data folder that pods belong to; see `home_label`."""
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 """The label of a Job that waits in a queue of Kueue."""
@@ -116,20 +43,32 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 CONTAINER = "job"
 """The name of the container that the command runs in."""
 
+APPLICATION_CONTAINER = "application"
+"""The name of the container that the application runs in; the load generator's is the job's."""
+
 FOLDER = "/tradewind"
-"""Where the pod's containers see the shared folder."""
+"""The path of the shared folder in the pod's containers."""
 
 _FILES = "/tradewind-files"
 _END = "/dev/termination-log"
 _SMALL = {"cpu": "100m", "memory": "64Mi"}
 _OF_A_NODE = 0.7
-"""What a cloud's node of some GiB lends, at the least; two pods that each ask for it do not share one."""
+"""The share of a small cloud node that is allocatable at the least; two pods that each ask for it do not share one."""
 _NAME_LENGTH = 52  # a pod of an indexed job adds its number and five letters, and a name has 63
 _LABEL_LENGTH = 63
 
 
+_CLASSES = {"d": "0-9", "w": "[:alnum:]_", "s": "[:space:]"}
+_TOKEN = re.compile(r"\\(.)|(\[\^?\]?)|(\])|\(\?(:)?|[*+?}]\?|(.)", re.DOTALL)
+
+
 def slug(text: str, length: int) -> str:
-    """A name that Kubernetes takes and that no other text gets."""
+    """A name that Kubernetes takes and that is unique to the text.
+
+    Args:
+        text: Any text.
+        length: The most letters that the name may have.
+    """
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     return f"{plain[: length - 11].strip('-')}-{digest}".lstrip("-")
@@ -142,22 +81,22 @@ def name_of(run_id: str) -> str:
 
 
 def owner_label(owner: str) -> str:
-    """The value of the owner's label, which may not have all letters that an owner has."""
+    """The value of the owner's label: labels do not allow all letters that owners have."""
     return slug(owner, _LABEL_LENGTH)
 
 
 def home_label(data_folder: Path) -> str:
-    """What the pods of a data folder, and of no other of any machine, have as their label."""
+    """The value of the label that the pods of a data folder have, and of no other data folder of any machine."""
     return slug(f"{socket.gethostname()}:{data_folder.absolute()}", _LABEL_LENGTH)
 
 
 def literal(text: str) -> str:
-    """A word of a command, or the value of a variable, in which Kubernetes is to replace nothing."""
+    """Quote a word of a command, or the value of a variable, so that Kubernetes replaces nothing in it."""
     return text.replace("$", "$$")
 
 
 def labels_of(request: RunRequest) -> dict[str, str]:
-    """The labels of everything of a run."""
+    """The labels of all objects of a run."""
     return {
         "app.kubernetes.io/managed-by": "tradewind",
         OWNER: owner_label(request.owner),
@@ -172,10 +111,10 @@ def job_of(
 
     Args:
         request: The run.
-        facts: What another process needs to know of it, as JSON; no secrets.
+        facts: The data of the run's handle, as JSON, for other processes; no secrets.
         bundles: The names of the Secrets with the script and the archives, by ``work`` and ``inputs``.
-        given: The runner's settings.
-        home: The label of the pods of this data folder.
+        given: The settings of the runner.
+        home: The value of the `HOME` label.
     """
     name, nodes = name_of(request.run_id), request.offer.nodes
     annotations = {OWNER: request.owner, RUN: request.run_id, EXPIRES: repr(request.expires), FACTS: facts}
@@ -265,7 +204,7 @@ def _restrict(pod: Document, user: int) -> None:
 
 
 def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> list[Document]:
-    """The job's container; with a load generator that is the load's, and the application has one beside it."""
+    """The containers of a pod: the job's, which runs the load generator where there is one, and then the application's."""
     job, load = _container(request, mounts, given), request.load
     if load is None:
         return [job]
@@ -334,8 +273,48 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
     return container
 
 
+def posix_pattern(pattern: str) -> str:
+    """Convert a regular expression of Python to the extended one that busybox knows.
+
+    Raises:
+        DeployError: It has a part that only Python knows: look-around, groups with names, lazy repeats.
+    """
+    found, inside = [], False
+    for token in _TOKEN.finditer(pattern):
+        text, escaped = token[0], token[1]
+        if escaped in _CLASSES:
+            found.append(_CLASSES[escaped] if inside else f"[{_CLASSES[escaped]}]")
+        elif escaped in ("D", "W", "S") and not inside:
+            found.append(f"[^{_CLASSES[escaped.lower()]}]")
+        elif escaped is not None and escaped.isalnum():
+            raise _unknown(pattern, text)
+        elif escaped is not None:
+            found.append(escaped if inside else text)
+        elif inside:
+            inside = text != "]"
+            found.append(text)
+        elif text.startswith("["):
+            inside = True
+            found.append(text)
+        elif text == "(?:":
+            found.append("(")
+        elif len(text) > 1:
+            raise _unknown(pattern, text)
+        else:
+            found.append(text)
+    return "".join(found)
+
+
+def _unknown(pattern: str, part: str) -> DeployError:
+    return DeployError(
+        f"on Kubernetes, {part!r} cannot be used in job.load.ready.pattern: {pattern!r}",
+        hint="write it as an extended regular expression, as grep -E has it",
+        retryable=False,
+    )
+
+
 def _amounts(cpus: float, memory: int) -> dict[str, str]:
-    """CPUs and bytes of memory as Kubernetes writes them; none of what is 0."""
+    """CPUs and bytes of memory as Kubernetes writes them, without amounts of 0."""
     found = {"cpu": f"{max(1, round(cpus * 1000))}m"} if cpus else {}
     return found | ({"memory": str(memory)} if memory else {})
 
@@ -358,13 +337,18 @@ def _node_selector(request: RunRequest, given: KubernetesSettings) -> dict[str, 
 
 
 def _apart(request: RunRequest) -> Document:
-    """Each pod of a run on a node of its own."""
+    """The affinity that puts each pod of a run on a node of its own."""
     term = {"labelSelector": {"matchLabels": labels_of(request)}, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def service_of(request: RunRequest, owner: Document) -> Document:
-    """The headless service by which the nodes of a run find one another."""
+    """The headless Service by which the nodes of a run find one another.
+
+    Args:
+        request: The run.
+        owner: The owner reference to the run's Job.
+    """
     labels = labels_of(request)
     return {
         "apiVersion": "v1",
@@ -375,7 +359,14 @@ def service_of(request: RunRequest, owner: Document) -> Document:
 
 
 def secret_of(name: str, labels: Mapping[str, str], owner: Document, content: Mapping[str, bytes]) -> Document:
-    """A Secret that goes when its owner does."""
+    """A Secret that is removed with its owner.
+
+    Args:
+        name: Its name.
+        labels: Its labels.
+        owner: The owner reference to a Job.
+        content: The files in it, by name.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -385,6 +376,6 @@ def secret_of(name: str, labels: Mapping[str, str], owner: Document, content: Ma
 
 
 def owner_reference(job: Document) -> Document:
-    """What makes an object go when a Job does."""
+    """The owner reference to a Job: an object that has it is removed with the Job."""
     about = job["metadata"]
     return {"apiVersion": "batch/v1", "kind": "Job", "name": about["name"], "uid": about["uid"]}

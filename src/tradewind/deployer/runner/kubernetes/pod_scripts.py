@@ -1,4 +1,4 @@
-"""The scripts that run in the pods, in a static busybox; nothing that a user writes becomes a part of them."""
+"""The scripts that run in the pods, in a static busybox; no text of a user becomes a part of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ done
 for place in bin work inputs outputs; do $b chmod -R a+rwX "$TW/$place" || true; done
 $b chmod a+rwx "$TW" || true
 """
-"""The step in the helper image."""
+"""The script of the step in the helper image: it unpacks the files."""
 
 SCRIPT = (
     r"""
@@ -206,4 +206,4 @@ end "$code"
 exit "$code"
 """
 )
-"""The script around the application that a load generator drives: it ends with it."""
+"""The script around the application that a load generator drives: the application is ended with the load."""

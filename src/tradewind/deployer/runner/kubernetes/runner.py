@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from tradewind import plugins
 from tradewind.deployer import bundle
@@ -30,6 +29,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.kubernetes.api import (
     ClusterApi,
+    Document,
     ObjectConflict,
     ObjectNotFound,
     find_credentials,
@@ -50,7 +50,6 @@ from tradewind.deployer.runner.kubernetes.job import (
     HOME,
     MANAGED,
     OWNER,
-    Document,
     home_label,
     job_of,
     labels_of,
@@ -84,94 +83,6 @@ from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
 from tradewind.utils.units import format_memory
 
-NodeDocument = dict[str, Any]
-
-_KEEPS_OFF = ("NoSchedule", "NoExecute")
-
-
-def nodes_of(
-    nodes: Iterable[NodeDocument], pods: Iterable[NodeDocument], settings: KubernetesSettings
-) -> dict[str, dict[str, float]]:
-    """What each node has for our pods, by its name: its allocatable amounts less what others' pods request there.
-
-    Args:
-        nodes: The nodes as the API has them; those without the labels of `settings` are left out already.
-        pods: Pods of others that have not ended, wherever they are.
-        settings: Which taints pods put up with, what a GPU is called, and which share of an offer a pod requests.
-
-    Returns:
-        ``cpu``, ``memory`` in GiB, and ``gpu`` where there are some, of the nodes that are ready, not cordoned, and
-        without a taint that keeps our pods off. Where pods request a share of their offers, more offers fit: amounts
-        are those of the offers.
-    """
-    share = settings.request_share or 1.0
-    kinds = {"cpu": "cpu", "memory": "memory", "gpu": settings.gpu_resource}
-    units = {"cpu": share, "memory": 2**30 * share, "gpu": 1.0}
-    taken: dict[tuple[str, str], float] = {}
-    for pod in pods:
-        for theirs, amount in _requested(pod["spec"], kinds.values()).items():
-            place = pod["spec"].get("nodeName", ""), theirs
-            taken[place] = taken.get(place, 0.0) + amount
-    found = {}
-    for node in nodes:
-        if not _takes_pods(node, settings.tolerations):
-            continue
-        name, has = node["metadata"]["name"], node["status"].get("allocatable", {})
-        left = {
-            kind: max(0.0, _node_amount(has.get(theirs, "0")) - taken.get((name, theirs), 0.0)) / units[kind]
-            for kind, theirs in kinds.items()
-        }
-        found[name] = {kind: amount for kind, amount in left.items() if amount}
-    return found
-
-
-def _requested(spec: NodeDocument, kinds: Iterable[str]) -> dict[str, float]:
-    """What a pod requests of a node, as the scheduler counts it ("Resource sharing within containers").
-
-    Its containers run together, with the init containers that go on (sidecars); the other init containers run before,
-    one by one, beside the sidecars that were started by then. The pod's overhead is added.
-    """
-    found = {}
-    for kind in kinds:
-        together, before = 0.0, 0.0
-        for each in spec.get("initContainers") or ():
-            amount = _request(each, kind)
-            if each.get("restartPolicy") == "Always":
-                together += amount
-            before = max(before, together if each.get("restartPolicy") == "Always" else together + amount)
-        together += sum(_request(each, kind) for each in spec.get("containers") or ())
-        found[kind] = max(before, together) + _node_amount((spec.get("overhead") or {}).get(kind, "0"))
-    return found
-
-
-def _request(container: NodeDocument, kind: str) -> float:
-    return _node_amount((container.get("resources", {}).get("requests") or {}).get(kind, "0"))
-
-
-def _takes_pods(node: NodeDocument, tolerations: Iterable[Mapping[str, str | int]]) -> bool:
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions") or ())
-    spec = node.get("spec", {})
-    taints = [taint for taint in spec.get("taints") or () if taint["effect"] in _KEEPS_OFF]
-    kept_off = any(not any(_tolerates(each, taint) for each in tolerations) for taint in taints)
-    return ready and not spec.get("unschedulable") and not kept_off
-
-
-def _tolerates(toleration: Mapping[str, str | int], taint: Mapping[str, str]) -> bool:
-    """As Kubernetes has it: without a key all taints, without an effect all effects."""
-    if toleration.get("effect") not in (None, "", taint["effect"]):
-        return False
-    if toleration.get("operator", "Equal") == "Exists":
-        return toleration.get("key", "") in ("", taint["key"])
-    return (toleration.get("key"), toleration.get("value", "")) == (taint["key"], taint.get("value", ""))
-
-
-def _node_amount(quantity: str | int) -> float:
-    """A quantity as Kubernetes writes it: ``3920m``, ``16Gi``."""
-    from kubernetes.utils import parse_quantity
-
-    return float(parse_quantity(quantity))  # type: ignore[no-untyped-call]
-
-
 _log = logging.getLogger("tradewind.deployer")
 
 _POLL_SECONDS = 3.0
@@ -180,6 +91,7 @@ _EVENTS_SECONDS = 5.0
 _LOG_SECONDS = 120.0
 _SECRET_BYTES = 1_000_000
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
+_KEEPS_OFF = ("NoSchedule", "NoExecute")
 
 
 class KubernetesRunner(
@@ -212,7 +124,7 @@ class KubernetesRunner(
         super().__init__(settings=settings, data_folder=data_folder)
         given = self.settings
         self._api = ClusterApi(kubeconfig=given.kubeconfig, context=given.context, namespace=given.namespace)
-        self._patience = WaitLimits(given.image_seconds, given.schedule_seconds)
+        self._wait_limits = WaitLimits(given.image_seconds, given.schedule_seconds)
         self._silent = False
         self._seen: dict[str, RunState] = {}
         self._asked, self._said = float("-inf"), dict[str, str]()
@@ -220,11 +132,11 @@ class KubernetesRunner(
 
     @property
     def kill_seconds(self) -> float:
-        """The time in which a pod is ended."""
+        """The time in which a pod is ended, in seconds."""
         return 5.0
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """The nodes that take pods, with the labels and without the taints that the settings say, less others' pods."""
+        """The amounts of the nodes with the labels of the settings that take our pods, less those of others' pods."""
         selector = ",".join(f"{label}={value}" for label, value in self.settings.node_selector.items())
         nodes = self._api.listed("nodes", selector, everywhere=True)
         others = self._api.listed("pods", f"{HOME}!={home_label(self.data_folder)}", fields=_ALIVE, everywhere=True)
@@ -248,7 +160,7 @@ class KubernetesRunner(
             memory_bytes=memory_of(request),
             wall_seconds=request.limits.wall_seconds,
             lasts=request.expires - self.clock.now(),
-            patience=asdict(self._patience),
+            patience=asdict(self._wait_limits),
         )
         names = {name: content_name(name, content) for name, content in files.items()}
         home = home_label(self.data_folder)
@@ -263,7 +175,11 @@ class KubernetesRunner(
         return handle
 
     def _files(self, request: RunRequest) -> dict[str, dict[str, bytes]]:
-        """What a pod needs beside its image: by volume, the files in it."""
+        """The files that a pod needs beside its image, by volume and name.
+
+        Raises:
+            DeployError: They are too large for a Secret.
+        """
         cache = self.data_folder / "bundles"
         files = {"work": {"run": SCRIPT.encode()}}
         if request.load is not None:
@@ -288,7 +204,7 @@ class KubernetesRunner(
     def _complete(
         self, request: RunRequest, job: Document, files: Mapping[str, Mapping[str, bytes]], values: Mapping[str, str]
     ) -> None:
-        """Make what belongs to a Job, for which its pods wait; it goes when the Job does."""
+        """Make the objects that belong to a Job and that its pods wait for; they are removed with the Job."""
         owner = owner_reference(job)
         for name, content in files.items():
             share_secret(self._api, name, content, owner)
@@ -305,9 +221,9 @@ class KubernetesRunner(
                 continue
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; see `Runner.poll`."""
-        told = {handle.run_id: KubernetesData.of(handle) for handle in handles}
-        owners = sorted({owner_label(data.owner) for data in told.values()})
+        """The statuses of some runs; see `Runner.poll`."""
+        known = {handle.run_id: KubernetesData.of(handle) for handle in handles}
+        owners = sorted({owner_label(data.owner) for data in known.values()})
         selector = f"{MANAGED},{OWNER} in ({','.join(owners)})"
         try:
             # In this order: a Job that is made in between is not missed.
@@ -326,12 +242,12 @@ class KubernetesRunner(
             name, now = name_of(handle.run_id), self.clock.now()
             job = jobs.get(name)
             mine = by_job.get(job["metadata"]["uid"], ()) if job is not None else ()
-            data = told[handle.run_id]
-            patience = self._patience_with(data)
-            found = verdict(data, job, mine, now, patience)
+            data = known[handle.run_id]
+            limits = self._wait_limits_of(data)
+            found = verdict(data, job, mine, now, limits)
             if found.ask and job is not None:
                 words = self._refusals().get(job["metadata"]["uid"], "")
-                found = explained(found, words, patience, now - self._busy)
+                found = explained(found, words, limits, now - self._busy)
             status = found.status
             if found.mark:
                 if not data.look:
@@ -341,14 +257,14 @@ class KubernetesRunner(
         self._seen = {name: status.state for name, status in statuses.items()}
         return statuses
 
-    def _patience_with(self, data: KubernetesData) -> WaitLimits:
-        """That of the settings with which a run was submitted."""
+    def _wait_limits_of(self, data: KubernetesData) -> WaitLimits:
+        """The wait limits that a run was submitted with."""
         if data.look:
             return FOREVER
-        return WaitLimits(**data.patience) if data.patience else self._patience
+        return WaitLimits(**data.patience) if data.patience else self._wait_limits
 
     def _refusals(self) -> Mapping[str, str]:
-        """What the cluster's events say of Jobs that it makes no pods for, by uid; asked for once in a while."""
+        """The cluster's messages about Jobs that it makes no pods for, by uid; asked for once in a while."""
         if self.clock.now() < self._asked + _EVENTS_SECONDS:
             return self._said
         self._asked = self.clock.now()
@@ -362,7 +278,7 @@ class KubernetesRunner(
         return self._said
 
     def _mark(self, name: str, status: RunStatus) -> None:
-        """Write down how a run ends, and let its pods go; the next poll tries again where that fails."""
+        """Write the end of a run into its Job, and let its pods go; the next poll tries again where that fails."""
         ending = {"state": status.state, "reason": status.reason, "fault": status.fault, "runtime": status.runtime}
         change = {"metadata": {"annotations": {ENDING: json.dumps(ending)}}, "spec": {"parallelism": 0}}
         try:
@@ -414,7 +330,7 @@ class KubernetesRunner(
             return b""
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
-        """What a run wrote from a byte on, in whole lines; see `StreamsLogs.read_log`."""
+        """Read a run's log from a byte on, in whole lines; see `StreamsLogs.read_log`."""
         pod = self._pod_of(handle)
         return read_marked(self._log_of(pod)).streams[stream][offset:] if pod is not None else b""
 
@@ -450,7 +366,7 @@ class KubernetesRunner(
             )
 
     def forget(self, handle: Handle) -> None:
-        """Delete the Job of a run that is settled; all that belongs to it goes with it."""
+        """Delete the Job of a run that is settled; all objects that belong to it are removed with it."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         try:
             self._api.call("DELETE", self._api.path("jobs", name_of(handle.run_id)), options)
@@ -460,3 +376,87 @@ class KubernetesRunner(
     def close(self) -> None:
         """Close the connections; runs go on."""
         self._api.close()
+
+
+def nodes_of(
+    nodes: Iterable[Document], pods: Iterable[Document], settings: KubernetesSettings
+) -> dict[str, dict[str, float]]:
+    """The amounts of each node for our pods, by its name: what is allocatable less what others' pods request there.
+
+    Args:
+        nodes: The nodes as the API has them; those without the labels of `settings` are left out already.
+        pods: Pods of others that have not ended, on any node.
+        settings: The settings of the runner: tolerations, the name of a GPU, and the share of an offer that a pod
+            requests.
+
+    Returns:
+        ``cpu``, ``memory`` in GiB, and ``gpu`` where there are some, of the nodes that are ready, not cordoned, and
+        without a taint that keeps our pods off. Where pods request a share of their offers, more offers fit: amounts
+        are those of the offers.
+    """
+    share = settings.request_share or 1.0
+    kinds = {"cpu": "cpu", "memory": "memory", "gpu": settings.gpu_resource}
+    units = {"cpu": share, "memory": 2**30 * share, "gpu": 1.0}
+    taken: dict[tuple[str, str], float] = {}
+    for pod in pods:
+        for theirs, amount in _requested(pod["spec"], kinds.values()).items():
+            place = pod["spec"].get("nodeName", ""), theirs
+            taken[place] = taken.get(place, 0.0) + amount
+    found = {}
+    for node in nodes:
+        if not _takes_pods(node, settings.tolerations):
+            continue
+        name, has = node["metadata"]["name"], node["status"].get("allocatable", {})
+        left = {
+            kind: max(0.0, _node_amount(has.get(theirs, "0")) - taken.get((name, theirs), 0.0)) / units[kind]
+            for kind, theirs in kinds.items()
+        }
+        found[name] = {kind: amount for kind, amount in left.items() if amount}
+    return found
+
+
+def _requested(spec: Document, kinds: Iterable[str]) -> dict[str, float]:
+    """The amounts that a pod requests of a node, as the scheduler counts them ("Resource sharing within containers").
+
+    Its containers run together, with the init containers that go on (sidecars); the other init containers run before,
+    one by one, beside the sidecars that were started by then. The pod's overhead is added.
+    """
+    found = {}
+    for kind in kinds:
+        together, before = 0.0, 0.0
+        for each in spec.get("initContainers") or ():
+            amount = _request(each, kind)
+            if each.get("restartPolicy") == "Always":
+                together += amount
+            before = max(before, together if each.get("restartPolicy") == "Always" else together + amount)
+        together += sum(_request(each, kind) for each in spec.get("containers") or ())
+        found[kind] = max(before, together) + _node_amount((spec.get("overhead") or {}).get(kind, "0"))
+    return found
+
+
+def _request(container: Document, kind: str) -> float:
+    return _node_amount((container.get("resources", {}).get("requests") or {}).get(kind, "0"))
+
+
+def _takes_pods(node: Document, tolerations: Iterable[Mapping[str, str | int]]) -> bool:
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions") or ())
+    spec = node.get("spec", {})
+    taints = [taint for taint in spec.get("taints") or () if taint["effect"] in _KEEPS_OFF]
+    kept_off = any(not any(_tolerates(each, taint) for each in tolerations) for taint in taints)
+    return ready and not spec.get("unschedulable") and not kept_off
+
+
+def _tolerates(toleration: Mapping[str, str | int], taint: Mapping[str, str]) -> bool:
+    """True when a toleration matches a taint: without a key it matches all taints, without an effect all effects."""
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key", "") in ("", taint["key"])
+    return (toleration.get("key"), toleration.get("value", "")) == (taint["key"], taint.get("value", ""))
+
+
+def _node_amount(quantity: str | int) -> float:
+    """Convert a quantity of Kubernetes to a number: ``3920m``, ``16Gi``."""
+    from kubernetes.utils import parse_quantity
+
+    return float(parse_quantity(quantity))  # type: ignore[no-untyped-call]

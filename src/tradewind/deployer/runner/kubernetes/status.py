@@ -1,4 +1,4 @@
-"""What a Job and its pods say about a run, and what its log holds."""
+"""The data of kubernetes handles, the status of a run from its Job and pods, and the content of its log."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from tradewind.deployer.runner.exit_reasons import (
     timeout_reason,
 )
 from tradewind.deployer.runner.handle import HandleData
-from tradewind.deployer.runner.kubernetes.job import APPLICATION_CONTAINER, CONTAINER, ENDING, QUEUE, stopped_early
+from tradewind.deployer.runner.kubernetes.api import Document
+from tradewind.deployer.runner.kubernetes.job import APPLICATION_CONTAINER, CONTAINER, ENDING, QUEUE
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.utils.units import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesData(HandleData):
-    """What a kubernetes handle tells of its run; its Job keeps most of it in an annotation.
+    """The data of a kubernetes handle; its Job keeps most of it in an annotation.
 
     Attributes:
         folder: The run's folder.
         job: The name of its Job.
-        uid: The id of its Job: another of the same name may have been there before.
+        uid: The uid of its Job: another of the same name may have been there before.
         program: The first word of its command.
-        memory_bytes: The memory that it may take on each node, or None.
-        wall_seconds: Its time limit, or None.
-        lasts: Seconds from its beginning after which anyone may end it; an earlier version did not write them down.
-        patience: How long it may stay where nothing happens, as `Patience` has it; None for that of the settings, where
-            an earlier version did not write it down.
-        look: True for a run that is only looked at: somebody else gives it up in time.
+        memory_bytes: The bytes of memory that it may take on each node, or None.
+        wall_seconds: Its time limit in seconds, or None.
+        lasts: Seconds from its beginning after which anyone may end it; None in handles of an earlier version.
+        patience: The fields of `WaitLimits` that it was submitted with; None in handles of an earlier version, for
+            which those of the settings hold.
+        look: True for a run that is only looked at: this process does not give it up.
     """
 
     folder: str = ""
@@ -70,10 +71,10 @@ _REFUSED = re.compile(r"is forbidden|is invalid|denied the request")
 
 
 def quantity(text: str) -> float:
-    """A quantity of Kubernetes, such as ``500m`` or ``2Gi``, as a number.
+    """Convert a quantity of Kubernetes, such as ``500m`` or ``2Gi``, to a number.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no quantity.
     """
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or found[2] not in _SUFFIXES:
@@ -82,7 +83,11 @@ def quantity(text: str) -> float:
 
 
 def final_refusal(words: str) -> tuple[Fault, str] | None:
-    """Whose fault it is that no pod is made, and what to do, where no waiting helps; None where it may.
+    """The fault and a hint for a refusal to make a pod after which no waiting helps; None where waiting may help.
+
+    Pods pass admission after their Job has, so the messages are in the events of the Job (reason ``FailedCreate``).
+    Those of Pod Security, limit ranges, quotas, priority classes, service accounts and webhooks are known; see
+    "Admission Control in Kubernetes" in its documentation.
 
     Args:
         words: The message of the event.
@@ -99,7 +104,7 @@ def final_refusal(words: str) -> tuple[Fault, str] | None:
 
 
 def _beyond(requested: str, limited: str) -> str:
-    """What of a request is more than all that a quota has; empty where all of it may fit once others have ended."""
+    """The names of requested amounts above the whole quota; empty where all may fit once other pods have ended."""
     limits = _amounts(limited)
     return ", ".join(name for name, amount in _amounts(requested).items() if amount > limits.get(name, amount))
 
@@ -130,8 +135,6 @@ def latest_messages(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {uid: words for uid, (_, words) in found.items()}
 
 
-Document = dict[str, Any]
-
 _NEVER = {"InvalidImageName", "ErrImageNeverPull"}
 _PULLING = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_NEVER}
 _CANNOT = {"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
@@ -148,10 +151,10 @@ _ARCHIVE = re.compile(rb"T (\d+)\n")
 
 @dataclass(frozen=True, slots=True)
 class WaitLimits:
-    """How long a run may stay where nothing happens.
+    """The longest times that a run may wait before it is given up.
 
     Attributes:
-        image_seconds: Seconds in which an image must have been pulled once that has failed.
+        image_seconds: Seconds in which an image must have been pulled after a first failure.
         schedule_seconds: Seconds in which a node must have been found.
     """
 
@@ -160,17 +163,17 @@ class WaitLimits:
 
 
 FOREVER = WaitLimits(math.inf, math.inf)
-"""For a run that is only looked at, which somebody else gives up in time."""
+"""The limits of a run that is only looked at: another process gives it up in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodVerdict:
-    """Where a run is, and what the runner must do about it.
+    """The status of a run by its Job and pods, and the action that the runner must take.
 
     Attributes:
-        status: Where it is.
-        mark: True when it can only be ended now, for the reason that the status says.
-        ask: True when the cluster's events may tell why it has no pod; see `explained`.
+        status: The status of the run.
+        mark: True when the runner must end the run, for the reason in the status.
+        ask: True when the cluster's events may say why it has no pod; see `explained`.
     """
 
     status: RunStatus
@@ -179,12 +182,12 @@ class PodVerdict:
 
 
 def seconds_of(moment: str | None) -> float | None:
-    """A time of the API in seconds since the epoch."""
+    """Convert a time of the API to seconds since the epoch; None without one."""
     return datetime.fromisoformat(moment).timestamp() if moment else None
 
 
 def first_pod(pods: Sequence[Document]) -> Document | None:
-    """The pod that runs the command: the oldest of number 0."""
+    """The pod that runs the command: the oldest with index 0; None without any."""
     key = "batch.kubernetes.io/job-completion-index"
 
     def number(pod: Document) -> str:
@@ -209,36 +212,36 @@ def by_uid(pods: Sequence[Document]) -> dict[str, list[Document]]:
     return found
 
 
-def ending_of_mark(job: Document) -> Document | None:
-    """What the runner itself wrote down as the end of a run."""
+def marked_end(job: Document) -> Document | None:
+    """The end that the runner has written into a Job: ``state``, ``reason``, ``fault``, ``runtime``; None without one."""
     text = job["metadata"].get("annotations", {}).get(ENDING)
     found: Document | None = json.loads(text) if text else None
     return found
 
 
 def verdict(
-    data: KubernetesData, job: Document | None, pods: Sequence[Document], now: float, patience: WaitLimits
+    data: KubernetesData, job: Document | None, pods: Sequence[Document], now: float, limits: WaitLimits
 ) -> PodVerdict:
-    """Where a run is.
+    """Judge a run by its Job and pods.
 
     Args:
-        data: What the run's handle tells.
-        job: Its Job, or None.
-        pods: Its pods.
-        now: The time.
-        patience: How long it may stay where nothing happens.
+        data: The data of the run's handle.
+        job: The run's Job, or None.
+        pods: The pods of the Job.
+        now: The time, in seconds since the epoch.
+        limits: The longest times that it may wait.
     """
     if job is None:
         return PodVerdict(lost_status("Kubernetes has no such Job"))
     pod = first_pod(pods)
-    mark = ending_of_mark(job)
+    mark = marked_end(job)
     if mark is not None:
         if any(lives(each, now) for each in pods):
             return PodVerdict(RunStatus(RunState.EXECUTING, mark["runtime"]))
         fault = Fault(mark["fault"]) if mark["fault"] else None
         return PodVerdict(RunStatus(RunState(mark["state"]), mark["runtime"], mark["reason"], fault))
     if pod is None:
-        return _without_pod(job, now, patience)
+        return _without_pod(job, now, limits)
     ended = end_of(pod)
     if _taken(pod):
         return PodVerdict(lost_status(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
@@ -249,11 +252,35 @@ def verdict(
     if not lives(pod, now):
         return PodVerdict(lost_status("its node is lost"))
     running = _container(pod).get("running")
-    if running is not None and (verdict_of_both := _application_gone(data, pod, now)) is not None:
-        return verdict_of_both
+    if running is not None and (gone := _application_gone(data, pod, now)) is not None:
+        return gone
     if running is not None:
         return PodVerdict(RunStatus(RunState.EXECUTING, max(0.0, now - (seconds_of(running["startedAt"]) or now))))
-    return _waiting(pod, now, patience)
+    return _waiting(pod, now, limits)
+
+
+def _stopped_early(
+    said: dict[str, str], runtime: float, memory: int | None, *, oom: bool, usage: Usage
+) -> RunStatus | None:
+    """The status of a run whose application was not ready in time or ended before the load generator; else None.
+
+    Args:
+        said: The figures of the load's script; see `termination_figures`.
+        runtime: Seconds that the run took.
+        memory: The memory limit of the application in bytes, or None.
+        oom: True when it was killed for using more.
+        usage: The usage of the run.
+    """
+    state = said.get("state")
+    if state not in ("died", "unready"):
+        return None
+    if state == "unready":
+        return RunStatus(RunState.FAILED, runtime, "the application was not ready in time", Fault.JOB, usage=usage)
+    code = int(said.get("application") or 1)
+    words = f"the application ended before the load generator did, with code {code}"
+    if oom:
+        words = f"the application: {out_of_memory_reason(memory)}"
+    return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code or 1, usage)
 
 
 def _application_gone(data: KubernetesData, pod: Document, now: float) -> PodVerdict | None:
@@ -283,7 +310,7 @@ def lives(pod: Document, now: float) -> bool:
     return bool(pod.get("spec", {}).get("nodeName")) and now <= deleted
 
 
-def _without_pod(job: Document, now: float, patience: WaitLimits) -> PodVerdict:
+def _without_pod(job: Document, now: float, limits: WaitLimits) -> PodVerdict:
     for condition in job.get("status", {}).get("conditions") or []:
         if condition["type"] in ("Failed", "Complete") and condition["status"] == "True":
             if condition.get("reason") == "DeadlineExceeded":
@@ -293,14 +320,14 @@ def _without_pod(job: Document, now: float, patience: WaitLimits) -> PodVerdict:
     age = now - (_began(job) or now)
     if job["spec"].get("suspend"):
         return PodVerdict(RunStatus(RunState.SUBMITTING, reason="its Job is suspended, as by a queue that it waits in"))
-    if age < patience.schedule_seconds:
+    if age < limits.schedule_seconds:
         return PodVerdict(RunStatus(RunState.SUBMITTING), ask=age > _PROMPT_SECONDS)
-    words = f"Kubernetes made no pod within {format_duration(patience.schedule_seconds)}"
+    words = f"Kubernetes made no pod within {format_duration(limits.schedule_seconds)}"
     return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True, ask=True)
 
 
 def _began(job: Document) -> float | None:
-    """When a Job began to want pods; None where that is not known, of one that was in a queue."""
+    """The time when a Job began to want pods; None where that is not known, for one that was in a queue."""
     status = job.get("status", {})
     began = seconds_of(status.get("startTime"))
     queued = QUEUE in job["metadata"].get("labels", {}) or "Suspended" in [
@@ -310,14 +337,14 @@ def _began(job: Document) -> float | None:
     return began if began is not None or queued else seconds_of(job["metadata"].get("creationTimestamp"))
 
 
-def explained(found: PodVerdict, words: str, patience: WaitLimits, quiet: float) -> PodVerdict:
-    """A verdict about a run that has no pod, with what the cluster says of it; it ends where no waiting helps.
+def explained(found: PodVerdict, words: str, limits: WaitLimits, quiet: float) -> PodVerdict:
+    """Add the cluster's message to the verdict about a run without a pod; the run ends where no waiting helps.
 
     Args:
-        found: The verdict without.
+        found: The verdict without the message.
         words: The message of the newest event, or empty.
-        patience: How long it may stay where nothing happens.
-        quiet: Seconds for which no other run of ours has had a pod: as long as one has, a quota is full for a reason.
+        limits: The longest times that it may wait.
+        quiet: Seconds for which no other run of ours has had a pod: as long as one has, a full quota may become free.
     """
     if not words:
         return found
@@ -327,7 +354,7 @@ def explained(found: PodVerdict, words: str, patience: WaitLimits, quiet: float)
         fault, hint = refused
         reason = f"Kubernetes makes no pod for it: {words} ({hint})"
         return PodVerdict(RunStatus(RunState.FAILED, 0.0, reason, fault), mark=True)
-    waits = not found.mark or ("exceeded quota" in words and quiet < patience.schedule_seconds)
+    waits = not found.mark or ("exceeded quota" in words and quiet < limits.schedule_seconds)
     if waits:
         return PodVerdict(RunStatus(RunState.SUBMITTING, reason=f"Kubernetes makes no pod for it yet: {words}"))
     return replace(found, status=replace(status, reason=f"{status.reason}: {words}"))
@@ -342,13 +369,13 @@ def _container(pod: Document, name: str = CONTAINER, kind: str = "containerStatu
 
 
 def end_of(pod: Document) -> Document | None:
-    """How the job's own container has ended, whatever else runs in its pod; None as long as it has not."""
+    """The terminated state of the job's own container, whatever else runs in its pod; None as long as it runs."""
     found: Document | None = _container(pod).get("terminated")
     return found
 
 
 def _taken(pod: Document) -> str:
-    """Why the cluster took a pod away, or empty."""
+    """The reason for which the cluster took a pod away, or empty."""
     status = pod.get("status", {})
     for condition in status.get("conditions") or []:
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
@@ -367,7 +394,7 @@ def _lasted(ended: Document | None) -> float:
 
 
 def termination_figures(ended: Document) -> dict[str, str]:
-    """What the script wrote into the termination message."""
+    """The figures that the script wrote into the termination message, by name."""
     return dict(line.partition("=")[::2] for line in str(ended.get("message") or "").splitlines())
 
 
@@ -382,7 +409,7 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
         runtime = max(runtime, data.wall_seconds or 0.0)
         return RunStatus(RunState.TIMED_OUT, runtime, timeout_reason(data.wall_seconds), Fault.JOB, usage=usage)
     oom = beside.get("reason") == "OOMKilled"
-    early = stopped_early(said, runtime, data.memory_bytes, oom=oom, usage=usage)
+    early = _stopped_early(said, runtime, data.memory_bytes, oom=oom, usage=usage)
     if early is not None:
         return early
     if reason == "OOMKilled" and code != 0:
@@ -402,7 +429,7 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
 
 
 def _failed(data: KubernetesData, pod: Document) -> RunStatus:
-    """A pod that failed, of whose command no end is known: mostly it did not begin."""
+    """The status of a run whose pod failed without an end of the command: mostly it did not begin."""
     if pod["status"].get("reason") == "DeadlineExceeded":
         if _container(pod).get("running"):
             return RunStatus(RunState.TIMED_OUT, 0.0, timeout_reason(data.wall_seconds), Fault.JOB)
@@ -414,18 +441,18 @@ def _failed(data: KubernetesData, pod: Document) -> RunStatus:
     return RunStatus(RunState.FAILED, 0.0, words.strip(), Fault.INFRASTRUCTURE)
 
 
-def _waiting(pod: Document, now: float, patience: WaitLimits) -> PodVerdict:
+def _waiting(pod: Document, now: float, limits: WaitLimits) -> PodVerdict:
     age = now - (seconds_of(pod["metadata"].get("creationTimestamp")) or now)
     why = ""
     for kind in ("initContainerStatuses", "containerStatuses"):
         for status in pod.get("status", {}).get(kind) or []:
             waiting = (status.get("state") or {}).get("waiting") or {}
             reason, message = waiting.get("reason", ""), waiting.get("message", "")
-            if reason in _PULLING and (reason in _NEVER or age > patience.image_seconds):
+            if reason in _PULLING and (reason in _NEVER or age > limits.image_seconds):
                 hint = "check the image's name, and set image_pull_secrets if it is private"
                 words = f"the image {status['image']!r} cannot be pulled: {reason} {message} ({hint})"
                 return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.JOB), mark=True)
-            if reason in _CANNOT and age > patience.image_seconds:
+            if reason in _CANNOT and age > limits.image_seconds:
                 words = f"the container cannot be made: {reason} {message}"
                 return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.INFRASTRUCTURE), mark=True)
             if reason not in _USUAL and not why:
@@ -434,8 +461,8 @@ def _waiting(pod: Document, now: float, patience: WaitLimits) -> PodVerdict:
     for condition in pod.get("status", {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             message = condition.get("message", "")
-            if age > patience.schedule_seconds:
-                words = f"no node for it within {format_duration(patience.schedule_seconds)}: {message}"
+            if age > limits.schedule_seconds:
+                words = f"no node for it within {format_duration(limits.schedule_seconds)}: {message}"
                 return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.CAPACITY), mark=True)
             why = why or f"{condition.get('reason', '')}: {message}".strip(" :")
     return PodVerdict(RunStatus(RunState.SUBMITTING, reason=why))
@@ -443,7 +470,7 @@ def _waiting(pod: Document, now: float, patience: WaitLimits) -> PodVerdict:
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """What the log of a run holds.
+    """The content of the log of a run's pod.
 
     Attributes:
         streams: ``stdout`` and ``stderr``, line by line; a last line without an end has got one.
@@ -455,7 +482,7 @@ class PodLog:
 
 
 def read_marked(text: bytes) -> PodLog:
-    """Take the log of a pod apart."""
+    """Split the log of a pod into the two streams and the archive."""
     streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
     packed: list[bytes] | None = None
     archive = None

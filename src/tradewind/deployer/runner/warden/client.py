@@ -1,4 +1,4 @@
-"""The controller's end of the line to a warden (see `tradewind.deployer.runner.warden.warden`)."""
+"""Starts wardens and talks to them (see `tradewind.deployer.runner.warden.warden`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def warden_command() -> list[str]:
 
 
 def keep_wardens(count: int) -> None:
-    """Let so many wardens that have nothing to do wait for the next runner of this process.
+    """Keep up to so many idle wardens for the next runners of this process.
 
     Starting one takes more processor time than a short run; a process that makes a runner for each of many runs, as the
     service's worker does, keeps some. They end with this process.
@@ -57,7 +57,7 @@ def keep_wardens(count: int) -> None:
 
 
 def take_warden(log: Path) -> WardenClient:
-    """A warden that waits, or a new one.
+    """Take an idle warden that was kept, or start a new one.
 
     Args:
         log: File that gets the warden's own error messages.
@@ -81,7 +81,7 @@ class WardenClient:
         log: File that gets the warden's own error messages.
 
     Raises:
-        DeployError: It cannot be started.
+        DeployError: The process cannot be started.
     """
 
     def __init__(self, log: Path) -> None:
@@ -119,15 +119,15 @@ class WardenClient:
 
     @property
     def alive(self) -> bool:
-        """False once the warden has closed its end."""
+        """False once the warden has closed its pipes."""
         return self._open
 
     def fileno(self) -> int:
-        """For `select.select`."""
+        """The descriptor of the warden's answers, for `select.select`."""
         return self._read
 
     def send(self, document: Mapping[str, Any]) -> bool:
-        """Send an order.
+        """Send an order to the warden.
 
         Returns:
             False when the warden is gone.
@@ -162,7 +162,7 @@ class WardenClient:
         return None
 
     def ended(self) -> list[Mapping[str, Any]]:
-        """The results that have come in."""
+        """The results of runs that have come in since the last call."""
         while self._open and self._receive(0):
             pass
         results = list(self._ended)
@@ -171,7 +171,7 @@ class WardenClient:
 
     @property
     def waiting(self) -> bool:
-        """True when a result has come in that nobody has fetched."""
+        """True when a result has come in that `ended` has not given yet."""
         return bool(self._ended)
 
     def _receive(self, seconds: float) -> list[Mapping[str, Any]]:
@@ -211,7 +211,7 @@ class WardenClient:
 
 
 def _wait_for(pid: int) -> None:
-    """See whether a warden has ended: one that nobody waits for stays in the system's table of processes."""
+    """Collect a warden that has ended: otherwise it would stay a zombie in the table of processes."""
     try:
         if os.waitpid(pid, os.WNOHANG)[0] == 0:
             return

@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 
 class StartRefused(Exception):  # noqa: N818  (it is an answer)
-    """A run cannot be started; ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing`` or ``system``."""
+    """A run that cannot be started; ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing`` or ``system``."""
 
     def __init__(self, kind: str, number: int = 0) -> None:
         super().__init__(kind)
@@ -28,7 +28,7 @@ def claim_run(folder: str, claim: Document) -> None:
     """Put ``started.json`` into place, whole, unless it is there.
 
     Raises:
-        Refused: It is there.
+        StartRefused: Another warden has put it there.
     """
     draft = f"{folder}/{STARTED}.{os.getpid()}"
     try:
@@ -45,9 +45,9 @@ def write_document(path: str, document: Document, *, part: str = "", durable: bo
 
     Args:
         path: The file.
-        document: Its content.
+        document: The content of the file.
         part: The file that is written first and then renamed, unless it is the file itself.
-        durable: Flush it to the disk.
+        durable: True to flush the file to the disk.
 
     Raises:
         OSError: It cannot be written.
@@ -78,12 +78,17 @@ def text_of(path: str) -> str | None:
 
 
 def program_of(name: str, cwd: str, path: str) -> str:
-    """The program that a shell would run.
+    """Find the program that a shell would run.
 
     os.execvpe would look for it in the child, where every import and every page touched has to be paid for again.
 
+    Args:
+        name: The first word of the command.
+        cwd: The working folder, to which folders of the search path are relative.
+        path: The value of ``PATH``.
+
     Raises:
-        Refused: There is none.
+        StartRefused: There is none (``missing``).
     """
     if "/" in name:
         return name
@@ -98,7 +103,7 @@ def program_of(name: str, cwd: str, path: str) -> str:
 
 
 def quietly(call: Any, *arguments: Any) -> None:
-    """Call something whose object may have gone away meanwhile."""
+    """Call a function and ignore an OSError: its file or process may be gone meanwhile."""
     try:
         call(*arguments)
     except OSError:

@@ -44,16 +44,26 @@ from tradewind.deployer.runner.warden.files import (
     write_document,
 )
 
+_SAMPLE_SECONDS = 0.05
+_HEARTBEAT_SECONDS = 1.0
+_CLEANUP_SECONDS = 5.0
+_RESULT_BYTES = 4096
+_HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM)
+_IGNORED_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+_PIECE = 1 << 16
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
 
 class WardenJob:
     """A run that the warden has started.
 
     Args:
-        order: The controller's request.
-        pid: Its first process.
-        cpus: The CPUs that it is held to.
-        asked: Right before it was started, by ``time.time`` and by ``time.monotonic``: on a loaded machine the warden
-            may get to note anything long after the job has begun.
+        order: The controller's order.
+        pid: The first process of the job.
+        cpus: The numbers of the CPUs that it is held to.
+        asked: The moment right before it was started, by ``time.time`` and by ``time.monotonic``: on a loaded machine
+            the warden may get to note anything long after the job has begun.
     """
 
     def __init__(self, order: Document, pid: int, cpus: set[int], asked: tuple[float, float]) -> None:
@@ -75,7 +85,7 @@ class WardenJob:
         self.exit: tuple[int, resource.struct_rusage, float] | None = None
 
     def note_start(self) -> None:
-        """Note its first process, and what the network has done by now."""
+        """Write ``pid.json``, and remember the counters of the network."""
         self.traffic = procfs.traffic()
         seen = procfs.stat(self.pid)
         if seen is not None:
@@ -95,7 +105,13 @@ class WardenJob:
             quietly(os.kill, pid, number)
 
     def end(self, state: str, reason: str, grace: float) -> None:
-        """Ask the job to end, and set the moment at which it is killed."""
+        """Ask the job to end, and set the moment at which it is killed.
+
+        Args:
+            state: The state that its result gets.
+            reason: The reason that its result gets.
+            grace: Seconds between SIGTERM and SIGKILL; with 0 it is killed at once.
+        """
         if self.ending is None:
             self.ending = (state, reason)
             self.kill_at = time.monotonic() + grace
@@ -117,14 +133,14 @@ class WardenJob:
 
 
 def profile_of(used: resource.struct_rusage, before: tuple[int, int]) -> dict[str, float]:
-    """What the kernel counted for the first process and all that it waited for, as low-level metrics.
+    """The kernel's counters of the first process and all that it waited for, as low-level metrics.
 
     Disk traffic is what reached the disks: files that were cached already are not read again. The network's is that of
     the whole machine while the run took place, because the kernel does not count it for a process.
 
     Args:
-        used: What the kernel says of the processes.
-        before: `procfs.traffic` when the run began.
+        used: The kernel's usage record of the processes.
+        before: The value of `procfs.traffic` when the run began.
     """
     cables, within = procfs.traffic()
     return {
@@ -165,19 +181,8 @@ def result_of(job: WardenJob) -> Document:
     }
 
 
-_SAMPLE_SECONDS = 0.05
-_HEARTBEAT_SECONDS = 1.0
-_CLEANUP_SECONDS = 5.0
-_RESULT_BYTES = 4096
-_HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM)
-_IGNORED_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
-_PIECE = 1 << 16
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-
-
 class Warden:
-    """Starts, watches and ends jobs; see the module."""
+    """Starts jobs on this machine, watches them and ends them at their limits."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, WardenJob] = {}
@@ -205,7 +210,7 @@ class Warden:
             signal.signal(number, lambda *_: None)
 
     def run(self) -> None:
-        """Work until the controller and all jobs are gone."""
+        """Serve orders and watch jobs until the controller and all jobs are gone."""
         next_sample = next_beat = 0.0
         while self.controlled or self.jobs:
             watched = [self._wake, *([0] if self.controlled else [])]
@@ -445,7 +450,7 @@ class Warden:
         job.members = set(procfs.tree([job.pid, *self._adopted().get(job.run_id, ())]))
 
     def _finish(self, job: WardenJob) -> None:
-        """Kill what the job left behind and write down how it ended."""
+        """Kill the processes that a job left behind, and write its result."""
         until = time.monotonic() + _CLEANUP_SECONDS
         while time.monotonic() < until:
             adopted = self._adopted()
