@@ -1,4 +1,4 @@
-"""Puts the server together."""
+"""Builds the server's ASGI application: REST, XML-RPC and pages."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PREFIX = "/api/v1"
 
 
 def create_app(context: Context) -> FastAPI:
-    """The server as an ASGI application.
+    """Build the server's ASGI application.
 
     Args:
-        context: What its parts share; it is not closed with the application.
+        context: The server's shared context; it is not closed with the application.
     """
     # The pages that FastAPI offers for its document load their scripts from other hosts.
     app = FastAPI(

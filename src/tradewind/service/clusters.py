@@ -1,4 +1,4 @@
-"""What people see of shared clusters: who uses what, what waits, and who gave way and why."""
+"""Views of shared clusters: usage by tenant, the queue, and searches that gave way."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tradewind.service.accounts.identity import Principal
 from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterRow, ClusterStore, JobRow
 
 OTHERS = "other tenants"
-"""What all tenants that one may not see are called, together."""
+"""Name for all tenants together that one may not see."""
 
 Documents = list[dict[str, Any]]
-"""One for each cluster or search."""
+"""A list of documents, one for each cluster or search."""
 
 _MOST = 500
 
 
 class ClusterService:
-    """Clusters, from what their last snapshot says.
+    """Shared clusters, read from their last snapshots.
 
     A user sees the whole of a cluster and its own tenant; the other tenants only together, and none of their searches.
 
@@ -32,11 +32,11 @@ class ClusterService:
         self._store = store
 
     def list(self, who: Principal) -> Documents:
-        """All clusters, by name; each as in `get`."""
+        """List all clusters, by name; each as in `get`."""
         return [self._document(who, row) for row in self._store.clusters()]
 
     def get(self, who: Principal, name: str) -> dict[str, Any]:
-        """One cluster.
+        """Return one cluster.
 
         Returns:
             ``name``, ``running``, ``age`` (seconds since the snapshot), ``settings`` (``engine``, ``fairness``,
@@ -56,10 +56,10 @@ class ClusterService:
         """Searches that were submitted to clusters, the newest first.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             open_only: Only those that are not over.
             before: Only those with a smaller number: the next page.
-            limit: So many at most.
+            limit: Rows at most.
         """
         tenant = who.sees
         limit = max(1, min(limit, _MOST))

@@ -1,4 +1,4 @@
-"""What the parts of a server share."""
+"""The server's shared context: settings, database, and the services behind REST, XML-RPC and the pages."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """What the parts of a server share; REST, XML-RPC and the pages call the same functions of it.
+    """The shared context of a server; REST, XML-RPC and the pages call the same services of it.
 
     Attributes:
         settings: The server's settings.
         url: Address of the store.
-        data_folder: For runs, runners and refreshed prices.
+        data_folder: Folder for runs, runners and refreshed prices.
         database: The open database.
-        store: Studies.
+        store: The studies in it.
         cluster: Tenants and clusters.
         accounts: Users, tokens and sessions.
-        users: What administrators do with users and tenants.
+        users: Administration of users and tenants.
         audit: The audit log.
-        requests: Requests: what users want run.
-        backends: Where jobs run.
+        requests: Requests of users for runs and searches.
+        backends: Backends that jobs run on.
         applications: Applications, with their forms.
-        proposals: Which configuration to use.
-        studies: What people see of studies.
+        proposals: Proposals of configurations.
+        studies: Views of studies.
         workflows: Plans and runs of workflows among the files of requests.
-        clusters: What people see of shared clusters.
-        machines: What is running and costs money.
-        offers: What the catalogues sell.
-        presence: Which servers and workers are alive.
+        clusters: Views of shared clusters.
+        machines: Running machines and jobs, with their cost.
+        offers: Offers of the catalogues.
+        presence: Registry of the servers and workers that are alive.
         streams: Event streams that are open.
-        links: Links to results.
-        sealer: Keeps secrets of users.
-        notices: What users are told, by e-mail and webhook.
-        results: Where results go.
+        links: Share links to results.
+        sealer: Encrypted secrets of users.
+        notices: Notices to users, by e-mail and webhook.
+        results: Locations that results are uploaded to.
     """
 
     settings: ServiceSettings
@@ -91,7 +91,7 @@ class Context:
     results: ResultStorageService
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close the connections to the database."""
         self.streams.close()
         self.store.close()
         self.cluster.close()
@@ -99,12 +99,12 @@ class Context:
 
 
 def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Context:
-    """Open the database, and put the functions together.
+    """Open the database, and build the services on it.
 
     Args:
         settings: The server's settings.
         url: Address of the store.
-        data_folder: For runs, runners and refreshed prices.
+        data_folder: Folder for runs, runners and refreshed prices.
 
     Raises:
         StoreError: The database cannot be opened.

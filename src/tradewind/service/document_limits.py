@@ -1,4 +1,4 @@
-"""What documents from outside must be before anybody looks into them: finite, storable, not nested without end."""
+"""Limits on documents from outside: finite numbers, storable characters, bounded depth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def check_document(document: Any) -> Any:
-    """The document as it is, if it can be stored and given back.
+    """Return the document as it is, if it can be stored and given back.
 
     Raises:
         InputError: It is too deep, or has a number that is not finite or a character that cannot be stored.
@@ -51,7 +51,7 @@ def check_document(document: Any) -> Any:
 
 
 def check_text(text: str) -> str:
-    """The text as it is, if it can be stored.
+    """Return the text as it is, if it can be stored.
 
     Raises:
         InputError: It has a character that cannot.

@@ -1,4 +1,4 @@
-"""What is running and costs money: the runs on their way with their machines, and what is left over at providers."""
+"""Running machines and jobs with their cost, and resources left over at providers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MachineService:
     Args:
         database: The open database.
         store: The studies in it.
-        data_folder: Where provisioners and runners keep what they need between processes.
+        data_folder: Folder in which provisioners and runners keep what they need between processes.
     """
 
     def __init__(self, database: Database, store: Store, data_folder: Path) -> None:
@@ -41,7 +41,7 @@ class MachineService:
         self._last: dict[str, Any] | None = None
 
     def leases(self, who: Principal) -> list[dict[str, Any]]:
-        """The runs on their way that somebody may see, the oldest first.
+        """List the runs in progress that a user may see, the oldest first.
 
         Returns:
             For each ``study``, ``study_id``, ``tenant``, ``run``, ``trial``, ``state``, ``nodes``, ``provider``,
@@ -56,7 +56,7 @@ class MachineService:
         return [_lease(run, reasons.get(run.run_id, ""), now) for run in found]
 
     def look(self, who: Principal) -> dict[str, Any]:
-        """Ask all provisioners and runners that the studies use what is there, and decide what is left over.
+        """Ask all provisioners and runners of the studies for their resources, and decide what is left over.
 
         Returns:
             ``asked`` (seconds since the epoch), ``left_over`` and ``kept`` (``id``, ``what``, ``from``, ``run``,
@@ -70,7 +70,7 @@ class MachineService:
         return self._with_yard(who, lambda yard: self._looked(yard)[0])
 
     def looked(self, who: Principal) -> dict[str, Any] | None:
-        """What `look` found last in this process, or None.
+        """Return the last result of `look` in this process, or None.
 
         Raises:
             ForbiddenError: The user is no administrator.
@@ -82,7 +82,7 @@ class MachineService:
         """Give back what is left over, of what was chosen: all is looked at anew before.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             chosen: Ids of `look`; what is not left over any more is kept.
 
         Returns:

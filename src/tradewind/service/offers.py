@@ -1,4 +1,4 @@
-"""What people see of the catalogues: all offers at once, by column, so that a page filters them as one types."""
+"""Offers of the catalogues, all at once and by column, so that a page filters them as one types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OfferService:
     """Offers of all installed catalogues, with refreshed prices where there are some.
 
     Args:
-        data_folder: Where refreshed prices are kept.
+        data_folder: Folder with refreshed prices.
     """
 
     def __init__(self, data_folder: Path) -> None:
@@ -30,12 +30,12 @@ class OfferService:
         self._kept: tuple[Any, str, bytes] | None = None
 
     def all(self, who: Principal) -> dict[str, Any]:
-        """All offers, the cheapest first: see `all_json`."""
+        """Return all offers, the cheapest first: see `all_json`."""
         document: dict[str, Any] = json.loads(self.all_json(who)[1])
         return document
 
     def all_json(self, _who: Principal) -> tuple[str, bytes]:
-        """All offers as JSON, the cheapest first, and a text that changes whenever they do.
+        """Return all offers as JSON, the cheapest first, and a text that changes whenever they do.
 
         Prices are public: all who have signed in see the same. ``total`` says how many there are; ``columns`` has
         ``provider``, ``region``, ``instance_type``, ``category``, ``family``, ``arch``, ``price_date``,
@@ -53,10 +53,10 @@ class OfferService:
             return self._kept[1], self._kept[2]
 
     def find(self, _who: Principal, **bounds: Any) -> list[Offer]:
-        """The offers within bounds, the cheapest first.
+        """Find the offers within bounds, the cheapest first.
 
         Args:
-            bounds: As in `tradewind.problem.OfferQuery`.
+            bounds: Bounds as in `tradewind.problem.OfferQuery`.
 
         Raises:
             PluginError: There is no such provider.
@@ -68,7 +68,7 @@ class OfferService:
         return find_offers(OfferQuery(**bounds), self._data_folder)
 
     def _stamp(self) -> Any:
-        """Changes whenever a refreshed price list does."""
+        """Make a text that changes whenever a refreshed price list does."""
         folder = self._data_folder / "prices"
         try:
             return sorted((file.name, file.stat().st_mtime_ns) for file in folder.iterdir())

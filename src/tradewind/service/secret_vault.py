@@ -1,4 +1,4 @@
-"""Secrets that users give the service to use: kept sealed, so that a copy of the database alone opens nothing.
+"""Vault for secrets that users give the service to use: encrypted, so that a copy of the database alone opens nothing.
 
 The key is in none of the database's tables: it is the setting ``secret_key``, or a file of the data folder.
 """
@@ -34,12 +34,12 @@ _SERVER = "sealing.server"
 
 
 class SecretVault:
-    """Keeps secrets, and derives keys.
+    """Stores secrets encrypted, and derives keys.
 
     Args:
         database: The open database.
         settings: The server's settings.
-        data_folder: Where the key is, unless the settings have it.
+        data_folder: Folder of the key, unless the settings have it.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings, data_folder: Path) -> None:
@@ -51,7 +51,7 @@ class SecretVault:
         self._server = ""
 
     def seal(self, secret: str) -> str:
-        """Keep a secret.
+        """Encrypt and store a secret.
 
         Returns:
             A reference to it, which whoever resolves references in this process can read.
@@ -65,7 +65,7 @@ class SecretVault:
         return f"{SOURCE}:{server}/{name}"
 
     def read(self, reference: str) -> str:
-        """A secret that was kept.
+        """Return a stored secret.
 
         Raises:
             DeployError: It was forgotten, or sealed with another key.
@@ -85,7 +85,7 @@ class SecretVault:
         self._values.delete(f"sealed:{_name(reference)}")
 
     def derive(self, purpose: str) -> bytes:
-        """A key of its own for some purpose; it is the same on every server of the database.
+        """Derive a key for some purpose; it is the same on every server of the database.
 
         Raises:
             ServiceError: This server has another key than the others of its database.
@@ -115,7 +115,7 @@ class SecretVault:
             return self._found
 
     def _checked(self, key: bytes) -> bytes:
-        """Of two servers with different keys each could not read what the other keeps."""
+        """Check that this server has the key of its database: with another it could not read its secrets."""
         mark = hashlib.sha256(b"tradewind:mark:" + key).hexdigest()[:16]
         if self._values.get(_MARK) != mark and self._values.first(_MARK, mark) != mark:
             place = self._reference.partition(":")[0] or str(self._file)

@@ -1,4 +1,4 @@
-"""What the administrator sets."""
+"""Settings of the server: from flags, the environment, a configuration file, and defaults; in this order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Secret = Annotated[str, AfterValidator(_reference)]
 Entering = Annotated[
     dict[Literal["user", "password", "endpoint", "identity", "known_hosts"], str], AfterValidator(_entering)
 ]
-"""How a place is entered; its password is a reference."""
+"""Credentials of a location; the password is a reference."""
 
 
 class ServiceSettings(BaseModel):
@@ -48,9 +48,9 @@ class ServiceSettings(BaseModel):
     Attributes:
         host: The address to listen on.
         port: The port; 0 takes a free one.
-        public_url: What users type to come here, where a proxy stands before the server; empty without one.
+        public_url: Address for users, where a proxy stands before the server; empty without one.
         database: Address of the store; without it that of ``TRADEWIND_STORE``, or the user's own.
-        behind_proxy: Whether ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
+        behind_proxy: True where ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
         proxies: Addresses and networks of the proxies whose headers are believed.
         tls_certificate: PEM file of the certificate chain; plain HTTP without it.
         tls_key: PEM file of its key.
@@ -61,11 +61,11 @@ class ServiceSettings(BaseModel):
         runs: Requests that this server carries out at a time; 0 makes a server that only answers.
         processes: Processes of this server that answer calls, at one port; its worker is one more.
         lease_seconds: Seconds after which another server takes over what a silent one carried out.
-        stop_seconds: Seconds that open calls and the worker have to end in, when the server is told to.
+        stop_seconds: Seconds that open calls and the worker have to end in, when the server stops.
         log_format: ``text`` or ``json``, one line an event, on standard error.
         log_level: The least severe lines that are written: ``debug``, ``info``, ``warning`` or ``error``.
         streams: Event streams that a process may have open at a time; beyond it, 503.
-        streams_per_user: Those of one user; beyond it, 429.
+        streams_per_user: Event streams that one user may have open in a process; beyond it, 429.
         stream_minutes: Minutes after which a stream ends, so that its client comes again and says who it is.
         beat_seconds: Seconds of silence after which a stream says that it is still there.
         event_seconds: Seconds between two looks for new events.
@@ -75,21 +75,21 @@ class ServiceSettings(BaseModel):
         link_days: Days after which a link to results leads nowhere, unless its maker says otherwise.
         secret_key: Reference to the key that secrets of users are sealed with; all servers of a database need the same
             one. Without this setting, the key is a file in the data folder.
-        private_addresses: Whether webhooks and results of users may go to addresses inside the server's network.
+        private_addresses: True where webhooks and results of users may go to addresses inside the server's network.
         results_places: Places of the administrator's that results of users may go to, by address, each with how it is
             entered (``user``, ``password``, ``endpoint``, ``identity``, ``known_hosts``; the password is a reference);
             ``{user}`` and ``{tenant}`` in an address are those of whoever sends results there.
-        own_places: Whether users may name places of their own.
+        own_places: True where users may name places of their own.
         mail_from: The sender of e-mails; none are sent without it and ``smtp_host``.
         smtp_host: The server that e-mails are handed to.
-        smtp_port: Its port.
+        smtp_port: Port of that server.
         smtp_security: ``starttls``, ``tls`` (from the start), or ``none``.
         smtp_user: The login there; empty for none.
         smtp_password: Reference to its password: ``env:NAME`` or ``file:PATH``.
         smtp_authorities: PEM file of the authorities that its certificate is checked by; the system's without it.
-        explore: Whether the first proposal may be one to learn from, while an application has fewer than fifty runs.
-        shared_history: Whether proposals for an application of all tenants learn from the runs of all of them.
-        user_hooks: Whether requests and applications of ordinary users may bring hooks, which run on the server.
+        explore: True where the first proposal may be one to learn from, while an application has fewer than fifty runs.
+        shared_history: True where proposals for an application of all tenants learn from the runs of all of them.
+        user_hooks: True where requests and applications of ordinary users may bring hooks, which run on the server.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -149,10 +149,10 @@ _COMMAND_LINE = "the command line"
 
 
 def read_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServiceSettings:
-    """The settings of a server.
+    """Read the settings of a server.
 
     Args:
-        flags: Those of the command line, by name.
+        flags: Flags of the command line, by name.
         environment: Variables of the environment; those that do not begin with `ENVIRONMENT_PREFIX` are left alone.
         file: A YAML file, or None.
 
@@ -192,7 +192,7 @@ def _read_file(file: Path) -> YamlSource:
 
 
 def _lead_from(folder: Path, document: dict[str, Any]) -> None:
-    """Paths in a file count from its folder."""
+    """Resolve paths in a file from its folder."""
     for key, field in ServiceSettings.model_fields.items():
         value = document.get(key)
         if isinstance(value, str) and (field.annotation is Path or Path in typing.get_args(field.annotation)):
@@ -200,7 +200,7 @@ def _lead_from(folder: Path, document: dict[str, Any]) -> None:
 
 
 def _flag_value(text: str) -> Any:
-    """A list or a mapping is written as JSON; all else is read by the setting's own type."""
+    """Convert the value of a flag: a list or a mapping to JSON; all else is read by the setting's own type."""
     if text[:1] in ("[", "{"):
         try:
             return json.loads(text)
@@ -210,7 +210,7 @@ def _flag_value(text: str) -> Any:
 
 
 def check_secrets(settings: ServiceSettings) -> None:
-    """See that the secrets that the settings refer to can be read; otherwise what fails first would tell.
+    """Check that the secrets that the settings refer to can be read, before the first use fails.
 
     Without the one of an administrator's place, that is the first upload of somebody's results.
 

@@ -1,4 +1,4 @@
-"""What people see of studies: the list, one of them, its trials, and what its charts show."""
+"""Views of studies: the list, one of them, its trials, and the data of its charts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_STUDIES = 200
 """Studies of a page of the list."""
 
 Documents = list[dict[str, Any]]
-"""One for each study."""
+"""A list of documents, one for each study."""
 
 _LARGE = 2000
 """Trials from which on a study is not read anew for every trial as long as somebody watches it."""
@@ -46,7 +46,7 @@ _KEPT_SUMMARIES = 1000
 
 @dataclass
 class _View:
-    """A study as it was at one moment, until when it is shown whatever changes, and what was made of it since."""
+    """A cached study: its state at one moment, the time until which it is shown, and what was made of it."""
 
     stamp: str
     data: StudyData
@@ -63,7 +63,7 @@ class StudyService:
     Args:
         database: The open database.
         store: The studies in it.
-        clock: What time it is, in seconds.
+        clock: Returns the time, in seconds.
     """
 
     def __init__(self, database: Database, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,20 +88,20 @@ class StudyService:
         before: int | None = None,
         limit: int = 50,
     ) -> Documents:
-        """Studies with their summaries, the newest first.
+        """List studies with their summaries, the newest first.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             tenant: Only of this tenant.
             states: Only in one of `STATES`.
             text: Only those whose name has this in it.
             single_runs: Also those of requests for a single run.
             before: Only those with a smaller number: the next page.
-            limit: So many at most, up to `MAX_STUDIES`.
+            limit: Rows at most, up to `MAX_STUDIES`.
 
         Returns:
-            For each `tradewind.reporting.study.documents.summary_document` with ``tenant``, ``request``, ``cluster_job`` and
-            ``stamp``.
+            For each `tradewind.reporting.study.documents.summary_document` with ``tenant``, ``request``,
+            ``cluster_job`` and ``stamp``.
 
         Raises:
             InputError: A state is not one, or a text has a character that no database takes.
@@ -120,7 +120,7 @@ class StudyService:
         return self._documents(found)
 
     def get(self, who: Principal, study_id: int) -> dict[str, Any]:
-        """One study, as in `list`.
+        """Return one study, as in `list`.
 
         Raises:
             NotFoundError: There is none, or it is another tenant's.
@@ -128,7 +128,7 @@ class StudyService:
         return self._documents([self._seen(who, study_id)])[0]
 
     def stamp(self, who: Principal, study_id: int) -> str:
-        """A short text that changes whenever the study does: its ETag.
+        """Return a short text that changes whenever the study does: its ETag.
 
         Raises:
             NotFoundError: There is none, or it is another tenant's.
@@ -138,7 +138,7 @@ class StudyService:
     # ------------------------------------------------------------------ one
 
     def figures(self, who: Principal, study_id: int) -> dict[str, Any]:
-        """What its charts show beside its trials: see `tradewind.reporting.study.documents.figures_document`.
+        """Return the data of its charts beside its trials: see `tradewind.reporting.study.documents.figures_document`.
 
         Raises:
             NotFoundError: There is none, or it is another tenant's.
@@ -147,7 +147,7 @@ class StudyService:
         return document
 
     def figures_json(self, who: Principal, study_id: int) -> tuple[str, bytes]:
-        """The same as JSON, made once for all who watch, with the stamp of the study then.
+        """Return `figures` as JSON, made once for all who watch, with the stamp of the study then.
 
         Raises:
             NotFoundError: There is none, or it is another tenant's.
@@ -166,10 +166,10 @@ class StudyService:
         return view.stamp, self._made(view, "figures", make)
 
     def trials(self, who: Principal, study_id: int, *, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """Trials by column: see `tradewind.reporting.study.documents.trials_document`.
+        """Return trials by column: see `tradewind.reporting.study.documents.trials_document`.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             study_id: The study.
             since: The number of the first trial; a page that has all before ``open_from`` asks for what is new by it.
             limit: So many at most; all without it.
@@ -183,7 +183,7 @@ class StudyService:
     def trials_json(
         self, who: Principal, study_id: int, *, since: int = 0, limit: int | None = None
     ) -> tuple[str, bytes]:
-        """The same as JSON, made once for all who watch, with the stamp of the study then.
+        """Return `trials` as JSON, made once for all who watch, with the stamp of the study then.
 
         Raises:
             NotFoundError: There is none, or it is another tenant's.
@@ -229,7 +229,7 @@ class StudyService:
         }
 
     def csv(self, who: Principal, study_id: int) -> tuple[str, str]:
-        """All trials as a CSV file, with all that is known of them: its name and its text.
+        """Write all trials as a CSV file; return its name and its text.
 
         Words that a spreadsheet would carry out as a formula have an apostrophe before them.
 
@@ -281,7 +281,7 @@ class StudyService:
         ]
 
     def _view(self, study_id: int) -> _View:
-        """The study as it is now; read again only when it has changed, and by one thread at a time."""
+        """Return the study as it is now; read again only when it has changed, and by one thread at a time."""
         from tradewind.reporting.study.data import StudyData
 
         with self._lock:

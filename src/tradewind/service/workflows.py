@@ -1,4 +1,4 @@
-"""Workflows that requests have carried out, or are carrying out: what was planned and what happened, task by task."""
+"""Gantt charts of workflows that requests carry out: the plan and the run, task by task."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class WorkflowChartService:
     """Plans and runs of workflows among the files of requests.
 
     Args:
-        requests: The functions of requests, which say whose files are whose.
+        requests: The service of requests, which decides who may read a file.
     """
 
     def __init__(self, requests: RequestService) -> None:
         self._requests = requests
 
     def found(self, who: Principal, number: int) -> list[str]:
-        """The plans, results and journals among a request's files, by path; of one run only what says most.
+        """List the plans, results and journals among a request's files, by path; of one run only what says most.
 
         Raises:
             NotFoundError: There is no such request, or it is another tenant's.
@@ -51,10 +51,10 @@ class WorkflowChartService:
         ]
 
     def gantt(self, who: Principal, number: int, path: str) -> dict[str, Any]:
-        """What was planned and what happened, for a page that draws it.
+        """Build the chart of a workflow's plan and run.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             number: The request.
             path: A plan, results or journal among its files, as `found` names it.
 
@@ -104,12 +104,12 @@ class WorkflowChartService:
 
 
 def draw_chart(text: bytes, file: str, plan: bytes = b"") -> dict[str, Any]:
-    """The chart of a plan, or of the results of a run.
+    """Draw the chart of a plan, or of the results of a run.
 
     Args:
-        text: What is in the file.
-        file: Its name, for messages.
-        plan: The plan of a run, where it is known: results do not tell its critical path.
+        text: Content of the file.
+        file: Name of the file, for messages.
+        plan: The plan of a run, where it is known: results do not have its critical path.
 
     Raises:
         WorkflowError: It is neither, or something in it is wrong.
@@ -149,7 +149,7 @@ def _planned(text: bytes, file: str) -> dict[str, Any]:
 
 
 def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_on: bool) -> dict[str, Any]:
-    """The chart of a run that goes on, or was ended before it wrote its results."""
+    """Draw the chart of a run that goes on, or was ended before it wrote its results."""
     from tradewind.workflow.execution import results
     from tradewind.workflow.execution.journal import read_history
     from tradewind.workflow.files import parse_plan
@@ -174,7 +174,7 @@ def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_o
 
 
 def _critical(plan_text: bytes, file: str) -> frozenset[str]:
-    """The tasks of a plan's critical path."""
+    """Find the tasks of a plan's critical path."""
     from tradewind.workflow.diagrams import critical_chain
     from tradewind.workflow.files import parse_plan
 
@@ -210,7 +210,7 @@ def _checked(make: Any, file: str) -> dict[str, Any]:
 
 
 def _plan_beside(folder: PurePosixPath) -> PurePosixPath:
-    """The plan of a run's folder: ``plan.json`` beside ``plan.run``."""
+    """Find the plan of a run's folder: ``plan.json`` beside ``plan.run``."""
     return folder.with_name(folder.name.removesuffix(".run") + ".json") if folder.name else PurePosixPath("plan.json")
 
 

@@ -34,7 +34,7 @@ OPEN = {
     "/r/{secret}",
     "/r/{secret}/{path:path}",
 }
-"""Routes that answer somebody whom nobody knows; `/r/` asks for a secret of its own (tests/service/results/test_share_links.py)."""
+"""Routes without authentication; `/r/` asks for a secret of its own (tests/service/results/test_share_links.py)."""
 
 BY_ADDRESS = {"/metrics"}
 """Routes that ask where a call comes from."""

@@ -141,7 +141,7 @@ def test_remarks_and_retries(context: Context, ann: Principal, drain: Callable[[
     ]
 
 
-def test_a_request_has_wishes_of_its_own(
+def test_a_request_has_preferences_of_its_own(
     context: Context, ann: Principal, calls: Calls, drain: Callable[[], list[NoticeRow]]
 ) -> None:
     context.notices.change(ann, email=[])

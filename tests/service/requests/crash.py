@@ -31,7 +31,7 @@ POINTS: dict[str, tuple[type, str, str]] = {
     "ended": (RequestProgressWriter, "finish", "before"),
     "finished": (RequestProgressWriter, "finish", "after"),
 }
-"""Where it can die: class, method, and whether before or after it. A stage is entered after `RequestProgressWriter.passed`."""
+"""Places to die at: class, method, before or after it. A stage is entered after `RequestProgressWriter.passed`."""
 
 STAGES = ("booting", "bootstrapping", "submitting", "executing", "collecting")
 

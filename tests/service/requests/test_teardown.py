@@ -19,6 +19,7 @@ from tradewind.service.requests import progress_writer, request_executor
 from tradewind.service.requests.progress_writer import RequestProgressWriter
 from tradewind.service.web.request_view import view_request
 from tradewind.store.service.requests import RequestRow
+from tradewind.utils.retries import Backoff
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Provider:
     monkeypatch.setattr(SimulatedProvisioner, "destroy", refuse)
     monkeypatch.setattr(SimulatedProvisioner, "patience_seconds", 0.2)
     monkeypatch.setattr(deployer, "_PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr(request_executor, "_BACKOFF", (0.05, 0.1))
+    monkeypatch.setattr(request_executor, "_BACKOFF", Backoff((0.05, 0.1)))
     return found
 
 

@@ -307,7 +307,7 @@ def test_a_worker_may_be_told_to_stop_at_any_moment(
             """The test says when."""
 
     with world(tmp_path) as there:
-        monkeypatch.setattr(worker, "Carrier", Late)
+        monkeypatch.setattr(worker, "RequestExecutor", Late)
         row = there.submit(parameters={"seconds": 1.5})
         with working(there.context):
             eventually(lambda: len(looks) > moment or there.get(row).state == "done")

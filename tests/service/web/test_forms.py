@@ -84,4 +84,4 @@ def test_what_was_typed_about_notices_stays_where_one_of_it_is_wrong(shared: Con
     assert shared.notices.ways(principal(shared, "eve")).address == "eve@example.org", "all of it is kept, or nothing"
     wrong = eve.post("/account/notices", {**sent, "address": "nobody", "webhook": ""})
     assert wrong.status_code == 422
-    assert shared.notices.ways(principal(shared, "eve")).wishes.email == ("finished", "failed")
+    assert shared.notices.ways(principal(shared, "eve")).preferences.email == ("finished", "failed")

@@ -272,7 +272,7 @@ def test_notices_and_folders_of_results(shared: Context) -> None:
     fields = {"address": "ann@example.com", "email": ["failed"], "webhook": "", "calls": []}
     assert eve.post("/account/notices", fields).status_code == 303
     ways = shared.notices.ways(principal(shared, "ann"))
-    assert (ways.address, ways.wishes.email) == ("ann@example.com", ("failed",))
+    assert (ways.address, ways.preferences.email) == ("ann@example.com", ("failed",))
     wrong = eve.post("/account/notices", {**fields, "webhook": "ftp://x"})
     assert wrong.status_code == 422
     key = eve.post("/account/notices/key").text

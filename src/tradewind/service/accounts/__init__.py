@@ -1,1 +1,1 @@
-"""Who may do what: users, passwords, tokens, sessions, and the audit log."""
+"""User accounts: users, passwords, tokens, sessions, and the audit log."""

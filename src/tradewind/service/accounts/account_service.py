@@ -1,4 +1,4 @@
-"""What a user does with the own account: REST, XML-RPC, the pages and the command line call these functions."""
+"""Operations of a user on the own account, called by REST, XML-RPC, the pages and the command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHECKED_ELSEWHERE = {NOTICES: "/api/v1/me/notices", RESULTS: "/api/v1/me/places
 
 
 class AccountService:
-    """Users, and what they prove to be themselves with.
+    """User accounts with their passwords, sessions and tokens.
 
     Args:
         database: The open database.
@@ -56,8 +56,8 @@ class AccountService:
         Args:
             name: The name to sign in with; kept in small letters.
             role: What the user may do.
-            tenant: Whose requests the user sees and makes.
-            email: Where notices go.
+            tenant: Tenant whose requests the user sees and makes.
+            email: Address that notices go to.
             password: To sign in with; without one, the user has only tokens.
 
         Raises:
@@ -78,8 +78,8 @@ class AccountService:
 
         Args:
             name: As the user typed it.
-            password: Likewise.
-            address: Where from.
+            password: The password as typed.
+            address: Network address of the caller.
             agent: What the browser calls itself.
 
         Raises:
@@ -98,27 +98,27 @@ class AccountService:
         return session
 
     def by_session(self, secret: str, address: str = "") -> tuple[Principal, str]:
-        """Who a session's cookie belongs to, and what the session's pages send along with changes.
+        """Find the user and the CSRF token of a session's cookie.
 
         Raises:
-            SignInError: Nobody, or nobody any more.
+            SignInError: The session does not exist, or has ended.
         """
         return self._sessions.find(secret, address), csrf_token_of(secret)
 
     def sign_out(self, secret: str) -> None:
-        """End a session; one that is over already is none to complain about."""
+        """End a session; no error is raised for one that is over already."""
         self._sessions.end(secret)
 
     def sessions(self, who: Principal) -> list[SessionRow]:
-        """The sessions of the user who asks, the newest first; a session's ``digest`` is what ends it."""
+        """List the sessions of the user who asks, the newest first; a session's ``digest`` is what ends it."""
         return self._sessions.of_user(who.user_id)
 
     def end_session(self, who: Principal, start: str) -> None:
         """End a session of the user who asks.
 
         Args:
-            who: Who asks.
-            start: How its digest begins, twelve characters at least.
+            who: The user who asks.
+            start: First characters of its digest, twelve at least.
 
         Raises:
             NotFoundError: There is none.
@@ -134,9 +134,9 @@ class AccountService:
         """Set another password; all other sessions of the user end.
 
         Args:
-            who: Whose.
+            who: The user who changes the own password.
             old: The password until now.
-            new: The one from now on.
+            new: The password from now on.
             session: The session that goes on.
 
         Raises:
@@ -157,15 +157,15 @@ class AccountService:
         """End all sessions of a user.
 
         Returns:
-            How many.
+            The number of sessions that were ended.
         """
         return self._sessions.end_all(user.id)
 
     def digest(self, password: str, name: str) -> str:
-        """What is kept of a user's password.
+        """Check a password and hash it for storage.
 
         Raises:
-            InputError: It is too short, or tried first.
+            InputError: It is too short, or one of those that attackers try first.
         """
         credentials.check_password(password, name=name)
         return credentials.hash_password(password)
@@ -206,7 +206,7 @@ class AccountService:
         return self.store.add_token(row, secret_digest(secret)), secret
 
     def tokens(self, who: Principal) -> list[TokenRow]:
-        """The tokens of the user who asks, the newest first."""
+        """List the tokens of the user who asks, the newest first."""
         return self.store.tokens_of(who.user_id)
 
     def revoke_token(self, who: Principal, number: int) -> None:
@@ -219,10 +219,10 @@ class AccountService:
         self.audit.record(who, "token.revoke", f"token {gone.id} ({gone.name})")
 
     def by_token(self, secret: str, address: str = "") -> Principal:
-        """Who shows a token.
+        """Find the user who shows a token.
 
         Raises:
-            SignInError: Nobody whom we know.
+            SignInError: The token is not valid.
         """
         found = self.store.user_of_token(secret_digest(secret)) if secret.startswith(TOKEN_PREFIX) else None
         if found is None or found[1].state != "active":
@@ -249,7 +249,7 @@ class AccountService:
     # ------------------------------------------------------------------ one's own
 
     def me(self, who: Principal) -> UserRow:
-        """The account of the user who asks."""
+        """Return the account of the user who asks."""
         return self.store.user(who.user_id)
 
     def change_me(
@@ -276,7 +276,7 @@ class AccountService:
 
 
 def check_token_request(name: str, days: float | None = None) -> str:
-    """The name of a token as it is kept.
+    """Check the name and the days of a token to make; return the name as it is kept.
 
     Raises:
         InputError: It is empty or too long, or the days that the token is to last are none.

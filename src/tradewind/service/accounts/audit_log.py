@@ -19,25 +19,25 @@ _TIDY = 3600.0
 
 
 def audit_row(who: Principal, action: str, subject: str = "", **details: Any) -> AuditRow:
-    """A line to add in the transaction that does what it tells of.
+    """Build a line of the audit log, to be added in the transaction of the action itself.
 
     Args:
-        who: Who does it.
-        action: What, as ``kind.verb``.
-        subject: What it is done to.
+        who: The user who acts.
+        action: The action, as ``kind.verb``.
+        subject: The object of the action, such as ``request 17``.
         details: More of it: JSON-able, and never a secret.
     """
     return AuditRow(0, time.time(), who.name, who.tenant, who.address, action, clean_text(subject), "done", details)
 
 
 def record_action(database: Database, who: Principal, action: str, subject: str = "", **details: Any) -> None:
-    """Add a line about what was just done, where no `AuditLog` is at hand.
+    """Add a line about a finished action, where no `AuditLog` is at hand.
 
     Args:
         database: The open database.
-        who: Who did it.
-        action: What, as ``kind.verb``.
-        subject: What it was done to.
+        who: The user who acted.
+        action: The action, as ``kind.verb``.
+        subject: The object of the action, such as ``request 17``.
         details: More of it: JSON-able, and never a secret.
     """
     row = audit_row(who, action, subject, **details)
@@ -52,7 +52,7 @@ def _say(row: AuditRow) -> None:
 
 
 class AuditLog:
-    """The audit log.
+    """The audit log: lines are added by `record`, and read by administrators.
 
     Args:
         database: The open database.
@@ -73,9 +73,9 @@ class AuditLog:
         """Add a line; it is in the server's log as well.
 
         Args:
-            who: Who did it; None for somebody who had not signed in.
-            action: What, as ``kind.verb``: ``request.submit``.
-            subject: What it was done to: ``request 17``.
+            who: The user who acted; None for somebody who had not signed in.
+            action: The action, as ``kind.verb``: ``request.submit``.
+            subject: The object of the action: ``request 17``.
             outcome: Whether it was done.
             details: More of it: JSON-able, and never a secret.
         """
@@ -115,12 +115,12 @@ class AuditLog:
         action: str = "",
         outcome: str = "",
     ) -> list[AuditRow]:
-        """Lines of the log, the newest first; only for administrators.
+        """List lines of the log, the newest first; only for administrators.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             before: Only those with a smaller id: the next page.
-            limit: So many at most.
+            limit: Rows at most.
             user: Only of this user.
             action: Only of this action, or of this kind of them: ``user`` finds ``user.add``.
             outcome: Only ``done``, or only ``refused``.

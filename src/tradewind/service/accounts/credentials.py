@@ -1,4 +1,4 @@
-"""Passwords: what a good one is, how they are kept, and how one is compared.
+"""Passwords and secrets: rules for good passwords, hashing, and comparison.
 
 They are kept as Argon2id (RFC 9106) with 19 MiB, two passes and one lane: what OWASP's Password Storage Cheat Sheet
 asks for at least, so that signing in does not take the machine from everybody else for long.
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 
-TOKEN_PREFIX = "tw_"
+TOKEN_PREFIX = "tw_"  # noqa: S105  (no secret)
 """Begins every token, so that a scanner of source code recognises one that was committed."""
 
 
 def new_secret(prefix: str = TOKEN_PREFIX) -> str:
-    """A secret of 256 random bits."""
+    """Generate a secret of 256 random bits."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def secret_digest(secret: str) -> str:
-    """What is kept of a secret: it has 256 bits of its own, so that a plain hash cannot be searched."""
+    """Hash a secret for storage; it has 256 bits of its own, so that a plain hash cannot be searched."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -82,14 +82,14 @@ def check_password(password: str, *, name: str = "") -> None:
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password."""
+    """Hash a password for storage, with Argon2id."""
     hasher, _ = _tools()
     with _turn():
         return hasher.hash(_bytes(password))
 
 
 def verify_password(kept: str | None, password: str) -> bool:
-    """Whether a password is the one that was kept; it takes as long where there is none to compare with.
+    """Compare a password with its hash; without a hash, comparing takes as long and gives False.
 
     Raises:
         TooManyError: So many are being compared that this one is not even begun.
@@ -107,7 +107,7 @@ def verify_password(kept: str | None, password: str) -> bool:
 
 
 def needs_rehash(kept: str) -> bool:
-    """Whether a password was kept with weaker parameters than today's."""
+    """True where a password was hashed with weaker parameters than today's."""
     return _tools()[0].check_needs_rehash(kept)
 
 
@@ -117,7 +117,7 @@ def _bytes(password: str) -> bytes:
 
 
 def _repeats(plain: str) -> bool:
-    """Whether it is a short piece again and again, or letters in a row."""
+    """True for a short piece repeated again and again, or letters in a row."""
     pieces = any(plain == (plain[:size] * len(plain))[: len(plain)] for size in range(1, 4))
     return pieces or all(ord(b) - ord(a) == 1 for a, b in itertools.pairwise(plain))
 
@@ -135,7 +135,7 @@ def _turn() -> Iterator[None]:
 
 @cache
 def _tools() -> tuple[PasswordHasher, str]:
-    """What hashes, and the hash that is compared with where there is none: it must not take longer the first time."""
+    """Make the hasher, and the hash compared with where a user has none: the first call must not take longer."""
     try:
         from argon2 import PasswordHasher
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Names of users and tenants, and addresses that calls come from."""
+"""Identities: the caller of a function, names of users and tenants, and addresses that calls come from."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ROLES: tuple[Role, ...] = ("admin", "user")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks for something: every function of the service takes one, and shows no more than it may see.
+    """The user who calls a function of the service; results hold no more than this user may see.
 
     Attributes:
         user_id: Number of the user; 0 for the command line on the server's own machine.
         name: The user's name.
         role: ``admin`` or ``user``.
-        tenant: Whose requests, studies and applications the user sees and makes.
+        tenant: Tenant whose requests, studies and applications the user sees and makes.
         address: Where the call came from, for the audit log; empty for the command line.
     """
 
@@ -33,16 +33,16 @@ class Principal:
 
     @property
     def is_admin(self) -> bool:
-        """Whether the user sees all tenants and may change settings."""
+        """True for a user who sees all tenants and may change settings."""
         return self.role == "admin"
 
     @property
     def sees(self) -> str | None:
-        """The one tenant whose things the user sees; None for those of all."""
+        """The one tenant visible to the user; None for all."""
         return None if self.is_admin else self.tenant
 
     def may_see(self, tenant: str) -> bool:
-        """Whether what belongs to a tenant exists for this user."""
+        """True where things of a tenant are visible to this user."""
         return self.is_admin or tenant == self.tenant
 
 
@@ -51,12 +51,12 @@ MAX_NAME_LENGTH = 64
 
 
 def normalize_name(name: str) -> str:
-    """A name as it is compared: capitals and ways to write the same letter make no difference."""
+    """Normalize a name for comparison: capitals and ways to write the same letter make no difference."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
 def lookup_name(name: str) -> str:
-    """A name to look for: as it is kept, or empty where nobody can have it."""
+    """Normalize a name to look for; empty where nobody can have it."""
     try:
         return check_name(name)
     except InputError:
@@ -64,7 +64,7 @@ def lookup_name(name: str) -> str:
 
 
 def check_name(name: str, what: str = "user") -> str:
-    """A name as it is kept.
+    """Check a name, and return it as it is kept.
 
     Args:
         name: As it was typed.
@@ -88,7 +88,7 @@ def check_name(name: str, what: str = "user") -> str:
 
 
 def check_email(address: str) -> str:
-    """An e-mail address as it is kept; empty for none.
+    """Check an e-mail address, and return it as it is kept; empty for none.
 
     Raises:
         InputError: It is none.
@@ -103,7 +103,7 @@ def check_email(address: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """What attempts from an address are counted under: of IPv6 the network of 64 bits, which one customer has."""
+    """Group an address for counting attempts: of IPv6 the network of 64 bits, which one customer has."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -116,5 +116,5 @@ def network_of(address: str) -> str:
 
 
 def clean_text(text: str, most: int = 200) -> str:
-    """A word of a header or a form for people: no control characters, not long."""
+    """Clean a word of a header or a form for display: no control characters, not long."""
     return "".join(c for c in text[:most] if unicodedata.category(c)[0] != "C")

@@ -32,7 +32,7 @@ _TOUCH = 60.0  # seconds: not every call of a page is a write
 
 @dataclass(frozen=True, slots=True)
 class BrowserSession:
-    """What a browser gets when its user signs in.
+    """A new session, for the browser whose user signed in.
 
     Attributes:
         secret: The value of the cookie; it is known to the browser alone.
@@ -46,12 +46,12 @@ class BrowserSession:
 
 
 def csrf_token_of(secret: str) -> str:
-    """What proves that a change comes from a page of this session: it follows from the cookie, and does not tell it."""
+    """Derive the CSRF token of a session from its secret, which it does not reveal."""
     return hmac.new(secret.encode("utf-8", "surrogatepass"), b"csrf", hashlib.sha256).hexdigest()
 
 
 class SessionManager:
-    """Signing in and out.
+    """Signing in and out, with limits on attempts.
 
     Args:
         database: The open database.
@@ -68,8 +68,8 @@ class SessionManager:
 
         Args:
             name: As the user typed it.
-            password: Likewise.
-            address: Where from.
+            password: The password as typed.
+            address: Network address of the caller.
             agent: What the browser calls itself.
 
         Raises:
@@ -94,10 +94,10 @@ class SessionManager:
         return BrowserSession(secret, csrf_token_of(secret), row.expires), user
 
     def find(self, secret: str, address: str = "") -> Principal:
-        """Who a cookie belongs to.
+        """Find the user of a session's cookie.
 
         Raises:
-            SignInError: Nobody, or nobody any more.
+            SignInError: The session does not exist, or has ended.
         """
         found = self._store.find(secret_digest(secret)) if secret.startswith(SESSION_PREFIX) else None
         if found is None or found[1].state != "active":
@@ -124,7 +124,7 @@ class SessionManager:
         self._store.forgive(keys)
 
     def of_user(self, user_id: int) -> list[SessionRow]:
-        """The sessions of a user, the newest first."""
+        """List the sessions of a user, the newest first."""
         return self._store.of_user(user_id)
 
     def end(self, secret: str) -> None:
@@ -132,14 +132,14 @@ class SessionManager:
         self._store.delete(secret_digest(secret))
 
     def delete(self, digest: str) -> None:
-        """End a session by what is kept of its cookie."""
+        """End a session by the stored digest of its cookie."""
         self._store.delete(digest)
 
     def end_all(self, user_id: int, *, but: str = "") -> int:
-        """End all sessions of a user but one, by its cookie.
+        """End all sessions of a user except one, given by its cookie.
 
         Returns:
-            How many.
+            The number of sessions that were ended.
         """
         return self._store.delete_of(user_id, but=secret_digest(but) if but else "")
 
@@ -147,7 +147,7 @@ class SessionManager:
         return min(used + 3600 * self._settings.session_hours, created + 86400 * self._settings.session_days)
 
     def _count(self, name: str, user: UserRow | None, address: str) -> list[str]:
-        """Count an attempt; the keys that a success forgives."""
+        """Count an attempt; return the keys that a success forgives."""
         place = identity.network_of(address)
         typed = secret_digest(identity.normalize_name(name[: identity.MAX_NAME_LENGTH]))[
             :32

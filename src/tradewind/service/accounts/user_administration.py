@@ -1,4 +1,4 @@
-"""What an administrator does with users and tenants; each change is in the audit log."""
+"""Administration of users and tenants; each change is in the audit log."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class UserAdministration:
     def list(
         self, who: Principal, *, after: str = "", limit: int | None = None, removed: bool = False
     ) -> list[UserRow]:
-        """Users, by name.
+        """List users by name.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             after: Only those whose name comes later: the next page.
-            limit: So many at most.
+            limit: Rows at most.
             removed: Also those that were removed, but have left requests.
 
         Raises:
@@ -54,7 +54,7 @@ class UserAdministration:
         return self._store.users(after=identity.clean_text(after), limit=limit, removed=removed)
 
     def get(self, who: Principal, name: str) -> UserRow:
-        """One user.
+        """Return one user.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -64,7 +64,7 @@ class UserAdministration:
         return self._named(name)
 
     def check_new(self, who: Principal, name: str, tenant: str = "") -> None:
-        """See that a user could be added, before more is asked for.
+        """Check that a user could be added, before more is asked for.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -91,11 +91,11 @@ class UserAdministration:
         """Add a user.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             name: The name to sign in with; kept in small letters.
             role: What the user may do.
-            tenant: Whose requests the user sees and makes; one of the user's own without it.
-            email: Where notices go.
+            tenant: Tenant whose requests the user sees and makes; one of the user's own without it.
+            email: Address that notices go to.
             password: To sign in with; without one, the user has only tokens.
 
         Raises:
@@ -123,11 +123,11 @@ class UserAdministration:
         """Change a user; what is None stays as it is, and either all is changed or nothing.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             name: The user.
             role: What the user may do.
-            tenant: Whose requests the user sees and makes; those made until now stay where they are.
-            email: Where notices go.
+            tenant: Tenant whose requests the user sees and makes; those made until now stay where they are.
+            email: Address that notices go to.
             state: ``locked``: sessions end, and tokens open nothing until it is ``active`` again.
             password: To sign in with; all sessions end.
 
@@ -164,7 +164,7 @@ class UserAdministration:
         known whose they were.
 
         Returns:
-            Whether nothing is left.
+            True where nothing is left; False where the name stays with the user's requests.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -180,7 +180,7 @@ class UserAdministration:
     # ------------------------------------------------------------------ tokens
 
     def tokens(self, who: Principal, name: str) -> TokenRows:
-        """The tokens of a user, the newest first.
+        """List the tokens of a user, the newest first.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -195,7 +195,7 @@ class UserAdministration:
         Raises:
             ForbiddenError: The user who asks is no administrator.
             NotFoundError: There is none of that name.
-            InputError: What it is called, or how long it lasts, is none.
+            InputError: The name or the lifetime is not valid.
         """
         self._check(who, "token.make")
         user = self._named(name)
@@ -204,15 +204,15 @@ class UserAdministration:
         return secret
 
     def revoke_token(self, who: Principal, name: str, number: int | None = None) -> int:
-        """Take a token of a user away, or all of them.
+        """Revoke a token of a user, or all of them.
 
         Args:
-            who: Who asks.
-            name: Whose.
-            number: Which; None for all.
+            who: The user who asks.
+            name: The user whose token it is.
+            number: Number of the token; None for all.
 
         Returns:
-            How many were taken away.
+            The number of tokens that were revoked.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -231,7 +231,7 @@ class UserAdministration:
     # ------------------------------------------------------------------ tenants
 
     def tenants(self, who: Principal) -> TenantRows:
-        """The tenants that the user who asks may see, by name: an administrator all, others their own."""
+        """List the tenants that the user who asks may see, by name: an administrator all, others their own."""
         return [row for row in self._cluster.tenants() if who.may_see(row.name)]
 
     def set_tenant(
@@ -246,12 +246,12 @@ class UserAdministration:
         """Add a tenant, or change its share and the most that it may use.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             name: The tenant.
             weight: Its share against others; stays as it is without it.
-            priority: Larger goes first under strict priority; likewise.
+            priority: Larger goes first under strict priority; stays as it is without it.
             quota: The most that it may use at a time of ``cpu``, ``memory`` (GiB), ``gpu`` and ``requests``, and of
-                ``dollars`` in all; likewise.
+                ``dollars`` in all; stays as it is without it.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.

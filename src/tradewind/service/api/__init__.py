@@ -1,4 +1,4 @@
-"""REST: one module a kind of thing, below ``/api/v1``."""
+"""The REST interface, below ``/api/v1``."""
 
 from __future__ import annotations
 

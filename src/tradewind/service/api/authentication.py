@@ -1,4 +1,4 @@
-"""Who calls: what each route of REST depends on.
+"""Authentication of REST calls, as dependencies of the routes.
 
 Programs send a token. Pages of this server may call REST as well: their browser sends the cookie of its session, and
 their scripts send the session's proof in ``X-CSRF-Token`` with everything that changes something.
@@ -22,17 +22,17 @@ _bearer = HTTPBearer(auto_error=False, description="A token, as `tradewind user 
 
 
 def context_of(request: Request) -> Context:
-    """What the parts of the server share."""
+    """Return the server's shared context."""
     return cast("Context", request.app.state.context)
 
 
 def address_of(request: Request) -> str:
-    """Where a call comes from."""
+    """Return the network address of a call."""
     return request.client.host if request.client else ""
 
 
 def record_refusal(request: Request, error: TradewindError) -> None:
-    """Keep in the audit log what a user, or somebody with a wrong token, was refused."""
+    """Record in the audit log a refused call of a user, or of somebody with a wrong token."""
     status = http_status(error)
     if status not in (401, 403, 429) or (status == 401 and "authorization" not in request.headers):
         return  # a browser whose session is over has done nothing wrong
@@ -44,7 +44,7 @@ def record_refusal(request: Request, error: TradewindError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedCaller:
-    """A call of somebody who has shown something, at which nobody has looked yet.
+    """Credentials of a call, not verified yet.
 
     Attributes:
         request: The call.
@@ -55,10 +55,10 @@ class UnverifiedCaller:
     token: str | None
 
     def who(self) -> Principal:
-        """Who it is.
+        """Verify the credentials, and return the user.
 
         Raises:
-            SignInError: Nobody whom we know.
+            SignInError: The credentials are not valid.
             ForbiddenError: A page that is not of this session asks for a change.
         """
         request, csrf = self.request, None
@@ -76,10 +76,10 @@ class UnverifiedCaller:
 async def unverified_caller(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> UnverifiedCaller:
-    """What the caller of a route has shown.
+    """Read the credentials of a call: its token, or the cookie of a session.
 
     Raises:
-        SignInError: Nothing.
+        SignInError: The call has neither.
     """
     check_address(request)
     if credentials is None and not session_secret(request):
@@ -97,10 +97,10 @@ async def _shared(request: Request) -> Context:
 
 
 Shared = Annotated[Context, Depends(_shared)]
-"""What the parts of the server share, as a parameter of a route."""
+"""The server's shared context, as a parameter of a route."""
 
 Caller = Annotated[Principal, Depends(_who)]
-"""Who calls, as a parameter of a route."""
+"""The user who calls, as a parameter of a route."""
 
 
 async def _admin(who: Caller) -> Principal:
@@ -110,4 +110,4 @@ async def _admin(who: Caller) -> Principal:
 
 
 AdminCaller = Annotated[Principal, Depends(_admin)]
-"""Who calls, where only an administrator may."""
+"""The user who calls, where only an administrator may."""

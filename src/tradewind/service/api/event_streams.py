@@ -1,4 +1,4 @@
-"""The routes' way to answers that stay open."""
+"""Responses that stay open: events of requests as server-sent events, and logs while they grow."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _SLOWEST_LOG = 2.0
 
 
 class _Open(Response):
-    """An answer without an end; what it says is up to those below.
+    """A response without an end; subclasses write its content.
 
     Args:
         hub: The streams of this process.
-        who: Who listens; the place was taken.
+        who: The user who listens; the place was taken.
         beat: Seconds of silence after which a comment is sent.
         lifetime: Seconds after which the client has to come again, and to say again who it is.
     """
@@ -64,7 +64,7 @@ class _Open(Response):
         self._gone = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, until the client goes or has waited long enough."""
+        """Send the response, until the client leaves or its lifetime is over."""
         watching = asyncio.ensure_future(self._wait_for_end(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -87,14 +87,14 @@ class _Open(Response):
         return self._gone.is_set() or time.monotonic() > self._until
 
     def _left(self) -> None:
-        """Nobody reads any more."""
+        """Set the end: the client has left."""
 
     async def _tell(self, said: _Said) -> None:
         raise NotImplementedError
 
 
 class _Said:
-    """Sends parts of an answer, each within a time."""
+    """A sender of parts of a response, each within a time limit."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -111,11 +111,11 @@ class _Said:
 
 
 class EventStream(_Open):
-    """What happens to requests.
+    """A stream of the events of requests.
 
     Args:
         hub: The streams of this process.
-        listener: It hears what happens from now on.
+        listener: Receives the events from now on.
         past: Reads what had happened after an event until now, in pages: of the number of the event, and how many.
         since: The event to go on after; None begins with what happens now.
         beat: Seconds of silence after which a comment is sent.
@@ -173,13 +173,13 @@ class EventStream(_Open):
 
 
 class LogStream(_Open):
-    """A log while it grows.
+    """A stream of a log while it grows.
 
     Args:
         hub: The streams of this process.
-        who: Who reads.
+        who: The user who reads.
         read: Reads a part from an offset in bytes of a run's log, as `RequestService.log` does.
-        begin: Where to begin: the offset, and the run that it is of, or nothing for the last.
+        begin: The offset to begin at, and the run that it is of, or nothing for the last.
         beat: Seconds of silence after which a comment is sent.
         lifetime: Seconds after which the client has to come again.
         pause: Seconds between two looks at a log that grows.
@@ -247,7 +247,7 @@ LastEventId = Annotated[
 
 
 def last_known(since: int | None, header: str | None) -> int | None:
-    """The number of the last event that a client knows; None where it says nothing.
+    """Parse the number of the last event that a client knows; None where the call has none.
 
     Raises:
         InputError: The header is no number of an event.
@@ -258,11 +258,11 @@ def last_known(since: int | None, header: str | None) -> int | None:
 
 
 def last_read(offset: int, run: str, header: str | None) -> tuple[int, str]:
-    """Where a client is in the logs of a request: the offset, and the run that it is of.
+    """Parse the position of a client in the logs of a request: the offset, and the run that it is of.
 
     Args:
         offset: As the address says it.
-        run: Likewise; empty where it names none.
+        run: The run as the address says it; empty where it names none.
         header: The id of the last event, which comes before both.
 
     Raises:
@@ -281,7 +281,7 @@ def _number(text: str, wrong: str) -> int:
 
 
 def past_events(shared: Context, who: Principal, number: int | None, since: int, limit: int) -> Response:
-    """What happened until now.
+    """Read the events until now.
 
     Raises:
         NotFoundError: There is no such request that the user may see.
@@ -291,11 +291,11 @@ def past_events(shared: Context, who: Principal, number: int | None, since: int,
 
 
 async def event_stream(shared: Context, who: Principal, number: int | None, since: int | None) -> Response:
-    """What happens from now on, after what happened since an event, as a stream.
+    """Open a stream of events, beginning after one that the client knows.
 
     Args:
-        shared: What the parts of the server share.
-        who: Who listens.
+        shared: The server's shared context.
+        who: The user who listens.
         number: The request; None for all that the user may see.
         since: The event to go on after; None begins with what happens now.
 
@@ -324,7 +324,7 @@ async def event_stream(shared: Context, who: Principal, number: int | None, sinc
 def log_stream(
     shared: Context, who: Principal, number: int, stream: str, offset: int, limit: int, trial: int | None, run: str
 ) -> Response:
-    """A log while it grows, as a stream.
+    """Open a stream of a log while it grows.
 
     Raises:
         BusyError: There are too many streams.
@@ -341,7 +341,7 @@ def log_stream(
 
 
 async def over_since(shared: Context, who: Principal, number: int, since: int | None) -> bool:
-    """Whether nothing has happened since an event, and nothing will: a browser that hears that comes no more."""
+    """True where nothing has happened since an event, and nothing will: a browser that gets that comes no more."""
     if since is None:
         return False
     row = await run_in_threadpool(shared.requests.get, who, number)

@@ -1,4 +1,4 @@
-"""A short way for what programs ask all the time: their call is read, answered, and nothing else is done.
+"""A fast path for frequent calls of programs, past FastAPI's resolution of parameters and dependencies.
 
 FastAPI resolves the parameters and dependencies of a call one by one, each time anew, and goes into another thread to
 answer it; on a route that does little, that is most of what a call costs (benchmarks/service_load). A route of this
@@ -29,7 +29,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Plan:
-    """What a route takes, and how it is called; calls that ``unless`` holds for are not for it."""
+    """The parameters of a route, and how it is called; calls that ``unless`` holds for take the ordinary path."""
 
     def __init__(
         self, route: Callable[..., Response], unless: Callable[[Request], bool] | None = None, most: int = 100
@@ -43,7 +43,7 @@ class _Plan:
         self._model = self._model_of()
 
     def signature(self) -> inspect.Signature:
-        """As FastAPI sees it: the caller is only asked for, and looked up later."""
+        """The signature for FastAPI: the caller is only asked for, and looked up later."""
         asked = Annotated[UnverifiedCaller, Depends(unverified_caller)]
         found = [
             one.replace(annotation=asked if name == "who" else self._hints[name])
@@ -52,7 +52,7 @@ class _Plan:
         return inspect.Signature(found)
 
     def values(self, request: Request) -> Mapping[str, Any] | None:
-        """The parameters of a call; None for one that goes the ordinary way."""
+        """Parse the parameters of a call; None for a call that takes the ordinary path."""
         if self._unless is not None and self._unless(request):
             return None
         given: dict[str, Any] = {name: request.path_params[name] for name in self._path}
@@ -67,7 +67,7 @@ class _Plan:
             return None
 
     def is_short(self, request: Request, token: str, values: Mapping[str, Any]) -> bool:
-        """Whether answering takes no longer than waking a thread for it, and waits for nobody."""
+        """True where answering takes no longer than waking a thread for it, and waits for nobody."""
         shared = context_of(request)
         is_here = shared.database.dialect == "sqlite" and shared.accounts.only_reads(token)
         return is_here and (values.get("limit") or 0) <= self._most
@@ -96,10 +96,10 @@ class _Plan:
 
 
 class FastPathRoute(APIRoute):
-    """A route that takes the short way where its function is `in_one_thread`."""
+    """A route that takes the fast path where its function is `in_one_thread`."""
 
     def get_route_handler(self) -> Handler:
-        """What answers a call."""
+        """Return the handler of a call."""
         ordinary = super().get_route_handler()
         plan: _Plan | None = getattr(self.endpoint, "plan", None)
         if plan is None or self.methods != {"GET"}:
@@ -121,7 +121,7 @@ class FastPathRoute(APIRoute):
 
 
 def in_one_thread(route: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
-    """A route whose caller is found in the thread that it works in.
+    """Mark a route whose caller is found in the thread that it works in.
 
     By itself FastAPI goes into one thread to ask who calls, comes back, and goes into another one to work.
 
@@ -142,11 +142,11 @@ def in_one_thread(route: Callable[..., Response]) -> Callable[..., Awaitable[Res
 def at_once(
     short: Callable[..., Response], *, unless: Callable[[Request], bool], most: int
 ) -> Callable[[Callable[..., Awaitable[Response]]], Callable[..., Awaitable[Response]]]:
-    """A route that has a short way beside its own.
+    """Give a route a second, faster function for its usual calls.
 
     Args:
         short: Answers the calls that take it; its parameters ``who`` and ``shared``, and those of the call.
-        unless: True for a call that does not.
+        unless: True for a call that takes the ordinary path.
         most: The largest ``limit`` of a call that is answered at once; others get a thread.
     """
 

@@ -94,12 +94,12 @@ _PROBLEM: dict[str, Any] = {
 
 
 def operation_id(route: APIRoute) -> str:
-    """The name of a route's function: generated clients call their methods by it."""
+    """Return the name of a route's function: generated clients call their methods by it."""
     return route.name
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The document of an application, made once."""
+    """Build the OpenAPI document of an application, once."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title,

@@ -17,7 +17,7 @@ _MONEY = {"type": ["number", "string"], "examples": ["$2"], "description": "USD:
 
 
 def _schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """A model as a schema of one piece: the schema of OpenAPI keeps definitions elsewhere."""
+    """Write a model's schema in one piece: OpenAPI keeps definitions elsewhere."""
     schema = model.model_json_schema()
     whole: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
     return {**whole, "title": title}
@@ -125,11 +125,11 @@ Document = Annotated[str | dict[str, Any], Depends(_document)]
 
 
 def described(schema: dict[str, Any], example: str) -> dict[str, Any]:
-    """How the schema tells of such a body.
+    """Describe such a body in the OpenAPI document.
 
     Args:
-        schema: Of the JSON form.
-        example: In YAML.
+        schema: Schema of the JSON form.
+        example: An example in YAML.
     """
     return {
         "requestBody": {

@@ -1,4 +1,4 @@
-"""What REST says of requests: the models are its schema, and its examples."""
+"""Pydantic models of requests: the REST schema, and its examples."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ FILES = TypeAdapter(list[File])
 
 
 def summary_of(row: RequestRow) -> RequestSummary:
-    """A request as lists show it."""
+    """Build the list entry of a request."""
     return RequestSummary.model_construct(**_plain(row))
 
 
@@ -119,7 +119,7 @@ def request_of(row: RequestRow) -> RequestAnswer:
 
 
 def event_of(event: RequestEvent) -> Event:
-    """An event."""
+    """Build the answer for an event."""
     return Event.model_construct(
         id=event.id,
         request=event.request_id,
@@ -131,7 +131,7 @@ def event_of(event: RequestEvent) -> Event:
 
 
 def file_of(entry: RunFileEntry) -> File:
-    """A file."""
+    """Build the answer for a file."""
     return File.model_construct(path=entry.path, size=entry.size)
 
 

@@ -1,4 +1,4 @@
-"""What can be done with applications: REST, XML-RPC, the pages and the command line call these functions."""
+"""Operations on applications, called by REST, XML-RPC, the pages and the command line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ApplicationService:
         database: The open database.
         settings: The server's settings.
         data_folder: The folders of jobs are made below it.
-        backends: Where they run.
+        backends: The backends that applications run on.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class ApplicationService:
     # ------------------------------------------------------------------ finding
 
     def list(self, who: Principal, *, retired: bool = False) -> Rows:
-        """The newest version of every application that a user sees, by name.
+        """List the newest version of every application that a user sees, by name.
 
         Args:
-            who: Who asks.
-            retired: Also what was retired.
+            who: The user who asks.
+            retired: Include retired applications.
         """
         tenants = None if who.is_admin else (SHARED, who.tenant)
         return self.store.applications(tenants, retired=retired)
@@ -138,10 +138,10 @@ class ApplicationService:
         return self.store.applications([row.tenant], name=row.name, retired=True)
 
     def get(self, who: Principal, name: str, *, retired: bool = False) -> ApplicationRow:
-        """An application that a user sees.
+        """Find an application that a user sees.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             name: ``name`` for the newest version, ``name@3`` for that one. One's own comes before a shared one of the
                 same name; ``/name`` is the shared one, and ``tenant/name`` that of a tenant.
             retired: Also one that was retired.
@@ -174,7 +174,7 @@ class ApplicationService:
         raise NotFoundError(f"there is no application {name!r}", hint=did_you_mean(bare, known, "there are:"))
 
     def by_id(self, number: int) -> ApplicationRow:
-        """A version by the store's number, for requests that were let in already.
+        """Return a version by the store's number, for requests that were let in already.
 
         Raises:
             NotFoundError: There is none.
@@ -182,7 +182,7 @@ class ApplicationService:
         return self.store.application(number)
 
     def _tenants(self, who: Principal, name: str) -> Sequence[str]:
-        """Whose application of a name a user means: the own, the shared, and for an administrator any."""
+        """List the tenants to search for an application: the own, the shared, and for an administrator any."""
         first = [who.tenant, SHARED]
         others = self.store.applications(None, name=name, retired=True) if who.is_admin else []
         return list(dict.fromkeys([*first, *(row.tenant for row in others)]))
@@ -190,7 +190,7 @@ class ApplicationService:
     # ------------------------------------------------------------------ filling in
 
     def form(self, who: Principal, name: str) -> ApplicationForm:
-        """The form of an application, with its JSON Schema.
+        """Return the form of an application, with its JSON Schema.
 
         Raises:
             NotFoundError: There is none.
@@ -203,7 +203,7 @@ class ApplicationService:
         """Keep a file for a form; requests name it by what is returned.
 
         Args:
-            who: Whose it is.
+            who: The user who owns it.
             name: What the user calls it.
             data: The file.
 
@@ -218,12 +218,12 @@ class ApplicationService:
         return value.to_json()
 
     def values(self, who: Principal, row: ApplicationRow, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What was typed into a form, checked and read, as a request keeps it; files that came with it are kept.
+        """Check and read the values typed into a form, as a request keeps them; files that came with it are kept.
 
         Args:
-            who: Who typed it.
+            who: The user who filled in the form.
             row: The application.
-            given: What was typed, by field.
+            given: The typed values, by field.
 
         Returns:
             The value of every field, JSON-able; `spec` takes it.
@@ -265,14 +265,14 @@ class ApplicationService:
         resources: Mapping[str, Any] | None = None,
         folder: Path | None = None,
     ) -> JobSpec:
-        """The specification of a request.
+        """Build the specification of a request.
 
         Args:
             row: The application.
-            parameters: What was typed into its form, as given or as `values` returned it.
-            backend: Where it runs; see `BackendService.choose`.
+            parameters: The values of its form, as typed or as `values` returned them.
+            backend: The backend that it runs on; see `BackendService.choose`.
             resources: ``nodes``, ``cpu``, ``memory`` (MiB) and ``time`` (s) where the user asks for them in numbers.
-            folder: Where the job's files are laid out, for a request its own folder; without it one that requests with
+            folder: The folder to write the job's files to, for a request its own; without it one that requests with
                 equal files share.
 
         Raises:
@@ -316,7 +316,7 @@ def _as_json(value: Value) -> Any:
 
 
 def _as_text(document: Mapping[str, Any]) -> str:
-    """JSON, which is YAML that keeps every text a text."""
+    """Write a document as JSON, which is YAML that keeps every text a text."""
     import json
 
     return json.dumps(document, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Where jobs run: named deploy sections that an administrator sets and users choose by name."""
+"""Backends: named deploy sections, set by an administrator and chosen by users by name."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class BackendFile(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A place where jobs run.
+    """A place that jobs run at.
 
     Attributes:
-        name: Its name.
+        name: Unique name that requests use.
         title: What people call it.
-        description: What stands there, for people.
-        users: Who may choose it: ``everyone`` or ``admins``.
-        own_code: Whether programs that ordinary users bring may run there.
+        description: Text for people: which machines it has.
+        users: Users who may choose it: ``everyone`` or ``admins``.
+        own_code: True where programs that ordinary users bring may run there.
         deploy: The deploy section of a job YAML.
         offers: The offers that there are, as in a job YAML.
         catalogues: Settings of catalogues, by name.
@@ -105,11 +105,11 @@ class BackendService:
         self._base = data_folder
 
     def list(self, who: Principal) -> BackendRows:
-        """The backends that a user may choose, by name."""
+        """List the backends that a user may choose, by name."""
         return [one for one in self._all().values() if who.is_admin or one.users == "everyone"]
 
     def get(self, who: Principal, name: str = "") -> Backend:
-        """A backend that a user may choose: without a name ``local``, or the first where that is not open to the user.
+        """Return a backend that a user may choose: without a name ``local``, or the first that is open to the user.
 
         Raises:
             NotFoundError: There is none of that name, or it is not open to this user.
@@ -121,12 +121,12 @@ class BackendService:
         return open_ones[wanted]
 
     def choose(self, who: Principal, row: ApplicationRow | None, name: str = "") -> Backend:
-        """The backend that a request of a user runs on.
+        """Choose the backend that a request of a user runs on.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             row: The application; None for a program that the user brings with the request.
-            name: What the user chose; without it the application's own, then ``local``.
+            name: The user's choice; without it the application's own, then ``local``.
 
         Raises:
             NotFoundError: There is none of that name, or it is not open to this user.
@@ -143,7 +143,7 @@ class BackendService:
         return backend
 
     def by_name(self, name: str) -> Backend:
-        """A backend whoever may choose it, for requests that were let in already.
+        """Return a backend for a request that was let in already, whoever may choose it.
 
         Raises:
             NotFoundError: It was removed meanwhile.
@@ -158,8 +158,8 @@ class BackendService:
 
         Args:
             who: An administrator.
-            name: Its name.
-            document: It, as YAML or as a mapping; see `BackendFile`.
+            name: Name of the backend.
+            document: The backend, as YAML or as a mapping; see `BackendFile`.
             file: The name that errors give the text.
 
         Raises:
@@ -196,7 +196,7 @@ class BackendService:
         return dict(sorted(({LOCAL: _FRESH} | found).items()))
 
     def _check(self, source: YamlSource) -> None:
-        """What a backend would give a job is checked as a job YAML is."""
+        """Check what a backend would give a job, as a job YAML is checked."""
         try:
             BackendFile.model_validate({k: v for k, v in source.document.items() if v is not None})
         except ValidationError as error:

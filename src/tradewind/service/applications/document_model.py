@@ -48,7 +48,7 @@ class FieldModel(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """``when: {solver: cg}`` in its long form."""
+        """Write ``when: {solver: cg}`` in its long form."""
         when = value.get("when") if isinstance(value, dict) else None
         if isinstance(when, dict):
             return {**value, "when": {k: v if isinstance(v, list) else [v] for k, v in when.items()}}
@@ -77,7 +77,7 @@ class FieldModel(StrictModel):
 
     @property
     def must(self) -> bool:
-        """Whether a value must be given."""
+        """True where a value must be given."""
         return self.default is None if self.required is None else self.required
 
 
@@ -94,7 +94,7 @@ _OWN_KEYS = {
 
 
 def _foreign_key(field: FieldModel) -> str:
-    """A key that was written and that the field's type has no use for; empty where there is none."""
+    """Return a key that was written and that the field's type does not use; empty where there is none."""
     return next(
         (key for key, kinds in _OWN_KEYS.items() if key in field.model_fields_set and field.type not in kinds), ""
     )
@@ -107,7 +107,7 @@ def _about_choices(field: FieldModel) -> tuple[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """2 and 2.0 are one choice."""
+    """Write 2 and 2.0 as one choice."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -162,5 +162,5 @@ class ApplicationModel(StrictModel):
 
 
 def check_finite(value: float) -> bool:
-    """Whether a number is one that a form may give."""
+    """Check that a number is finite, as those of a form must be."""
     return math.isfinite(value) and abs(value) <= 1e300

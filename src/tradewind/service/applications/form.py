@@ -16,18 +16,18 @@ class ApplicationFormField:
     """A field of a form.
 
     Attributes:
-        name: Its name: the key of its value.
+        name: Key of its value.
         type: ``integer``, ``number``, ``text``, ``choice``, ``boolean`` or ``file``.
         title: What stands beside it.
         help: A sentence that explains it.
-        default: Its value where it is left alone, or None.
-        required: Whether a value must be given.
+        default: Value where it is left alone, or None.
+        required: True where a value must be given.
         min: The least number, or the fewest characters; None for no bound.
         max: The greatest number, the most characters, or the most MiB; None for no bound.
         choices: The values of a choice.
         unit: What the number counts.
         step: The distance between values, or None.
-        lines: Whether a text may have several lines.
+        lines: True where a text may have several lines.
         suffix: The ending of a file's name in the run.
         when: The field exists only where each of these fields has one of these values.
     """
@@ -78,12 +78,12 @@ class ApplicationForm:
 
     @property
     def address(self) -> str:
-        """``tenant/name@version``: this application, and no other one of the same name."""
+        """Unambiguous address ``tenant/name@version`` of this application."""
         return f"{self.tenant}/{self.application}"
 
     @property
     def defaults(self) -> dict[str, float | int | str | bool]:
-        """The value of each field that has a default."""
+        """Values of the fields that have a default."""
         return {one.name: one.default for one in self.fields if one.default is not None}
 
 
@@ -92,7 +92,7 @@ def form_of(row: ApplicationRow, known: CheckedApplication) -> ApplicationForm:
 
     Args:
         row: The application.
-        known: Its document.
+        known: The application's document, checked.
     """
     model, spec = known.model, known.spec
     title = model.title or row.name
@@ -130,7 +130,7 @@ def _field(name: str, model: FieldModel) -> ApplicationFormField:
 
 
 def schema_of(title: str, fields: Mapping[str, FieldModel]) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of the values of a form.
+    """Build the JSON Schema (draft 2020-12) of the values of a form.
 
     Args:
         title: What people call the application.

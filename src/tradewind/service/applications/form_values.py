@@ -24,13 +24,13 @@ _SHORT = 1_000
 def read_values(
     fields: Mapping[str, FieldModel], given: Mapping[str, Any], *, words: Collection[str] = ()
 ) -> dict[str, Value]:
-    """The value of every field.
+    """Read the value of every field.
 
     A field that is left out, or left empty in a form, has its default; so has one that is hidden, whatever was sent.
 
     Args:
         fields: The fields, in order.
-        given: What was typed, by name; text is read as numbers where numbers are wanted.
+        given: Typed values by name; text is read as numbers where numbers are wanted.
         words: Text fields that begin an argument of the command by themselves.
 
     Returns:
@@ -59,14 +59,14 @@ def read_values(
 
 
 def is_visible(field: FieldModel, values: Mapping[str, Any]) -> bool:
-    """Whether a field exists where the fields above it have some values."""
+    """True where a field exists, given the values of the fields above it."""
     return all(
         values.get(other) in [_as_value(option) for option in wanted] for other, wanted in (field.when or {}).items()
     )
 
 
 def read_value(field: FieldModel, given: Any) -> Value:
-    """The value of one field.
+    """Read the value of one field.
 
     Raises:
         InputError: It is none.
@@ -170,7 +170,7 @@ _READERS: dict[str, Callable[[FieldModel, Any], Value]] = {
 
 
 def _as_value(value: Any) -> Any:
-    """Booleans as job parameters have them."""
+    """Convert booleans to 1 and 0, as job parameters have them."""
     return int(value) if isinstance(value, bool) else value
 
 

@@ -1,4 +1,4 @@
-"""What an application may do with text that people type, and what those of ordinary users may do at all."""
+"""Safety of applications: uses of typed text that could inject code, and what ordinary users may not declare."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _USER_JOB = ("command", "env", "outputs", "image", "parameters", "load", "ports"
 
 
 def free_texts(model: ApplicationModel) -> frozenset[str]:
-    """The fields in which people may write what they like."""
+    """List the fields that take free text."""
     return frozenset(name for name, field in model.fields.items() if field.type == "text")
 
 
 def command_starts(source: YamlSource, model: ApplicationModel) -> frozenset[str]:
-    """The text fields that begin a word of a command: what is typed there must not look like an option."""
+    """List the text fields that begin a word of a command: what is typed there must not look like an option."""
     texts = free_texts(model)
     found = [begins_with(word) for _, words in _commands(source) for word in words]
     return texts & frozenset().union(*found)
 
 
 def unsafe_texts(source: YamlSource, model: ApplicationModel) -> list[SpecError]:
-    """Places where text that somebody types would be read as a program, an option of one, or a part of a script.
+    """Find places where typed text would be read as a program, an option of one, or a part of a script.
 
     Args:
         source: The document.
@@ -131,12 +131,12 @@ def _part(document: Any, key: str) -> Any:
 
 
 def administrator_only(source: YamlSource, model: ApplicationModel, *, hooks: bool) -> list[SpecError]:
-    """What an application of an ordinary user may not say, because it would act on the server itself.
+    """Find what an application of an ordinary user may not declare, because it would act on the server itself.
 
     Args:
         source: The document.
         model: Its block ``application``.
-        hooks: Whether it may bring hooks.
+        hooks: True where it may bring hooks.
     """
     problems = []
     ask = "leave it out, or ask an administrator to register the application"
@@ -181,7 +181,7 @@ def _choices(document: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
 
 
 def _reads_server(kind: str, choice: Any) -> str:
-    """Why a part acts on the server by its settings; empty where it does not."""
+    """Explain why a part acts on the server by its settings; empty where it does not."""
     name = choice if isinstance(choice, str) else str(_part(choice, "use"))
     try:
         fields = plugins.load(kind, name).Settings.model_fields

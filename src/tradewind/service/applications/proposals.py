@@ -1,4 +1,4 @@
-"""Which configuration to use for what was typed into a form: from all past runs of the application."""
+"""Proposals of configurations for a form's values, from all past runs of the application."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_PAST_RUNS = 2_000
 
 _KEPT = 64
 _PRICES_SECONDS = 600.0
-"""How long the offers of a space are believed without asking the catalogues again."""
+"""Seconds for which the offers of a space are reused without asking the catalogues again."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class _History:
     """Runs of an application, as far as they were read.
 
     Attributes:
-        mark: What the store said of them when they were read.
+        mark: The store's stamp of them when they were read.
         runs: Parameters, problem and trial, by study and number.
         grouped: The trials by parameters and problem, the same objects while nothing was added.
     """
@@ -58,11 +58,11 @@ class _History:
 
 
 class PastRunCache:
-    """Past runs by application, and the problems of their spaces.
+    """Cache of past runs by application, and of the problems of their spaces.
 
     Args:
         store: The applications.
-        data_folder: For refreshed prices.
+        data_folder: Folder with refreshed prices.
     """
 
     def __init__(self, store: ApplicationStore, data_folder: Path) -> None:
@@ -73,7 +73,7 @@ class PastRunCache:
         self._problems: OrderedDict[str, tuple[float, Problem]] = OrderedDict()
 
     def problem(self, spec: JobSpec) -> Problem:
-        """The problem of a specification; that of the same space is made once in ten minutes.
+        """Return the problem of a specification; that of the same space is made once in ten minutes.
 
         Raises:
             NoOfferError: There is no offer for an instance parameter.
@@ -92,7 +92,7 @@ class PastRunCache:
         return known
 
     def past(self, row: ApplicationRow, spec: JobSpec, seen_by: str | None) -> tuple[PastStudy, ...]:
-        """The runs of an application as studies that searchers learn from, one for each set of parameters.
+        """Return the runs of an application as studies that searchers learn from, one for each set of parameters.
 
         Args:
             row: The application; runs of its other versions count as far as they have the same fields.
@@ -143,7 +143,7 @@ class PastRunCache:
 
 
 def _reader(row: ApplicationRow) -> Any:
-    """Reads the parameters of past requests by the fields of a version; None for those that have others."""
+    """Make a reader of past requests' parameters by the fields of a version; it gives None for those with others."""
     known = stored_application(row)
 
     def read(past: PastTrialRow) -> FormValues | None:
@@ -219,7 +219,7 @@ class ProposedConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationProposal:
-    """What is proposed for what was typed into a form.
+    """A proposal of configurations for the values of a form.
 
     Attributes:
         application: ``name@version``.
@@ -254,11 +254,11 @@ class ConfigurationProposal:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """What a model chose before its weights.
+    """Hyperparameters chosen by a model before its weights.
 
     Attributes:
-        runs: How many runs there were when it chose.
-        fitted: What it chose; see `RecommendationSet.fitted`.
+        runs: Number of runs when they were chosen.
+        fitted: The hyperparameters; see `RecommendationSet.fitted`.
         space: The problem that it was last used with, without a past.
         learned: The job parameters and the trials that it was last used with.
     """
@@ -277,9 +277,9 @@ class ProposalService:
 
     Args:
         applications: The applications.
-        backends: Where they run.
+        backends: The backends that applications run on.
         settings: The server's settings.
-        data_folder: For refreshed prices.
+        data_folder: Folder with refreshed prices.
     """
 
     def __init__(
@@ -303,18 +303,18 @@ class ProposalService:
         resources: Mapping[str, Any] | None = None,
         count: int = 5,
     ) -> ConfigurationProposal:
-        """Configurations for what was typed into a form, the best first, with what they are expected to take and cost.
+        """Propose configurations for the values of a form, the best first, with their predicted time and cost.
 
         Where the application was never run it is the cheapest machine that it can run on, and says so.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             application: ``name`` or ``name@3``.
-            parameters: What was typed, by field.
-            backend: Where to run; without it the application's own.
+            parameters: Typed values, by field.
+            backend: Name of the backend; without it the application's own.
             deadline: Time that the run may take, in seconds or as ``30m``; without it the application's own.
-            resources: What a node must have at least; see `ApplicationService.spec`.
-            count: How many configurations at most.
+            resources: Least resources of a node; see `ApplicationService.spec`.
+            count: Number of configurations at most.
 
         Raises:
             FormError: A field is wrong, missing or unknown.
@@ -333,10 +333,10 @@ class ProposalService:
     def settle(
         self, who: Principal, row: ApplicationRow, spec: JobSpec, given: Mapping[str, Any] | None = None
     ) -> Configuration:
-        """The whole configuration of a run: what the user chose, and the best proposal with that for the rest.
+        """Complete the configuration of a run: the user's choices, and the best proposal with those for the rest.
 
         Args:
-            who: Whose run it is.
+            who: The user whose run it is.
             row: The application.
             spec: Its specification, as `ApplicationService.spec` makes it.
             given: The value of some parameters of the space, or None.
@@ -365,10 +365,10 @@ class ProposalService:
     def predict(
         self, who: Principal, row: ApplicationRow, spec: JobSpec, configuration: Mapping[str, Value]
     ) -> ProposedConfiguration | None:
-        """What is expected of a configuration; None where nothing is known, or it is far from the best ones.
+        """Predict time and cost of a configuration; None where nothing is known, or it is far from the best ones.
 
         Args:
-            who: Whose run it is.
+            who: The user whose run it is.
             row: The application.
             spec: Its specification, as `ApplicationService.spec` makes it.
             configuration: The value of every parameter of the space.
@@ -463,7 +463,7 @@ def _by_history(
 
 
 def _by_default(proposal: ConfigurationProposal, problem: Problem, count: int, why: str = "") -> ConfigurationProposal:
-    """The cheapest configurations that the application can run on."""
+    """Return the cheapest configurations that the application can run on."""
     reason = "the cheapest that the application can run on; nothing is known of how long it takes"
     found = _cheapest(problem, count)
     basis = why or f"nothing is known of {problem.job.name} yet: nobody has run it here"
@@ -473,7 +473,7 @@ def _by_default(proposal: ConfigurationProposal, problem: Problem, count: int, w
 
 
 def _cheapest(problem: Problem, count: int) -> list[Configuration]:
-    """The configurations with the least price by the hour; some of them where they cannot be listed."""
+    """Return the configurations with the least price by the hour; some of them where they cannot be listed."""
     space = problem.space
     if space.enumerable:
         candidates = problem.candidates
@@ -486,7 +486,7 @@ def _cheapest(problem: Problem, count: int) -> list[Configuration]:
 
 
 def _cheapest_with(problem: Problem, chosen: Mapping[str, Value]) -> Configuration:
-    """The cheapest configuration with what was chosen."""
+    """Return the cheapest configuration with the given values."""
     for configuration in _cheapest(problem, 100_000):
         if all(configuration.get(name) == value for name, value in chosen.items()):
             return configuration

@@ -1,4 +1,4 @@
-"""Puts an application, the values of its form and a backend together to a specification."""
+"""Composes the specification of a request from an application, the values of its form, and a backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tradewind.service.applications.backends import Backend
 from tradewind.service.applications.validation import CheckedApplication, job_source
 
 RESOURCES = ("nodes", "cpu", "memory", "time")
-"""What a request may ask for in plain numbers: machines, CPUs of each, MiB of each, seconds."""
+"""Resources that a request may ask for in plain numbers: machines, CPUs of each, MiB of each, seconds."""
 
 _LISTS = ("types", "category", "family", "arch")
 _RANGES = ("vcpu", "memory", "price", "gpus")
@@ -30,15 +30,15 @@ def compose_spec(
     *,
     resources: Mapping[str, Any] | None = None,
 ) -> JobSpec:
-    """The specification of a request.
+    """Compose the specification of a request.
 
     Where and how runs take place is the backend's to say: its ``deploy`` section goes before the application's, its
     offers narrow what the application asks for, and its catalogues are added.
 
     Args:
-        known: The application.
+        known: The application, checked.
         parameters: The value of each field, as job parameters are.
-        backend: Where it runs.
+        backend: The backend that it runs on.
         folder: The job's folder.
         resources: ``nodes``, ``cpu``, ``memory`` (MiB) and ``time`` (s) that a node must have at least, or the run at
             most.

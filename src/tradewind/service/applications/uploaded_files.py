@@ -24,9 +24,9 @@ class FileValue:
     """A file that was handed in.
 
     Attributes:
-        digest: SHA-256 of it, in hexadecimal; empty where no file was handed in.
-        name: What the user called it, for people only: no path is made of it.
-        size: Its bytes.
+        digest: SHA-256 of the data, in hexadecimal; empty where no file was handed in.
+        name: The user's name for it, for people only: no path is made of it.
+        size: Length in bytes.
         suffix: The ending of its name in the run.
         data: The file itself, where it came with the form.
     """
@@ -39,17 +39,17 @@ class FileValue:
 
     @classmethod
     def none(cls, suffix: str = "") -> FileValue:
-        """No file, where none is needed."""
+        """Return the value for no file, where none is needed."""
         return cls("", suffix=suffix)
 
     @classmethod
     def of(cls, name: str, data: bytes, suffix: str = "") -> FileValue:
-        """A file as it came."""
+        """Make the value of a file from its data."""
         return cls(hashlib.sha256(data).hexdigest(), _name(name), len(data), suffix, data)
 
     @classmethod
     def read(cls, given: Any, suffix: str = "") -> FileValue:
-        """A file as a request gives it.
+        """Read the value of a file from a request.
 
         Args:
             given: ``{name, text}``, ``{name, base64}``, or ``{file: sha256:..., name, size}`` of one handed in before.
@@ -78,7 +78,7 @@ class FileValue:
         return cls(match[1], _name(name), size, suffix)
 
     def to_json(self) -> dict[str, Any]:
-        """What a request keeps of it."""
+        """Return the JSON form that a request keeps."""
         return {"file": f"sha256:{self.digest}", "name": self.name, "size": self.size}
 
 
@@ -91,7 +91,7 @@ def write_job_files(files: Mapping[str, bytes], folder: Path) -> Path:
 
     Args:
         files: The files by their names below it.
-        folder: Where it is to be.
+        folder: The folder to make.
 
     Raises:
         StoreError: The disk is full, or the server may not write there.
@@ -119,7 +119,7 @@ def write_job_files(files: Mapping[str, bytes], folder: Path) -> Path:
 
 
 def shared_job_folder(files: Mapping[str, bytes], below: Path) -> Path:
-    """The folder that files with these contents always get."""
+    """Return the folder that files with these contents always get."""
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{len(name)}:{name}{len(files[name])}:".encode())

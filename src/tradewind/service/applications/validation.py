@@ -34,7 +34,7 @@ NOWHERE = Path("/nonexistent")
 
 @dataclass(frozen=True)
 class CheckedApplication:
-    """An application document that is right.
+    """A valid application document.
 
     Attributes:
         source: The document, with the line of each key.
@@ -50,17 +50,17 @@ class CheckedApplication:
 
     @property
     def name(self) -> str:
-        """The application's name: the job's."""
+        """The application's name, which is the job's."""
         return self.spec.name
 
 
 def check_application(source: YamlSource, *, trusted: bool, hooks: bool) -> CheckedApplication:
-    """Check a document.
+    """Check an application document.
 
     Args:
         source: The document.
-        trusted: Whether an administrator registers it.
-        hooks: Whether one of an ordinary user may bring hooks.
+        trusted: True where an administrator registers it.
+        hooks: True where one of an ordinary user may bring hooks.
 
     Raises:
         SpecError: Something is wrong; the first thing in the file is named.
@@ -81,7 +81,7 @@ def check_application(source: YamlSource, *, trusted: bool, hooks: bool) -> Chec
 
 
 def stored_application(row: ApplicationRow) -> CheckedApplication:
-    """A registered application; it was checked when it was registered."""
+    """Parse a registered application, which was checked at registration."""
     return _stored_application(row.document, row.reference)
 
 
@@ -94,7 +94,7 @@ def _stored_application(text: str, name: str) -> CheckedApplication:
 
 
 def job_source(source: YamlSource, model: ApplicationModel, values: Mapping[str, Any]) -> YamlSource:
-    """The document of the job alone, with values in the fields.
+    """Return the document of the job alone, with values in the fields.
 
     Args:
         source: The document of the application.
@@ -115,7 +115,7 @@ def job_source(source: YamlSource, model: ApplicationModel, values: Mapping[str,
 
 
 def parameters_of(model: ApplicationModel, values: Mapping[str, Any]) -> dict[str, float | str]:
-    """The values of fields as job parameters: of a file its path in the job's folder, and its bytes beside it."""
+    """Convert values of fields to job parameters: of a file its path in the job's folder, and its bytes beside it."""
     found: dict[str, float | str] = {}
     for name, value in values.items():
         if isinstance(value, FileValue):
@@ -127,7 +127,7 @@ def parameters_of(model: ApplicationModel, values: Mapping[str, Any]) -> dict[st
 
 
 def placeholders(model: ApplicationModel) -> dict[str, float | str]:
-    """Some value for each field, so that the job can be read before anybody fills in the form."""
+    """Make up some value for each field, so that the job can be read before anybody fills in the form."""
     values: dict[str, Any] = {}
     for name, field in model.fields.items():
         if field.type == "file":
@@ -153,7 +153,7 @@ def _model(source: YamlSource) -> ApplicationModel:
 
 
 def _wrong_fields(source: YamlSource, model: ApplicationModel) -> list[SpecError]:
-    """Fields whose names are taken, or whose defaults and conditions are no values."""
+    """Find fields whose names are taken, or whose defaults and conditions are no values."""
     problems = []
 
     def wrong(place: KeyPath, message: str, hint: str | None = None) -> None:
@@ -209,7 +209,7 @@ def _wrong_files(source: YamlSource, model: ApplicationModel) -> list[SpecError]
 
 
 def _wrong_folder(source: YamlSource, model: ApplicationModel) -> list[SpecError]:
-    """A job that starts in a folder of the machine would not find what belongs to the application."""
+    """Refuse a job that starts in a folder of the machine: it would not find the application's files."""
     job = source.document.get("job")
     workdir = job.get("workdir") if isinstance(job, Mapping) else None
     if workdir in (None, "."):

@@ -1,1 +1,1 @@
-"""HTTP of the server: request checks, cookies, responses, event streams, metrics of calls, and calls to other servers."""
+"""HTTP of the server: request checks, cookies, responses, event streams, call metrics, and calls to other servers."""

@@ -1,4 +1,4 @@
-"""Every call passes here: its id, its line in the access log, its time, and the end of streams when the server ends."""
+"""Middleware around every call: its id, access log line and latency, and the end of streams when the server ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _access = logging.getLogger("tradewind.service.access")
 
 
 class CallMetrics:
-    """What passes through a server, counted since it started."""
+    """Counts of the calls to a process since it started."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -37,17 +37,17 @@ class CallMetrics:
 
     @property
     def streams(self) -> int:
-        """Event streams that are open now."""
+        """Number of event streams that are open now."""
         return len(self._streams)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answer.
+        """Count an answered call.
 
         Args:
-            method: ``GET`` and the like.
+            method: HTTP method, such as ``GET``.
             route: The template of the path, so that there are not as many as there are requests.
             status: The HTTP status.
-            seconds: From the call to the end of the answer.
+            seconds: Time from the call to the end of the answer.
         """
         place = next((i for i, bound in enumerate(LATENCY_BUCKETS) if seconds <= bound), len(LATENCY_BUCKETS))
         with self._lock:
@@ -56,12 +56,12 @@ class CallMetrics:
             self._sums[route] += seconds
 
     def counts(self) -> dict[tuple[str, str, int], int]:
-        """Answers by method, route and status."""
+        """Return the number of answers by method, route and status."""
         with self._lock:
             return dict(self._counts)
 
     def latencies(self) -> dict[str, tuple[list[int], float]]:
-        """By route: how many were answered within each of `LATENCY_BUCKETS` and more slowly, and their seconds together."""
+        """Return by route the answers within each of `LATENCY_BUCKETS` and beyond, and the sum of their seconds."""
         with self._lock:
             return {route: (list(found), self._sums[route]) for route, found in self._buckets.items()}
 
@@ -72,22 +72,22 @@ class CallMetrics:
             task.cancel()
 
     def opened(self, task: asyncio.Task[object]) -> None:
-        """Remember a stream."""
+        """Register an open stream."""
         self._streams.add(task)
         if self.stopping.is_set():
             task.cancel()
 
     def closed(self, task: asyncio.Task[object]) -> None:
-        """Forget it."""
+        """Unregister a stream."""
         self._streams.discard(task)
 
 
 class CallMetricsMiddleware:
-    """Passes calls on; see `CallMetrics`.
+    """ASGI middleware that measures calls; see `CallMetrics`.
 
     Args:
-        app: What answers.
-        traffic: What counts.
+        app: The application that answers.
+        traffic: The counters.
         prefix: What the paths of included routers begin with: some versions of FastAPI leave it out of their routes.
     """
 
@@ -97,7 +97,7 @@ class CallMetricsMiddleware:
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a call."""
+        """Answer a call, and measure it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -132,7 +132,7 @@ class _Call:
         self._task: asyncio.Task[object] | None = asyncio.current_task()
 
     async def send(self, message: Message) -> None:
-        """Pass a part of the answer on."""
+        """Forward a part of the answer."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = list(message.get("headers", ()))
@@ -156,7 +156,7 @@ class _Call:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def end(self) -> None:
-        """Count it, and write its line."""
+        """Count the call, and write its line to the access log."""
         if self._task is not None:
             self._traffic.closed(self._task)
         seconds = time.perf_counter() - self._started

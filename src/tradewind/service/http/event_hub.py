@@ -1,4 +1,4 @@
-"""One thread looks for new events, and hands them to all streams of this process that may have them."""
+"""Event hub: one thread reads new events, and hands them to all open streams that may see them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SSE_HEADERS = [
 
 
 def sse_message(document: Mapping[str, Any], *, number: int | str | None = None, kind: str = "") -> bytes:
-    """One event.
+    """Format a server-sent event (WHATWG HTML, section 9.2).
 
     Args:
-        document: What it says; JSON has no line breaks, which would end the event.
-        number: What the client sends as ``Last-Event-ID`` when it comes back.
+        document: Its data; JSON has no line breaks, which would end the event.
+        number: Its id, which the client sends as ``Last-Event-ID`` when it comes back.
         kind: Its type; without one it is a ``sse_message``.
     """
     head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
@@ -42,10 +42,10 @@ def sse_message(document: Mapping[str, Any], *, number: int | str | None = None,
 
 
 def log_event_id(offset: int, run: str) -> str:
-    """Where in a request's logs an event of theirs ends: the ``id`` of the event.
+    """Make the ``id`` of a log event: the place in the request's logs at which it ends.
 
     Args:
-        offset: In bytes, in the log of the run.
+        offset: Offset in bytes in the log of the run.
         run: The run; empty before there is one.
     """
     return f"{run}:{offset}" if run else str(offset)
@@ -68,10 +68,10 @@ StreamedEvent = tuple[int, str, bytes]
 
 
 class EventSubscriber:
-    """What one open stream gets to hear; made and read in the loop of its call.
+    """The subscription of one open stream; made and read in the event loop of its call.
 
     Args:
-        who: Who listens.
+        who: The user who listens.
         request_id: The one request that it is about, or None for all.
     """
 
@@ -87,11 +87,11 @@ class EventSubscriber:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Where it lives."""
+        """The event loop of the call."""
         return self._loop
 
     def put(self, events: Sequence[StreamedEvent]) -> None:
-        """Something has happened, the oldest first."""
+        """Deliver new events, the oldest first."""
         if not self.gone:  # after one that was left out comes none: who comes back goes on after the last one
             room = _WAITING - len(self.waiting)
             self.waiting.extend(events[:room])
@@ -99,7 +99,7 @@ class EventSubscriber:
         self.ready.set()
 
     def leave(self) -> None:
-        """Nobody listens any more."""
+        """Mark the subscription as left by its reader."""
         self.gone = True
         self.ready.set()
 
@@ -108,7 +108,7 @@ _Turn = tuple[EventSubscriber, Sequence[StreamedEvent]]
 
 
 class EventHub:
-    """The streams of this process.
+    """The event streams of this process.
 
     Args:
         database: The open database.
@@ -128,7 +128,7 @@ class EventHub:
 
     @property
     def streams(self) -> int:
-        """Streams that are open now."""
+        """Number of event streams that are open now."""
         return self._open.total()
 
     @property
@@ -137,7 +137,7 @@ class EventHub:
         return 0 if self._watching is None else self._watching.last
 
     def take_place(self, who: Principal) -> None:
-        """Count a stream; `leave_place` when it is over.
+        """Reserve a place for a stream; `leave_place` when it is over.
 
         Raises:
             BusyError: This process has as many as it may.
@@ -152,14 +152,14 @@ class EventHub:
             self._open[who.user_id] += 1
 
     def leave_place(self, who: Principal) -> None:
-        """A stream is over."""
+        """Release the place of a stream that is over."""
         with self._lock:
             self._open[who.user_id] -= 1
             if self._open[who.user_id] <= 0:
                 del self._open[who.user_id]
 
     def listen(self, listener: EventSubscriber) -> None:
-        """Let it hear from now on what happens, until `forget`."""
+        """Deliver events to a subscriber from now on, until `forget`."""
         with self._lock:
             self._rooms.setdefault(_room(listener), set()).add(listener)
             if self._thread is None:
@@ -168,7 +168,7 @@ class EventHub:
                 self._thread.start()
 
     def forget(self, listener: EventSubscriber) -> None:
-        """Nobody hears it any more."""
+        """Deliver no more events to a subscriber."""
         with self._lock:
             room = self._rooms.get(_room(listener), set())
             room.discard(listener)
@@ -176,7 +176,7 @@ class EventHub:
                 self._rooms.pop(_room(listener), None)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop reading events."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join(5.0)
@@ -224,7 +224,7 @@ class EventHub:
             self._serve(loop)
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give some listeners theirs, and come back for the others when whatever else waits has had its turn."""
+        """Deliver to some subscribers, and come back for the others when whatever else waits has had its turn."""
         waiting = self._turns[loop]
         for _ in range(min(_AT_ONCE, len(waiting))):
             listener, events = waiting.popleft()
@@ -242,7 +242,7 @@ def _room(listener: EventSubscriber) -> int | str | None:
 
 
 def event_message(event: TenantRequestEvent | RequestEvent) -> bytes:
-    """An event of a request as a message of a stream."""
+    """Format an event of a request as a message of a stream."""
     return sse_message(
         {
             "id": event.id,

@@ -1,4 +1,4 @@
-"""Servers that users name and this server calls: those that everybody can reach, unless the administrator says so.
+"""HTTP calls to servers that users name: only public addresses, unless the administrator allows others.
 
 `tradewind.utils.ssrf_guard` judges their addresses.
 """
@@ -22,7 +22,7 @@ _LOW_PORTS = (80, 443)
 
 @dataclass(frozen=True, slots=True)
 class OutboundTarget:
-    """Where a call goes.
+    """The parsed URL of a call to another server.
 
     Attributes:
         scheme: ``http`` or ``https``.
@@ -43,7 +43,7 @@ class OutboundTarget:
 
 
 def parse_outbound_url(url: str) -> OutboundTarget:
-    """Read the URL of a server of a user.
+    """Parse the URL of a server that a user names.
 
     Raises:
         InputError: It is none, or one that no call goes to.
@@ -75,21 +75,21 @@ def post(
     seconds: float,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[int, str]:
-    """Send a call; no redirection is followed.
+    """Send a POST request; no redirection is followed.
 
     Args:
-        target: Where it goes.
-        body: What is sent.
-        headers: With it.
-        private: Whether addresses inside are allowed, too.
-        seconds: How long each step may take; all together three times as long.
-        tls: What judges certificates; the system's authorities without it.
+        target: The parsed URL to call.
+        body: The body of the call.
+        headers: Headers of the call.
+        private: True where addresses inside the server's network are allowed, too.
+        seconds: Time limit of each step; all together may take three times as long.
+        tls: Context that checks certificates; the system's authorities without it.
 
     Returns:
-        The status and its words.
+        The HTTP status and its reason phrase.
 
     Raises:
-        InputError: The host is inside.
+        InputError: The host is inside the server's network.
         UnreachableError: It does not answer.
     """
     addresses = resolve_addresses(target.host, target.port, private=private)

@@ -1,4 +1,4 @@
-"""What every call passes before anything else: the host it is meant for, where it comes from, how much it brings.
+"""Checks of every call before anything else: host, origin, size of the body; and security headers of answers.
 
 And what every answer gets: the headers that tell browsers what they must not do with it.
 """
@@ -51,10 +51,10 @@ class RequestGuard:
     """Refuses calls that are not meant for this server, come from another site, or bring too much or too slowly.
 
     Args:
-        app: What answers.
+        app: The application that answers.
         settings: The server's settings.
-        refused: Told of each refusal: address, path and error.
-        seconds: How long a small body may take to arrive; a large one gets more.
+        refused: Called for each refusal with address, path and error.
+        seconds: Time for a small body to arrive; a large one gets more.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RequestGuard:
         self._hosts = _HERE | {_name(self._public)} if self._public else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a call on, or refuse it."""
+        """Forward a call, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -112,7 +112,7 @@ class RequestGuard:
             raise TooLargeError(self._most)
 
     def _is_ours(self, headers: Headers, host: str) -> bool:
-        """Whether a change comes from a page of this server, or from no page at all."""
+        """True where a change comes from a page of this server, or from no page at all."""
         origin = headers.get("origin")
         if origin is not None:
             return urlsplit(origin).netloc.lower() in {host, self._public} - {""} if origin != "null" else False
@@ -149,11 +149,11 @@ class _Body:
         self._whole = False
 
     def problem(self) -> bool:
-        """Whether the body is why the call fails."""
+        """The error of the body that makes the call fail, or None."""
         return self.error is not None
 
     async def receive(self) -> Message:
-        """The next part; a disconnection once something is wrong with it."""
+        """Return the next part; a disconnection once something is wrong with the body."""
         if self._whole:
             return await self._receive()
         if self.error is not None:
@@ -176,7 +176,7 @@ class _Body:
 
 
 class _Answer:
-    """An answer on its way out, with the headers that every one gets."""
+    """Response to a call, with the headers that every one gets."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.started = False
@@ -186,7 +186,7 @@ class _Answer:
         self._secure = scope["scheme"] == "https"
 
     async def send(self, message: Message) -> None:
-        """Pass a part on, unless the body was why the call failed: then that is the answer."""
+        """Forward a part, unless the body made the call fail: then that error is the answer."""
         if self.broken() and not self.started:
             return
         if message["type"] == "http.response.start":
@@ -206,6 +206,6 @@ class _Answer:
 
 
 def _name(host: str) -> str:
-    """A host without its port."""
+    """Return a host without its port."""
     name, sign, port = host.rpartition(":")
     return name if sign and port.isdecimal() else host

@@ -1,4 +1,4 @@
-"""What many routes say alike: tags of what has not changed, links to the next page, and errors as problem documents."""
+"""Shared parts of responses: ETags, links to the next page, downloads, and errors as problem documents."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _STATUS: tuple[tuple[type[errors.TradewindError], int], ...] = (
 
 
 def http_status(error: errors.TradewindError) -> int:
-    """The HTTP status of an error; 500 for one that a caller can do nothing about."""
+    """Return the HTTP status of an error; 500 for one that a caller can do nothing about."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def problem_document(error: errors.TradewindError) -> dict[str, Any]:
-    """An error as a problem document."""
+    """Write an error as a problem document (RFC 9457)."""
     document: dict[str, Any] = {
         "type": f"urn:tradewind:{error.code}",
         "title": error.message,
@@ -72,7 +72,7 @@ def problem_document(error: errors.TradewindError) -> dict[str, Any]:
 
 
 def xmlrpc_fault(error: errors.TradewindError) -> tuple[int, str]:
-    """An error as number and text of an XML-RPC fault: the number is that of its HTTP status."""
+    """Write an error as number and text of an XML-RPC fault: the number is that of its HTTP status."""
     return http_status(error), f"{error.code}: {error}"
 
 
@@ -82,14 +82,14 @@ _PLAIN = re.compile(r"[^A-Za-z0-9._ -]")
 
 
 class FileDownload(Response):
-    """An open file as an answer; it is closed afterwards.
+    """Response with an open file, which is closed afterwards; never shown by a browser as a page of this server.
 
     One range is answered as one part; several at once are answered with the whole file, as HTTP allows.
 
     Args:
         request: The call.
         file: The open file.
-        path: What the file is called; its last part is what a browser proposes.
+        path: Path of the file for the user; a browser proposes its last part as the name.
     """
 
     def __init__(self, request: Request, file: BinaryIO, path: str) -> None:
@@ -133,7 +133,7 @@ class FileDownload(Response):
         headers["Content-Range"] = f"bytes {self._start}-{self._end - 1}/{size}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             left = self._end - self._start
@@ -147,7 +147,7 @@ class FileDownload(Response):
 
 
 def content_disposition(path: str) -> str:
-    """The header that makes a browser keep a file, under its own name where that can be said.
+    """Make the header that lets a browser save a file, under its own name where that can be written.
 
     Args:
         path: The file's path; nothing of it can end the header, or name a folder.
@@ -222,7 +222,7 @@ storable = Depends(_storable)
 
 
 def etag_of(*parts: object) -> str:
-    """An ETag of whatever tells one state of a thing from another; weak, because a proxy may compress the answer."""
+    """Make an ETag from values that change with a thing's state; weak, because a proxy may compress the answer."""
     digest = hashlib.blake2b(digest_size=9)
     for part in parts:
         digest.update(repr(part).encode("utf-8", "surrogatepass") + b"\0")
@@ -230,7 +230,7 @@ def etag_of(*parts: object) -> str:
 
 
 def not_modified(request: Request, tag: str) -> Response | None:
-    """The answer to a client that has this state already; None to one that has not."""
+    """Return 304 for a client that has this state already; None for one that has not."""
     known = request.headers.get("if-none-match", "")
     tags = {one.strip().removeprefix("W/") for one in known.split(",")}
     if "*" in tags or tag.removeprefix("W/") in tags:
@@ -239,7 +239,7 @@ def not_modified(request: Request, tag: str) -> Response | None:
 
 
 def etag_headers(tag: str) -> dict[str, str]:
-    """The headers of an answer with a tag: whoever keeps it asks again each time."""
+    """Return the headers of an answer with an ETag, which clients have to validate each time."""
     return {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept, Authorization, Cookie"}
 
 
@@ -255,7 +255,7 @@ def accepts_gzip(request: Request) -> bool:
 def json_response(
     model: BaseModel, *, tag: str | None = None, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A model as the answer; it is written by pydantic at once, without a detour over dictionaries."""
+    """Write a model as the response; pydantic does it at once, without a detour over dictionaries."""
     given = {**(etag_headers(tag) if tag else {}), **(headers or {})}
     return Response(model.__pydantic_serializer__.to_json(model), status, given, "application/json")
 
@@ -263,7 +263,7 @@ def json_response(
 def json_list_response(
     adapter: TypeAdapter[Any], models: list[Any], *, tag: str | None = None, link: str | None = None
 ) -> Response:
-    """A list of models as the answer, likewise."""
+    """Write a list of models as the response."""
     headers = etag_headers(tag) if tag else {}
     if link:
         headers["Link"] = link
@@ -271,7 +271,7 @@ def json_list_response(
 
 
 def next_link(request: Request, last: int | None) -> str | None:
-    """The header ``Link`` to the page behind the row ``last``; None at the end."""
+    """Return the header ``Link`` to the page behind the row ``last``; None at the end."""
     if last is None:
         return None
     # A reference without a host: what the server calls itself behind a proxy may lead nowhere.
@@ -280,12 +280,12 @@ def next_link(request: Request, last: int | None) -> str | None:
 
 
 def wants_stream(request: Request) -> bool:
-    """Whether a client asks for events as they come, and not for those that there are."""
+    """True where a client asks for events as they come, and not for those that there are."""
     return EVENTS in request.headers.get("accept", "")
 
 
 def problem_response(error: TradewindError) -> Response:
-    """An error as the answer."""
+    """Return an error as the response."""
     status = http_status(error)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     wait = getattr(error, "wait", 0.0)
@@ -295,20 +295,20 @@ def problem_response(error: TradewindError) -> Response:
 
 
 def http_problem_response(status: int, headers: Mapping[str, str] | None = None) -> Response:
-    """An error of HTTP itself as the answer: no such address, no such method."""
+    """Return an error of HTTP itself as the response: no such address, no such method."""
     words = HTTPStatus(status).phrase.lower()
     document = {"type": "about:blank", "title": words, "status": status, "code": f"http.{words.replace(' ', '-')}"}
     return JSONResponse(document, status, dict(headers or {}), PROBLEM)
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Let what FastAPI finds wrong with a call look like every other error."""
+    """Install handlers that write FastAPI's errors like every other error."""
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _unexpected)
 
 
 def http_error_response(error: HTTPException) -> Response:
-    """What Starlette says about an address or a method, as a problem document."""
+    """Return an error of Starlette about an address or a method, as a problem document."""
     return http_problem_response(error.status_code, error.headers)
 
 
@@ -341,7 +341,7 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 
 def _clean(document: Any) -> Any:
-    """Texts that came from outside without what UTF-8 cannot say."""
+    """Remove from texts that came from outside what UTF-8 cannot encode."""
     if isinstance(document, str):
         return document.encode("utf-8", "replace").decode()
     if isinstance(document, dict):

@@ -1,4 +1,4 @@
-"""Cookies of sessions, proofs against changes that another site asks for, and addresses to go on to."""
+"""Session cookies, CSRF tokens, and safe addresses to go on to."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing."""
 
 CSRF_HEADER = "X-CSRF-Token"
-"""Where scripts of a page send what proves that a change comes from it."""
+"""Header in which scripts of a page send its CSRF token."""
 
 CSRF_FIELD = "csrf"
-"""The field of a form that does."""
+"""Field of a form with the CSRF token of its page."""
 
 _PLAIN_COOKIE = "tradewind_session"
 # A browser takes a cookie of such a name over TLS only, and from this very host: no neighbour can plant one.
@@ -39,12 +39,12 @@ _TLS_COOKIE = "__Host-tradewind_session"
 
 
 def cookie_name(connection: HTTPConnection) -> str:
-    """The name of the cookie of a session."""
+    """Return the name of the cookie of a session."""
     return _TLS_COOKIE if connection.url.scheme == "https" else _PLAIN_COOKIE
 
 
 def session_secret(connection: HTTPConnection) -> str:
-    """The secret of the session that a browser shows; empty when it shows none."""
+    """Read the session's secret from a call; empty when it has none."""
     return connection.cookies.get(cookie_name(connection), "")
 
 
@@ -54,7 +54,7 @@ def set_session_cookie(connection: HTTPConnection, response: Response, session: 
     Args:
         connection: The call that signed in.
         response: The answer to it.
-        session: What `AccountService.sign_in` returned.
+        session: The session of `AccountService.sign_in`.
     """
     # Without an age it ends with the browser; the server ends it before that where it is not used.
     response.set_cookie(
@@ -68,7 +68,7 @@ def set_session_cookie(connection: HTTPConnection, response: Response, session: 
 
 
 def delete_session_cookie(connection: HTTPConnection, response: Response) -> None:
-    """Take the cookie of a session away from a browser."""
+    """Delete the cookie of a session in a browser."""
     response.delete_cookie(
         cookie_name(connection), path="/", secure=connection.url.scheme == "https", httponly=True, samesite="lax"
     )
@@ -87,11 +87,11 @@ def check_csrf(expected: str, given: str) -> None:
 
 
 def safe_redirect_path(text: str, default: str = "/") -> str:
-    """Where to go after signing in: a path of this server, never another one.
+    """Choose the address to go to after signing in: a path of this server, never another one.
 
     Args:
-        text: What stands behind ``?next=``.
-        default: Where to go when that is no path of this server.
+        text: Value of ``?next=``.
+        default: Path to go to when that is no path of this server.
     """
     # Browsers read \ as /, and leave control characters out.
     if (

@@ -1,1 +1,1 @@
-"""Notices: e-mails and webhooks that tell users what became of their requests."""
+"""Notices: e-mails and webhooks that report the progress of requests to their users."""

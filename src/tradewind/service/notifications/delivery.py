@@ -1,4 +1,4 @@
-"""E-mails: written from a notice's document, and handed to the administrator's mail server."""
+"""Delivery of notices: e-mails through the administrator's mail server, and signed calls of webhooks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class DeliveryRefused(Exception):  # noqa: N818  (it is an answer)
     """The receiver did not take a notice.
 
     Args:
-        message: Why, in words.
-        final: Whether it never will.
+        message: Reason in words.
+        final: True where the receiver will never take it.
     """
 
     def __init__(self, message: str, *, final: bool) -> None:
@@ -39,22 +39,31 @@ class DeliveryRefused(Exception):  # noqa: N818  (it is an answer)
 
 
 WEBHOOK_TIMEOUT_SECONDS = 10.0
-"""How long each step of a call may take."""
+"""Time limit of each step of a call, seconds."""
 
 
 def call_webhook(notice: NoticeRow, key: str, *, private: bool, tls: ssl.SSLContext | None = None) -> None:
-    """Send a notice.
+    """Send a notice to a webhook, as JSON; no redirection is followed.
+
+    A call has the headers::
+
+        X-Tradewind-Event: request.finished
+        X-Tradewind-Delivery: 0c1f...     the same for every attempt of one notice
+        X-Tradewind-Signature: t=1795303674,v1=6f1e...
+
+    where ``v1`` is HMAC-SHA256, in hexadecimal, of the timestamp ``t``, a full stop, and the body, with the user's key.
+    A receiver compares it in constant time, refuses old timestamps, and keeps the deliveries that it has seen.
 
     Args:
         notice: The notice.
-        key: What it is signed with.
-        private: Whether the host may be inside.
-        tls: What judges certificates; the system's authorities without it.
+        key: Key that it is signed with.
+        private: True where the host may be inside the server's network.
+        tls: Context that checks certificates; the system's authorities without it.
 
     Raises:
         InputError: The host may not be called.
         UnreachableError: It does not answer.
-        NoticeRefused: It does not take the call.
+        DeliveryRefused: It does not take the call.
     """
     target = parse_outbound_url(notice.target)
     body = json.dumps({"delivery": notice.delivery, **notice.document}, ensure_ascii=False).encode()
@@ -76,19 +85,19 @@ def call_webhook(notice: NoticeRow, key: str, *, private: bool, tls: ssl.SSLCont
 
 
 def webhook_signature(key: str, body: bytes, at: float) -> str:
-    """The header that says who sends a call, and when.
+    """Make the signature header of a call, with its time.
 
     Args:
         key: The user's key.
         body: The body.
-        at: Seconds since the epoch.
+        at: Time of the call, seconds since the epoch.
     """
     stamp = str(int(at))
     return f"t={stamp},v1={hmac.new(key.encode(), stamp.encode() + b'.' + body, 'sha256').hexdigest()}"
 
 
 SMTP_TIMEOUT_SECONDS = 20.0
-"""How long the mail server may be silent."""
+"""Time for which the mail server may be silent, seconds."""
 
 _WORDS = {
     "request.submitted": ("was submitted", "submitted"),
@@ -100,12 +109,12 @@ _STATES = {"timed_out": "timed out", "preempted": "lost its machines", "cancelle
 
 
 def compose_email(notice: NoticeRow, sender: str, url: str) -> EmailMessage:
-    """The e-mail of a notice, as plain text and as HTML.
+    """Compose the e-mail of a notice, as plain text and as HTML.
 
     Args:
         notice: The notice.
         sender: The address that it comes from.
-        url: Where people come to the server; empty where that is not known.
+        url: Public address of the server; empty where that is not known.
 
     Raises:
         InputError: An address is none.
@@ -139,7 +148,7 @@ def send_email(message: EmailMessage, settings: ServiceSettings) -> None:
         settings: The server's settings.
 
     Raises:
-        NoticeRefused: It did not take it; ``final`` where it never will.
+        DeliveryRefused: It did not take it; ``final`` where it never will.
         DeployError: The password cannot be read.
     """
     place = f"{settings.smtp_host}:{settings.smtp_port}"
@@ -188,7 +197,7 @@ def _said(code: int, words: bytes | str) -> str:
 
 
 def _content(event: str, facts: Mapping[str, Any]) -> tuple[str, list[str], list[tuple[str, str]], str]:
-    """The subject, what it says, its table, and its link."""
+    """Return the subject, the sentence, the table, and the link of a notice."""
     if event == "test":
         return "[Tradewind] A test", ["This is a test: notices by e-mail reach you."], [], ""
     what, short = _WORDS.get(event, ("has news", "news"))
@@ -215,7 +224,7 @@ def _line(value: Any) -> str:
 
 
 def _best(best: Any, metric: str) -> str:
-    """The best trial in words: ``$0.0213 cost, trial 3, 2 × c5.xlarge, us-east-1 (nodes=2)``."""
+    """Describe the best trial: ``$0.0213 cost, trial 3, 2 × c5.xlarge, us-east-1 (nodes=2)``."""
     if not isinstance(best, Mapping):
         return ""
     value, chosen = best.get("objective"), best.get("configuration")

@@ -1,4 +1,4 @@
-"""What can be done with notices: REST, XML-RPC, the pages and the command line call these functions."""
+"""Operations on notices, called by REST, XML-RPC, the pages and the command line."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _MOST_TESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class NotificationChannels:
-    """How a user is told of things.
+    """The ways in which a user gets notices.
 
     Attributes:
         address: The user's e-mail address; empty for none.
-        mail: Whether this server sends e-mails at all.
-        wishes: What the user wants to be told of.
+        mail: True where this server sends e-mails at all.
+        preferences: The occasions on which the user wants notices.
     """
 
     address: str
     mail: bool
-    wishes: NotificationPreferences
+    preferences: NotificationPreferences
 
 
 class NotificationService:
-    """Notices, for those who get them.
+    """Notices, for the users who get them.
 
     Args:
         database: The open database.
         settings: The server's settings.
-        requests: What they are about.
+        requests: The requests that they are about.
         sealer: Derives the keys that calls are signed with.
-        audit: Where it is noted who changed what.
+        audit: The audit log.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class NotificationService:
 
     @property
     def mails(self) -> bool:
-        """Whether this server sends e-mails at all."""
+        """True where this server sends e-mails at all."""
         return bool(self._settings.smtp_host and self._settings.mail_from)
 
     def ways(self, who: Principal) -> NotificationChannels:
-        """How the user who asks is told of things."""
+        """Return the ways in which the user who asks gets notices."""
         user = self._accounts.user(who.user_id)
         return NotificationChannels(user.email, self.mails, NotificationPreferences.of(user))
 
@@ -93,32 +93,32 @@ class NotificationService:
         webhook: str | None = None,
         calls: Sequence[str] | None = None,
     ) -> NotificationChannels:
-        """Change what the user who asks is told of; what is None stays as it is.
+        """Change the notices that the user who asks gets; what is None stays as it is.
 
         Args:
-            who: Who asks.
-            email: On which of `OCCASIONS` an e-mail is sent.
-            webhook: Where calls go; empty for nowhere.
-            calls: On which occasions one goes there.
+            who: The user who asks.
+            email: Those of `OCCASIONS` on which an e-mail is sent.
+            webhook: URL that is called; empty for none.
+            calls: Occasions on which it is called.
 
         Raises:
             InputError: There is no such occasion, or calls cannot go there.
         """
-        wishes = self.ways(who).wishes
+        preferences = self.ways(who).preferences
         if email is not None:
-            wishes = replace(wishes, email=_occasions(email))
+            preferences = replace(preferences, email=_occasions(email))
         if calls is not None:
-            wishes = replace(wishes, calls=_occasions(calls))
+            preferences = replace(preferences, calls=_occasions(calls))
         if webhook is not None:
             if webhook:
                 self.check_webhook(webhook)
-            wishes = replace(wishes, webhook=webhook)
-        self._values.change_user(who.user_id, PREFERENCES_KEY, wishes.document())
+            preferences = replace(preferences, webhook=webhook)
+        self._values.change_user(who.user_id, PREFERENCES_KEY, preferences.document())
         self._audit.record(who, "notices.change", who.name)
         return self.ways(who)
 
     def check_webhook(self, url: str) -> None:
-        """See that calls could go somewhere.
+        """Check that a webhook may be called.
 
         Raises:
             InputError: It is no URL, or of a host that has no address, or one inside.
@@ -130,28 +130,28 @@ class NotificationService:
             raise InputError(error.message, hint="is its name right?") from None
 
     def check_notify(self, notify: Any) -> None:
-        """See that the block ``notify`` of a request is right, before the request is stored.
+        """Check the block ``notify`` of a request, before the request is stored.
 
         Raises:
-            InputError: It is not, or nobody could be told that way.
+            InputError: It is not valid, or no notice could be sent that way.
         """
         check_notify(notify)
         if notify and notify.get("webhook"):
             self.check_webhook(notify["webhook"])
 
     def key(self, who: Principal) -> str:
-        """The key that calls to the user who asks are signed with; an older one no longer counts.
+        """Make a new key to sign the webhook calls of the user who asks; an older one no longer counts.
 
         It is derived anew each time that it is asked for, so that it is shown once and kept nowhere.
         """
-        wishes = self.ways(who).wishes
-        changed = replace(wishes, generation=wishes.generation + 1)
+        preferences = self.ways(who).preferences
+        changed = replace(preferences, generation=preferences.generation + 1)
         self._values.change_user(who.user_id, PREFERENCES_KEY, changed.document())
         self._audit.record(who, "notices.key", who.name)
         return self.signing_key(who.user_id, changed.generation)
 
     def signing_key(self, user_id: int, generation: int) -> str:
-        """The key that calls to a user are signed with."""
+        """Derive the key that signs the webhook calls of a user."""
         key = self._sealer.derive(f"webhook:{user_id}:{generation}")
         return "twh_" + base64.urlsafe_b64encode(key).decode().rstrip("=")
 
@@ -166,7 +166,7 @@ class NotificationService:
         ways = self.ways(who)
         if kind == "email" and not self.mails:
             raise ConflictError("this server sends no e-mails", hint="the administrator sets smtp_host and mail_from")
-        target = ways.address if kind == "email" else ways.wishes.webhook
+        target = ways.address if kind == "email" else ways.preferences.webhook
         if not target:
             missing = "no e-mail address" if kind == "email" else "no webhook"
             raise InputError(f"your account has {missing}", hint="write it there first")
@@ -176,11 +176,11 @@ class NotificationService:
         return self.store.add(NoticeRow(0, who.user_id, kind, target, {"event": "test"}))
 
     def recent(self, who: Principal, limit: int = 20) -> NoticeRows:
-        """The last notices to the user who asks, the newest first, with how they went."""
+        """List the last notices to the user who asks, the newest first, with how they went."""
         return self.store.of_user(who.user_id, max(1, min(limit, 200)))
 
     def of_request(self, who: Principal, number: int) -> NoticeRows:
-        """The notices of a request, the oldest first.
+        """List the notices of a request, the oldest first.
 
         Raises:
             NotFoundError: There is no such request that this user may see.

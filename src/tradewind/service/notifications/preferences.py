@@ -1,4 +1,4 @@
-"""What a user wants to be told of, and how."""
+"""Preferences of a user for notices: occasions, e-mail and webhook."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tradewind.store.service.accounts import UserRow
 Occasion = Literal["submitted", "finished", "failed"]
 
 OCCASIONS: tuple[Occasion, ...] = ("submitted", "finished", "failed")
-"""What users are told of: a request was submitted, ended well (or was cancelled), or did not end well."""
+"""Occasions of notices: a request was submitted, ended well (or was cancelled), or did not end well."""
 
 PREFERENCES_KEY = "notices"
-"""The user's setting that has them."""
+"""Name of the user's setting that holds them."""
 
 _ENDINGS: tuple[Occasion, ...] = ("finished", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationPreferences:
-    """What a user wants to be told of.
+    """Preferences of a user for notices.
 
     Attributes:
-        email: On which occasions an e-mail is sent.
-        webhook: Where calls go; empty for nowhere.
-        calls: On which occasions one goes there.
+        email: Occasions on which an e-mail is sent.
+        webhook: URL that is called; empty for none.
+        calls: Occasions on which it is called.
         generation: Counts the keys that calls were signed with.
     """
 
@@ -39,7 +39,7 @@ class NotificationPreferences:
 
     @classmethod
     def of(cls, user: UserRow) -> NotificationPreferences:
-        """The wishes of a user."""
+        """Read the preferences of a user."""
         kept = user.settings.get(PREFERENCES_KEY)
         if not isinstance(kept, Mapping):
             return cls()
@@ -52,12 +52,12 @@ class NotificationPreferences:
         )
 
     def document(self) -> dict[str, Any]:
-        """The wishes as a document, as the database keeps them."""
+        """Write the preferences as a document, as the database keeps them."""
         kept = {"email": list(self.email), "webhook": self.webhook, "calls": list(self.calls)}
         return {**kept, "generation": self.generation}
 
     def of_request(self, document: Mapping[str, Any]) -> NotificationPreferences:
-        """What counts for one request, which may have wishes of its own under ``notify``.
+        """Combine the preferences with those of a request, which may have some of its own under ``notify``.
 
         Args:
             document: The request's document.
@@ -74,13 +74,13 @@ class NotificationPreferences:
 
 
 def check_notify(notify: Any) -> None:
-    """See that the block ``notify`` of a request is right, before the request is stored.
+    """Check the block ``notify`` of a request, before the request is stored.
 
     Args:
-        notify: As it was given.
+        notify: The block as it was given.
 
     Raises:
-        InputError: It is not.
+        InputError: It is not valid.
     """
     if notify is None:
         return

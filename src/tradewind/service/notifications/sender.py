@@ -2,7 +2,7 @@
 
 A notice is marked as sent after its receiver has taken it. A process that is killed between the two leaves it to the
 next one, which sends it again under the same name (``Message-ID``, ``X-Tradewind-Delivery``): that a receiver sees it
-twice can be told from that name, that it is lost cannot happen.
+twice can be recognised by that name; it is never lost.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from tradewind.store.service.accounts import AccountStore
 from tradewind.store.service.notices import NoticeKind, NoticeRow, RequestTransition
 from tradewind.store.service.requests import ENDED
 from tradewind.store.sql.database import Database
+from tradewind.utils.retries import Backoff
 
 
 def notices_of(happening: RequestTransition, url: str) -> list[NoticeRow]:
-    """The notices of an event: none for most.
+    """Make the notices of an event: none for most.
 
     Args:
-        happening: What happened.
-        url: Where people come to the server; empty where that is not known.
+        happening: The event.
+        url: Public address of the server; empty where that is not known.
     """
     occasion = _occasion(happening)
     user = happening.user
     if occasion is None or user.state != "active":
         return []
-    wishes = NotificationPreferences.of(user).of_request(happening.request.document)
+    preferences = NotificationPreferences.of(user).of_request(happening.request.document)
     document = document_of(happening, occasion, url)
     made = []
-    if user.email and occasion in wishes.email:
+    if user.email and occasion in preferences.email:
         made.append(NoticeRow(0, user.id, "email", user.email, document, happening.request.id))
-    if wishes.webhook and occasion in wishes.calls:
-        made.append(NoticeRow(0, user.id, "webhook", wishes.webhook, document, happening.request.id))
+    if preferences.webhook and occasion in preferences.calls:
+        made.append(NoticeRow(0, user.id, "webhook", preferences.webhook, document, happening.request.id))
     return made
 
 
@@ -62,7 +63,7 @@ def _occasion(happening: RequestTransition) -> Occasion | None:
 
 
 def document_of(happening: RequestTransition, occasion: Occasion, url: str) -> dict[str, Any]:
-    """What a notice tells: the body of a call, and what an e-mail is written from."""
+    """Make the document of a notice: the body of a webhook call, and what an e-mail is written from."""
     request, event = happening.request, happening.event
     progress = request.progress
     facts: dict[str, Any] = {
@@ -98,7 +99,7 @@ _AT_ONCE = 4
 _LEASE_SECONDS = 180.0
 """Longer than any attempt takes."""
 
-_PAUSES = (0.5, 1.0, 2.0, 5.0, 5.0)
+_BACKOFF = Backoff((0.5, 1.0, 2.0, 5.0, 5.0))
 _AFTER_FAULT = 5.0
 """Seconds until the next look after an error that nobody expected."""
 
@@ -106,13 +107,13 @@ _log = logging.getLogger("tradewind.service.notifications")
 
 
 class NotificationSender:
-    """Sends notices until it is told to stop.
+    """Sends notices until it is stopped.
 
     Args:
         database: The open database.
-        settings: The server's settings; ``public_url`` is where notices say people come to it.
+        settings: The server's settings; ``public_url`` is the address in notices.
         notices: The notices.
-        seconds: Between two looks.
+        seconds: Time between two looks for due notices.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class NotificationSender:
         self.threads = [RestartingThread(kind, partial(self._work, kind), self._stop) for kind in KINDS]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         for thread in self.threads:
             thread.start()
 
@@ -158,7 +159,7 @@ class NotificationSender:
                     found += 1
             except TradewindError as error:  # the database is away: it comes back
                 _log.warning("notices wait: %s", error)
-            except Exception:  # all users are told by these two threads: neither ends for what one of them has
+            except Exception:  # two threads serve all users: neither ends for the notice of one
                 _log.exception("notices wait")
                 self._stop.wait(_AFTER_FAULT)
             if running:
@@ -170,7 +171,7 @@ class NotificationSender:
         """Write the notices of what has happened since the last time.
 
         Returns:
-            How many events were looked at.
+            The number of events that were looked at.
         """
         return self._notices.store.gather(lambda happening: notices_of(happening, self._settings.public_url))
 
@@ -200,7 +201,7 @@ class NotificationSender:
         self._finish(notice, problem, again)
 
     def _finish(self, notice: NoticeRow, problem: str = "", again: float | None = None) -> None:
-        for pause in _PAUSES:
+        for pause in _BACKOFF.pauses:
             try:
                 self._notices.store.finish(notice, problem=problem, again=again)
             except TradewindError as error:  # what was sent and not noted would be sent again
@@ -216,6 +217,6 @@ class NotificationSender:
                 raise DeliveryRefused("this server sends no e-mails: smtp_host and mail_from are not set", final=True)
             delivery.send_email(delivery.compose_email(notice, settings.mail_from, settings.public_url), settings)
             return
-        wishes = NotificationPreferences.of(self._accounts.user(notice.user_id))
-        key = self._notices.signing_key(notice.user_id, wishes.generation)
+        preferences = NotificationPreferences.of(self._accounts.user(notice.user_id))
+        key = self._notices.signing_key(notice.user_id, preferences.generation)
         webhook.call_webhook(notice, key, private=settings.private_addresses)

@@ -1,1 +1,1 @@
-"""Running the server: start and end, workers, health, figures, logs, copies of the database."""
+"""Operation of the server: start and end, worker, health, metrics, logs, pruning."""

@@ -1,4 +1,4 @@
-"""Whether the server is alive, whether it can work, and its figures: for whoever looks after it."""
+"""Health of the server: liveness, readiness, and metrics for Prometheus, which never name a tenant or a user."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ _HELP = {
 def metrics_text(
     figures: ServiceMetrics, processes: Sequence[ProcessMetrics], threads: Sequence[Mapping[str, Any]]
 ) -> str:
-    """The figures of a server.
+    """Write the metrics of a server in Prometheus' text format.
 
     Args:
-        figures: Those of the database, which all its servers have in common.
-        processes: Those of the processes that answer; where there are several, each line says of which it is.
-        threads: Those of the worker: ``name``, ``silent`` (seconds) and ``restarts``.
+        figures: Metrics of the database, which all its servers have in common.
+        processes: Metrics of the HTTP processes; where there are several, each line has the label of its process.
+        threads: Threads of the worker: ``name``, ``silent`` (seconds) and ``restarts``.
     """
     written = Exposition(_HELP)
     written.add("tradewind_info", 1, version=__version__)
@@ -124,7 +124,7 @@ _PATIENCE = 5.0
 """Seconds that the database may take to answer."""
 
 _FRESH = 1.0
-"""Seconds that an answer is given again: whoever asks often asks the database no more often for it."""
+"""Seconds that an answer is reused: frequent callers do not load the database."""
 
 _SILENT = 300.0
 """Seconds without a turn after which a thread that sends notices counts as dead: no attempt takes as long."""
@@ -133,16 +133,16 @@ _log = logging.getLogger("tradewind.service.health")
 
 
 class HealthChecks:
-    """What can be said of a server.
+    """Readiness checks and metrics of a server.
 
     Args:
-        context: What its parts share.
-        traffic: What passes through it.
+        context: The server's shared context.
+        traffic: Counts of the calls to this process.
     """
 
     def __init__(self, context: Context, traffic: CallMetrics) -> None:
         self.children: Sequence[SupervisedProcess] = ()
-        self.board: ProcessMetricsFolder | None = None
+        self.process_metrics: ProcessMetricsFolder | None = None
         self._context = context
         self._traffic = traffic
         self._store = OperationsStore(context.database)
@@ -151,7 +151,7 @@ class HealthChecks:
         self._threads = _CachedQuery(self._ask_threads)
 
     def readiness(self) -> dict[str, str]:
-        """What keeps the server from working, by name of the check; empty words where nothing does."""
+        """Return by name of the check what keeps the server from working; empty where nothing does."""
         found = {"serving": "the server is ending" if self._traffic.stopping.is_set() else ""}
         try:
             found |= self._ready.answer()
@@ -165,7 +165,7 @@ class HealthChecks:
         return found
 
     def complaints(self) -> dict[str, str]:
-        """What does not work although the server takes calls, by name; empty words where it does."""
+        """Return by name what does not work although the server takes calls; empty where it does."""
         if not self._context.settings.runs:
             return {}
         with suppress(TradewindError, FutureTimeout):  # that the database is away is said above
@@ -174,7 +174,7 @@ class HealthChecks:
         return {}
 
     def metrics(self) -> str:
-        """The figures, for Prometheus.
+        """Return the metrics, in Prometheus' text format.
 
         Raises:
             StoreError: The database does not answer.
@@ -182,19 +182,19 @@ class HealthChecks:
         return metrics_text(self._figures.answer(), self._processes(), self._threads.answer())
 
     def _processes(self) -> list[ProcessMetrics]:
-        """What the processes that answer for this server say of themselves."""
-        if self.board is None:
+        """Return the metrics of all HTTP processes of this server."""
+        if self.process_metrics is None:
             return [ProcessMetrics.of("1", self._traffic, self.children, ())]
-        return self.board.all()
+        return self.process_metrics.all()
 
     def _workers(self) -> Sequence[SupervisedProcess]:
-        """The workers, as this process knows them, or the one that keeps them."""
-        if self.children or self.board is None:
+        """Return the workers, as known to this process, or to the one that supervises them."""
+        if self.children or self.process_metrics is None:
             return self.children
-        return [worker for process in self.board.all() for worker in process.workers]
+        return [worker for process in self.process_metrics.all() for worker in process.workers]
 
     def _ask_threads(self) -> list[dict[str, Any]]:
-        """The threads of the worker, as it said when it was last heard of."""
+        """Return the threads of the worker, as it reported them last."""
         now, found = time.time(), []
         for worker in self._workers():
             if worker.pid is not None:
@@ -203,7 +203,7 @@ class HealthChecks:
         return found
 
     def _check(self) -> dict[str, str]:
-        """The checks that take time. What stands here is seen by everybody: it names no places."""
+        """Run the checks that take time. Their results are seen by everybody: they name no places."""
         found = {"database": "", "schema": "", "disk": ""}
         try:
             self._store.probe()
@@ -227,7 +227,7 @@ class HealthChecks:
 
 
 class _CachedQuery(Generic[_T]):
-    """A question that is asked once at a time and answered within a time, from memory where it was asked just now."""
+    """A query that runs once at a time and within a time limit, and is answered from memory where it ran just now."""
 
     def __init__(self, ask: Callable[[], _T]) -> None:
         self._ask = ask
@@ -255,13 +255,13 @@ class _CachedQuery(Generic[_T]):
 
 @router.get("/healthz")
 async def alive() -> Response:
-    """Whether the server answers at all: asked by whoever would start it again."""
+    """Liveness: the server answers at all."""
     return PlainTextResponse("alive\n")
 
 
 @router.get("/readyz")
 def ready(request: Request) -> Response:
-    """Whether the server can work: asked by whoever sends calls to it."""
+    """Readiness: the server can work."""
     health: HealthChecks = request.app.state.health
     checks = health.readiness()
     well = not any(checks.values())
@@ -278,14 +278,14 @@ def ready(request: Request) -> Response:
 
 @router.get("/metrics")
 def metrics(request: Request) -> Response:
-    """The figures of the server, for Prometheus."""
+    """Metrics of the server, for Prometheus."""
     health: HealthChecks = request.app.state.health
     _let_in(request, request.app.state.context)
     return Response(health.metrics(), media_type=CONTENT_TYPE)
 
 
 def _let_in(request: Request, context: Context) -> None:
-    """With the token that the administrator has set; without one, only from this machine, and past no proxy.
+    """Check the administrator's token; without one, let in only calls from this machine, and past no proxy.
 
     Raises:
         SignInError: It is not the token.

@@ -1,4 +1,4 @@
-"""What answers calls in a process: uvicorn, the application, and the certificate."""
+"""The HTTP server of a process: listening socket, TLS certificate, uvicorn, and connections of slow clients."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from tradewind.service.app import create_app
 from tradewind.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
-    import ssl
-
     from tradewind.service.context import Context
     from tradewind.service.http.call_metrics import CallMetrics
     from tradewind.service.operations.health import HealthChecks
 
+_log = logging.getLogger("tradewind.service")
+_guard_log = logging.getLogger("tradewind.service.http.request_guard")
+
 
 def open_listening_socket(settings: ServiceSettings) -> socket.socket:
-    """Take the port; nobody is answered yet.
+    """Bind and listen on the port; connections are not accepted yet.
 
     Raises:
         ServiceError: It is taken, or may not be used.
@@ -80,7 +81,7 @@ def _bind_error(error: OSError, host: str, port: int) -> ServiceError | InputErr
 
 
 def tls_context(settings: ServiceSettings) -> ssl.SSLContext | None:
-    """The certificate and its key, read and found to belong together; None for plain HTTP.
+    """Load the certificate and its key, and check that they belong together; None for plain HTTP.
 
     Raises:
         InputError: One is missing, cannot be read, or they do not match.
@@ -98,7 +99,7 @@ def tls_context(settings: ServiceSettings) -> ssl.SSLContext | None:
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
-    """Give a context a certificate, also while it is in use: later connections see the new one.
+    """Load a certificate into a context, also while it is in use: later connections see the new one.
 
     Raises:
         InputError: It cannot be used.
@@ -127,7 +128,7 @@ def _no_password() -> str:
 
 
 def server_url(settings: ServiceSettings, listening: socket.socket) -> str:
-    """What people of this machine type to come to the server, as ``http://127.0.0.1:8765``."""
+    """Return the address of the server for people of this machine, as ``http://127.0.0.1:8765``."""
     host, port = listening.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104  (nothing is bound here)
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
@@ -135,29 +136,30 @@ def server_url(settings: ServiceSettings, listening: socket.socket) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-_LOG = logging.getLogger("tradewind.service.http.request_guard")
-
-
 class SlowClientProtocol(H11Protocol):
-    """HTTP/1.1 that does not wait for ever; `uvicorn.Config` takes it as ``http``."""
+    """HTTP/1.1 that closes connections of slow clients; `uvicorn.Config` takes it as ``http``.
+
+    uvicorn waits for the rest of a call's headers, and for somebody to read an answer, as long as the connection lives;
+    a few thousand connections that send a letter a minute would take all that a server has (Slowloris, CWE-400).
+    """
 
     ASK_SECONDS = 15.0
-    """From the first byte of a call, or from the connection, to the end of its headers."""
+    """Seconds from the first byte of a call, or from the connection, to the end of its headers."""
 
     READ_SECONDS = 60.0
-    """For which nobody reads an answer that is full to the brim."""
+    """Seconds for which a client may leave a full send buffer unread."""
 
     _asking: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _left: tuple[asyncio.TimerHandle, int] | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first call."""
+        """Start the timer of the first call."""
         super().connection_made(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop the timers."""
         for timer in (self._asking, self._reading):
             if timer is not None:
                 timer.cancel()
@@ -165,30 +167,30 @@ class SlowClientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See whether a call is whole now."""
+        """Receive data, and stop the timer where a call is complete."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """See whether there is more of a call than its answer needed."""
+        """End a response, and start the timer where there is more of a call than its answer needed."""
         super().on_response_complete()
         self._watch()
 
     def pause_writing(self) -> None:
-        """Nobody reads at this moment."""
+        """Start the timer of a client that does not read."""
         super().pause_writing()
         if self._reading is None:
             self._reading = self.loop.call_later(self.READ_SECONDS, self._give_up, "reads")
 
     def resume_writing(self) -> None:
-        """Somebody does again."""
+        """Stop the timer: the client reads again."""
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
         super().resume_writing()
 
     def leave(self) -> None:
-        """The server ends, and asks this again and again: close it if nobody has read since it asked before.
+        """Close the connection of an ending server if nobody has read since the last call of this method.
 
         A large answer over a slow line is full to the brim most of the time: that alone says nothing.
         """
@@ -199,7 +201,7 @@ class SlowClientProtocol(H11Protocol):
                 self._give_up("reads")
 
     def _queued(self) -> int:
-        """Bytes that the system has taken and the client has not, 0 where it does not tell.
+        """Return the bytes that the system has taken and the client has not; 0 where it does not say.
 
         The system takes more only when a third of its buffer is free: over a slow line that is seconds of reading.
         """
@@ -218,14 +220,16 @@ class SlowClientProtocol(H11Protocol):
             self._asking = None
 
     def _waits(self) -> bool:
-        """Whether the client owes the rest of something: what keep-alive waits for is none of that."""
+        """True where the client owes the rest of something; keep-alive waits for nothing."""
         if self.conn.their_state is h11.IDLE:
             return self.cycle is None or bool(self.conn.trailing_data[0])
         # The body of a call that was answered without it.
         return self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
 
     def _give_up(self, what: str) -> None:
-        _LOG.warning("the connection of %s was closed: it %s too slowly", self.client[0] if self.client else "?", what)
+        _guard_log.warning(
+            "the connection of %s was closed: it %s too slowly", self.client[0] if self.client else "?", what
+        )
         connection = self.transport.get_extra_info("socket")
         if connection is not None:
             # Without this, what nobody reads stays with the system until it gives up, too.
@@ -236,16 +240,14 @@ class SlowClientProtocol(H11Protocol):
 _LAST_READS = 1.0
 """Seconds for which nobody may read an answer of an ending server: it then leaves that one."""
 
-_log = logging.getLogger("tradewind.service")
-
 
 class HttpServer(uvicorn.Server):
-    """uvicorn's server; signals are ours, because the worker has to be told too, and because all ends with code 0.
+    """uvicorn's server without its signal handling: the worker has to be signalled too, and the exit code is 0.
 
     Args:
-        config: How it answers.
-        traffic: What passes through it.
-        health: What can be said of it.
+        config: Configuration of uvicorn.
+        traffic: Counts of its calls.
+        health: Health checks of this process.
         settings: The server's settings.
     """
 
@@ -263,12 +265,12 @@ class HttpServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and tell the system's service manager so."""
+        """Begin to accept calls, and notify the system's service manager."""
         await super().startup(sockets)
         notify_systemd("READY=1")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more, end the streams, and wait for what is being answered."""
+        """Stop accepting calls, end the streams, and wait for open calls."""
         notify_systemd("STOPPING=1")
         self.traffic.end_streams()
         self._leave()
@@ -282,7 +284,7 @@ class HttpServer(uvicorn.Server):
             asyncio.get_running_loop().call_later(_LAST_READS, self._leave)
 
     def reload(self) -> None:
-        """Read the certificate again: one that was renewed counts for new connections."""
+        """Reload the certificate: one that was renewed counts for new connections."""
         settings = self._settings
         if self.config.ssl is None or settings.tls_certificate is None:
             return
@@ -295,10 +297,10 @@ class HttpServer(uvicorn.Server):
 
 
 def prepare_http_server(context: Context, tls: ssl.SSLContext | None, spare: float = 0.0) -> HttpServer:
-    """Everything that answers, not yet listening.
+    """Build the HTTP server of a process, not yet listening.
 
     Args:
-        context: What its parts share.
+        context: The server's shared context.
         tls: The certificate; None for plain HTTP.
         spare: Seconds of ``stop_seconds`` that it leaves to the process to end in.
     """
@@ -322,10 +324,10 @@ def prepare_http_server(context: Context, tls: ssl.SSLContext | None, spare: flo
 
 
 def notify_systemd(state: str) -> None:
-    """Tell systemd, where it has started this process with ``Type=notify``; see sd_notify(3)."""
+    """Notify systemd, where it has started this process with ``Type=notify``; see sd_notify(3)."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place.startswith(("/", "@")):
         return
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as told:
-        told.connect("\0" + place[1:] if place.startswith("@") else place)
-        told.sendall(state.encode())
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+        notify.connect("\0" + place[1:] if place.startswith("@") else place)
+        notify.sendall(state.encode())

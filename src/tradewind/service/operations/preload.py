@@ -1,4 +1,4 @@
-"""What a process of the service loads before it begins, so that the first ones who ask do not wait for it."""
+"""Modules that a process of the service loads before it begins, so that the first callers do not wait for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HTTP_MODULES = (
     *(f"tradewind.selector.catalogue.{name}" for name in ("aws", "azure", "gcp", "csv_file", "local")),
     "tradewind.interpreter.json_lines",
 )
-"""What judging a request needs."""
+"""Modules needed to check a request."""
 
 WORKER_MODULES = (
     *HTTP_MODULES,
@@ -25,11 +25,11 @@ WORKER_MODULES = (
     "tradewind.searcher.bayesian",
     "tradewind.searcher.done",
 )
-"""What carrying one out needs."""
+"""Modules needed to carry one out."""
 
 
 def load_modules(modules: tuple[str, ...]) -> None:
-    """Import modules, and look for garbage in what there is by then for the last time.
+    """Import modules, and collect the garbage of the imports for the last time.
 
     Args:
         modules: Their names; what they import only when it is used is left to them.

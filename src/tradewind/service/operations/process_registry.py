@@ -1,4 +1,4 @@
-"""Which servers and workers are alive: each writes down every few seconds that it is there."""
+"""Registry of the servers and workers that are alive: each writes a heartbeat to the database every few seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("tradewind.service.operations.process_registry")
 
 
 class ProcessRegistry:
-    """The servers and workers of a database.
+    """The registry of the servers and workers of a database.
 
     Args:
         database: The open database.
@@ -36,7 +36,7 @@ class ProcessRegistry:
         self._values = SharedValueStore(database)
 
     def list(self, who: Principal) -> list[dict[str, Any]]:
-        """All that were there within a day, those that are alive first.
+        """List all that were alive within a day, those that still are first.
 
         Returns:
             For each ``kind`` (``server`` or ``worker``), ``host``, ``pid``, ``version``, ``about`` (where it listens,
@@ -58,11 +58,11 @@ class ProcessRegistry:
         return sorted(found, key=lambda row: (not row["alive"], row["kind"], row["host"], row["pid"]))
 
     def of(self, kind: str, pid: int) -> dict[str, Any]:
-        """What a process of this machine said last of itself; nothing before it has said anything.
+        """Return the last report of a process of this machine; empty before it has made one.
 
         Args:
             kind: ``server`` or ``worker``.
-            pid: Its number.
+            pid: Process id.
 
         Raises:
             StoreError: The database does not answer.
@@ -72,12 +72,12 @@ class ProcessRegistry:
 
     @contextmanager
     def here(self, kind: str, about: str = "", more: Callable[[], Mapping[str, Any]] = dict) -> Iterator[None]:
-        """Say that this process is there, until the block ends.
+        """Register this process and keep up its heartbeat, until the block ends.
 
         Args:
             kind: ``server`` or ``worker``.
-            about: Where it listens, or how much it carries out.
-            more: What it says besides, asked each time.
+            about: Address that it listens at, or how much it carries out.
+            more: Returns further facts to report, called each time.
         """
         facts = {
             "kind": kind,
@@ -106,7 +106,7 @@ class ProcessRegistry:
             try:
                 self._values.set(name, json.dumps({**said(), "seen": time.time(), "ended": ended}))
             except StoreError as error:
-                # Whether it is there is told for people: work does not wait for it.
+                # The registry is for people: work does not wait for it.
                 _log.debug("cannot say that this process is there: %s", error)
             if ended:
                 return

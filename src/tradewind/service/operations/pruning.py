@@ -1,4 +1,4 @@
-"""Removes what is older than people want to keep it."""
+"""Prunes requests, notices, sessions, tokens and audit lines of a certain age."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("tradewind.service.pruning")
 
 @dataclass(frozen=True, slots=True)
 class PruneCounts:
-    """What was removed, or would be.
+    """Counts of the rows that were removed, or would be.
 
     Attributes:
         requests: Requests that were over, with their events, files, links and notices.
@@ -43,10 +43,10 @@ def prune(context: Context, who: Principal, seconds: float, *, only_count: bool 
     Studies with what was measured stay: proposals are made from them. So does what requests have cost.
 
     Args:
-        context: What the server's parts share.
-        who: Whose name stands in the audit log.
+        context: The server's shared context.
+        who: The user who is named in the audit log.
         seconds: The age from which on things are removed.
-        only_count: Remove nothing, and say what would be.
+        only_count: Remove nothing, and count what would be.
     """
     store = PruningStore(context.database)
     before = time.time() - seconds

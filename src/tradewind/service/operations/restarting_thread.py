@@ -1,4 +1,4 @@
-"""A thread that lasts: whatever ends its work, the work is begun anew, and others can see when it last turned."""
+"""A thread that is restarted: whatever ends its work, the work is begun anew, and its last turn can be seen."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RestartingThread:
     """A thread that works until an event is set.
 
     Args:
-        name: What logs and figures call it: ``email``.
-        work: Works until the event is set, and calls what it is given at each of its turns.
-        stop: Ends it.
+        name: Name in logs and metrics, such as ``email``.
+        work: Works until the event is set, and calls its argument at each of its turns.
+        stop: Event that ends it.
     """
 
     def __init__(self, name: str, work: Callable[[Callable[[], None]], None], stop: threading.Event) -> None:
@@ -38,12 +38,12 @@ class RestartingThread:
         return time.monotonic() - self._turned
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._turn()
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait until it has ended, for so long."""
+        """Wait until it has ended, for so many seconds at most."""
         self._thread.join(seconds)
 
     def _turn(self) -> None:
@@ -64,5 +64,5 @@ class RestartingThread:
 
 
 def thread_status(thread: RestartingThread) -> dict[str, Any]:
-    """What others are told of a thread: ``name``, ``silent`` (seconds) and ``restarts``."""
+    """Describe a thread: ``name``, ``silent`` (seconds) and ``restarts``."""
     return {"name": thread.name, "silent": round(thread.silent, 1), "restarts": thread.restarts}

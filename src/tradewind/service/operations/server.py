@@ -35,24 +35,25 @@ from tradewind.store.service.operations import OperationsStore
 FIRST_ADMINISTRATOR = "admin"
 """The first administrator's name."""
 
-_PASSWORD_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is taken for another one
+_PASSWORD_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # noqa: S105  (letters; none is taken for another one)
 
 
 def start_messages(context: Context, address: str, *, terminal: bool) -> Iterator[str]:
-    """The lines to print: the address, and on a database without users how the first one is made.
+    """Compose the lines to print: the address, and on a database without users how the first one is made.
 
     On a terminal an administrator is made, and the password shown this once; elsewhere it would end in a log.
 
     Args:
-        context: What the server's parts share.
-        address: Where it listens.
-        terminal: Whether somebody sits before it.
+        context: The server's shared context.
+        address: Address that the server listens at.
+        terminal: True where standard output is a terminal.
     """
     yield f"Tradewind is at {context.settings.public_url or address} (Ctrl-C ends it)"
     if OperationsStore(context.database).has_users():
         return
     if not terminal:
-        yield f"There is no user yet: tradewind user add {FIRST_ADMINISTRATOR} --role admin, on this machine and with this database"
+        add = f"tradewind user add {FIRST_ADMINISTRATOR} --role admin"
+        yield f"There is no user yet: {add}, on this machine and with this database"
         return
     password = random_password()
     try:
@@ -65,7 +66,7 @@ def start_messages(context: Context, address: str, *, terminal: bool) -> Iterato
 
 
 def random_password() -> str:
-    """A password that is easy to type: 16 characters, 79 random bits."""
+    """Generate a password that is easy to type: 16 characters, 79 random bits."""
     return "-".join("".join(secrets.choice(_PASSWORD_LETTERS) for _ in range(4)) for _ in range(4))
 
 
@@ -84,7 +85,7 @@ class Server:
     Args:
         settings: The server's settings.
         url: Address of the store.
-        data_folder: For runs, runners and refreshed prices.
+        data_folder: Folder for runs, runners and refreshed prices.
     """
 
     def __init__(self, settings: ServiceSettings, url: str, data_folder: Path) -> None:
@@ -93,14 +94,14 @@ class Server:
         self._workers: list[ChildProcess] = []
         self._others: list[ChildProcess] = []
         self._signals = 0
-        self._told = 0.0
+        self._stop_time = 0.0
 
     def run(self, say: Callable[[str], None], *, terminal: bool) -> int:
         """Answer until a signal ends it.
 
         Args:
-            say: Where the address goes, and how the first administrator comes in.
-            terminal: Whether somebody sits before it who may see a password.
+            say: Prints a line of `start_messages`.
+            terminal: True where standard output is a terminal, which may show a password.
 
         Returns:
             The exit code: 0, or `FORCED` after a second signal.
@@ -143,36 +144,36 @@ class Server:
         if settings.runs == 0:
             _log.info("this server only answers: others of this database carry requests out (runs: 0)")
             return
-        # Notices say where people come to the server, which knows its address only now.
-        told = settings if settings.public_url else settings.model_copy(update={"public_url": address})
+        # Notices have the public address of the server, which knows it only now.
+        public = settings if settings.public_url else settings.model_copy(update={"public_url": address})
         words = [sys.executable, "-m", worker_process.MODULE]
         self._workers = [
-            ChildProcess("worker", words, worker_process.configuration(told, self._url, self._data_folder))
+            ChildProcess("worker", words, worker_process.configuration(public, self._url, self._data_folder))
         ]
         answering.health.children = self._workers
 
     def _have_others(self, answering: HttpServer, listening: socket.socket, stack: contextlib.ExitStack) -> None:
-        """Further processes that accept calls at the same socket: whichever has time takes the next one."""
+        """Prepare further processes that accept calls at the same socket: whichever has time takes the next one."""
         if self._settings.processes == 1:
             return
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-", ignore_cleanup_errors=True)))
         words = [sys.executable, "-m", http_process.MODULE]
         number = listening.fileno()
         for name in map(str, range(2, self._settings.processes + 1)):
-            told = http_process.configuration(self._settings, self._url, self._data_folder, number, folder, name)
-            self._others.append(ChildProcess(f"answering process {name}", words, told, (number,)))
+            values = http_process.configuration(self._settings, self._url, self._data_folder, number, folder, name)
+            self._others.append(ChildProcess(f"answering process {name}", words, values, (number,)))
 
         def facts() -> ProcessMetrics:
             return ProcessMetrics.of(_FIRST_PROCESS, answering.traffic, self._workers, self._others)
 
-        board = answering.health.board = ProcessMetricsFolder(folder, _FIRST_PROCESS, facts)
-        stack.callback(board.close)
-        board.start()
+        metrics = answering.health.process_metrics = ProcessMetricsFolder(folder, _FIRST_PROCESS, facts)
+        stack.callback(metrics.close)
+        metrics.start()
 
     def _end_children(self) -> None:
         for child in self._children:
             child.end()
-        deadline = (self._told or time.monotonic()) + self._settings.stop_seconds
+        deadline = (self._stop_time or time.monotonic()) + self._settings.stop_seconds
         for child in self._children:
             child.join(max(0.0, deadline - time.monotonic()))
 
@@ -196,15 +197,15 @@ class Server:
             for child in self._children:
                 child.kill()
             return
-        self._told = time.monotonic()
+        self._stop_time = time.monotonic()
         for child in self._children:
             child.end()
         with contextlib.suppress(OSError):
             os.write(2, b"tradewind: ending (once more to end at once)\n" if sys.stderr.isatty() else b"")
 
     def _reload(self, number: int, frame: FrameType | None) -> None:
-        """A certificate that was renewed counts for new connections."""
+        """Reload the certificate in all HTTP processes: one that was renewed counts for new connections."""
         if self._answering is not None:
             self._answering.reload()
         for child in self._others:
-            child.tell(number)
+            child.send_signal(number)

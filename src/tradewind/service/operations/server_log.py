@@ -1,4 +1,4 @@
-"""The server's log: one line an event, as text or JSON, with the id of the call, and never a secret."""
+"""Log of the server: one line an event, as text or JSON, with the id of the call, and never a secret."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 def redact(text: str) -> str:
-    """A text without what looks like a token, a password or the secret of a link."""
+    """Remove from a text what looks like a token, a password or the secret of a link."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-11-21T23:27:54.123Z INFO service.access [8f0c] GET / 200 ...``."""
+    """Formats a record as ``2026-11-21T23:27:54.123Z INFO service.access [8f0c] GET / 200 ...``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback follows on lines of its own."""
+        """Return one line; a traceback follows on lines of its own."""
         call = getattr(record, "call", "") or call_id.get()
         words = [_at(record), record.levelname, record.name.removeprefix("tradewind.")]
         words += [f"[{call}]"] if call else []
@@ -51,10 +51,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ``at``, ``level``, ``logger``, ``message``, ``call``, and what else is known."""
+    """Formats a record as a JSON object in a line: ``at``, ``level``, ``logger``, ``message``, ``call``, and facts."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one line."""
         document: dict[str, Any] = {
             "at": _at(record),
             "level": record.levelname.lower(),
@@ -74,9 +74,9 @@ def start_logging(how: LogFormat, level: str, stream: TextIO | None = None) -> N
     """Send the log of this process to standard error.
 
     Args:
-        how: ``text`` or ``json``.
-        level: ``debug``, ``info``, ``warning`` or ``error``.
-        stream: Somewhere else.
+        how: Format of the lines: ``text`` or ``json``.
+        level: Least severe level written: ``debug``, ``info``, ``warning`` or ``error``.
+        stream: Stream to write to instead.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if how == "json" else TextFormatter())

@@ -1,1 +1,1 @@
-"""Requests: what users want run, and how the server carries it out."""
+"""Requests of users for runs and searches, and their execution by workers."""

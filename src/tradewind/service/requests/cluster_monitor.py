@@ -28,20 +28,20 @@ _STATES: dict[str, RequestState] = {"queued": "pending", "running": "executing",
 
 @dataclass(frozen=True, slots=True)
 class _SearchProgress:
-    """How far a search was when it was last looked at, as its request's row has it."""
+    """Progress of a search when it was last looked at, as its request's row has it."""
 
     state: RequestState
     study: int | None
-    told: int  # the trials before this one are among the events
+    reported: int  # the trials before this one are among the events
     shown: dict[str, Any] = field(default_factory=dict)
 
 
 class ClusterRequestMonitor:
-    """A request whose search is on a shared cluster.
+    """Monitor of a request whose search is on a shared cluster.
 
     Args:
         claim: The request.
-        claims: Where it is kept.
+        claims: The table of claimed requests.
         studies: The studies.
         cluster: The queue of the clusters.
         planner: Makes its specification.
@@ -60,7 +60,7 @@ class ClusterRequestMonitor:
         self._asked_to_end = False
 
     def look(self, wanted: RequestIntent) -> None:
-        """Take in how far it is, and do what its owner wants; `over` is set when it has ended.
+        """Update the request from its search, and do what its owner wants; `over` is set when it has ended.
 
         Raises:
             StudyBusyError: Another process has taken it over.
@@ -117,13 +117,13 @@ class ClusterRequestMonitor:
         self._seen = seen  # only now: what could not be written is written at the next look
 
     def _is_left(self, job: JobRow) -> bool:
-        """Whether nobody runs the cluster and nothing of the search runs either."""
+        """True where nobody runs the cluster and nothing of the search runs either."""
         if self._cluster.is_run(job.cluster):
             return False
         return job.study_id is None or not self._studies.runs(job.study_id, open_only=True)
 
     def _see(self, job: JobRow) -> tuple[_SearchProgress, list[NewRequestEvent]]:
-        """How far it is, and what has happened since the last time."""
+        """Return the progress of the search, and the events since the last time."""
         known = self._seen
         state = _STATES.get(job.state, "executing")
         study = job.study_id if known.study is None else known.study
@@ -139,19 +139,19 @@ class ClusterRequestMonitor:
         elif job.state == "queued":
             shown["waiting"] = "in the queue"
         if study is None:
-            return _SearchProgress(state, None, known.told, shown), remarks
+            return _SearchProgress(state, None, known.reported, shown), remarks
         summary = self._studies.summaries([study])[0]
         budget, objective = dict(summary.study.spec.get("budget") or {}), summary.study.spec["objective"]
-        told = known.told
-        for trial in self._studies.trials(study, since=told):
+        reported = known.reported
+        for trial in self._studies.trials(study, since=reported):
             if not trial.state.ended:
                 break
             remarks.append(NewRequestEvent(state, describe_trial(trial, objective["metric"])))
-            told = trial.number + 1
+            reported = trial.number + 1
         trials = sum(summary.counts.values())
         shown |= {
             "trials": trials,
-            "told": told,
+            "told": reported,
             "states": dict(summary.counts),
             "best": trial_facts(summary.best),
             "metric": objective["metric"],
@@ -160,14 +160,14 @@ class ClusterRequestMonitor:
             "budget": budget,
             "share": budget_share(summary.spent, budget, trials, summary.study.elapsed),
         }
-        return _SearchProgress(state, study, told, shown), remarks
+        return _SearchProgress(state, study, reported, shown), remarks
 
     def _end(self, job: JobRow, seen: _SearchProgress) -> RequestOutcome:
         if job.state == "cancelled":
             return RequestOutcome("cancelled", job.reason or "cancelled")
         if job.state == "failed":
             return RequestOutcome("failed", job.reason)
-        return outcome_of_search(job.reason, seen.told, found=seen.shown.get("best") is not None)
+        return outcome_of_search(job.reason, seen.reported, found=seen.shown.get("best") is not None)
 
     def _finish(
         self, end: RequestOutcome, fields: dict[str, Any] | None = None, remarks: list[NewRequestEvent] | None = None

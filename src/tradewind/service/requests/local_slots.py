@@ -1,4 +1,4 @@
-"""Room on this machine for the runs of several requests: each gets the CPUs that it pays for, and waits until then."""
+"""Slots on this machine for the runs of several requests: each gets the CPUs that it pays for, and waits until then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Key = tuple[int, int]
 
 
 class LocalSlots:
-    """Who runs on this machine, and who waits for room, the first who came first."""
+    """Runs on this machine, and a queue (first in, first out) of runs that wait for room."""
 
     def __init__(self) -> None:
         self._taken: dict[_Key, Offer] = {}
@@ -19,12 +19,12 @@ class LocalSlots:
         self._lock = threading.Lock()
 
     def want(self, key: _Key, runner: Runner, offer: Offer) -> None:
-        """A run would start."""
+        """Queue a run."""
         with self._lock:
             self._waiting[key] = (runner, offer)
 
     def take(self, key: _Key) -> bool:
-        """Begin with a run that waits, if it is its turn and there is room."""
+        """Let a queued run begin, if it is its turn and there is room; False otherwise."""
         with self._lock:
             if key not in self._waiting or key != next(iter(self._waiting)):
                 return False
@@ -36,23 +36,23 @@ class LocalSlots:
             return True
 
     def keep(self, key: _Key, offer: Offer) -> None:
-        """A run of an earlier process was found again: it has its place already."""
+        """Register a run of an earlier process that was found again: it has its slot already."""
         with self._lock:
             self._waiting.pop(key, None)
             self._taken[key] = offer
 
     def free(self, key: _Key) -> None:
-        """A run is gone, or is not wanted any more."""
+        """Remove a run that is gone, or is not wanted any more."""
         with self._lock:
             self._waiting.pop(key, None)
             self._taken.pop(key, None)
 
 
 class LocalSlotPermits:
-    """Asks for a seat for each run of a request; see `tradewind.engine.search.LaunchGate`.
+    """Launch permits of a request: a local slot for each run; see `tradewind.engine.search.LaunchGate`.
 
     Args:
-        seats: The seats of this machine.
+        local_slots: The slots of this machine.
         number: The request.
     """
 
@@ -63,48 +63,48 @@ class LocalSlotPermits:
         self._running: dict[str, _Key] = {}
 
     def use(self, runner: Runner) -> None:
-        """Say who runs, once that is known."""
+        """Set the runner, once it is known."""
         self._runner = runner
 
     @property
     def waits(self) -> bool:
-        """Whether a run waits for room."""
+        """True while a run waits for room."""
         return bool(self._waiting)
 
     def granted(self) -> list[int]:
-        """The trials that have room now."""
+        """Return the trials that have a slot now."""
         found = [number for number in self._waiting if self._local_slots.take((self._number, number))]
         self._waiting = [number for number in self._waiting if number not in found]
         return found
 
     def want(self, trial: Trial) -> None:
-        """A trial would run."""
+        """Queue a trial that would run."""
         assert self._runner is not None
         self._waiting.append(trial.number)
         self._local_slots.want((self._number, trial.number), self._runner, trial.offer)
 
     def unwant(self, number: int) -> None:
-        """A trial that wanted to run does not any more."""
+        """Remove a trial that does not want to run any more."""
         self._waiting = [other for other in self._waiting if other != number]
         self._local_slots.free((self._number, number))
 
     def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
-        """A run is started, or one of an earlier process found again."""
+        """Register a run that was started, or one of an earlier process that was found again."""
         key = (self._number, trial.number)
         if again:
             self._local_slots.keep(key, trial.offer)
         self._running[run.run_id] = key
 
     def ended(self, run_id: str) -> None:
-        """A run is gone."""
+        """Free the slot of a run that is gone."""
         if (key := self._running.pop(run_id, None)) is not None:
             self._local_slots.free(key)
 
     def told(self, trial: Trial) -> None:
-        """The searcher was told of a trial."""
+        """Do nothing: a finished trial that the searcher has learned of takes no slot."""
 
     def close(self) -> None:
-        """Give all seats back: the request is over here."""
+        """Free all slots: the request is over here."""
         for key in (*self._running.values(), *((self._number, number) for number in self._waiting)):
             self._local_slots.free(key)
         self._running.clear()

@@ -1,4 +1,4 @@
-"""Writes how far a request is into its row, and what happened to it into its events."""
+"""Writes the progress of a request into its row, and its events."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _EVERY = 2.0
 """Seconds between two writes where nothing but figures has changed."""
 
 _MOST_TROUBLES = 3
-"""Runs of a search of which it is told what keeps them."""
+"""Runs of a search whose trouble is reported, at most."""
 
 
 class RequestProgressWriter:
-    """What is told of a request that this process carries out; all calls are of one thread.
+    """Writes the progress of a request that this process carries out; all calls are of one thread.
 
     Args:
         claim: The request.
-        claims: Where it is kept.
+        claims: The table of claimed requests.
     """
 
     def __init__(self, claim: Claim, claims: ClaimStore) -> None:
@@ -49,7 +49,7 @@ class RequestProgressWriter:
         self._stored: dict[str, Any] = {"progress": dict(row.progress), "cost": row.cost}
         self._cost = row.cost
         self._remarks: list[NewRequestEvent] = []
-        self._told = int(row.progress.get("trials", 0))
+        self._reported = int(row.progress.get("trials", 0))
         self._known: set[int] | None = None
         self._floor = 0
         self._written = 0.0
@@ -63,7 +63,7 @@ class RequestProgressWriter:
         return stored
 
     def begins(self) -> None:
-        """The search has its study: whatever it waited for is over."""
+        """Record that the search has its study: whatever it waited for is over."""
         self._progress.pop("waiting", None)
         again = self.plan.pop("again", None)
         if again or self._started is None:  # once more, its time begins with the attempt
@@ -76,13 +76,13 @@ class RequestProgressWriter:
         self.flush()
 
     def waits(self, why: str) -> None:
-        """It cannot go on now."""
+        """Record why the request cannot go on now."""
         if self._progress.get("waiting") != why:
             self._progress["waiting"] = why
             self.flush()
 
     def passed(self, passed: StageEntry) -> None:
-        """A run has entered a stage; it is written with the next snapshot, which follows at once."""
+        """Record that a run has entered a stage; it is written with the next snapshot, which follows at once."""
         if self._search:
             return
         found = self._course.take(passed)
@@ -93,16 +93,16 @@ class RequestProgressWriter:
             self._progress.pop("waiting", None)
 
     def snapshot(self, snapshot: SearchSnapshot, trials: Mapping[int, Trial]) -> None:
-        """Take in how far the search is, and write it where there is something to tell.
+        """Take in a snapshot of the search, and write it where something has changed.
 
         Args:
             snapshot: The search at this moment.
             trials: All its trials, by number.
         """
         self._cost = snapshot.spent
-        self._tell_trouble(snapshot.running)
+        self._record_trouble(snapshot.running)
         if self._search:
-            self._tell_trials(trials, sum(snapshot.counts.values()), snapshot.objective.metric)
+            self._record_trials(trials, sum(snapshot.counts.values()), snapshot.objective.metric)
             self._progress_of_search(snapshot)
         elif snapshot.running:
             running = snapshot.running[-1]
@@ -118,8 +118,8 @@ class RequestProgressWriter:
         if self._remarks or time.monotonic() - self._written > _EVERY:
             self.flush()
 
-    def _tell_trouble(self, running: Sequence[RunningTrial]) -> None:
-        """Say what keeps runs from going on, or from being gone: their machines may cost money meanwhile."""
+    def _record_trouble(self, running: Sequence[RunningTrial]) -> None:
+        """Record what keeps runs from going on, or from being gone: their machines may cost money meanwhile."""
         found = [(one.trial.number, " ".join(one.trouble.split())) for one in running if one.trouble]
         words = [f"trial {number}: {trouble}" if self._search else trouble for number, trouble in found]
         if words:
@@ -128,11 +128,11 @@ class RequestProgressWriter:
         else:
             self._progress.pop("trouble", None)
 
-    def _tell_trials(self, trials: Mapping[int, Trial], count: int, metric: str) -> None:
-        """Tell of the trials that have ended since the last time."""
-        if self._known is None:  # as many as an earlier process told of, in the order in which they ended
+    def _record_trials(self, trials: Mapping[int, Trial], count: int, metric: str) -> None:
+        """Record the trials that have ended since the last time."""
+        if self._known is None:  # as many as an earlier process reported, in the order in which they ended
             ended = sorted((each for each in trials.values() if each.state.ended), key=lambda each: each.ended or 0.0)
-            self._known = {each.number for each in ended[: self._told]}
+            self._known = {each.number for each in ended[: self._reported]}
         if count == len(self._known):
             return
         for number in range(self._floor, max(trials, default=-1) + 1):
@@ -166,7 +166,7 @@ class RequestProgressWriter:
         }
 
     def flush(self, *, leave: bool = False) -> None:
-        """Write what has changed.
+        """Write all changes.
 
         Args:
             leave: Let go of the request as it is: the next process goes on with it.
@@ -193,7 +193,7 @@ class RequestProgressWriter:
         """Write the end of the request, and let go of it.
 
         Args:
-            end: How it has ended.
+            end: The outcome.
             cost: USD, total.
             trial: The trial of its run, where it is one.
 

@@ -1,4 +1,4 @@
-"""What users ask for: our own document, and that of paper 5's figure 4, which is told by its template."""
+"""Documents of requests: Tradewind's own form, and that of paper 5's figure 4, recognised by its template."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ResourcesModel(StrictModel):
     time: PositiveDuration | None = Field(None, description="Seconds that the run may take, or 30m.")
 
     def given(self) -> dict[str, float]:
-        """What was asked for, by name."""
+        """Return the resources that were asked for, by name."""
         return {name: value for name, value in self if value is not None}
 
 
@@ -122,12 +122,12 @@ class VirtualClusterRequestModel(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A document that was read.
+    """A parsed document of a request.
 
     Attributes:
         document: The document itself.
-        own: It, where it is our own.
-        figure: It, where it is one of figure 4.
+        own: Its model, where it is of Tradewind's own form.
+        figure: Its model, where it is of the form of figure 4.
     """
 
     document: Mapping[str, Any]
@@ -136,14 +136,14 @@ class ParsedRequest:
 
     @property
     def model(self) -> RequestModel | VirtualClusterRequestModel:
-        """Whichever it is: both have a budget, results, notices and a name."""
+        """The model of either form: both have a budget, results, notices and a name."""
         found = self.own or self.figure
         assert found is not None
         return found
 
 
 def read_document(document: Mapping[str, Any]) -> ParsedRequest:
-    """Read a document; all that can be told without an application is checked.
+    """Parse a document, with all checks that need no application.
 
     Raises:
         InputError: Something in it is wrong.
@@ -157,7 +157,7 @@ def read_document(document: Mapping[str, Any]) -> ParsedRequest:
 
 
 def merge_documents(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with changes: a mapping changes the keys that it has, None takes a key out (RFC 7386)."""
+    """Merge changes into a document: a mapping changes the keys that it has, None takes a key out (RFC 7386)."""
     result = dict(document)
     for key, value in changes.items():
         if value is None:
@@ -171,7 +171,7 @@ def merge_documents(document: Mapping[str, Any], changes: Mapping[str, Any]) -> 
 
 
 def document_digest(document: Mapping[str, Any]) -> str:
-    """What tells a document from others, as it was sent: nothing is looked up for it.
+    """Compute a digest of a document as it was sent: nothing is looked up for it.
 
     Raises:
         InputError: It is no JSON document, or too large.
@@ -222,11 +222,11 @@ def _check_together(own: RequestModel) -> None:
 def fill_request(
     document: Mapping[str, Any], state: str, updated: float, hosts: list[dict[str, str]]
 ) -> dict[str, Any]:
-    """A document with how far it is: of figure 4, in the fields that paper 5 has for it.
+    """Add the progress of a request to its document: of figure 4, in the fields that paper 5 has for it.
 
     Args:
         document: The document as it was asked.
-        state: The request's state.
+        state: State of the request.
         updated: When it last changed, seconds since the epoch.
         hosts: ``id`` and ``ip`` of each machine.
     """
@@ -242,5 +242,5 @@ def fill_request(
 
 
 def _number(text: str) -> int | str:
-    """Paper 5's engine counts its machines."""
+    """Number a machine, as paper 5's engine does."""
     return int(text) if text.isdigit() else text

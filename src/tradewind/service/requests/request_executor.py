@@ -1,4 +1,4 @@
-"""Carries out one request, from its claim to its end, in a thread of its own."""
+"""Executes one request, from its claim to its end, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from tradewind.service.requests.state import RequestOutcome, StageEntry, outcome
 from tradewind.store.base import Change, Store, StudyRow
 from tradewind.store.service.claims import Claim, ClaimStore
 from tradewind.store.service.request_values import RequestIntent
+from tradewind.utils.retries import Backoff
 
 _SLOT_POLL_SECONDS = 0.05
-_BACKOFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0)
+_BACKOFF = Backoff((1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0))
 """Seconds between attempts to begin where the machines' fault kept it from that.
 
 What a request has left that may still cost money is given back at this pace, too, the last one for as long as it takes.
@@ -43,14 +44,14 @@ _log = logging.getLogger("tradewind.service.requests")
 
 @dataclass(frozen=True)
 class ExecutorDependencies:
-    """What carrying out takes.
+    """Services and tables needed to execute a request.
 
     Attributes:
-        claims: Where requests are kept.
-        studies: Where studies are kept.
+        claims: The table of claimed requests.
+        studies: The store of studies.
         planner: Makes specifications.
-        seats: The room on this machine.
-        data_folder: For runs, runners and refreshed prices.
+        local_slots: The slots of this machine.
+        data_folder: Folder for runs, runners and refreshed prices.
         remove: Removes a request that its owner wants deleted.
     """
 
@@ -63,11 +64,11 @@ class ExecutorDependencies:
 
 
 class RequestExecutor:
-    """One request on its way.
+    """Executor of one request.
 
     Args:
         claim: The request.
-        tools: What carrying out takes.
+        tools: Services and tables that it needs.
         ended: Called when it is over here, whatever became of it.
     """
 
@@ -85,7 +86,7 @@ class RequestExecutor:
         self._thread = threading.Thread(target=self._run, name=f"tradewind-request-{claim.row.id}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self, seconds: float) -> None:
@@ -128,20 +129,20 @@ class RequestExecutor:
                     False,
                 )
                 left = self._leaves(error)
-            if not again or self.wanted != "run" or attempt >= len(_BACKOFF):
+            if not again or self.wanted != "run" or attempt >= len(_BACKOFF.pauses):
                 verdict = self._verdict or (_CANCELLED if left and self.wanted != "run" else end)
                 if not left:
                     self._finish(verdict)
                     return
                 self._verdict = verdict
-            pause = _BACKOFF[min(attempt, len(_BACKOFF) - 1)]
+            pause = _BACKOFF.pause(attempt)
             _log.warning("request %d: %s; tried again in %g s", self.claim.row.id, end.problem, pause)
             self._progress_writer.waits(f"{end.problem}; tried again in {pause:g} s")
             if not self._pause(pause):
                 return
 
     def _leaves(self, error: Exception) -> bool:
-        """Whether an attempt that ended with an error has left something that may still cost money."""
+        """True where an attempt that ended with an error has left something that may still cost money."""
         study = self._progress_writer.study_id
         if study is None:
             return False
@@ -226,7 +227,7 @@ class RequestExecutor:
         self._conclude(search)
 
     def _goes_on(self, stays: bool) -> bool:
-        """Whether runs are to go on: those that stay also while they are left, at whatever moment that is asked for."""
+        """True where runs are to go on; those that survive their controller do so while they are left, too."""
         return self.wanted == "run" and (stays or not self.leaving)
 
     def _conclude(self, search: Search) -> None:
@@ -252,7 +253,7 @@ class RequestExecutor:
     # ------------------------------------------------------------------ its parts
 
     def _study(self) -> tuple[StudyRow, JobSpec]:
-        """The study of the request; `_assemble` stores a new one, in the request's row before anything is created."""
+        """Return the study of the request; `_assemble` names a new one in the row before anything is created."""
         row, tools = self.claim.row, self._tools
         if self._progress_writer.study_id is not None:
             study = tools.studies.study(self._progress_writer.study_id)
@@ -318,7 +319,7 @@ class RequestExecutor:
             self._tools.remove(self.claim.row.id)
 
     def _explain(self, study_id: int, end: RequestOutcome) -> None:
-        """Let the study say why it was interrupted: no command of its owner's goes on with it."""
+        """Record in the study why it was interrupted: no command of its owner's goes on with it."""
         if self._tools.studies.study(study_id).state == "interrupted":
             own = "deleted" if self.wanted == "delete" else "cancelled"
             reason = f"its request was {own}" if end.state == "cancelled" else end.problem

@@ -1,4 +1,4 @@
-"""From what was asked to a specification: when it is asked, to see that it can be done, and when it is carried out."""
+"""Plans requests: checks that a new one can be carried out, and builds its specification when it is."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ _NAMELESS = "request"
 
 @dataclass(frozen=True)
 class PlannerDependencies:
-    """What requests are made of.
+    """Services needed to plan a request.
 
     Attributes:
         settings: The server's settings.
         applications: The applications.
-        backends: Where they run.
-        proposals: Who chooses what the user leaves open.
-        results: Where results may go.
+        backends: The backends that they run on.
+        proposals: Proposals for what the user leaves open.
+        results: Locations that results may be uploaded to.
         cluster: The shared clusters.
-        data_folder: For the folders of jobs.
+        data_folder: Folder for the folders of jobs.
     """
 
     settings: ServiceSettings
@@ -67,15 +67,15 @@ class PlannerDependencies:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRequest:
-    """A document that can be carried out, as its request keeps it.
+    """A checked document that can be carried out, as its request keeps it.
 
     Attributes:
-        document: The document, with what was typed into a form checked, and files by what they hash to.
+        document: The document, with checked values of its form, and files by their digests.
         kind: ``run`` or ``search``.
-        name: What people call it.
+        name: Name for people.
         application_id: The version of the application, or None.
         cluster: The shared cluster that it goes to, or empty.
-        plan: What is decided by now: the backend, and the USD that it may cost.
+        plan: Decisions so far: the backend, and the USD that it may cost.
     """
 
     document: Mapping[str, Any]
@@ -87,10 +87,10 @@ class AcceptedRequest:
 
 
 class RequestPlanner:
-    """Makes specifications of requests.
+    """Plans requests: checks documents, and builds specifications.
 
     Args:
-        room: What requests are made of.
+        dependencies: Services that it needs.
     """
 
     def __init__(self, dependencies: PlannerDependencies) -> None:
@@ -99,7 +99,7 @@ class RequestPlanner:
     # ------------------------------------------------------------------ when it is asked
 
     def accept(self, who: Principal, document: Mapping[str, Any]) -> AcceptedRequest:
-        """See that a document can be carried out for a user.
+        """Check that a document can be carried out for a user.
 
         Raises:
             InputError: Something in it is wrong.
@@ -138,7 +138,7 @@ class RequestPlanner:
         return AcceptedRequest(document, kind, own.name or row.name, row.id, own.cluster, _with_dollars(plan, dollars))
 
     def _check_cluster(self, name: str, application: ApplicationRow) -> None:
-        """See that a cluster is there and may run an application: the backend's runner gives way to the cluster's.
+        """Check that a cluster exists and may run an application: the backend's runner gives way to the cluster's.
 
         Raises:
             NotFoundError: There is none of that name.
@@ -168,7 +168,7 @@ class RequestPlanner:
         return AcceptedRequest(asked.document, "run", name, plan=_with_dollars(plan, figure.budget))
 
     def _once(self, figure: VirtualClusterRequestModel, trusted: bool, name: str) -> CheckedApplication:
-        """The document as an application that is used once, checked as those of the same user are."""
+        """Make the document an application that is used once, checked as those of the same user are."""
         source = YamlSource(virtual_cluster_request.application_of(figure, name), "request")
         return check_application(source, trusted=trusted, hooks=trusted or self._dependencies.settings.user_hooks)
 
@@ -180,7 +180,7 @@ class RequestPlanner:
     # ------------------------------------------------------------------ when it is carried out
 
     def prepare(self, row: RequestRow) -> tuple[JobSpec, Configuration | None]:
-        """The specification of a request, with its files laid out, and the configuration of one with a single run.
+        """Build the specification of a request and write its files; for a single run, settle its configuration, too.
 
         Raises:
             TradewindError: It cannot be carried out (any more).
@@ -210,11 +210,11 @@ class RequestPlanner:
         return self._sent(row, spec, asked), chosen
 
     def expect(self, row: RequestRow, spec: JobSpec, configuration: Configuration) -> dict[str, float]:
-        """What is expected of a run before it begins, to be compared with what it takes.
+        """Predict time and cost of a run before it begins, to be compared with what it takes.
 
         Args:
             row: The request.
-            spec: Its specification.
+            spec: Specification of the request.
             configuration: The configuration of its run.
 
         Returns:
@@ -229,7 +229,7 @@ class RequestPlanner:
         return {name: value for name in names if (value := getattr(found, name, None)) is not None}
 
     def _sent(self, row: RequestRow, spec: JobSpec, asked: ParsedRequest) -> JobSpec:
-        """With the folder that its results go to."""
+        """Add the location that its results are uploaded to."""
         admin = bool(row.plan.get("admin"))
         found = self._dependencies.results.destination(row.user_id, asked.model.results or "", is_admin=admin)
         if not found.results:
@@ -239,7 +239,7 @@ class RequestPlanner:
 
 
 def job_folder(data_folder: Path, number: int) -> Path:
-    """The folder of a request's job: what its program finds where it starts."""
+    """Return the folder of a request's job: its program finds the job's files there."""
     return data_folder / "requests" / str(number) / "job"
 
 
@@ -252,7 +252,7 @@ def _with_dollars(plan: Mapping[str, Any], dollars: float | None) -> dict[str, A
 
 
 def change_spec(spec: JobSpec, changes: Mapping[str, Any], *, anew: tuple[str, ...] = ()) -> JobSpec:
-    """A specification with changes: mappings are merged, but for the keys of ``anew``, which are replaced."""
+    """Change a specification: mappings are merged, but for the keys of ``anew``, which are replaced."""
     document = copy.deepcopy(spec.source.document)
     for key, value in changes.items():
         there = document.get(key)
@@ -262,13 +262,13 @@ def change_spec(spec: JobSpec, changes: Mapping[str, Any], *, anew: tuple[str, .
 
 
 def single_run_spec(spec: JobSpec) -> JobSpec:
-    """The specification of one run: what the application says of searches is left out."""
+    """Build the specification of one run: what the application says of searches is left out."""
     nothing = {"abort": False, "parallel": 1, "stop": [], "early_stop": None, "budget": {}}
     return change_spec(spec, nothing, anew=("budget",))
 
 
 def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
-    """The specification of a search.
+    """Build the specification of a search.
 
     Raises:
         InputError: Nothing says what it may spend.
@@ -288,10 +288,10 @@ def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
 
 
 def _check_configuration(problem: Problem, given: Mapping[str, Any]) -> None:
-    """See that values are some of the space.
+    """Check that values are in the space.
 
     Raises:
-        ConfigurationError: One is not.
+        ConfigurationError: A value is not.
     """
     space = problem.space
     chosen = {}
@@ -305,7 +305,7 @@ def _check_configuration(problem: Problem, given: Mapping[str, Any]) -> None:
 
 
 def cheapest_candidate(problem: Problem) -> int:
-    """The place of the cheapest candidate.
+    """Return the index of the cheapest candidate.
 
     Raises:
         NoOfferError: There is none.

@@ -1,4 +1,4 @@
-"""What can be done with requests: REST, XML-RPC, the pages and the command line call these functions."""
+"""Operations on requests, called by REST, XML-RPC, the pages and the command line."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from tradewind.store.service.requests import ENDED, OPEN, NewRequestEvent, Reque
 from tradewind.store.sql.database import Database
 
 SENT_DIGEST = "sent"
-"""In a request's plan: the digest of what was sent with its key."""
+"""Key in a request's plan: the digest of the document that was sent with the caller's key."""
 
 _RETRIES = "retries"
-"""In a request's plan: the marks of the keys that it was retried with, the newest last."""
+"""Key in a request's plan: digests of the keys that it was retried with, the newest last."""
 
 _LONGEST_KEY = 200
 _MOST_MARKS = 50  # nobody asks again for the answer of fifty attempts ago
 
 
 def check_idempotency_key(key: str | None) -> str | None:
-    """A caller's own key, or None.
+    """Check the caller's own key of a call, which makes repeated calls do nothing more; return it, or None.
 
     Raises:
-        InputError: It is none.
+        InputError: It is not valid.
     """
     if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isprintable()):
         raise InputError(f"key: 1 to {_LONGEST_KEY} characters, none of them a control character")
@@ -49,7 +49,7 @@ def check_idempotency_key(key: str | None) -> str | None:
 
 
 def digest_of_changes(number: int, changes: Mapping[str, Any]) -> str:
-    """What tells a request like another one, with changes, from every other call.
+    """Compute a digest of a request to be like another one, with changes.
 
     Raises:
         InputError: The changes are no JSON document, or too large.
@@ -58,19 +58,19 @@ def digest_of_changes(number: int, changes: Mapping[str, Any]) -> str:
 
 
 def was_retried(plan: Mapping[str, Any], who: Principal, key: str | None) -> bool:
-    """Whether a request was retried by this user with this key."""
+    """True where a request was retried by this user with this key."""
     return key is not None and _key_mark(who, key) in plan.get(_RETRIES, ())
 
 
 def with_retry(plan: Mapping[str, Any], who: Principal, key: str | None) -> dict[str, Any]:
-    """The plan of a request that is retried with a key."""
+    """Return the plan of a request that is retried with a key."""
     if key is None:
         return dict(plan)
     return {**plan, _RETRIES: [*plan.get(_RETRIES, ()), _key_mark(who, key)][-_MOST_MARKS:]}
 
 
 def _key_mark(who: Principal, key: str) -> str:
-    """A key without its words: whoever sees the request sees its plan."""
+    """Hash a key: whoever sees the request sees its plan."""
     return hashlib.sha256(f"{who.user_id}:{key}".encode()).hexdigest()[:32]
 
 
@@ -79,7 +79,7 @@ _MOST_TENANTS = 1_000
 
 
 class WaitReasons:
-    """What the tenants' requests wait for, read once a second at most for each of them.
+    """Reasons why the tenants' requests wait, read once a second at most for each of them.
 
     Args:
         claims: The requests that wait.
@@ -91,7 +91,7 @@ class WaitReasons:
         self._lock = threading.Lock()
 
     def why(self, row: RequestRow) -> str:
-        """What a request that nobody carries out waits for, in words."""
+        """Explain in words why a request waits for a worker."""
         line, numbers = self._of(row.tenant)
         _, why = request_allowance(replace(line, first=row.id, plan=row.plan, cost=row.cost))
         before = bisect_left(numbers, row.id)
@@ -128,7 +128,7 @@ class RequestService:
     Args:
         database: The open database.
         studies: The studies, which have the runs.
-        room: What requests are made of.
+        dependencies: Services needed to plan requests.
     """
 
     def __init__(self, database: Database, studies: Store, dependencies: PlannerDependencies) -> None:
@@ -144,7 +144,7 @@ class RequestService:
         self._lock = threading.Lock()
 
     def on_change(self, wake: Callable[[], None]) -> None:
-        """Have a function called whenever something was asked for in this process."""
+        """Register a function that is called whenever a request was made or changed in this process."""
         with self._lock:
             self._wake.append(wake)
 
@@ -152,8 +152,8 @@ class RequestService:
         """Make a request.
 
         Args:
-            who: Who asks.
-            document: What is asked for: ours, or one of paper 5's figure 4.
+            who: The user who asks.
+            document: The document: of Tradewind's own form, or of that of paper 5's figure 4.
             key: The caller's own key: asking again with the same one, after an answer that was lost, is the same
                 request.
 
@@ -171,7 +171,7 @@ class RequestService:
         return self._submit(who, document, key, sent)
 
     def _made(self, who: Principal, key: str | None, sent: str | None) -> RequestRow | None:
-        """What was made of the same call before, whatever has become of the application and the money since."""
+        """Return the request that the same call made before, even if the application or the money has gone since."""
         there = self.store.of_key(who.user_id, key) if key is not None else None
         return there if there is not None and there.plan.get(SENT_DIGEST) == sent else None
 
@@ -201,7 +201,7 @@ class RequestService:
         return stored
 
     def get(self, who: Principal, number: int) -> RequestRow:
-        """One request.
+        """Return one request.
 
         Raises:
             NotFoundError: There is none that this user may see.
@@ -218,7 +218,7 @@ class RequestService:
         return row
 
     def status(self, who: Principal, number: int) -> dict[str, Any]:
-        """The document of a request with how far it is; one of figure 4 with its machines in their fields.
+        """Return the document of a request with its progress; one of figure 4 with its machines in their fields.
 
         Raises:
             NotFoundError: There is none that this user may see.
@@ -237,16 +237,16 @@ class RequestService:
         before: int | None = None,
         limit: int = 50,
     ) -> RequestRows:
-        """Requests that the user may see, the newest first.
+        """List requests that the user may see, the newest first.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             states: Only in these states.
             application: Only of this application: ``name`` or ``name@version``.
             text: Only those that have it in their name, or as their number.
             tenant: Only of this tenant.
             before: Only those with a smaller number: the next page.
-            limit: So many at most, 500 at most.
+            limit: Rows at most, 500 at most.
 
         Raises:
             InputError: There is no such state, or the text is too long.
@@ -268,13 +268,13 @@ class RequestService:
         )
 
     def events(self, who: Principal, number: int | None = None, since: int = 0, limit: int = 500) -> RequestEvents:
-        """What happened after an event, the oldest first.
+        """List events after a known one, the oldest first.
 
         Args:
-            who: Who asks.
-            number: To this request; without it, to all that the user may see.
+            who: The user who asks.
+            number: Only of this request; without it, of all that the user may see.
             since: Number of the last event that is known.
-            limit: So many at most.
+            limit: Rows at most.
 
         Raises:
             NotFoundError: There is no such request that this user may see.
@@ -330,7 +330,7 @@ class RequestService:
         """Have a request that did not end well carried out once more; a search goes on where it was.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             number: The request.
             key: The caller's own key: asking again with the same one, after an answer that was lost, changes nothing,
                 also where the request has ended once more since.
@@ -367,7 +367,7 @@ class RequestService:
         """Make a new request like another one.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             number: The other one.
             changes: What is different, by key; a mapping changes the keys that it has, None takes a key out.
             key: The caller's own key, as `submit` takes one: also when the other one was deleted since.
@@ -409,13 +409,13 @@ class RequestService:
         trial: int | None = None,
         run: str = "",
     ) -> RunLogPart:
-        """A part of what a request's program has printed, while it runs and after.
+        """Read a part of what a request's program has printed, while it runs and after.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             number: The request.
             stream: ``stdout``, ``stderr`` or another one of `files.LOGS`.
-            offset: Where to begin, in bytes.
+            offset: Offset to begin at, in bytes.
             limit: Bytes at most.
             trial: Of this trial of a search; without it, of the one that was started last.
             run: Without a trial, the run that the offset is of: once its log is read to the end, that of the run that
@@ -427,7 +427,7 @@ class RequestService:
         return self._runs.log(self._row(who, number), stream, offset, limit, trial=trial, run=run)
 
     def files(self, who: Principal, number: int, *, trial: int | None = None) -> RunFileEntries:
-        """The files that a request's last run (or that of a trial) has left.
+        """List the files that a request's last run (or that of a trial) has left.
 
         Raises:
             NotFoundError: There is no such request or trial.
@@ -437,7 +437,7 @@ class RequestService:
         return self.left.files(row, run) if run is not None else []
 
     def file(self, who: Principal, number: int, path: str, *, trial: int | None = None) -> Path:
-        """Where a file is that a request's last run has left; `open` reads it without a race.
+        """Locate a file that a request's last run has left; `open` reads it without a race.
 
         Raises:
             NotFoundError: There is no such request, trial or file.

@@ -1,4 +1,4 @@
-"""Reads what a run left in its folder, and nothing else: no symbolic link is followed, no pipe is waited for."""
+"""Reads files of a run's folder, and nothing else: no symbolic link is followed, no pipe is waited for."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RunLogPart:
     """A part of a log.
 
     Attributes:
-        text: What was written; bytes that are not UTF-8 are shown as replacement characters.
+        text: Text of the part; bytes that are not UTF-8 are shown as replacement characters.
         next: The offset in bytes to go on with.
-        ended: Nothing more will come after it.
-        run: Of this run; empty before there is one.
-        trial: Of this trial of a search.
+        ended: True where nothing more will come after it.
+        run: The run that it is of; empty before there is one.
+        trial: Number of the trial, of a search.
     """
 
     text: str
@@ -45,8 +45,8 @@ class RunFileEntry:
     """A file that a run left.
 
     Attributes:
-        path: Its path below the run's folder, with ``/``.
-        size: Bytes.
+        path: Path below the run's folder, with ``/``.
+        size: Length in bytes.
     """
 
     path: str
@@ -54,7 +54,7 @@ class RunFileEntry:
 
 
 def list_files(folder: Path) -> list[RunFileEntry]:
-    """The files of a run that its user may have, by path; at most 10,000."""
+    """List the files of a run that its user may have, by path; at most 10,000."""
     found: list[RunFileEntry] = []
     for path, size in _walk(folder):
         if len(found) >= _MOST_FILES:
@@ -81,7 +81,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be written on a page: file systems take any bytes."""
+    """True for a name that can be written on a page: file systems take any bytes."""
     return name.isprintable()
 
 
@@ -110,7 +110,7 @@ def open_file(folder: Path, path: str) -> BinaryIO:
 
 
 def _descend(folder: Path, pieces: tuple[str, ...]) -> int:
-    """Open each piece within the one before it: a link that is put there meanwhile is met by `O_NOFOLLOW`."""
+    """Open each folder within the one before it: a link that is put there meanwhile is met by `O_NOFOLLOW`."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     for index, piece in enumerate(pieces):
         last = index == len(pieces) - 1
@@ -129,14 +129,14 @@ def _missing(path: str) -> NotFoundError:
 
 
 def read_log(folder: Path, stream: str, offset: int, limit: int, *, over: bool) -> RunLogPart | None:
-    """A part of a log on this machine; None when it is not there (yet).
+    """Read a part of a log on this machine; None when it is not there (yet).
 
     Args:
         folder: The run's folder.
         stream: One of `LOGS`.
-        offset: Where to begin, in bytes.
+        offset: Offset to begin at, in bytes.
         limit: Bytes at most.
-        over: Whether the run has ended, so that nothing will be added.
+        over: True where the run has ended, so that nothing will be added.
     """
     try:
         file = open_file(folder, stream)
@@ -150,12 +150,12 @@ def read_log(folder: Path, stream: str, offset: int, limit: int, *, over: bool) 
 
 
 def log_part(data: bytes, offset: int, *, last: bool) -> RunLogPart:
-    """The text of some bytes of a log: a character that is cut at their end is left for the next part.
+    """Decode a part of a log: a character that is cut at its end is left for the next part.
 
     Args:
         data: The bytes.
-        offset: Where they begin.
-        last: Whether nothing will come after them.
+        offset: Offset of the first byte in the log.
+        last: True where nothing will come after them.
     """
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     text = decoder.decode(data, final=last)

@@ -1,4 +1,4 @@
-"""Reads what runs have left, here or on the machine that carried them out, which is asked by way of the database.
+"""Reads the output of runs, here or on the machine that carried them out, which is asked by way of the database.
 
 No server calls another: a worker that has the folder of the run answers with the part that is wanted.
 """
@@ -34,16 +34,16 @@ from tradewind.store.sql.database import Database
 def remote_log(
     studies: Store, row: RequestRow, run: Run, stream: str, offset: int, limit: int, data_folder: Path
 ) -> RunLogPart | None:
-    """A part of the log of a run where it runs; None where its runner cannot tell, or cannot be reached now.
+    """Read a part of the log of a run on its machine; None where its runner has none, or cannot be reached now.
 
     Args:
         studies: The studies.
         row: The request.
-        run: Its run, which has not ended.
+        run: A run of the request that has not ended.
         stream: ``stdout`` or ``stderr``.
-        offset: Where to begin, in bytes.
+        offset: Offset to begin at, in bytes.
         limit: Bytes at most.
-        data_folder: Where the runner keeps what it needs between processes.
+        data_folder: Folder in which the runner keeps what it needs between processes.
     """
     if run.handle is None or row.study_id is None or stream not in ("stdout", "stderr"):
         return None
@@ -78,7 +78,7 @@ _MOST = 1000
 
 
 class RunOutputReader:
-    """What runs have left, wherever they were carried out.
+    """Reader of the logs and files of runs, on whichever server they were carried out.
 
     Args:
         database: The open database.
@@ -98,13 +98,13 @@ class RunOutputReader:
     # ------------------------------------------------------------------ for those who look
 
     def log(self, row: RequestRow, run: Run, stream: str, offset: int, most: int) -> RunLogPart | None:
-        """A part of a log; None where there is none (yet).
+        """Read a part of a log; None where there is none (yet).
 
         Args:
             row: The request.
-            run: Its run, with the folder that it would have here.
+            run: A run of the request, with the folder that it would have here.
             stream: One of `run_files.LOGS`.
-            offset: Where to begin, in bytes.
+            offset: Offset to begin at, in bytes.
             most: Bytes at most.
         """
         if not self._is_elsewhere(run):
@@ -115,7 +115,7 @@ class RunOutputReader:
         return RunLogPart(**answer["part"]) if answer["part"] is not None else None
 
     def files(self, row: RequestRow, run: Run) -> list[RunFileEntry]:
-        """The files of a run that its user may have; see `run_files.list_files`."""
+        """List the files of a run that its user may have; see `run_files.list_files`."""
         if not self._is_elsewhere(run):
             return run_files.list_files(Path(run.folder))
         answer = self._asked(row, run, "files")
@@ -138,7 +138,7 @@ class RunOutputReader:
         return file
 
     def _fetch(self, row: RequestRow, run: Run, path: str, file: BinaryIO) -> None:
-        """Write a file that is elsewhere into one that is here, part by part."""
+        """Copy a file of another server into one that is here, part by part."""
         there = 0
         while True:
             answer = self._asked(row, run, "file", path=path, offset=there)
@@ -165,7 +165,7 @@ class RunOutputReader:
         return self._shared and not Path(run.folder).is_dir()
 
     def _asked(self, row: RequestRow, run: Run, what: str, **given: Any) -> dict[str, Any] | None:
-        """What the worker that has a run says of it; None where none answers."""
+        """Ask the worker that has a run; None where none answers."""
         now = time.monotonic()
         with self._lock:
             if self._silent.get(run.run_id, 0.0) > now:
@@ -190,7 +190,7 @@ class RunOutputReader:
     # ------------------------------------------------------------------ for the worker
 
     def answer(self) -> None:
-        """Answer what others ask of runs that were carried out here."""
+        """Answer the questions of other servers about runs that were carried out here."""
         if not self._shared:
             return
         for token, question in self._asks.questions().items():
@@ -210,7 +210,7 @@ class RunOutputReader:
                 self._asks.answer(token, found)
 
     def _answer(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
-        """None where the run is not here."""
+        """Answer a question about a run; None where the run is not here."""
         row = self._requests.get(int(question["request"]))
         if row.study_id is None:
             return None
@@ -259,12 +259,12 @@ _MOST_LOG_BYTES = 4 * 2**20
 
 
 class RequestRuns:
-    """The runs of requests.
+    """Runs of requests, and what their programs print, one run after the other.
 
     Args:
         store: The requests.
         studies: The studies, which have the runs.
-        left: What runs have left, wherever they were carried out.
+        left: Reader of their logs and files.
         data_folder: The folders of this machine's runs are below it.
     """
 
@@ -272,7 +272,7 @@ class RequestRuns:
         self._store, self._studies, self._left, self._data_folder = store, studies, left, data_folder
 
     def last(self, row: RequestRow, trial: int | None = None) -> Run | None:
-        """The last run of a request, or of one of its trials; None before there is one.
+        """Return the last run of a request, or of one of its trials; None before there is one.
 
         Raises:
             NotFoundError: The trial has no run.
@@ -289,7 +289,7 @@ class RequestRuns:
     def log(
         self, row: RequestRow, stream: str, offset: int, limit: int, *, trial: int | None = None, run: str = ""
     ) -> RunLogPart:
-        """A part of a log; see `RequestService.log`.
+        """Read a part of a log; see `RequestService.log`.
 
         Raises:
             NotFoundError: There is no such trial or log.
@@ -329,7 +329,7 @@ class RequestRuns:
         return self._placed(row.study_id, found)
 
     def _after(self, row: RequestRow, run: str) -> Run | None:
-        """The run of a request that was started next after another one."""
+        """Return the run of a request that was started next after another one."""
         if row.study_id is None:
             return None
         following = self._store.run_after(row.study_id, run)

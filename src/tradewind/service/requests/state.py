@@ -1,4 +1,4 @@
-"""What becomes of requests, as pure functions: who is next, which stage a request is in, and how it ended."""
+"""State of requests, as pure functions: whose turn it is, the stage of a request, and its outcome."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REQUESTS, DOLLARS = "requests", "dollars"
 """The names of a tenant's limits: requests at a time, and USD in all."""
 
 _ENDLESS = "one of its searches on clusters, which is not over, has no budget"
-"""Why nothing is left where what a tenant may spend has no limit."""
+"""Reason for nothing being left where a search of the tenant has no limit of money."""
 
 # ---------------------------------------------------------------------- who is next
 
 
 def request_allowance(line: TenantQueueState) -> tuple[float, str]:
-    """What the first request of a tenant may cost, and why it has to wait.
+    """Compute what the first request of a tenant may cost, and why it has to wait.
 
     One that names no limit itself gets half of what its tenant has left, so that another one can always begin.
 
@@ -60,14 +60,14 @@ def request_allowance(line: TenantQueueState) -> tuple[float, str]:
 
 
 def check_money(line: TenantQueueState, asked: float) -> None:
-    """See that a tenant's money pays a new request.
+    """Check that a tenant's money pays a new request.
 
     Args:
-        line: What the tenant uses.
+        line: The resources and money that the tenant uses.
         asked: USD that the request may cost; 0 where it names no limit.
 
     Raises:
-        QuotaError: It does not.
+        QuotaError: It does not pay it.
     """
     quota = line.quota.get(DOLLARS)
     if quota is None:
@@ -87,7 +87,7 @@ def check_money(line: TenantQueueState, asked: float) -> None:
 
 
 class TenantFairQueue:
-    """Whose turn it is.
+    """Fair queue over tenants: chooses the request whose turn it is.
 
     Tenants that have less being carried out than their share come first, and among them the one that was served least
     for its weight; within a tenant, the oldest request. What a tenant was served counts from when it came: one that was
@@ -98,7 +98,7 @@ class TenantFairQueue:
         self._served: dict[str, float] = {}
 
     def choose(self, lines: Sequence[TenantQueueState]) -> tuple[int, float] | None:
-        """The next request, and the USD that it may cost in all (0 for no limit); None when all have to wait."""
+        """Choose the next request, and the USD that it may cost in all (0 for no limit); None when all have to wait."""
         present = {line.tenant for line in lines}
         floor = min((served for tenant, served in self._served.items() if tenant in present), default=0.0)
         places = sum(line.running for line in lines) + 1
@@ -132,7 +132,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class StageEntry:
-    """A run has entered a stage.
+    """Entry of a run into a stage.
 
     Attributes:
         run_id: The run.
@@ -146,7 +146,7 @@ class StageEntry:
 
 
 class StageTracker:
-    """The stages of a request with one run, as its events tell them.
+    """The stages of a request with one run, as its events report them.
 
     Args:
         state: The request's state as the store has it.
@@ -158,7 +158,7 @@ class StageTracker:
         self._run = runs[-1] if runs else ""
 
     def take(self, passed: StageEntry) -> list[NewRequestEvent]:
-        """What is new with it; a stage that an earlier process has told of already is not told again."""
+        """Return the events of a stage entry; a stage that an earlier process has reported is not reported again."""
         stage = next((each for each in ACTIVE if each == passed.stage), None)
         if stage is None:
             return []
@@ -177,12 +177,12 @@ class StageTracker:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """How a request has ended.
+    """Outcome of a request.
 
     Attributes:
         state: One of the ended states.
-        problem: Why not well, or what is to be known of a good end; may be empty.
-        hint: What to do about it; may be empty.
+        problem: Reason of a failure, or a remark on a good end; may be empty.
+        hint: Advice on what to do about it; may be empty.
     """
 
     state: RequestEndState
@@ -191,10 +191,10 @@ class RequestOutcome:
 
 
 def outcome_of_run(trial: Trial, run: Run | None) -> RequestOutcome:
-    """How a request ends with its run.
+    """Derive the outcome of a request from its run.
 
     Args:
-        trial: Its trial, ended.
+        trial: The trial of the run, ended.
         run: The last run of that trial; None where none was started.
     """
     reason = trial.observation.reason if trial.observation else ""
@@ -223,12 +223,12 @@ def _advice(reason: str, run: Run | None) -> str:
 
 
 def outcome_of_search(reason: str, trials: int, *, found: bool) -> RequestOutcome:
-    """How a search ends.
+    """Derive the outcome of a search.
 
     Args:
-        reason: Why it stopped, in words.
+        reason: Reason of the stop, in words.
         trials: Trials that have ended.
-        found: Whether one of them keeps every bound.
+        found: True where one of them keeps every bound.
     """
     if found:
         return RequestOutcome("done", hint=reason)
@@ -243,11 +243,11 @@ def outcome_of_search(reason: str, trials: int, *, found: bool) -> RequestOutcom
 
 
 def describe_trial(trial: Trial, metric: str = "") -> str:
-    """An ended trial in one line.
+    """Describe an ended trial in one line.
 
     Args:
         trial: The trial.
-        metric: What the search looks for, if that is neither cost nor time.
+        metric: Metric of the search's objective, if that is neither cost nor time.
     """
     seen = trial.observation
     asked = ", ".join(f"{name}={value}" for name, value in trial.configuration.items())
@@ -261,7 +261,7 @@ def describe_trial(trial: Trial, metric: str = "") -> str:
 
 
 def trial_facts(trial: Trial | None) -> dict[str, Any] | None:
-    """An ended trial for those who watch, or None."""
+    """Return the facts of an ended trial for those who watch, or None."""
     if trial is None:
         return None
     seen = trial.observation
@@ -278,7 +278,7 @@ def trial_facts(trial: Trial | None) -> dict[str, Any] | None:
 
 
 def budget_share(spent: float, budget: Mapping[str, float | None], trials: int, seconds: float) -> float | None:
-    """How much of its budget a search has used: the largest share of money, trials and time; None without one."""
+    """Compute the used share of a search's budget: the largest of money, trials and time; None without a budget."""
     used = {"dollars": spent, "trials": float(trials), "hours": seconds / 3600.0}
     shares = [min(1.0, used[name] / most) for name, most in budget.items() if most]
     return max(shares, default=None)

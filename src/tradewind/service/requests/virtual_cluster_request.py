@@ -1,4 +1,4 @@
-"""Paper 5's request document: its template becomes a script, and the whole an application that is used once."""
+"""Requests in paper 5's form: the template becomes a script, and the whole an application that is used once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WITHOUT_EFFECT = frozenset(
 ) | frozenset(
     ("transfer_executable", "request_cpus", "request_memory", "request_disk", "machine_count", "batch_name", "priority")
 )
-"""What is said elsewhere: by ``resources``, ``notify`` and the backend."""
+"""Commands of submit descriptions without effect: ``resources``, ``notify`` and the backend decide them."""
 
 
 def script_of_submit_file(text: str) -> str:
-    """A shell script that does what a submit description says.
+    """Convert an HTCondor submit description to a shell script that does the same.
 
     ``queue 3`` starts the program three times, side by side, each with its own ``$(Process)``, and waits for all; the
     script ends with the exit code of the first that failed.
@@ -36,7 +36,7 @@ def script_of_submit_file(text: str) -> str:
         text: The description.
 
     Raises:
-        InputError: It is none, or says what is not understood here; with the line.
+        InputError: It is not valid, or has something that is not understood here; with the line.
     """
     if not _EXECUTABLE.search(text):
         raise InputError(
@@ -88,7 +88,7 @@ def _read(text: str) -> tuple[dict[str, str], int]:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """The lines that say something, with their numbers; a backslash at the end goes on in the next one."""
+    """List the lines that are not empty, with their numbers; a backslash at the end goes on in the next one."""
     found: list[tuple[int, str]] = []
     begun, first = "", 0
     for number, line in enumerate(text.splitlines(), start=1):
@@ -119,7 +119,7 @@ def _command(commands: dict[str, str], process: int) -> str:
 
 
 def _arguments(text: str) -> list[str]:
-    """The words of ``arguments``: in double quotes HTCondor's new syntax, otherwise words between blanks."""
+    """Split ``arguments`` into words: in double quotes HTCondor's new syntax, otherwise words between blanks."""
     if not (len(text) >= 2 and text[0] == text[-1] == '"'):
         return text.split()
     words: list[str] = []
@@ -159,7 +159,7 @@ def _exports(commands: dict[str, str], process: int) -> list[str]:
 
 
 def _filled(text: str, commands: dict[str, str], process: int, depth: int = 0) -> str:
-    """A value with its macros: the number of the process, and whatever the description defines itself."""
+    """Expand the macros of a value: the number of the process, and whatever the description defines itself."""
 
     def value_of(match: re.Match[str]) -> str:
         name = (match[1] or "").lower()
@@ -183,14 +183,14 @@ _MOMENTS = {"pending": "before_booting", "done": "after_collecting"}
 
 
 def variables_of(figure: VirtualClusterRequestModel) -> dict[str, Any]:
-    """What a template may name: each key of ``user_data``, and ``user_data``, ``resources``, ``nodes``, ``cpu``, ..."""
+    """List the variables of a template: the keys of ``user_data``, and ``user_data``, ``resources``, ``nodes``, ..."""
     resources = figure.resources.given()
     whole = {name: int(value) if float(value).is_integer() else value for name, value in resources.items()}
     return {**whole, **figure.user_data, "user_data": dict(figure.user_data), "resources": whole}
 
 
 def files_of(figure: VirtualClusterRequestModel) -> dict[str, bytes]:
-    """The files of the job's folder: the script that the template makes, and ``user_data.json``.
+    """Make the files of the job's folder: the script that the template makes, and ``user_data.json``.
 
     Raises:
         InputError: The template cannot be read, names something that is not there, or is neither a script nor a
@@ -207,7 +207,7 @@ def files_of(figure: VirtualClusterRequestModel) -> dict[str, bytes]:
 
 
 def application_of(figure: VirtualClusterRequestModel, name: str) -> dict[str, Any]:
-    """The document of an application that runs the script, for a request of that name."""
+    """Make the document of an application that runs the script, for a request of that name."""
     job: dict[str, Any] = {"command": [f"./{SCRIPT}"], "env": _environment(figure.user_data)}
     if figure.outputs:
         job["outputs"] = list(figure.outputs)
@@ -219,13 +219,13 @@ def application_of(figure: VirtualClusterRequestModel, name: str) -> dict[str, A
 
 
 def job_name(text: str) -> str:
-    """A name as jobs may have them."""
+    """Convert a name to one that jobs may have."""
     plain = _NAME.sub("-", text).strip(" ._-")[:100]
     return plain if plain and not plain.isdigit() else f"request-{plain}".rstrip("-")
 
 
 def _environment(user_data: Mapping[str, Any]) -> dict[str, str]:
-    """Plain values of ``user_data`` as variables, so that scripts and hooks need not read JSON."""
+    """Return plain values of ``user_data`` as variables, so that scripts and hooks need not read JSON."""
     found = {}
     for key, value in user_data.items():
         text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, int | float) else None
@@ -236,7 +236,7 @@ def _environment(user_data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def hooks_of(figure: VirtualClusterRequestModel) -> dict[str, list[dict[str, Any]]]:
-    """The hooks as a job YAML has them.
+    """Convert hooks to those of a job YAML.
 
     Raises:
         InputError: The name of one is no command line.
@@ -263,7 +263,7 @@ def _moment(hook: RequestHookModel) -> str:
 
 
 def backend_of(figure: VirtualClusterRequestModel, backends: Sequence[Backend]) -> str:
-    """The name of the backend that a document means; empty for the server's own.
+    """Find the backend that a document means; empty for the server's own.
 
     ``backend`` and ``scheduler`` name a backend of this server, or what one is made of: who makes its machines
     (``opennebula``), and who runs jobs on them (``htcondor``, ``slurm``). On machines that are made for one job alone
@@ -297,13 +297,13 @@ def backend_of(figure: VirtualClusterRequestModel, backends: Sequence[Backend]) 
 
 
 def provisioner_of(backend: Backend) -> str:
-    """The name of who makes a backend's machines."""
+    """Return the name of the provisioner of a backend's machines."""
     given = backend.deploy.get("provisioner", "none")
     return str(given if isinstance(given, str) else given.get("use", "none"))
 
 
 def check_hooks(figure: VirtualClusterRequestModel, *, allowed: bool) -> None:
-    """See that hooks may be brought.
+    """Check that hooks may be brought.
 
     Raises:
         ForbiddenError: They may not.

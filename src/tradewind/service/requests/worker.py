@@ -35,13 +35,13 @@ _log = logging.getLogger("tradewind.service.requests")
 
 
 class RequestWorker:
-    """Carries out requests until it is told to stop.
+    """Claims and executes requests until it is stopped.
 
     Several of them, on one machine or on many, share one database: a request is claimed with a lease, and what a dead
     worker has left is gone on with by the next.
 
     Args:
-        context: What the parts of the server share.
+        context: The server's shared context.
     """
 
     def __init__(self, context: Context) -> None:
@@ -69,17 +69,17 @@ class RequestWorker:
 
     @property
     def busy(self) -> int:
-        """Requests that are being carried out or followed."""
+        """Number of requests that are being executed or monitored."""
         return len(self._executors) + len(self._cluster_monitors)
 
     def run(self, stop: threading.Event, patience: float = 10.0) -> None:
-        """Work until it is to stop.
+        """Work until the event is set.
 
         Then runs are left to the next worker where their runner lets them go on by themselves; the others are
         cancelled, paid, and wait for their turn again.
 
         Args:
-            stop: Set by whoever wants it to stop.
+            stop: Event that ends it.
             patience: Seconds that this may take then.
         """
         self._requests.on_change(self._wake.set)
@@ -113,12 +113,12 @@ class RequestWorker:
         for number in [number for number, executor in self._executors.items() if executor.over]:
             del self._executors[number]
         self._renew()
-        wishes = self._wishes()
+        intents = self._intents()
         for number, executor in self._executors.items():
-            executor.wanted = wishes.get(number, executor.wanted)
+            executor.wanted = intents.get(number, executor.wanted)
         if self._cluster_monitors and now >= self._next_follow:
             self._next_follow = now + _FOLLOW
-            self._follow(wishes)
+            self._follow(intents)
         while self._claim():
             pass
         self._requests.left.answer()
@@ -126,7 +126,7 @@ class RequestWorker:
     # ------------------------------------------------------------------ what it holds
 
     def _renew(self) -> None:
-        """Hold on to all requests; those that were lost are left at once."""
+        """Renew the leases of all requests; those that were lost are left at once."""
         lease = self._settings.lease_seconds
         if not self.busy or (self._renewed is not None and self._renewed.ago() < lease / 3):
             return
@@ -141,7 +141,7 @@ class RequestWorker:
                 _log.warning("request %d was taken over by another process", number)
                 executor.lost = True
 
-    def _wishes(self) -> dict[int, RequestIntent]:
+    def _intents(self) -> dict[int, RequestIntent]:
         numbers = [*self._executors, *self._cluster_monitors]
         return self._claims.intents(numbers) if numbers else {}
 
@@ -178,10 +178,10 @@ class RequestWorker:
         self._executors[claim.row.id] = executor
         executor.start()
 
-    def _follow(self, wishes: dict[int, RequestIntent]) -> None:
+    def _follow(self, intents: dict[int, RequestIntent]) -> None:
         for number, cluster_monitor in list(self._cluster_monitors.items()):
             try:
-                cluster_monitor.look(wishes.get(number, "run"))
+                cluster_monitor.look(intents.get(number, "run"))
             except StudyBusyError:
                 cluster_monitor.over = True
             if cluster_monitor.over:
@@ -199,7 +199,7 @@ class RequestWorker:
         self._requests.remove_folders(row)
 
     def _leave(self, patience: float) -> None:
-        """Leave what runs to the next worker."""
+        """Leave running requests to the next worker."""
         for executor in self._executors.values():
             executor.leaving = True
         until = time.monotonic() + patience

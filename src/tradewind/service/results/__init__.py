@@ -1,1 +1,1 @@
-"""Where the results of requests go: folders of the users' own, and those that the administrator offers."""
+"""Results of requests: upload locations, uploads, and share links."""

@@ -1,4 +1,4 @@
-"""What can be done with places of results: REST, XML-RPC, the pages and the command line call these functions.
+"""Operations on the locations of results, called by REST, XML-RPC, the pages and the command line.
 
 Users name no place that is entered with what the server itself has (its environment, its files, its cloud's role): to a
 place of their own belongs a password of their own, which is kept sealed and never shown again.
@@ -27,10 +27,10 @@ from tradewind.store.sql.database import Database
 from tradewind.utils.ssrf_guard import resolve_addresses
 
 RESULTS_KEY = "results"
-"""The user's setting that has them."""
+"""Name of the user's setting that holds them."""
 
 CHECK_FILE = ".tradewind-check"
-"""What is written into a place, and removed, to see whether it can be used."""
+"""Name of the file that is written into a location, and removed, to check that it can be used."""
 
 _OWN = ("s3", "sftp", "webdav", "webdavs")
 _MOST = 20
@@ -39,16 +39,16 @@ _LONGEST = 1000
 
 @dataclass(frozen=True, slots=True)
 class ResultLocation:
-    """A place that results may go to.
+    """A location that results may be uploaded to.
 
     Attributes:
-        address: Its address; results may go anywhere below it.
+        address: URL; results may go anywhere below it.
         user: The login or access key there; empty where none is needed.
-        secret: Whether a password is kept for it.
+        secret: True where a password is kept for it.
         endpoint: The object store's own address, or empty.
-        fingerprints: Those of an SFTP server's keys.
-        own: Whether it is the user's, not the administrator's.
-        default: Whether results go there where a request says nothing.
+        fingerprints: Fingerprints of an SFTP server's keys.
+        own: True where it is the user's, not the administrator's.
+        default: True where results go there if a request names no location.
     """
 
     address: str
@@ -62,11 +62,11 @@ class ResultLocation:
 
 @dataclass(frozen=True, slots=True)
 class ResultDestination:
-    """Where the results of a request go, as a deploy section says it.
+    """Destination of a request's results, for its deploy section.
 
     Attributes:
         results: The address; empty for nowhere.
-        places: How it is entered, by address; passwords are references.
+        places: Credentials, by address; passwords are references.
     """
 
     results: str = ""
@@ -74,14 +74,14 @@ class ResultDestination:
 
 
 class ResultStorageService:
-    """Places that results go to.
+    """Locations that results are uploaded to.
 
     Args:
         database: The open database.
         settings: The server's settings.
         sealer: Keeps passwords.
-        audit: Where it is noted who changed what.
-        data_folder: Where SSH keys are put for ``sftp``.
+        audit: The audit log.
+        data_folder: Folder for the SSH keys that ``sftp`` reads.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class ResultStorageService:
         self._keys = UserSshKeys(database, settings, sealer, data_folder / "keys")
 
     def places(self, who: Principal) -> list[ResultLocation]:
-        """The places that the user who asks may send results to: those of the administrator, then the own ones."""
+        """List the locations open to the user who asks: those of the administrator, then the own ones."""
         user = self._accounts.user(who.user_id)
         kept, default = _kept(user), _default(user)
         offered = [ResultLocation(address, own=False, default=address == default) for address in self._offered(user)]
         return offered + [_row(address, one, default) for address, one in kept.items()]
 
     def public_key(self, who: Principal) -> str:
-        """The line for ``authorized_keys`` of an SFTP login that results of the user who asks go to."""
+        """Return the line for ``authorized_keys`` of an SFTP login that results of the user who asks go to."""
         return self._keys.public(who.user_id)
 
     def set_place(
@@ -116,16 +116,16 @@ class ResultStorageService:
         host_key: str = "",
         default: bool = False,
     ) -> ResultLocation:
-        """Add a place of one's own, or change it.
+        """Add a location of the user's own, or change it.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             address: ``s3://bucket/folder``, ``webdavs://host/path``, or ``sftp://user@host/path``.
             user: The login, or the id of the access key.
             password: The password or secret key; None keeps the one that is there. It is never shown again.
             endpoint: The address of an object store that speaks Amazon's language.
             host_key: The keys of an SFTP server, as ``ssh-keyscan`` prints them; it is asked for them without.
-            default: Whether results go there where a request says nothing.
+            default: True where results go there if a request names no location.
 
         Returns:
             The place as it is kept; the fingerprints of an SFTP server are there to be compared.
@@ -164,7 +164,7 @@ class ResultStorageService:
         return _row(address, one, address if default else _default(account))
 
     def remove_place(self, who: Principal, address: str) -> None:
-        """Remove a place of one's own, with the password that is kept for it.
+        """Remove a location of the user's own, with the password that is kept for it.
 
         Raises:
             NotFoundError: There is none.
@@ -179,7 +179,7 @@ class ResultStorageService:
         self._audit.record(who, "results.remove", clean_text(address))
 
     def set_default(self, who: Principal, address: str) -> None:
-        """Say where results go where a request says nothing; empty for nowhere.
+        """Set the location for requests that name none; empty for none.
 
         Raises:
             InputError: Results of the user may not go there.
@@ -193,7 +193,7 @@ class ResultStorageService:
         """See whether results can be written to a place: a small file is written there, and removed.
 
         Args:
-            who: Who asks.
+            who: The user who asks.
             address: The place; the default one without it.
 
         Returns:
@@ -218,12 +218,12 @@ class ResultStorageService:
         return found.results
 
     def destination(self, user_id: int, address: str = "", *, is_admin: bool = False) -> ResultDestination:
-        """Where the results of a request go, to be put into its deploy section.
+        """Resolve the destination of a request's results, for its deploy section.
 
         Args:
-            user_id: Whose request it is.
-            address: What the request says under ``results``; the user's default without it.
-            is_admin: Whether the user may name any place that the server itself can write.
+            user_id: The user whose request it is.
+            address: Address under ``results`` of the request; the user's default without it.
+            is_admin: True where the user may name any place that the server itself can write.
 
         Raises:
             InputError: Results of the user may not go there.
@@ -238,7 +238,7 @@ class ResultStorageService:
     # ------------------------------------------------------------------ which places there are
 
     def _access(self, account: UserRow, address: str, is_admin: bool) -> dict[str, dict[str, str]]:
-        """How an address is entered.
+        """Return the credentials of an address.
 
         Raises:
             InputError: Results of the user may not go there.
@@ -275,7 +275,7 @@ class ResultStorageService:
         return {key: one[key] for key in ("user", "password", "endpoint") if one.get(key)} | reach
 
     def _offered(self, account: UserRow) -> dict[str, dict[str, str]]:
-        """The administrator's places, with the user's name and tenant in them."""
+        """Return the administrator's locations, with the user's name and tenant in them."""
         found = {}
         for template, access in self._settings.results_places.items():
             escape = (lambda name: quote(name, safe="")) if "://" in template else (lambda name: name)
@@ -284,10 +284,10 @@ class ResultStorageService:
         return found
 
     def _judge(self, address: str, endpoint: str) -> StorageAddress:
-        """See that a place of a user's own is outside, and needs nothing of the server's.
+        """Check that a location of a user's own is outside, and needs nothing of the server's.
 
         Raises:
-            InputError: It is not.
+            InputError: It is inside, or needs something of the server's.
         """
         _refuse_detours(address)
         if "://" not in address:
@@ -367,7 +367,7 @@ def _is_below(address: str, place: str) -> bool:
 
 
 def _refuse_detours(address: str) -> None:
-    """Refuse what a server might read as another path than the one that is compared here."""
+    """Refuse a path that a server might read as another one than the one that is compared here."""
     plain = unquote(unquote(address))
     try:
         path = urlsplit(plain).path if "://" in plain else plain

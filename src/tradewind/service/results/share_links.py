@@ -1,4 +1,4 @@
-"""Links to the results of requests: whoever has one may look, and nobody can guess one."""
+"""Share links to the results of requests: whoever has one may look, and nobody can guess one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tradewind.store.sql.database import Database
 ShareLinkRows = list[LinkRow]
 
 SHARE_PATH = "/r"
-"""Below it is what links lead to."""
+"""Path below which shared results are."""
 
 _MOST_LINKS = 50
 _LONGEST_DAYS = 3650.0
@@ -31,12 +31,12 @@ _LONGEST_DAYS = 3650.0
 
 @dataclass(frozen=True, slots=True)
 class SharedResults:
-    """What a link leads to.
+    """The results behind a link.
 
     Attributes:
         link: The link.
         request: The request.
-        files: What may be looked at, by path; empty while the request is not over.
+        files: Files that may be looked at, by path; empty while the request is not over.
     """
 
     link: LinkRow
@@ -45,13 +45,13 @@ class SharedResults:
 
 
 class ShareLinkService:
-    """Links to the results of requests.
+    """Share links to the results of requests.
 
     Args:
         database: The open database.
         settings: The server's settings.
-        requests: What they lead to.
-        audit: Where it is noted who made one.
+        requests: The requests that they lead to.
+        audit: The audit log.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ShareLinkService:
         """Make a link; its secret is shown this once.
 
         Args:
-            who: Who makes it.
+            who: The user who makes it.
             request_id: The request.
             days: Days until it leads nowhere any more; without it, those of the settings.
             path: Only this file, or what is below this folder.
@@ -94,7 +94,7 @@ class ShareLinkService:
         return row, f"{SHARE_PATH}/{secret}"
 
     def list(self, who: Principal, request_id: int) -> ShareLinkRows:
-        """The links of a request that still lead anywhere, the newest first.
+        """List the links of a request that still lead anywhere, the newest first.
 
         Raises:
             NotFoundError: There is no such request that this user may see.
@@ -103,7 +103,7 @@ class ShareLinkService:
         return self._store.of_request(request_id)
 
     def revoke(self, who: Principal, request_id: int, link_id: str) -> None:
-        """Take a link away: it leads nowhere from now on.
+        """Revoke a link: it leads nowhere from now on.
 
         Raises:
             NotFoundError: There is no such request or link.
@@ -114,7 +114,7 @@ class ShareLinkService:
         self._audit.record(who, "link.revoke", f"request {request_id}", link=link_id)
 
     def open(self, secret: str) -> SharedResults:
-        """What a link leads to, for anybody who has it.
+        """Return the results behind a link, for anybody who has it.
 
         Raises:
             NotFoundError: It leads nowhere, or not any more.

@@ -1,4 +1,4 @@
-"""The SSH key that the service has for each user: the user lets its public part into the login of a results folder.
+"""SSH keys of the service, one for each user, who lets its public part into the login of a results folder.
 
 Each user has another one, so that none reaches a folder that was opened to somebody else.
 """
@@ -28,7 +28,7 @@ class UserSshKeys:
         database: The open database.
         settings: The server's settings.
         sealer: Keeps the private keys.
-        folder: Where ``sftp`` finds them.
+        folder: Folder in which ``sftp`` finds them.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings, sealer: SecretVault, folder: Path) -> None:
@@ -38,7 +38,7 @@ class UserSshKeys:
         self._folder = folder
 
     def public(self, user_id: int) -> str:
-        """The public key of a user, as a line of ``authorized_keys``; it is made when it is first asked for."""
+        """Return the public key of a user, as a line of ``authorized_keys``; it is made on the first call."""
         from cryptography.hazmat.primitives import serialization
 
         key = serialization.load_ssh_private_key(self._private(user_id).encode(), None)
@@ -46,16 +46,16 @@ class UserSshKeys:
         return f"{public.decode()} tradewind-{user_id}"
 
     def identity(self, user_id: int) -> Path:
-        """The file of a user's private key, for ``sftp``."""
+        """Return the file of a user's private key, for ``sftp``."""
         return self._write(user_id, "id", self._private(user_id))
 
     def known_hosts(self, user_id: int, host: str, port: int | None, keys: str) -> Path:
-        """The file of a host's keys, for ``sftp``.
+        """Return the file of a host's keys, for ``sftp``.
 
         Args:
             user_id: The user.
             host: The host.
-            port: Its port; None for 22.
+            port: Port; None for 22.
             keys: The keys, one a line.
         """
         name = host if port in (None, 22) else f"[{host}]:{port}"
@@ -92,7 +92,7 @@ class UserSshKeys:
 
 
 def read_host_keys(text: str) -> str:
-    """The keys of a host as they are kept, one a line.
+    """Parse the keys of a host, and return them as they are kept, one a line.
 
     Args:
         text: Lines of ``ssh-keyscan`` or ``known_hosts``, with or without the host's name.
@@ -110,8 +110,8 @@ def scan_host_keys(host: str, port: int | None, address: str) -> str:
     """Ask a host for its keys.
 
     Args:
-        host: Its name, for messages.
-        port: Its port; None for 22.
+        host: Name of the host, for messages.
+        port: Port; None for 22.
         address: The address that was judged.
 
     Raises:
@@ -128,7 +128,7 @@ def scan_host_keys(host: str, port: int | None, address: str) -> str:
 
 
 def fingerprints(keys: str) -> list[str]:
-    """The fingerprints of keys, as ``ssh-keygen -l`` prints them."""
+    """Compute the fingerprints of keys, as ``ssh-keygen -l`` prints them."""
     import base64
     import hashlib
 

@@ -1,4 +1,4 @@
-"""How far the upload of a request's results is, and that it is to be tried again."""
+"""State of the upload of a request's results, and requests to try it again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ UploadStage = Literal["none", "later", "waiting", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class UploadState:
-    """How far the upload of a request's results is.
+    """State of the upload of a request's results.
 
     Attributes:
         state: ``none`` (they go nowhere), ``later`` (no run of it has ended yet), ``waiting``, ``done`` or ``failed``.
         address: The folder that they go to; there is a folder for each run in it.
-        problem: Why they are not there yet.
+        problem: Reason why they are not there yet.
     """
 
     state: UploadStage
@@ -33,11 +33,11 @@ class UploadState:
 
 
 def upload_of(context: Context, who: Principal, number: int) -> UploadState:
-    """How far the upload of a request's results is.
+    """Return the state of the upload of a request's results.
 
     Args:
-        context: What the parts of the server share.
-        who: Who asks.
+        context: The server's shared context.
+        who: The user who asks.
         number: The request.
 
     Raises:
@@ -51,10 +51,10 @@ def upload_of(context: Context, who: Principal, number: int) -> UploadState:
         return UploadState("later", wanted) if wanted and not row.over else UploadState("none")
     address = addresses[-1].rpartition("/")[0]
     # What the worker could not upload before the request ended is noted among its events.
-    told = ResultUploadStore(context.database).last(number)
-    if told is None:
+    event = ResultUploadStore(context.database).last(number)
+    if event is None:
         return UploadState("done" if row.over else "waiting", address)
-    state, problem = _told(told)
+    state, problem = _state_of_event(event)
     return UploadState(state, address, problem)
 
 
@@ -64,12 +64,12 @@ def upload_again(context: Context, who: Principal, number: int) -> UploadState:
     The server that has the files does it within seconds, whichever server was asked.
 
     Args:
-        context: What the parts of the server share.
-        who: Who asks.
+        context: The server's shared context.
+        who: The user who asks.
         number: The request.
 
     Returns:
-        How far it is: ``waiting``, until that server says how it went.
+        The state: ``waiting``, until that server reports how it went.
 
     Raises:
         NotFoundError: There is no such request that this user may see.
@@ -90,23 +90,23 @@ def upload_again(context: Context, who: Principal, number: int) -> UploadState:
 
 
 def upload_trouble(context: Context, number: int) -> UploadState | None:
-    """What is wrong with the upload of a request that is over, for its page; None where nothing is.
+    """Describe what is wrong with the upload of a request that is over, for its page; None where nothing is.
 
     It reads no runs, of which a search has many, so that it has no address.
 
     Args:
-        context: What the parts of the server share.
+        context: The server's shared context.
         number: A request that the user may see.
     """
-    told = ResultUploadStore(context.database).last(number)
-    if told is None:
+    event = ResultUploadStore(context.database).last(number)
+    if event is None:
         return None
-    state, problem = _told(told)
+    state, problem = _state_of_event(event)
     return None if state == "done" else UploadState(state, "", problem)
 
 
-def _told(event: RequestEvent) -> tuple[UploadStage, str]:
-    """What an event tells of the upload: how it stands, and why it is not done."""
+def _state_of_event(event: RequestEvent) -> tuple[UploadStage, str]:
+    """Read from an event the state of the upload, and why it is not done."""
     states: dict[str, UploadStage] = {"waiting": "waiting", "failed": "failed", RETRY_REQUESTED: "waiting"}
     word = str(event.details["results"])
     state = states.get(word, "done")

@@ -1,4 +1,4 @@
-"""Goes on with uploads that were not complete when their requests ended: in a thread of the worker, until they are."""
+"""Continues uploads that were not complete when their requests ended: in a thread of the worker, until they are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _log = logging.getLogger("tradewind.service.results")
 
 @dataclass(slots=True)
 class _Waiting:
-    """What is known of an upload that did not succeed yet."""
+    """An upload that did not succeed yet."""
 
     due: float = 0.0
     attempts: int = 0
@@ -45,15 +45,15 @@ class _Waiting:
 class UploadWorker:
     """Uploads what the requests of this machine still have to upload.
 
-    While a request is carried out, its own `tradewind.deployer.result_uploads.ResultUploader` does; what that leaves as notes is gone
-    on with here, with the place's access as it is set by then. What somebody wants tried again is tried at the next
-    look, also if it was given up, and has as long again.
+    While a request is carried out, its own `tradewind.deployer.result_uploads.ResultUploader` does; it
+    leaves notes for this one, which uses the location's credentials as they are set by then. An upload that a user
+    wants tried again is tried at the next look, also if it was given up, and has as long again.
 
     Args:
         database: The open database.
-        results: Where results go.
+        results: Locations that results are uploaded to.
         data_folder: Its folder ``uploads`` has the notes.
-        seconds: Between two looks.
+        seconds: Time between two looks.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class UploadWorker:
         self.thread = RestartingThread("uploads", self._work, self._stop)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self.thread.start()
 
     def stop(self, seconds: float) -> None:
@@ -115,11 +115,11 @@ class UploadWorker:
                 if self._stop.is_set():
                     return
                 problem = self._try(note, request) or problem
-            if self._tell(request, problem, folder):
+            if self._record(request, problem, folder):
                 self._asked.discard(folder.name)
 
     def _begin_again(self, folder: Path) -> list[Path]:
-        """All notes of a folder, also those that were given up, as if their runs had just ended."""
+        """Reset all notes of a folder, also those that were given up, as if their runs had just ended."""
         for note in _notes(folder, _GIVEN_UP):
             with contextlib.suppress(OSError):  # the request may be removed at this moment
                 note.rename(note.with_suffix(".json"))
@@ -131,7 +131,7 @@ class UploadWorker:
         return notes
 
     def _try(self, note: Path, request: RequestRow) -> str:
-        """Upload what a note says; why not, if it cannot be."""
+        """Upload what a note says; return why not, if it cannot be."""
         problem = ""
         with _alone(note) as content:
             if content is None:
@@ -148,7 +148,7 @@ class UploadWorker:
         return problem
 
     def _places(self, content: Mapping[str, Any], request: RequestRow) -> Mapping[str, Any]:
-        """How the place is entered: as the user's account says by now, or as it was said when the request began."""
+        """Return the credentials of a location: of the user's account by now, or of the start of the request."""
         try:
             is_admin = bool(request.plan.get("admin"))
             found = self._results.destination(request.user_id, str(content["to"]), is_admin=is_admin)
@@ -167,8 +167,8 @@ class UploadWorker:
                 note.rename(note.with_suffix(_GIVEN_UP))
                 self._waiting.pop(note, None)
 
-    def _tell(self, request: RequestRow, problem: str, folder: Path) -> bool:
-        """Note how it goes, once for each new state; whether there was anything to say."""
+    def _record(self, request: RequestRow, problem: str, folder: Path) -> bool:
+        """Record the progress, once for each new state; return True where it was new."""
         more, lost = _notes(folder), _notes(folder, _GIVEN_UP)
         if more and not problem:  # another process is at it, or the next one is not due yet
             return False
@@ -186,13 +186,13 @@ class UploadWorker:
 
 
 def _notes(folder: Path, suffix: str = ".json") -> list[Path]:
-    """The notes of a request that lie in its folder."""
+    """List the notes of a request that lie in its folder."""
     return sorted(folder.glob(f"*{suffix}"))
 
 
 @contextlib.contextmanager
 def _alone(note: Path) -> Iterator[dict[str, Any] | None]:
-    """What a note says, held so that no other process of this machine works on it; None where one does."""
+    """Read a note, held so that no other process of this machine works on it; None where one does."""
     try:
         handle = os.open(note, os.O_RDWR)
     except OSError:

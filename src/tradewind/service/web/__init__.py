@@ -1,4 +1,4 @@
-"""The pages: HTML made on the server, with small scripts that keep it alive.
+"""Web pages: HTML made on the server, with small scripts that keep it alive.
 
 How a page is added:
 
@@ -13,9 +13,9 @@ How a page is added:
    ends with `page.redirect`; the proof that it comes from a page of ours is checked before it is called.
 2. One template in ``templates/`` that extends ``base.html.j2`` and imports ``parts.html.j2`` as ``ui``: cards, tables,
    badges, tiles, progress bars, fields and buttons are there. Values are escaped, and a missing one is an error.
-   No ``style`` or ``onclick`` attributes and no inline scripts: the browser is told to refuse them. Widths that follow
+   No ``style`` or ``onclick`` attributes and no inline scripts: the browser refuses them. Widths that follow
    from data are ``<progress>`` or attributes of SVG.
-3. If people should find it, a line in ``navigation.ENTRIES``.
+3. If people should find it, a line in ``rendering.NAVIGATION``.
 4. If it needs a script, a module in ``static/js/`` and, in the template,
    ``{% block scripts %}<script type="module" src="{{ asset('js/NAME.js') }}"></script>{% endblock %}``.
    Modules import each other by relative names. A style sheet of its own is ``static/css/6-NAME.css``: all of that

@@ -1,4 +1,4 @@
-"""What a new request would run on, take and cost: what is proposed, and what else may be chosen."""
+"""Choices of configurations for a new request: the proposed ones with time and cost, and the user's own."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class ConfigurationChoice:
     """A configuration that may be chosen.
 
     Attributes:
-        value: What the form sends for it.
-        machines: What it runs on, in words.
+        value: Value that the form sends for it.
+        machines: Its machines, in words.
         settings: The rest of the configuration: name and value.
         runtime: Expected time in words; empty where nothing is known.
-        runtime_range: Between which times it will lie, mostly.
-        cost: Expected cost of this run, likewise.
-        cost_range: Likewise.
+        runtime_range: 5 % and 95 % quantiles of the time, in words.
+        cost: Expected cost of this run in words; empty where nothing is known.
+        cost_range: 5 % and 95 % quantiles of the cost, in words.
         objective: Expected value of a metric that is neither time nor cost, with its name; empty for none.
-        objective_range: Likewise.
-        hourly: What its machines cost an hour, in words.
-        chance: How sure it is that it succeeds, in words; empty where nothing is known or nothing is doubtful.
-        reason: What it rests on.
+        objective_range: 5 % and 95 % quantiles of that metric, in words.
+        hourly: Price of its machines by the hour, in words.
+        chance: Probability of success, in words; empty where nothing is known or nothing is doubtful.
+        reason: Basis of the prediction.
     """
 
     value: str
@@ -66,12 +66,12 @@ class ParameterInput:
     """A parameter of the space, for an own configuration.
 
     Attributes:
-        name: Its name.
+        name: Name of the parameter.
         options: Value and words of each that may be chosen; empty for a number between bounds.
         low: The least number, or None.
         high: The greatest number, or None.
-        whole: Whether only whole numbers are taken.
-        value: What is chosen.
+        whole: True where only whole numbers are taken.
+        value: Chosen value.
     """
 
     name: str
@@ -84,18 +84,18 @@ class ParameterInput:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChoices:
-    """What is proposed.
+    """Proposed configurations for a draft, or why there are none.
 
     Attributes:
         choices: The configurations, the best first.
         parts: The parameters of the space.
-        own: Of the own configuration what is known; None where nothing is, or none was chosen.
+        own: Prediction for the own configuration; None where nothing is known, or none was chosen.
         runs: Past runs that it rests on.
-        basis: What it rests on, a sentence each.
-        advice: What else one may do; may be empty.
+        basis: Basis of the proposal, a sentence each.
+        advice: Advice on what else one may do; may be empty.
         search_cost: USD that a search may cost to be worth while; None where nothing is known.
-        fields: What is wrong in the form, by field; then there are no choices.
-        problem: Why there is nothing to choose otherwise, or None.
+        fields: Errors in the form, by field; then there are no choices.
+        problem: Other reason why there is nothing to choose, or None.
     """
 
     choices: Sequence[ConfigurationChoice] = ()
@@ -110,7 +110,7 @@ class ConfigurationChoices:
 
 
 def propose(shared: Context, who: Principal, form: ApplicationForm, draft: RequestDraft) -> ConfigurationChoices:
-    """What is proposed for a draft; what is wrong with it is told, not raised."""
+    """Propose configurations for a draft; errors in the draft are returned, not raised."""
     parameters = {**draft.parameters, **draft.files}
     deadline = draft.deadline if draft.deadline and "deadline" not in draft.errors() else None
     count = 5 if draft.choice != OWN else _MOST_OPTIONS
@@ -136,11 +136,11 @@ def propose(shared: Context, who: Principal, form: ApplicationForm, draft: Reque
 
 
 def choice_of(one: ProposedConfiguration, proposal: ConfigurationProposal) -> ConfigurationChoice:
-    """A candidate in words.
+    """Describe a candidate in words.
 
     Args:
         one: The candidate.
-        proposal: What it is of.
+        proposal: The proposal that it is of.
     """
     offer, metric = one.offer, proposal.metric
     judged = one.objective is not None and metric not in (COST, RUNTIME)
@@ -163,7 +163,7 @@ def choice_of(one: ProposedConfiguration, proposal: ConfigurationProposal) -> Co
 
 
 def machines_of(offer: Offer) -> str:
-    """``2 × c5.xlarge, 4 CPUs and 8 GiB each``."""
+    """Describe machines: ``2 × c5.xlarge, 4 CPUs and 8 GiB each``."""
     several = f"{offer.nodes} × " if offer.nodes > 1 else ""
     each = " each" if offer.nodes > 1 else ""
     place = f", {offer.region}" if offer.region else ""
@@ -171,7 +171,7 @@ def machines_of(offer: Offer) -> str:
 
 
 def _is_machine(name: str, value: Any, offer: Offer) -> bool:
-    """Whether the words about the machines say a value already."""
+    """True where the words about the machines have a value already."""
     return name in ("instance", "nodes") and (value == offer.nodes or str(value).endswith(offer.instance_type))
 
 

@@ -1,4 +1,4 @@
-"""Errors as pages: what happened, and what to do, in the frame of the others."""
+"""Error pages: what happened, and what to do, in the frame of the other pages."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _NOWHERE = NotFoundError("this address leads nowhere", hint="it may be mistyped,
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser navigates here, so that an error is shown as a page: programs get documents."""
+    """True where a browser navigates, so that an error is shown as a page: programs get documents."""
     path = request.url.path
     return not path.startswith(("/api/", "/RPC2", "/static/")) and "text/html" in request.headers.get("accept", "")
 
 
 def page_of(request: Request, error: TradewindError) -> Response:
-    """An error as a page; who is not signed in goes to the door, and from there to where they wanted to go."""
+    """Show an error as a page; who is not signed in is sent to sign in, and from there to the page wanted."""
     status = http_status(error)
     if isinstance(error, SignInError):
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -46,7 +46,7 @@ def page_of(request: Request, error: TradewindError) -> Response:
 
 
 def unforeseen_page(request: Request, error: Exception) -> Response:
-    """The page for what no function of ours has raised: an address that leads nowhere, or a fault of the server."""
+    """Show the page of an error outside our functions: an address that leads nowhere, or a fault of the server."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["loc"][0] == "path":

@@ -1,4 +1,4 @@
-"""Who looks at a page: what each of its routes depends on."""
+"""Access to pages: dependencies of their routes that find the signed-in user and check forms."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tradewind.service.http import session_cookies
 
 
 def address_of(request: Request) -> str:
-    """Where a call came from, for the audit log."""
+    """Return the network address of a call, for the audit log."""
     return request.client.host if request.client else ""
 
 
 def viewer_of(request: Request) -> Principal:
-    """Who is signed in.
+    """Find the signed-in user.
 
     Raises:
-        SignInError: Nobody.
+        SignInError: Nobody is signed in.
     """
     secret = session_cookies.session_secret(request)
     if not secret:
@@ -35,7 +35,7 @@ def viewer_of(request: Request) -> Principal:
 
 
 def csrf_of(request: Request) -> str:
-    """What proves that a form comes from a page of this session; empty without one."""
+    """Return the CSRF token of this session's forms; empty without a session."""
     return str(getattr(request.state, "csrf", ""))
 
 
@@ -64,7 +64,7 @@ Sent = Annotated[FormData, Depends(_sent)]
 
 
 async def _proof(request: Request, sent: Sent) -> str:
-    """What was sent along with a change, to show that a page of this session asks for it."""
+    """Read the CSRF token that was sent along with a change."""
     given = request.headers.get(session_cookies.CSRF_HEADER)
     return given if given is not None else str(sent.get(session_cookies.CSRF_FIELD, ""))
 
@@ -77,7 +77,7 @@ def _viewer(request: Request, proof: Annotated[str, Depends(_proof)]) -> Princip
 
 
 Viewer = Annotated[Principal, Depends(_viewer)]
-"""Who looks at a page, as a parameter of its route; one who is not signed in is sent to the door first."""
+"""The user who looks at a page, as a parameter of its route; others are sent to the sign-in page first."""
 
 
 def _admin(who: Viewer) -> Principal:
@@ -87,7 +87,7 @@ def _admin(who: Viewer) -> Principal:
 
 
 Administrator = Annotated[Principal, Depends(_admin)]
-"""Who looks at a page, where only an administrator may."""
+"""The user who looks at a page, where only an administrator may."""
 
 
 async def _posted(sent: Sent) -> dict[str, str]:

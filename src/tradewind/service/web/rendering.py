@@ -1,4 +1,4 @@
-"""Makes pages: `render` fills a template, `redirect` sends on after a form, with a word about what happened."""
+"""Renders pages: `render` fills a template, `redirect` sends on after a form, with a message about what happened."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def list_page(
     *,
     size: int = PER_PAGE,
 ) -> dict[str, Any]:
-    """What the template of a list needs.
+    """Build the values for the template of a list.
 
     Args:
         place: The path of the list.
-        filters: What it is narrowed to, by name; empty for nothing.
+        filters: Values of the filters, by name; empty for none.
         before: The number that the page begins below; None for the first page.
         found: The rows: ``size``, and one more where there are older ones.
-        number: The number of a row.
-        show: A row as the template takes it.
+        number: Returns the number of a row.
+        show: Converts a row for the template.
         size: Rows on a page.
 
     Returns:
@@ -66,7 +66,7 @@ def list_page(
 
 
 def list_address(place: str, filters: Mapping[str, str], **more: Any) -> str:
-    """The address of a list with filters; what is empty is left out."""
+    """Return the address of a list with filters; empty ones are left out."""
     given = {key: value for key, value in {**filters, **more}.items() if value}
     return place + (f"?{urlencode(given)}" if given else "")
 
@@ -76,11 +76,11 @@ class NavigationEntry:
     """A line of the navigation.
 
     Attributes:
-        title: Its words.
-        path: Where it leads; it is marked as current on this path and all below it.
+        title: Text of the entry.
+        path: Path of the page; the entry is marked as current on this path and all below it.
         icon: An icon of ``icons.html.j2``.
         group: The heading above it; entries of a group stand together.
-        admin: Whether only administrators see it.
+        admin: True where only administrators see it.
     """
 
     title: str
@@ -103,18 +103,18 @@ NAVIGATION: tuple[NavigationEntry, ...] = (
 
 
 def navigation_for(who: Principal) -> list[NavigationEntry]:
-    """The entries that somebody sees."""
+    """Return the navigation of a user."""
     return [entry for entry in NAVIGATION if who.is_admin or not entry.admin]
 
 
 def current_entry(path: str) -> str:
-    """The path of the entry that an address belongs to; empty for none."""
+    """Return the path of the entry that an address belongs to; empty for none."""
     found = [e.path for e in NAVIGATION if path == e.path or path.startswith(e.path + "/")]
     return max(found, key=len, default="")
 
 
 THEMES = ("light", "dark")
-"""What a reader may choose instead of what the system prefers."""
+"""Themes that a reader may choose instead of the system's."""
 
 _FLASH = "tradewind_flash"
 _FLASH_SECONDS = 60
@@ -122,7 +122,7 @@ _FLASH_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class FlashMessage:
-    """A word about what just happened, shown once at the top of the next page.
+    """A message about what just happened, shown once at the top of the next page.
 
     Attributes:
         kind: ``good``, ``warn`` or ``bad``.
@@ -134,11 +134,11 @@ class FlashMessage:
 
 
 def render(request: Request, who: Principal, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page for somebody who is signed in.
+    """Render a page for a user who is signed in.
 
     Args:
         request: The call, for its path, cookies and session.
-        who: Whose navigation it gets.
+        who: The user, whose navigation it gets.
         template: Name of a template below ``templates/`` that extends ``base.html.j2``.
         status: HTTP status; 422 for a form that comes back with errors.
         values: What the template uses, besides ``who``, ``path``, ``entries``, ``current``, ``csrf_token``, ``flash``
@@ -159,23 +159,23 @@ def render(request: Request, who: Principal, template: str, *, status: int = 200
 
 
 def render_sign_in(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page for somebody who is not signed in: without navigation."""
+    """Render a page for somebody who is not signed in: without navigation."""
     return _answer(request, template, status, values)
 
 
 def render_part(request: Request, who: Principal, template: str, **values: Any) -> HTMLResponse:
-    """A piece of a page, which a script puts into the page that shows it: the template extends nothing."""
+    """Render a piece of a page, which a script puts into the page that shows it: the template extends nothing."""
     frame = {"who": who, "csrf_token": page_access.csrf_of(request)}
     return _answer(request, template, 200, {**frame, **values})
 
 
 def redirect(request: Request, path: str, text: str = "", kind: str = "good") -> RedirectResponse:
-    """Go on to another page of this server after a form was carried out.
+    """Redirect to another page of this server after a form was carried out.
 
     Args:
         request: The call.
         path: Where to, from ``/``; a way to another host leads to the first page instead.
-        text: What happened, shown at the top of that page.
+        text: Message at the top of that page.
         kind: ``good``, ``warn`` or ``bad``.
     """
     response = RedirectResponse(safe_redirect_path(path), 303)
@@ -188,7 +188,7 @@ def redirect(request: Request, path: str, text: str = "", kind: str = "good") ->
 
 
 def theme_of(request: Request) -> str:
-    """The colours that the reader chose; empty to follow the system."""
+    """Return the colours that the reader chose; empty to follow the system."""
     chosen = request.cookies.get("tradewind_theme", "")
     return chosen if chosen in THEMES else ""
 
@@ -214,7 +214,7 @@ def _flash_of(request: Request) -> FlashMessage | None:
 
 @cache
 def environment() -> Environment:
-    """The templates, made once: every value is escaped, and one that is missing is an error."""
+    """Make the environment of the templates, once: every value is escaped, and one that is missing is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -233,5 +233,5 @@ def environment() -> Environment:
 
 
 def _anchor(text: str) -> str:
-    """An id of HTML from any words."""
+    """Make an id of HTML from any words."""
     return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-") or "part"

@@ -1,4 +1,4 @@
-"""A request while it is typed in: from the form of the page, from an earlier request, to the document it becomes."""
+"""Drafts of requests: from the form of the page, or an earlier request, to the document of a new one."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _OF_THE_FORM = {"application", "parameters"}
 
 @dataclass(frozen=True)
 class RequestDraft:
-    """What stands in the form of a new request.
+    """The values in the form of a new request.
 
     Attributes:
         parameters: The values of the application's form, as typed.
-        files: Of its file fields, those that the server keeps already.
+        files: Values of its file fields that the server keeps already.
         choice: `BEST`, `OWN`, or a proposed configuration as JSON.
         own: The values of an own configuration, as typed.
         kind: ``run`` or ``search``.
-        budget: What it may cost at most.
-        deadline: What each run may take.
-        backend: Where to run; empty for the application's own.
-        results: Where results go; empty to keep them on the server.
-        email: Whether to tell the user by e-mail.
-        webhook: An address that is told.
-        name: What the user calls it.
-        key: Makes a form that is sent twice one request.
+        budget: Greatest cost, in USD.
+        deadline: Greatest time of each run.
+        backend: Name of the backend; empty for the application's own.
+        results: Location for results; empty to keep them on the server.
+        email: True to notify the user by e-mail.
+        webhook: URL that is called.
+        name: The user's name for it.
+        key: Idempotency key: makes a form that is sent twice one request.
     """
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class RequestDraft:
     key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
 
     def configuration(self) -> dict[str, Any] | None:
-        """The configuration that was chosen; None to leave it to the proposal."""
+        """The chosen configuration; None to leave it to the proposal."""
         if self.choice == OWN:
             return {name: value for name, value in self.own.items() if value != ""} or None
         if self.choice == BEST:
@@ -72,7 +72,7 @@ class RequestDraft:
         return chosen if isinstance(chosen, dict) else None
 
     def errors(self) -> dict[str, str]:
-        """What is wrong with what stands beside the application's own fields, by field."""
+        """Find errors in the values beside the application's own fields, by field."""
         wrong: dict[str, str] = {}
         if self.budget:
             _try(parse_money, self.budget, "budget", wrong)
@@ -83,7 +83,7 @@ class RequestDraft:
         return wrong
 
     def document(self, application: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The request's document.
+        """Build the request's document.
 
         Args:
             application: ``name@version``.
@@ -105,17 +105,17 @@ class RequestDraft:
 
 
 def new_draft(form: ApplicationForm, *, email: bool) -> RequestDraft:
-    """The form before anything is typed in.
+    """Make the form before anything is typed in.
 
     Args:
         form: The application's form.
-        email: Whether the user wants to be told by e-mail.
+        email: True where the user wants e-mails.
     """
     return RequestDraft(parameters=form.defaults, email=email)
 
 
 def draft_of_request(form: ApplicationForm, document: Mapping[str, Any]) -> RequestDraft:
-    """The form as an earlier request would have filled it in."""
+    """Fill in the form like an earlier request."""
     given = _mapping(document.get("parameters"))
     files = {one.name for one in form.fields if one.type == "file"}
     search, notify = _mapping(document.get("search")), _mapping(document.get("notify"))
@@ -137,7 +137,7 @@ def draft_of_request(form: ApplicationForm, document: Mapping[str, Any]) -> Requ
 
 
 def beyond(form: ApplicationForm, document: Mapping[str, Any]) -> list[str]:
-    """What an earlier request says beside its parameters that the form would leave out or change.
+    """List what an earlier request has beside its parameters that the form would leave out or change.
 
     Args:
         form: The application's form.
@@ -149,13 +149,13 @@ def beyond(form: ApplicationForm, document: Mapping[str, Any]) -> list[str]:
     filled = draft_of_request(form, document).document(str(document.get("application", "")), {})
     try:
         before, after = _said(document), _said(filled)
-    except InputError:  # it is of another time: what the form would make of it cannot be told
+    except InputError:  # it is of another time: what the form would make of it is not known
         return sorted(set(document) - _OF_THE_FORM)
     return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
 
 
 def draft_of_form(form: ApplicationForm, given: FormData) -> RequestDraft:
-    """The form as it came from the page."""
+    """Read the form as it came from the page."""
     texts = {name: value for name, value in given.multi_items() if isinstance(value, str)}
     parameters: dict[str, str | bool] = {}
     files: dict[str, dict[str, Any]] = {}
@@ -187,13 +187,13 @@ def draft_of_form(form: ApplicationForm, given: FormData) -> RequestDraft:
 
 
 def shown_value(one: ApplicationFormField, draft: RequestDraft) -> Any:
-    """What stands in a field."""
+    """Write a value for its field in the form."""
     value = draft.parameters.get(one.name, one.default)
     return "" if value is None else value
 
 
 def _kept(upload: object, kept: str) -> dict[str, Any] | None:
-    """A file as requests have it: one that came with the form, else the one that was handed in before."""
+    """Return a file as requests have it: one that came with the form, else the one that was handed in before."""
     if isinstance(upload, UploadFile) and upload.filename:
         return {"name": upload.filename, "base64": base64.b64encode(upload.file.read()).decode()}
     try:
@@ -204,7 +204,7 @@ def _kept(upload: object, kept: str) -> dict[str, Any] | None:
 
 
 def _dollars(budget: Any) -> str:
-    """A budget in USD as it is typed in."""
+    """Write a budget in USD as it is typed in."""
     return _text(budget.get("dollars") if isinstance(budget, Mapping) else budget)
 
 
@@ -213,7 +213,7 @@ def _text(value: Any) -> str:
 
 
 def _said(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a document says, in one way of the many that there are to write it: every value by its keys."""
+    """Flatten a document to values by their keys, one way of the many that there are to write it."""
     own = read_document(document).own
     if own is None:
         return {}

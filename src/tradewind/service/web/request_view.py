@@ -1,4 +1,4 @@
-"""A request as people see it: what it is called, what it has used of its money and time, and how its stages went."""
+"""Views of a request for pages: its title, the used part of its limits, and its stages."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "failed": ("Failed", ("failed", "timed_out", "preempted")),
     "cancelled": ("Cancelled", ("cancelled",)),
 }
-"""What the list of requests can be narrowed to: words and states."""
+"""Groups that the list of requests can be narrowed to: words and states."""
 
 STAGES = ("pending", *ACTIVE, "done")
-"""The way of a run that ends well."""
+"""The stages of a run that ends well, in order."""
 
 _SEARCH_STAGES = ("pending", "executing", "done")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitUsage:
-    """How much of something a request has used.
+    """Used part of a limit of a request.
 
     Attributes:
-        value: So much.
-        limit: Of so much; None without a limit.
-        words: What is used, in words.
-        rest: What is left, in words.
+        value: Amount used.
+        limit: Greatest amount; None without a limit.
+        words: Amount used, in words.
+        rest: Amount left, in words.
         kind: ``warn`` from four fifths on, ``bad`` above the limit.
     """
 
@@ -53,10 +53,10 @@ class BestTrialView:
 
     Attributes:
         words: Its figure, such as ``$0.0213`` or ``4m 10s``.
-        metric: What the figure is.
-        machines: What it ran on.
+        metric: Name of the figure.
+        machines: Machines that it ran on.
         configuration: The values of its parameters.
-        trial: Its number.
+        trial: Number of the trial.
     """
 
     words: str
@@ -72,17 +72,17 @@ class RequestView:
 
     Attributes:
         row: The request.
-        title: What it is called.
-        remark: How far it is, in a line; empty for one that is over.
-        trouble: What keeps its runs from going on or from being gone; likewise.
-        money: What it has cost, of the most that it may cost.
-        time: How long it has run, of the most that it may take.
-        running: Since when its clock ticks, seconds since the epoch; None for one that does not run.
-        machines: What it runs on; empty before that is known.
+        title: Name for people.
+        remark: Progress in a line; empty for one that is over.
+        trouble: Reason that keeps its runs from going on or from being gone; empty for one that is over.
+        money: Cost so far, of the most that it may cost.
+        time: Seconds of running, of the most that it may take.
+        running: Start of its clock, seconds since the epoch; None for one that does not run.
+        machines: Machines that it runs on; empty before they are known.
         configuration: The configuration of a run.
         best: The best trial of a search.
         trials: Trials that a search has ended.
-        measured: What a run that has ended has measured: name and value.
+        measured: Metrics of a run that has ended: name and value.
     """
 
     row: RequestRow
@@ -100,17 +100,17 @@ class RequestView:
 
     @property
     def can_cancel(self) -> bool:
-        """Whether there is anything to end."""
+        """True where there is anything to end."""
         return not self.row.over and self.row.wanted == "run"
 
     @property
     def can_retry(self) -> bool:
-        """Whether it may be carried out once more."""
+        """True where it may be carried out once more."""
         return self.row.over and self.row.state != "done"
 
 
 def view_request(row: RequestRow, now: float | None = None) -> RequestView:
-    """A request as people see it.
+    """Build the view of a request.
 
     Args:
         row: The request.
@@ -192,7 +192,7 @@ def _time(row: RequestRow, now: float) -> LimitUsage | None:
 
 
 def _limit(row: RequestRow) -> float | None:
-    """Seconds that a request may take: a search by its budget, a run by what was asked for."""
+    """Return the seconds that a request may take: a search by its budget, a run by what was asked for."""
     if row.kind == "search":
         hours = _mapping(row.progress.get("budget")).get("hours")
         return float(hours) * 3600 if isinstance(hours, int | float) else None
@@ -223,12 +223,12 @@ class StageView:
     """A stage of a request.
 
     Attributes:
-        stage: Its name.
-        words: What it is called.
+        stage: Name of the stage.
+        words: Name for people.
         state: ``past``, ``now``, ``to come`` or ``skipped``.
-        at: When it began, or None.
-        seconds: How long it took, or None.
-        share: Its part of the whole time so far, from 0 to 1.
+        at: Start, seconds since the epoch, or None.
+        seconds: Duration in seconds, or None.
+        share: Part of the whole time so far, from 0 to 1.
     """
 
     stage: str
@@ -240,11 +240,11 @@ class StageView:
 
 
 def stage_views(row: RequestRow, events: Sequence[RequestEvent], now: float | None = None) -> list[StageView]:
-    """The stages of a request with their times, those of its last attempt.
+    """Build the views of a request's stages with their times, those of its last attempt.
 
     Args:
         row: The request.
-        events: All that happened to it, the oldest first.
+        events: All its events, the oldest first.
         now: Seconds since the epoch; the clock's without it.
     """
     now = time.time() if now is None else now
@@ -269,7 +269,7 @@ def stage_views(row: RequestRow, events: Sequence[RequestEvent], now: float | No
 
 
 def begun_at(begun: Mapping[str, float], event: RequestEvent) -> float:
-    """When the stage of an event began."""
+    """Return the start time of the stage of an event."""
     return begun.get(event.stage, event.at)
 
 
@@ -299,11 +299,11 @@ class PredictionComparison:
     """A figure that was predicted, and what it came to.
 
     Attributes:
-        name: What it is.
+        name: Name of the figure.
         predicted: The prediction, in words.
-        range: Between which values it was expected to lie.
-        actual: What it came to; empty before the end.
-        difference: By how much that is more or less.
+        range: 5 % and 95 % quantiles of the prediction, in words.
+        actual: Actual value in words; empty before the end.
+        difference: Difference of the actual value from the prediction.
     """
 
     name: str
@@ -314,11 +314,11 @@ class PredictionComparison:
 
 
 def compare_predictions(row: RequestRow, way: Sequence[StageView]) -> list[PredictionComparison]:
-    """What was predicted of a run when its configuration was chosen, beside what it took.
+    """Compare the predictions made of a run when its configuration was chosen with what it took.
 
     Args:
         row: The request.
-        way: Its stages.
+        way: Stages of the request.
     """
     before = _mapping(row.plan.get("predicted"))
     ran = next((step.seconds for step in way if step.stage == "executing"), None)

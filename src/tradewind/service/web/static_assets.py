@@ -32,9 +32,9 @@ class StaticAsset:
     """A file as it is sent.
 
     Attributes:
-        body: Its bytes.
+        body: Content of the file.
         packed: The same in gzip.
-        kind: Its content type.
+        kind: Content type.
     """
 
     body: bytes
@@ -46,7 +46,7 @@ class StaticAssets:
     """All files of a folder under one digest: scripts import each other by relative names, which then change together.
 
     Args:
-        folder: Where they are.
+        folder: Folder of the files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,11 +69,11 @@ class StaticAssets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The files that there are."""
+        """Names of the files."""
         return tuple(self._files)
 
     def url(self, name: str) -> str:
-        """The address of a file, which no browser needs to ask for twice.
+        """Return the address of a file, which no browser needs to ask for twice.
 
         Raises:
             KeyError: There is no such file: a template names it wrongly.
@@ -83,7 +83,7 @@ class StaticAssets:
         return f"/static/{self.digest}/{name}"
 
     def modules(self, name: str) -> list[str]:
-        """The addresses of all modules that a script imports: a page that names them has them at once, not in turns."""
+        """Return the addresses of all modules that a script imports: a page loads them at once, not in turns."""
         found: dict[str, None] = {}
         waiting = [name]
         while waiting:
@@ -96,7 +96,7 @@ class StaticAssets:
         return [self.url(module) for module in found]
 
     def get(self, name: str) -> StaticAsset:
-        """One file.
+        """Return one file.
 
         Raises:
             NotFoundError: There is none.
@@ -113,13 +113,13 @@ def _kind(name: str) -> str:
 
 @cache
 def assets() -> StaticAssets:
-    """The files of this program, read once."""
+    """Return the files of this program, read once."""
     return StaticAssets(FOLDER)
 
 
 @router.get("/static/{digest}/{name:path}")
 def static(request: Request, digest: str, name: str) -> Response:
-    """One file; a page from before an update still finds what it asks for, but may not keep it."""
+    """Serve one file; a page from before an update still finds what it asks for, but may not keep it."""
     asset = assets().get(name)
     headers = {"Cache-Control": _FOREVER if digest == assets().digest else "no-cache", "Vary": "Accept-Encoding"}
     if accepts_gzip(request):
@@ -129,7 +129,7 @@ def static(request: Request, digest: str, name: str) -> Response:
 
 @router.get("/favicon.ico")
 def favicon() -> Response:
-    """What browsers ask for by themselves."""
+    """Serve the icon that browsers ask for by themselves."""
     return Response(
         assets().get("icon.svg").body, headers={"Cache-Control": "max-age=86400"}, media_type=_TYPES[".svg"]
     )

@@ -43,16 +43,16 @@ BADGES: dict[str, tuple[str, str, str]] = {
     "queued": ("quiet", "clock", "queued"),
     "paused": ("warn", "stop", "paused"),
 }
-"""How a state is shown: kind of badge, icon and word, so that none is told by its colour alone."""
+"""Badge of each state: kind, icon and word, so that none is distinguished by its colour alone."""
 
 
 def badge_of(state: str) -> tuple[str, str, str]:
-    """Kind, icon and word of a state; one that is not known stands as it is."""
+    """Return kind, icon and word of a state; one that is not known stands as it is."""
     return BADGES.get(state, ("quiet", "dot", state.replace("_", " ")))
 
 
 def moment(seconds: float | None, style: str = "ago") -> Markup:
-    """A moment as ``<time>``: in UTC here, and by the page's script in the reader's zone.
+    """Write a moment as ``<time>``: in UTC here, and by the page's script in the reader's zone.
 
     Args:
         seconds: Since the epoch; None gives a dash.
@@ -66,12 +66,12 @@ def moment(seconds: float | None, style: str = "ago") -> Markup:
 
 
 def pretty(value: Any) -> str:
-    """A document as indented JSON."""
+    """Write a document as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def setting(value: Any) -> str:
-    """One value of a form or configuration, short; a number is all of it, as forms are read again."""
+    """Write one value of a form or configuration, short; a number is all of it, as forms are read again."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -84,7 +84,7 @@ def setting(value: Any) -> str:
 
 
 def exact(number: float) -> str:
-    """The shortest text that is read as the same number: ``1234567.5``, ``2``, ``0.00001``."""
+    """Write a number in the shortest text that is read as the same: ``1234567.5``, ``2``, ``0.00001``."""
     text = repr(float(number))
     if "e" in text and 1e-9 <= abs(number) < 1e15:
         text = f"{Decimal(text):f}"
@@ -92,7 +92,7 @@ def exact(number: float) -> str:
 
 
 def rounded(value: Any) -> str:
-    """One value of a configuration that a search found: numbers of many digits are cut to four that mean something."""
+    """Write one value of a configuration that a search found; long numbers are cut to four significant digits."""
     text = setting(value)
     return f"{value:.4g}" if isinstance(value, float) and len(text.lstrip("-0.")) > _DIGITS else text
 
@@ -102,7 +102,7 @@ _DIGITS = 9
 
 
 def short(seconds: float | None) -> str:
-    """A duration without a part that says nothing: ``20m``, ``2h``, ``5m 46s``."""
+    """Write a duration without a part that says nothing: ``20m``, ``2h``, ``5m 46s``."""
     if seconds is not None and seconds < 0.05:
         return "0 s"
     if seconds is not None and 1 <= seconds < 60:
@@ -112,23 +112,23 @@ def short(seconds: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes as people write them."""
+    """Write bytes as people do."""
     return format_memory(count)
 
 
 def shown_values(form: Any) -> dict[str, Any]:
-    """What stands in each field of a form before anything is typed in."""
+    """Return the values of a form's fields before anything is typed in."""
     return {one.name: "" if one.default is None else one.default for one in form.fields}
 
 
 def options(field: Any) -> list[tuple[Any, str]]:
-    """The choices of a form's field, with their words; one that must be chosen begins with none."""
+    """List the choices of a form's field, with their words; one that must be chosen begins with none."""
     first = [("", "choose...")] if field.default is None else []
     return first + [(_option(choice), setting(choice)) for choice in field.choices]
 
 
 def chosen(field: Any, value: Any) -> str:
-    """Which of `options` a value is, however it was written: ``true`` of a document is ``1`` of a form."""
+    """Find the one of `options` that a value is, however it was written: ``true`` of a document is ``1`` of a form."""
     for choice in field.choices:
         if choice == value or (isinstance(value, str) and value in (_option(choice), str(choice))):
             return _option(choice)
@@ -136,7 +136,7 @@ def chosen(field: Any, value: Any) -> str:
 
 
 def _option(choice: Any) -> str:
-    """A choice as a form sends it: truth as 1 and 0, like the boxes to tick."""
+    """Write a choice as a form sends it: truth as 1 and 0, like the boxes to tick."""
     return str(int(choice)) if isinstance(choice, bool) else str(choice)
 
 
@@ -152,7 +152,7 @@ _SYSTEMS = (
 
 
 def agent(text: str) -> str:
-    """What a browser calls itself, in two words; programs stand as they are."""
+    """Name a browser in two words; programs stand as they are."""
     browser = next((name for mark, name in _BROWSERS if mark in text), "")
     system = next((name for mark, name in _SYSTEMS if mark in text), "")
     if not browser:
@@ -164,12 +164,12 @@ _GOALS = {"minimise cost": "the lowest cost", "minimise runtime": "the shortest 
 
 
 def goal(objective: str) -> str:
-    """``minimise cost`` as what one is after."""
+    """Write ``minimise cost`` as the goal of a person."""
     return _GOALS.get(objective, objective.replace("minimise", "the lowest").replace("maximise", "the highest"))
 
 
 def backend_option(backend: Any) -> tuple[str, str]:
-    """A backend to choose: its name and its title."""
+    """Write a backend to choose: its name and its title."""
     return backend.name, backend.title or backend.name
 
 

@@ -1,4 +1,4 @@
-"""Reads the call of an XML-RPC client, which may be anybody.
+"""Reads calls of XML-RPC clients, which may be anybody, and writes answers and faults.
 
 The grammar is that of the XML-RPC specification (Winer, 1999) with the extensions ``i8`` and ``nil``. expat does the
 parsing and the document builds itself on an own stack, so that neither nesting nor length reaches Python's recursion;
@@ -26,7 +26,12 @@ _MARKUP = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#
 
 
 def encode_answer(value: Any) -> bytes:
-    """A value as the answer to a call."""
+    """Encode a value as the answer to a call.
+
+    XML-RPC has no type for three things: a member without a value is left out of its struct, and is ``<nil/>`` in an
+    array; a whole number beyond 32 bits is an ``<i8>``, one beyond 64 bits a string of its digits; a number that is not
+    finite is left out like one that is not there.
+    """
     parts = [_HEAD, "<params><param>"]
     _write(parts, value)
     parts.append("</param></params></methodResponse>\n")
@@ -34,7 +39,7 @@ def encode_answer(value: Any) -> bytes:
 
 
 def encode_fault(number: int, text: str) -> bytes:
-    """A fault as the answer to a call."""
+    """Encode a fault as the answer to a call."""
     parts = [_HEAD, "<fault>"]
     _write(parts, {"faultCode": number, "faultString": text})
     parts.append("</fault></methodResponse>\n")
@@ -110,11 +115,11 @@ _NONE = object()
 
 @dataclass(frozen=True, slots=True)
 class XmlRpcCall:
-    """A call.
+    """A parsed call.
 
     Attributes:
-        method: The procedure.
-        arguments: Its arguments: JSON-able values.
+        method: Name of the procedure.
+        arguments: Arguments, JSON-able values.
     """
 
     method: str
@@ -122,14 +127,14 @@ class XmlRpcCall:
 
 
 def read_call(body: bytes) -> XmlRpcCall:
-    """The call that the body of an HTTP request is.
+    """Parse the body of an HTTP request.
 
     Args:
         body: XML.
 
     Raises:
-        InputError: It is none, or one that is not read: with a document type, nested too deep, or with a value that no
-            document of ours has.
+        InputError: It is no call, or one that is not read: with a document type, nested too deep, or with a value that
+            no document of ours has.
     """
     reader = _Reader()
     try:
@@ -217,7 +222,7 @@ class _Reader:
             self._found[-1] = self._plain(name, text)
 
     def _keep(self, found: Any, text: str) -> None:
-        """A finished value goes to whatever it stands in."""
+        """Put a finished value into the array or struct that it stands in."""
         value = text if found is _NONE else found
         if found is not _NONE and text.strip():
             raise self._wrong("there is text beside what a <value> has in it")
@@ -254,7 +259,7 @@ class _Reader:
         raise self._wrong(f"{_short(plain)!r} is no {kind}")
 
     def _decoded(self, text: str) -> str:
-        """What base64 hides: job templates come that way, because they may have characters that XML has not."""
+        """Decode base64: job templates come that way, because they may have characters that XML has not."""
         try:
             return base64.b64decode("".join(text.split()), validate=True).decode()
         except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""The one address of XML-RPC."""
+"""The address of XML-RPC, ``/RPC2``, and authentication of its callers by HTTP Basic or a bearer token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HINT = "send the user's name and a token (or the password) by HTTP Basic, or Au
 
 
 class XmlRpcAuthenticator:
-    """Finds out who calls.
+    """Authenticates the callers of XML-RPC.
 
     A password takes a while to check on purpose, and a client sends it with every call: the first call begins a
     session, and the others go on with it for as long as it lasts. Names and passwords are remembered as keyed digests.
@@ -46,14 +46,14 @@ class XmlRpcAuthenticator:
         self._lock = threading.Lock()
 
     def find(self, header: str, address: str) -> Principal:
-        """Who calls.
+        """Find the user of a call.
 
         Args:
             header: The header Authorization.
-            address: Where from.
+            address: Network address of the caller.
 
         Raises:
-            SignInError: Nobody whom we know.
+            SignInError: The credentials are not valid.
             TooManyError: Too many attempts with a password.
         """
         scheme, _, given = header.strip().partition(" ")

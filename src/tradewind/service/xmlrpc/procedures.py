@@ -1,4 +1,4 @@
-"""The procedures: what they take, what they give, and what they say of themselves."""
+"""The procedures of XML-RPC; their docstrings are their help for clients."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class XmlRpcProcedures:
     """The procedures, for one user.
 
     Args:
-        shared: What the parts of the server share.
-        who: Who calls.
+        shared: The server's shared context.
+        who: The user who calls.
     """
 
     def __init__(self, shared: Context, who: Principal) -> None:
@@ -198,10 +198,10 @@ def call_procedure(shared: Context, who: Principal, name: str, arguments: tuple[
     """Call a procedure.
 
     Args:
-        shared: What the parts of the server share.
-        who: Who calls.
-        name: The procedure.
-        arguments: Its arguments: JSON-able values.
+        shared: The server's shared context.
+        who: The user who calls.
+        name: Name of the procedure.
+        arguments: Arguments of the procedure, JSON-able values.
 
     Raises:
         NotFoundError: There is no such procedure.
@@ -260,6 +260,6 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _word(annotation: str) -> str:
-    """The type of XML-RPC for a type of Python, as it is written here."""
+    """Name the XML-RPC type of a Python type, as it is written here."""
     words = {"int": "int", "str": "string", "bool": "boolean", "dict": "struct", "Array": "array"}
     return words[annotation.partition("[")[0]]

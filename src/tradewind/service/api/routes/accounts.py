@@ -1,4 +1,4 @@
-"""Who am I, what I prove it with, and where notices go."""
+"""The caller's account: password, sessions, tokens, and for administrators users, tenants and the audit log."""
 
 from __future__ import annotations
 

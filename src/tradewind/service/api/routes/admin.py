@@ -1,4 +1,4 @@
-"""Where jobs run, and what is left over at providers."""
+"""Backends that jobs run on, and resources left over at providers."""
 
 from __future__ import annotations
 

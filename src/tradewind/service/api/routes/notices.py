@@ -1,4 +1,4 @@
-"""Notices: what users are told of, by e-mail and by calls of their own programs."""
+"""Notices to users, by e-mail and webhook, and their settings."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def notices_of_request(who: Caller, shared: Shared, number: Number) -> list[Noti
 
 
 def _ways(ways: NotificationChannels) -> NoticeWays:
-    wishes = ways.wishes
+    preferences = ways.preferences
     return NoticeWays(
         address=ways.address,
         mail=ways.mail,
-        email=list(wishes.email),
-        webhook=wishes.webhook,
-        calls=list(wishes.calls),
+        email=list(preferences.email),
+        webhook=preferences.webhook,
+        calls=list(preferences.calls),
     )
 
 

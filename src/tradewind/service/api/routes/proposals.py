@@ -162,7 +162,7 @@ def propose(who: Caller, shared: Shared, wanted: Annotated[ProposalWanted, Body(
 
 
 def proposal_of(found: ConfigurationProposal) -> ProposalAnswer:
-    """A proposal as an answer."""
+    """Build the answer for a proposal."""
     return ProposalAnswer(
         application=found.application,
         backend=found.backend,

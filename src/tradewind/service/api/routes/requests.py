@@ -1,4 +1,4 @@
-"""Requests: what users want run, how far it is, what it printed and what it left."""
+"""Requests for runs and searches: their state, events, logs and files."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def list_requests(
 
 
 def _tag_of_list(request: Request, who: Principal, stamps: list[tuple[int, float]]) -> str:
-    """Two numbers a row tell whether anything of it has changed: nothing is written to find that out."""
+    """Make the ETag of a list from two numbers a row: nothing is written to find out whether it changed."""
     return etag_of(who.tenant, who.role, request.url.query, stamps)
 
 

@@ -1,4 +1,4 @@
-"""Places that results go to."""
+"""Locations that results are uploaded to, and share links to results."""
 
 from __future__ import annotations
 

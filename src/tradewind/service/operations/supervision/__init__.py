@@ -1,1 +1,1 @@
-"""Child processes of the server: how they are started, restarted, configured and measured."""
+"""Child processes of the server: start, restart, configuration and metrics."""

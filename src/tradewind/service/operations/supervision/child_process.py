@@ -1,4 +1,4 @@
-"""Looks after a process of the server: starts it, starts it again when it dies, and ends it."""
+"""Supervises a child process of the server: starts it, restarts it when it dies, and ends it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tradewind.service.settings import ServiceSettings
 
 
 def child_configuration(settings: ServiceSettings, url: str, data_folder: Path, **more: Any) -> dict[str, Any]:
-    """What to tell it.
+    """Build the configuration of a child process, which it reads as one line of JSON from standard input.
 
     Args:
         settings: The server's settings.
         url: Address of the store.
-        data_folder: For runs, runners and refreshed prices.
-        more: What this kind of process needs besides.
+        data_folder: Folder for runs, runners and refreshed prices.
+        more: Further values for this kind of process.
     """
     return {"settings": settings.model_dump(mode="json"), "url": url, "data_folder": str(data_folder), **more}
 
 
 def read_configuration() -> tuple[ServiceSettings, dict[str, Any]] | None:
-    """Wait for it, and begin to log as it says.
+    """Read the configuration of this process from standard input, and start its log.
 
     Returns:
-        The settings, and all that was told; None when the server ended before it could say anything.
+        The settings, and the whole configuration; None when the server ended before it wrote one.
     """
     line = sys.stdin.buffer.readline()
     if not line:
@@ -46,7 +46,7 @@ def read_configuration() -> tuple[ServiceSettings, dict[str, Any]] | None:
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 _SETTLED_SECONDS = 60.0
-"""A process that lived for so long was well: the next one is started at once."""
+"""Seconds of life after which a process counts as healthy: the next one is started at once."""
 
 _log = logging.getLogger("tradewind.service.children")
 
@@ -58,10 +58,10 @@ class ChildProcess:
     child reads the end of it, and ends too.
 
     Args:
-        name: What logs call it.
+        name: Name in logs.
         words: The program and its arguments.
-        configuration: What it is told.
-        keeps: Numbers of open files and sockets of this process that it gets, too.
+        configuration: Its configuration; see `child_configuration`.
+        keeps: File descriptors of this process that it inherits.
     """
 
     def __init__(
@@ -79,27 +79,27 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs now."""
+        """True while the process runs."""
         process = self._process
         return process is not None and process.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """The number of the process that runs now."""
+        """Process id of the process that runs now."""
         return self._process.pid if self.alive and self._process is not None else None
 
     def start(self) -> None:
-        """Start it, and look after it from now on."""
+        """Start it, and supervise it from now on."""
         self._thread.start()
 
     def end(self) -> None:
-        """Ask it to end, and start it no more."""
+        """Ask it to end, and do not start it again."""
         self._ending.set()
         with self._lock:
             if self._process is not None:
                 self._process.terminate()
 
-    def tell(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         """Send it a signal, if it runs."""
         with self._lock:
             if self._process is not None:
@@ -109,7 +109,7 @@ class ChildProcess:
         """Wait until it has ended; kill it when it takes longer.
 
         Returns:
-            Whether it ended by itself.
+            True where it ended by itself.
         """
         self._thread.join(seconds)
         if not self._thread.is_alive():
@@ -120,7 +120,7 @@ class ChildProcess:
         return False
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         self._ending.set()
         with self._lock:
             if self._process is not None:

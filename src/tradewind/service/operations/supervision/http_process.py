@@ -1,8 +1,8 @@
-"""A further process that answers: it accepts calls at the socket of the server that has started it.
+"""A further HTTP process of the server: it accepts calls at the socket of the server that has started it.
 
-``python -m tradewind.service.operations.supervision.http_process`` reads its configuration as one line of JSON from standard
-input, which stays open as long as the server lives, and finds the socket that listens under the number that stands in
-it.
+``python -m tradewind.service.operations.supervision.http_process`` reads its configuration as one line of JSON from
+standard input, which stays open as long as the server lives; the configuration names the inherited socket by its file
+descriptor.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from tradewind.service.settings import ServiceSettings
 MODULE = "tradewind.service.operations.supervision.http_process"
 
 _LAST_SECONDS = 2.0
-"""What is left of ``stop_seconds`` for the process to end in."""
+"""Seconds of ``stop_seconds`` that are left for the process to end in."""
 
 _log = logging.getLogger("tradewind.service")
 
 
 def configuration(
-    settings: ServiceSettings, url: str, data_folder: Path, listening: int, board: Path, name: str
+    settings: ServiceSettings, url: str, data_folder: Path, listening: int, metrics_folder: Path, name: str
 ) -> dict[str, Any]:
-    """What such a process is told.
+    """Build the configuration of an HTTP process.
 
     Args:
         settings: The server's settings.
         url: Address of the store.
-        data_folder: For runs, runners and refreshed prices.
-        listening: Number of the socket that it inherits.
-        board: Where the server's processes write their figures.
-        name: Its name among them.
+        data_folder: Folder for runs, runners and refreshed prices.
+        listening: File descriptor of the socket that it inherits.
+        metrics_folder: Folder in which the server's processes write their metrics.
+        name: Name of the process among them.
     """
     return child_process.child_configuration(
-        settings, url, data_folder, listening=listening, board=str(board), name=name
+        settings, url, data_folder, listening=listening, metrics_folder=str(metrics_folder), name=name
     )
 
 
 def main() -> int:
-    """Answer until the server says, or is gone.
+    """Answer calls until the server ends this process, or is gone.
 
     Returns:
         The exit code.
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def serve_http(settings: ServiceSettings, document: dict[str, Any]) -> None:
-    """Answer until a signal ends it, or the server is gone.
+    """Answer calls until a signal ends it, or the server is gone.
 
     Args:
         settings: The server's settings.
@@ -84,7 +84,7 @@ def serve_http(settings: ServiceSettings, document: dict[str, Any]) -> None:
         StoreError: The database cannot be opened.
     """
     tls = tls_context(settings)
-    folder, name = Path(document["board"]), str(document["name"])
+    folder, name = Path(document["metrics_folder"]), str(document["name"])
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(contextlib.closing(socket.socket(fileno=document["listening"])))
         context = open_context(settings, document["url"], Path(document["data_folder"]))
@@ -95,10 +95,10 @@ def serve_http(settings: ServiceSettings, document: dict[str, Any]) -> None:
         threading.Thread(
             target=_wait_for_end, args=(answering, folder), name="tradewind-server-gone", daemon=True
         ).start()
-        board = ProcessMetricsFolder(folder, name, lambda: ProcessMetrics.of(name, answering.traffic, (), ()))
-        stack.callback(board.close)
-        board.start()
-        answering.health.board = board
+        metrics = ProcessMetricsFolder(folder, name, lambda: ProcessMetrics.of(name, answering.traffic, (), ()))
+        stack.callback(metrics.close)
+        metrics.start()
+        answering.health.process_metrics = metrics
         stack.enter_context(context.presence.here("server", server_url(settings, listening)))
         _log.info("process %s of the server answers, too", name)
         answering.run(sockets=[listening])
@@ -116,13 +116,13 @@ def _take_signals(answering: HttpServer) -> None:
     signal.signal(signal.SIGHUP, reload)
 
 
-def _wait_for_end(answering: HttpServer, board: Path) -> None:
-    """The server is gone when its end of our standard input is: nobody would start or end this process any more."""
+def _wait_for_end(answering: HttpServer, metrics_folder: Path) -> None:
+    """End this process with the server: when standard input ends, nobody would restart or end it any more."""
     while sys.stdin.buffer.read(4096):
         pass
     if not answering.should_exit:
         _log.warning("the server is gone: this process ends, too")
-        shutil.rmtree(board, ignore_errors=True)
+        shutil.rmtree(metrics_folder, ignore_errors=True)
         answering.should_exit = True
 
 

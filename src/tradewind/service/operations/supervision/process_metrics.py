@@ -1,6 +1,6 @@
-"""What the processes of one server say of themselves to each other, so that each can answer for all of them.
+"""Metrics of the processes of one server, exchanged through files, so that each can answer for all of them.
 
-A call for the figures comes to whichever process takes it. Each writes its own into a file of a folder that they share,
+A call for the metrics comes to whichever process takes it. Each writes its own into a file of a folder that they share,
 every second, and reads those of the others when it is asked.
 """
 
@@ -23,14 +23,14 @@ from tradewind.service.operations.supervision.child_process import ChildProcess
 
 _EVERY = 1.0
 _SILENT = 10.0
-"""Seconds after which what a process said is no longer told: it is dead, or does not get to say anything."""
+"""Seconds after which the metrics of a process are left out: it is dead, or does not get to write."""
 
 _log = logging.getLogger("tradewind.service.board")
 
 
 @dataclass(frozen=True)
 class ChildStatus:
-    """What the process that keeps a child says of it; see `ChildProcess`."""
+    """Status of a child process, as its supervisor reports it; see `ChildProcess`."""
 
     name: str
     alive: bool
@@ -39,25 +39,25 @@ class ChildStatus:
 
 
 SupervisedProcess = ChildProcess | ChildStatus
-"""A process that this one keeps alive, or another one of the server."""
+"""A process supervised by this one, or by another one of the server."""
 
 
 @dataclass(frozen=True)
 class ProcessMetrics:
-    """What a process that answers says of itself.
+    """Metrics of an HTTP process.
 
     Attributes:
-        name: Which one of its server's it is: ``1`` is the first, which keeps the others.
-        at: When it said so, seconds since the epoch.
-        latencies: For each route how many answers fell into each bucket, and their seconds together.
+        name: Number of the process in its server: ``1`` is the first, which supervises the others.
+        at: Time of the report, seconds since the epoch.
+        latencies: For each route the answers in each bucket, and the sum of their seconds.
         counts: Method, route, status, and number of answers.
-        streams: Event streams that are open.
-        memory: Resident, bytes.
-        processor: Seconds used so far.
-        files: Files and connections that are open.
-        started: When it was started, seconds since the epoch.
-        workers: The workers that it keeps.
-        others: The processes that answer, too, and that it keeps.
+        streams: Number of event streams that are open.
+        memory: Resident memory, bytes.
+        processor: Seconds of processor time used so far.
+        files: Number of files and connections that are open.
+        started: Start time, seconds since the epoch.
+        workers: The workers that it supervises.
+        others: The other HTTP processes, where it supervises them.
     """
 
     name: str
@@ -76,7 +76,7 @@ class ProcessMetrics:
     def of(
         cls, name: str, traffic: CallMetrics, workers: Sequence[SupervisedProcess], others: Sequence[SupervisedProcess]
     ) -> ProcessMetrics:
-        """Those of this process, now."""
+        """Measure this process now."""
         process = psutil.Process()
         times = process.cpu_times()
         return cls(
@@ -95,7 +95,7 @@ class ProcessMetrics:
 
     @classmethod
     def read(cls, document: dict[str, Any]) -> ProcessMetrics:
-        """Those that another process has written."""
+        """Read the metrics that another process has written."""
         kept = {key: [ChildStatus(**one) for one in document[key]] for key in ("workers", "others")}
         return cls(**{**document, **kept})
 
@@ -105,30 +105,30 @@ def _child_status(one: SupervisedProcess) -> ChildStatus:
 
 
 class ProcessMetricsFolder:
-    """The folder, as one process sees it.
+    """The shared folder of metrics, as one process sees it.
 
     Args:
-        folder: Where all of a server write.
+        folder: Folder that all processes of a server write to.
         name: This process's name; see `ProcessMetrics`.
-        facts: What it says, asked every second.
+        facts: Returns its metrics, called every second.
     """
 
     def __init__(self, folder: Path, name: str, facts: Callable[[], ProcessMetrics]) -> None:
         self._folder, self._name, self._facts = folder, name, facts
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._tell, name="tradewind-board", daemon=True)
+        self._thread = threading.Thread(target=self._write_often, name="tradewind-board", daemon=True)
 
     def start(self) -> None:
-        """Write from now on."""
+        """Start to write every second."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._over.set()
         self._thread.join(2.0)
 
     def all(self) -> list[ProcessMetrics]:
-        """What all processes say that were heard of lately, this one just now; by name."""
+        """Return the metrics of all processes that wrote some lately, and of this one now; by name."""
         found = {self._name: self._facts()}
         for file in self._folder.glob("*.json"):
             # It is replaced while we look, or removed because the server ends.
@@ -138,14 +138,14 @@ class ProcessMetricsFolder:
                     found.setdefault(said.name, said)
         return [found[name] for name in sorted(found, key=int)]
 
-    def _tell(self) -> None:
+    def _write_often(self) -> None:
         while True:
             new = self._folder / f".{self._name}.new"
             try:
                 new.write_text(json.dumps(asdict(self._facts())))
                 new.replace(self._folder / f"{self._name}.json")
             except OSError as error:
-                # Figures are told for people: answering does not wait for them.
+                # Metrics are for people: answering does not wait for them.
                 _log.warning("the figures of process %s cannot be written: %s", self._name, error.strerror or error)
             if self._over.wait(_EVERY):
                 return

@@ -1,7 +1,7 @@
-"""The worker's own process: carries requests out, sends notices, and ends with the server that started it.
+"""The worker process: carries requests out, sends notices, and ends with the server that started it.
 
-``python -m tradewind.service.operations.supervision.worker_process`` reads its configuration as one line of JSON from standard
-input, which stays open as long as the server lives.
+``python -m tradewind.service.operations.supervision.worker_process`` reads its configuration as one line of JSON from
+standard input, which stays open as long as the server lives.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from tradewind.utils.units import count
 MODULE = "tradewind.service.operations.supervision.worker_process"
 
 _LAST_SECONDS = 2.0
-"""What is left of ``stop_seconds`` for the process to end in."""
+"""Seconds of ``stop_seconds`` that are left for the process to end in."""
 
 _log = logging.getLogger("tradewind.service.worker")
 
 
 def configuration(settings: ServiceSettings, url: str, data_folder: Path) -> dict[str, Any]:
-    """What a worker is told.
+    """Build the configuration of the worker process.
 
     Args:
-        settings: The server's settings; ``public_url`` is where notices say people come to it.
+        settings: The server's settings; ``public_url`` is the address in notices.
         url: Address of the store.
-        data_folder: For runs, runners and refreshed prices.
+        data_folder: Folder for runs, runners and refreshed prices.
     """
     return child_process.child_configuration(settings, url, data_folder)
 
 
 def main() -> int:
-    """Work until the server says, or is gone.
+    """Work until the server ends this process, or is gone.
 
     Returns:
         The exit code.
@@ -79,8 +79,8 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
     Args:
         settings: The server's settings.
         url: Address of the store.
-        data_folder: For runs, runners and refreshed prices.
-        stop: Ends it.
+        data_folder: Folder for runs, runners and refreshed prices.
+        stop: Event that ends it.
 
     Raises:
         StoreError: The database cannot be opened.
@@ -108,7 +108,7 @@ def work(settings: ServiceSettings, url: str, data_folder: Path, stop: threading
 
 
 def _wait_for_end(stop: threading.Event) -> None:
-    """The server is gone when its end of our standard input is: nobody would start or end this process any more."""
+    """End this process with the server: when standard input ends, nobody would restart or end it any more."""
     while sys.stdin.buffer.read(4096):
         pass
     if not stop.is_set():

@@ -1,4 +1,4 @@
-"""The pages, one module a kind of thing."""
+"""Routes of the pages, one module per kind of thing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One's own account: password and sessions, tokens, notices, and the folders that results go to."""
+"""Pages of one's own account: signing in, password and sessions, tokens, notices, and locations of results."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ sign_in_router = APIRouter(include_in_schema=False)
 
 @sign_in_router.get("/")
 def start(request: Request, who: Viewer) -> RedirectResponse:
-    """What one works with comes first."""
+    """Redirect to the list of requests."""
     return redirect(request, "/requests")
 
 
 @sign_in_router.get("/sign-in")
 def door(request: Request, next: str = "/") -> Response:
-    """The form to sign in with; one who is signed in already goes on."""
+    """Show the form to sign in with; a user who is signed in already goes on."""
     try:
         page_access.viewer_of(request)
     except SignInError:
@@ -82,7 +82,7 @@ _YEAR = 365 * 86400
 
 @router.get("")
 def account(request: Request, who: Viewer, shared: Shared) -> HTMLResponse:
-    """Password, sessions, and how the pages look."""
+    """Show password, sessions, and how the pages look."""
     return _account_page(request, who, shared)
 
 
@@ -101,7 +101,7 @@ def change_password(request: Request, who: Viewer, shared: Shared, form: Posted)
 
 @router.post("/sessions/end")
 def end_session(request: Request, who: Viewer, shared: Shared, form: Posted) -> Response:
-    """End one of one's sessions."""
+    """End one of the user's sessions."""
     shared.accounts.end_session(who, form.get("session", ""))
     return redirect(request, "/account", "That session is over.")
 
@@ -137,7 +137,7 @@ def _account_page(
 
 @router.get("/tokens")
 def tokens(request: Request, who: Viewer, shared: Shared) -> HTMLResponse:
-    """The tokens of one's programs."""
+    """Show the tokens of the user's programs."""
     return _tokens_page(request, who, shared)
 
 
@@ -182,13 +182,13 @@ def _tokens_page(
 
 @router.get("/notices")
 def notices(request: Request, who: Viewer, shared: Shared) -> HTMLResponse:
-    """What one is told of, and how."""
+    """Show the settings of notices."""
     return _notices_page(request, who, shared)
 
 
 @router.post("/notices")
 def change_notices(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Response:
-    """Change what one is told of."""
+    """Change the settings of notices."""
     email = [str(one) for one in sent.getlist("email")]
     calls = [str(one) for one in sent.getlist("calls")]
     address, webhook = (str(sent.get(name, "")).strip() for name in ("address", "webhook"))
@@ -229,8 +229,13 @@ def _notices_page(
     given: dict[str, Any] | None = None,
 ) -> HTMLResponse:
     ways = shared.notices.ways(who)
-    wishes = ways.wishes
-    kept = {"address": ways.address, "webhook": wishes.webhook, "email": wishes.email, "calls": wishes.calls}
+    preferences = ways.preferences
+    kept = {
+        "address": ways.address,
+        "webhook": preferences.webhook,
+        "email": preferences.email,
+        "calls": preferences.calls,
+    }
     values: dict[str, Any] = {
         "ways": ways,
         "given": given or kept,
@@ -247,7 +252,7 @@ def _notices_page(
 
 @router.get("/results")
 def places(request: Request, who: Viewer, shared: Shared) -> HTMLResponse:
-    """The folders that results go to."""
+    """Show the locations that results go to."""
     return _places_page(request, who, shared)
 
 

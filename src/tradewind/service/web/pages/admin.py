@@ -1,4 +1,4 @@
-"""Administration: users and roles, tenants with their quotas, backends, applications, servers, and the audit log."""
+"""Pages of administration: users, tenants with their quotas, backends, applications, servers, and the audit log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUOTAS = (
     ("requests", "Requests at a time"),
     ("dollars", "USD in all"),
 )
-"""What a tenant may be limited in, with its words."""
+"""Resources that a tenant may be limited in, with their words."""
 
 _PER_PAGE = 50
 
@@ -38,7 +38,7 @@ _PER_PAGE = 50
 
 @router.get("/users")
 def users(request: Request, who: Administrator, shared: Shared, after: str = "", removed: bool = False) -> HTMLResponse:
-    """All users, by name."""
+    """List all users, by name."""
     return _users_page(request, who, shared, after=after, removed=removed)
 
 
@@ -86,7 +86,7 @@ def _users_page(
 
 @router.get("/users/{name}")
 def user(request: Request, who: Administrator, shared: Shared, name: str) -> HTMLResponse:
-    """One user, with tokens."""
+    """Show one user, with tokens."""
     return _user_page(request, who, shared, name)
 
 
@@ -150,7 +150,7 @@ def _user_page(
 
 @router.get("/tenants")
 def tenants(request: Request, who: Administrator, shared: Shared, name: str = "") -> HTMLResponse:
-    """All tenants, with their weights and quotas; one of them open to be changed."""
+    """List all tenants, with their weights and quotas; one of them open to be changed."""
     row = next((one for one in shared.users.tenants(who) if one.name == name), None)
     if row is None:
         return _tenants_page(request, who, shared)
@@ -201,7 +201,7 @@ def _number(text: str, what: str) -> float:
 
 @router.get("/backends")
 def backends(request: Request, who: Administrator, shared: Shared, name: str = "") -> HTMLResponse:
-    """The places where jobs run; one of them open to be changed."""
+    """List the places where jobs run; one of them open to be changed."""
     rows = shared.backends.list(who)
     chosen = next((row for row in rows if row.name == name), None)
     text = "" if chosen is None else _yaml(chosen)
@@ -248,12 +248,12 @@ users: everyone
 deploy:
   runner: {use: slurm, partition: batch}
 """
-"""What stands in the form for a new one."""
+"""Text in the form for a new backend."""
 
 
 @router.get("/applications")
 def applications(request: Request, who: Administrator, shared: Shared, retired: bool = False) -> HTMLResponse:
-    """The applications of all tenants."""
+    """List the applications of all tenants."""
     rows = shared.applications.list(who, retired=retired)
     return render(request, who, "admin_applications.html.j2", rows=rows, retired=retired)
 
@@ -271,7 +271,7 @@ def retire_application(request: Request, who: Administrator, shared: Shared, for
 
 @router.get("/servers")
 def servers(request: Request, who: Administrator, shared: Shared) -> HTMLResponse:
-    """The servers and workers of this database."""
+    """List the servers and workers of this database."""
     return render(request, who, "admin_servers.html.j2", rows=shared.presence.list(who), settings=shared.settings)
 
 
@@ -285,7 +285,7 @@ def audit(
     outcome: str = "",
     before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
 ) -> HTMLResponse:
-    """What was done, by whom and from where, the newest first."""
+    """List the lines of the audit log, the newest first."""
     outcome = outcome if outcome in ("done", "refused") else ""
     filters = {"user": user.strip(), "action": action.strip(), "outcome": outcome}
     rows = shared.audit.page(who, before=before, limit=_PER_PAGE + 1, **filters)

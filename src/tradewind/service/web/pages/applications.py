@@ -1,4 +1,4 @@
-"""Applications: the list, one with its versions and its form, and registering one."""
+"""Pages of applications: the list, one with its versions and its form, and registering one."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ application:
       for turn in range(given.times):
           print(given.greeting, turn + 1, flush=True)
 """
-"""What stands in the empty form: it can be registered as it is."""
+"""Text in the empty form: it can be registered as it is."""
 
 
 @router.get("/applications")
 def applications(request: Request, who: Viewer, shared: Shared, retired: bool = False) -> HTMLResponse:
-    """All that the user sees, by name."""
+    """List all applications that the user sees, by name."""
     rows = shared.applications.list(who, retired=retired)
     forms = [form_of(row, stored_application(row)) for row in rows]
     return render(request, who, "applications.html.j2", pairs=list(zip(rows, forms, strict=True)), retired=retired)
@@ -59,7 +59,7 @@ def applications(request: Request, who: Viewer, shared: Shared, retired: bool = 
 
 @router.get("/applications/new")
 def new(request: Request, who: Viewer, shared: Shared, of: str = "") -> HTMLResponse:
-    """The form to register one with; ``of`` begins with the text of another one."""
+    """Show the form to register an application; ``of`` begins with the text of another one."""
     if of:
         row = shared.applications.get(who, of, retired=True)
         return _register_page(request, who, row.document, shared=row.shared, of=row.reference)
@@ -68,7 +68,7 @@ def new(request: Request, who: Viewer, shared: Shared, of: str = "") -> HTMLResp
 
 @router.post("/applications/new")
 def register(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Response:
-    """Register what was typed or handed in, or show its form first."""
+    """Register the text that was typed or handed in, or show its form first."""
     upload, text, file = sent.get("file"), str(sent.get("text", "")).replace("\r\n", "\n"), "application.yaml"
     if isinstance(upload, UploadFile) and upload.filename:
         file = upload.filename
@@ -88,7 +88,7 @@ def register(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respo
 
 @router.post("/applications/new/check")
 def check(request: Request, who: Viewer, shared: Shared, sent: Posted) -> HTMLResponse:
-    """What is wrong with a text, or its form, while one types it."""
+    """Check a text while it is typed, and show its errors or its form."""
     text = sent.get("text", "").replace("\r\n", "\n")
     problem, preview = None, None
     try:
@@ -101,7 +101,7 @@ def check(request: Request, who: Viewer, shared: Shared, sent: Posted) -> HTMLRe
 
 @router.get("/applications/{name}")
 def one(request: Request, who: Viewer, shared: Shared, name: str, tenant: str | None = None) -> HTMLResponse:
-    """One application: its form, its versions, and its text; of a tenant, or where that is not said the user's own."""
+    """Show one application: its form, versions and text; of the tenant that is named, or else the user's own."""
     row = shared.applications.get(who, _address(name, tenant), retired=True)
     form = form_of(row, stored_application(row))
     versions = shared.applications.versions(who, f"{row.tenant}/{row.name}")
@@ -124,7 +124,7 @@ def _address(name: str, tenant: str | None) -> str:
 
 
 def form_of_checked(known: Any) -> Any:
-    """The form of a document that is not registered."""
+    """Return the form of a document that is not registered."""
     from tradewind.store.service.applications import ApplicationRow
 
     return form_of(ApplicationRow(0, "", known.name, 0, "", ""), known)
@@ -146,7 +146,7 @@ def _register_page(
 
 
 def _excerpt(text: str, problem: TradewindError | None) -> list[tuple[int, str, bool]]:
-    """The lines around the one that is wrong: number, text, and whether it is that one."""
+    """Return the lines around the one that is wrong: number, text, and True for that line."""
     line = problem.line if isinstance(problem, InputError) else None
     if not line:
         return []

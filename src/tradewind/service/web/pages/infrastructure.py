@@ -1,4 +1,4 @@
-"""Machines, for administrators: what runs now, what it has cost, and what is left over at providers."""
+"""Pages of shared clusters, of offers, and for administrators of machines and what is left over at providers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAST = 15
 
 @cluster_router.get("/cluster")
 def clusters(request: Request, who: Viewer, shared: Shared, name: str = "", part: bool = False) -> HTMLResponse:
-    """A cluster: the one that is named, or the first that runs."""
+    """Show a cluster: the one that is named, or the first that runs."""
     every = shared.clusters.list(who)
     chosen = next((one for one in every if one["name"] == name), None) if name else None
     chosen = chosen or next((one for one in every if one["running"]), None) or (every[0] if every else None)
@@ -78,13 +78,13 @@ offer_router = APIRouter(include_in_schema=False)
 
 @offer_router.get("/offers")
 def offers(request: Request, who: Viewer) -> HTMLResponse:
-    """The table's page; the offers come by themselves."""
+    """Show the table's page; the offers come by themselves."""
     return render(request, who, "offers.html.j2")
 
 
 @offer_router.get("/offers/columns")
 def columns(request: Request, who: Viewer, shared: Shared) -> Response:
-    """All offers by column, for the page's script."""
+    """Return all offers by column, for the page's script."""
     stamp, body = shared.offers.all_json(who)
     tag = etag_of("offers", stamp)
     return not_modified(request, tag) or Response(body, 200, etag_headers(tag), "application/json")
@@ -97,13 +97,13 @@ _MOST = 300
 
 @router.get("")
 def first(_who: Administrator) -> Response:
-    """Administration begins with the machines."""
+    """Redirect to the machines, the first page of administration."""
     return RedirectResponse("/admin/machines", 303)
 
 
 @router.get("/machines")
 def machines(request: Request, who: Administrator, shared: Shared, part: bool = False) -> HTMLResponse:
-    """Runs on their way with their machines, and what was found at the providers last."""
+    """List runs in progress with their machines, and what was found at the providers last."""
     leases = shared.machines.leases(who)
     values = {
         "leases": leases[:_MOST],
@@ -121,7 +121,7 @@ def machines(request: Request, who: Administrator, shared: Shared, part: bool = 
 
 @router.post("/machines/look")
 def look(request: Request, who: Administrator, shared: Shared) -> Response:
-    """Ask the providers what is there; this may take a while."""
+    """Ask the providers for their resources; this may take a while."""
     found = shared.machines.look(who)
     left, problems = len(found["left_over"]), len(found["problems"])
     words = f"{left} left over" if left else "Nothing is left over"
@@ -131,7 +131,7 @@ def look(request: Request, who: Administrator, shared: Shared) -> Response:
 
 @router.post("/machines/reap")
 def reap(request: Request, who: Administrator, shared: Shared, sent: Sent) -> Response:
-    """Give back what was chosen of what is left over."""
+    """Give back the chosen resources among those left over."""
     chosen = [value for value in sent.getlist("id") if isinstance(value, str)]
     if not chosen:
         return redirect(request, "/admin/machines#providers", "Nothing was chosen.", "warn")

@@ -1,4 +1,4 @@
-"""A new request: the application, its form, which machines, what it will cost, and whether to run or to search."""
+"""Pages of a new request: the application, its form, the machines, the predicted cost, and one run or a search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/requests/new")
 def new(request: Request, who: Viewer, shared: Shared, application: str = "", again: Cursor = None) -> Response:
-    """Choose an application, or fill its form in."""
+    """Show the choice of an application, or its form."""
     if again is not None:
         row = shared.requests.get(who, again)
         text = json.dumps(dict(row.document), indent=2, ensure_ascii=False)
@@ -47,13 +47,13 @@ def new(request: Request, who: Viewer, shared: Shared, application: str = "", ag
     form = shared.applications.form(who, application)
     ways = shared.notices.ways(who)
     return _form_page(
-        request, who, shared, form, drafts.new_draft(form, email=bool(ways.address and ways.wishes.email))
+        request, who, shared, form, drafts.new_draft(form, email=bool(ways.address and ways.preferences.email))
     )
 
 
 @router.get("/requests/new/document")
 def new_document(request: Request, who: Viewer) -> HTMLResponse:
-    """A request by its document, for one without an application."""
+    """Show the form for a request by its document, for one without an application."""
     return _document_page(request, who, None, "")
 
 
@@ -70,7 +70,7 @@ def submit_document(request: Request, who: Viewer, shared: Shared, sent: Posted)
 
 @router.post("/requests/new")
 def submit(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Response:
-    """Make the request, or show what is proposed for it, or what is wrong with it."""
+    """Make the request, or show proposals for it, or its errors."""
     form = shared.applications.form(who, str(sent.get("application", "")))
     draft = drafts.draft_of_form(form, sent)
     wrong = draft.errors()
@@ -97,7 +97,7 @@ def submit(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respons
 
 @router.post("/requests/new/proposal")
 def proposal(request: Request, who: Viewer, shared: Shared, sent: Sent) -> HTMLResponse:
-    """What is proposed for what is typed in so far, for the page's script; a file that came along is kept."""
+    """Propose configurations for the values so far, for the page's script; a file that came along is kept."""
     form = shared.applications.form(who, str(sent.get("application", "")))
     draft = drafts.draft_of_form(form, sent)
     kept = {}
@@ -113,7 +113,7 @@ def proposal(request: Request, who: Viewer, shared: Shared, sent: Sent) -> HTMLR
 
 
 def _sent_before(shared: Context, who: Principal, key: str, error: TradewindError) -> TradewindError | None:
-    """Where a form was refused because another request was made from it: that, in the words of who came back to it."""
+    """Explain that a form was refused because another request was made from it, to a user who came back to it."""
     there = shared.requests.store.of_key(who.user_id, key) if key and isinstance(error, ConflictError) else None
     if there is None:
         return None
@@ -166,7 +166,7 @@ def _document_page(
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """A document that was typed in: JSON, or YAML."""
+    """Parse a document that was typed in: JSON, or YAML."""
     from tradewind.problem.yaml_source import parse_source
 
     document = parse_source(text, "document").document

@@ -1,4 +1,4 @@
-"""The requests of a user: all of them, and one."""
+"""Pages of a user's requests: the list, and one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tradewind.service.web.request_view import GROUPS, compare_predictions, stag
 router = APIRouter(include_in_schema=False)
 
 Offset = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
-"""Where a part of a log begins, in bytes."""
+"""Offset of a part of a log, in bytes."""
 
 _SHOWN_EVENTS = 200
 _TAIL = 65_536
@@ -42,7 +42,7 @@ def requests(
     before: Cursor = None,
     part: bool = False,
 ) -> HTMLResponse:
-    """The list, the newest first."""
+    """List the requests, the newest first."""
     group = group if group in GROUPS else ""
     found = shared.requests.list(
         who,
@@ -65,7 +65,7 @@ def requests(
 
 @router.get("/requests/{number:int}")
 def one(request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False) -> HTMLResponse:
-    """One request: how far it is, why, and what came out."""
+    """Show one request: its progress, the reasons, and its results."""
     if part:
         return render_part(request, who, "request_live.html.j2", **_values(shared, who, number))
     return _page(request, who, shared, number)
@@ -100,7 +100,7 @@ def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
 
 
 def _logs(shared: Context, who: Principal, number: int, files: Sequence[RunFileEntry]) -> dict[str, Any]:
-    """The end of each log that has anything in it."""
+    """Return the end of each log that has anything in it."""
     found: dict[str, Any] = {}
     sizes = {entry.path: entry.size for entry in files}
     for stream in LOGS:
@@ -122,7 +122,7 @@ def log(
     offset: Offset = 0,
     run: Annotated[str, Query(max_length=200)] = "",
 ) -> JSONResponse:
-    """More of a log, for the page's script; the run is that of the offset."""
+    """Return more of a log, for the page's script; the run is that of the offset."""
     part = shared.requests.log(who, number, stream, offset, _TAIL, run=run)
     return JSONResponse(_said(part), headers={"Cache-Control": "no-store"})
 
@@ -133,7 +133,7 @@ def _said(part: RunLogPart) -> dict[str, Any]:
 
 @router.get("/requests/{number:int}/files/{path:path}")
 def file(request: Request, who: Viewer, shared: Shared, number: Number, path: str) -> Response:
-    """One file of the run: always handed out as a download, so that none is shown as a page of this server."""
+    """Download one file of the run: none is ever shown as a page of this server."""
     return FileDownload(request, shared.requests.open(who, number, path), path)
 
 

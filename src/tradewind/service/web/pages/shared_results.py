@@ -1,4 +1,4 @@
-"""What links to results lead to: the files of a request, for anybody who has the link."""
+"""Pages of shared results: the files of a request, for anybody who has the link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POLICY = (
 
 @router.get("/{secret}")
 def files(request: Request, shared: Shared, secret: str) -> Response:
-    """The files of a request."""
+    """Show the files of a request."""
     opened = shared.links.open(secret)
     total = sum(entry.size for entry in opened.files)
     place = f"{SHARE_PATH}/{quote(secret, safe='')}"
@@ -48,7 +48,7 @@ def files(request: Request, shared: Shared, secret: str) -> Response:
 
 @router.get("/{secret}/{path:path}")
 def file(request: Request, shared: Shared, secret: str, path: str) -> Response:
-    """One of them, to keep: nothing that somebody's program wrote is shown by this server as a page of its own."""
+    """Download one file: nothing that somebody's program wrote is shown by this server as a page of its own."""
     answer = FileDownload(request, shared.links.file(secret, path), path)
     answer.headers.update(_HEADERS)
     return answer

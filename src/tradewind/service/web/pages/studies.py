@@ -1,4 +1,4 @@
-"""Studies: all of them, and one with its charts and its table of trials."""
+"""Pages of studies with charts and trials, and Gantt charts of workflows: of requests, and of a user's file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOKED_AT = 30
 
 @workflow_router.get("/workflows")
 def workflows(request: Request, who: Viewer, shared: Shared) -> HTMLResponse:
-    """The newest requests with a workflow, and a form for a file of one's own."""
+    """List the newest requests with a workflow, and show a form for a file of one's own."""
     return _list(request, who, shared)
 
 
@@ -50,7 +50,7 @@ def own(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Response:
 
 @workflow_router.get("/requests/{number:int}/workflow")
 def of_request(request: Request, who: Viewer, shared: Shared, number: Number, path: str = "") -> HTMLResponse:
-    """The chart of a request's workflow; of several the one that is named, or the first."""
+    """Show the chart of a request's workflow; of several the one that is named, or the first."""
     paths = shared.workflows.found(who, number)
     if not paths or (path and path not in paths):
         raise NotFoundError("the request has no such workflow", hint="the list of its files shows what there is")
@@ -69,7 +69,7 @@ def of_request(request: Request, who: Viewer, shared: Shared, number: Number, pa
 
 @workflow_router.get("/requests/{number:int}/workflow/chart")
 def chart(who: Viewer, shared: Shared, number: Number, path: str = "") -> JSONResponse:
-    """What the chart shows, for the page's script."""
+    """Return the data of a chart, for the page's script."""
     return JSONResponse(shared.workflows.gantt(who, number, path), headers={"Cache-Control": "no-store"})
 
 
@@ -89,7 +89,7 @@ GROUPS = {
     "stopped": "Stopped",
     "interrupted": "Interrupted",
 }
-"""What the list can be narrowed to."""
+"""Groups of states that the list can be narrowed to."""
 
 MARKS = (
     ("best", "the best"),
@@ -113,7 +113,7 @@ def studies(
     before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     part: bool = False,
 ) -> HTMLResponse:
-    """The list, the newest first."""
+    """List the studies, the newest first."""
     state = state if state in GROUPS else ""
     states = (state,) if state else ()
     found = shared.studies.list(who, states=states, text=text.strip(), tenant=tenant, before=before, limit=PER_PAGE + 1)
@@ -127,7 +127,7 @@ def studies(
 
 @router.get("/studies/{number:int}")
 def study(request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False) -> HTMLResponse:
-    """One study; its trials come by themselves, so that the page stands at once however many there are."""
+    """Show one study; its trials come by themselves, so that the page stands at once however many there are."""
     from tradewind.reporting.study.documents import axis_words
 
     found = shared.studies.get(who, number)
@@ -140,7 +140,7 @@ def study(request: Request, who: Viewer, shared: Shared, number: Number, part: b
 
 @router.get("/studies/{number:int}/trials.csv")
 def trials_csv(who: Viewer, shared: Shared, number: Number) -> Response:
-    """All trials as a file, with all that is known of them."""
+    """Download all trials as a file, with all that is known of them."""
     name, text = shared.studies.csv(who, number)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
@@ -188,7 +188,7 @@ def _head(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _searched(found: Mapping[str, Any]) -> float:
-    """Seconds of all sessions, the one that goes on included."""
+    """Return the seconds of all sessions, the one that goes on included."""
     since = found["running_since"]
     return float(found["elapsed"]) + (0.0 if since is None else max(0.0, time.time() - since))
 
