@@ -1,4 +1,4 @@
-"""What a run is expected to save and to cost: closed forms, pure functions of arrays.
+"""Expected saving and expected spend of a run, in closed form: pure functions of arrays.
 
 A run's variable cost is ``X = e^G`` with ``G ~ N(mean, sd²)``: hourly price times execution time (or the time alone,
 where the objective is the runtime). On top come a fixed ``setup`` that every run pays and a ``floor``, the least
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 _TINY = 1e-12
-"""A standard deviation below this is taken for this."""
+"""Least standard deviation: smaller ones are raised to it."""
 
 
 def _normal(z: Array) -> Array:
@@ -43,11 +43,11 @@ def _prepare(*columns: ArrayLike) -> list[Array]:
 
 
 def probability_below(mean: ArrayLike, sd: ArrayLike, at: ArrayLike) -> Array:
-    """P(X ≤ at).
+    """P(X ≤ at) of a log-normal X, elementwise; the arguments are broadcast against one another.
 
     Args:
-        mean: Of ln X.
-        sd: Of ln X.
+        mean: Mean of ln X.
+        sd: Standard deviation of ln X.
         at: The bound; infinite for none.
     """
     mean, sd, at = _prepare(mean, sd, at)
@@ -65,8 +65,8 @@ def expected_saving(
     not needed.
 
     Args:
-        mean: Of ln X.
-        sd: Of ln X.
+        mean: Mean of ln X.
+        sd: Standard deviation of ln X.
         best: The cost to beat.
         cap: The variable cost above which a run does not count (deadline, money left); infinite for none.
         setup: Fixed cost of every run.
@@ -89,8 +89,8 @@ def expected_spend(
     """Expected money that a run really costs when it is cut short at a cap: E[max(setup + min(X, cap), floor)].
 
     Args:
-        mean: Of ln X.
-        sd: Of ln X.
+        mean: Mean of ln X.
+        sd: Standard deviation of ln X.
         cap: The variable cost at which the run is cut short; infinite for never.
         setup: Fixed cost of every run.
         floor: The least that is billed for a run.
@@ -111,8 +111,8 @@ def expected_improvement(mean: ArrayLike, sd: ArrayLike, best: ArrayLike) -> Arr
     """E[(best − Y)⁺] of a normal Y to be made small (Jones, Schonlau & Welch, J. Global Optimization 1998, eq. 15).
 
     Args:
-        mean: Of Y.
-        sd: Of Y.
+        mean: Mean of Y.
+        sd: Standard deviation of Y.
         best: The value to beat.
     """
     mean, sd, best = _prepare(mean, sd, best)

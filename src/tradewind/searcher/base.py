@@ -1,4 +1,4 @@
-"""The contract of a searcher."""
+"""The contract of searchers: capabilities, questions, answers and the base class."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Concludes(Capability):
 
 @dataclass(frozen=True, slots=True)
 class MapPoint:
-    """What is predicted of one configuration, for the map of cost against time.
+    """Predicted cost and time of one configuration: a point of the map of cost against time.
 
     Attributes:
-        configuration: The configuration.
+        configuration: Values by parameter.
         cost: USD expected of a whole run.
         cost_p90: USD that one in ten runs is expected to exceed, or None where the model does not say.
         time: Seconds expected of a whole run.
@@ -85,10 +85,10 @@ class MapsAll(Capability):
 
     @abstractmethod
     def predict_map(self) -> Sequence[MapPoint]:
-        """What is predicted of every configuration, the best first; empty as long as nothing can be predicted."""
+        """Predict every configuration, the best first; empty as long as nothing can be predicted."""
 
     def map_basis(self) -> str:
-        """What the predictions rest on, in a sentence for the user; empty by default."""
+        """Name the runs and the models behind the predictions, in a sentence for the user; empty by default."""
         return ""
 
 
@@ -97,15 +97,15 @@ class Recommendation:
     """A configuration for the present job parameters, and what is expected of it.
 
     Attributes:
-        configuration: The configuration.
+        configuration: Values by parameter.
         cost: Expected USD of a full run.
         cost_low: 5 % quantile of it.
         cost_high: 95 % quantile of it.
         runtime: Expected seconds.
         runtime_low: 5 % quantile of it.
         runtime_high: 95 % quantile of it.
-        probability_feasible: That the run succeeds, in time and within every bound.
-        reason: What it rests on, in a few words.
+        probability_feasible: Probability that the run succeeds, in time and within every bound.
+        reason: The runs that it rests on, in a few words.
         objective: Expected value of the job's objective where that is neither cost nor run time; None if nothing is
             known of it.
         objective_low: 5 % quantile of it.
@@ -131,17 +131,17 @@ class Recommends(Capability):
 
     @abstractmethod
     def recommend(self, count: int) -> list[Recommendation]:
-        """The best configurations for the present job parameters, the best first.
+        """Rank the best configurations for the present job parameters, the best first.
 
         Args:
-            count: How many at most.
+            count: Largest number of recommendations.
 
         Returns:
             From 1 to ``count``, whether or not they were tried; an empty list where nothing is known.
         """
 
     def fitted(self) -> Mapping[str, Any]:
-        """What the model chose before its weights (scales, which inputs matter), as a JSON-able document.
+        """Save the hyper-parameters of the model (scales, which inputs matter) as a JSON-able document.
 
         It changes little from one run to the next: `refit` takes it where an answer is wanted at once.
         """
@@ -154,19 +154,19 @@ class Recommends(Capability):
         """
 
     def basis(self) -> list[str]:
-        """What the recommendations rest on, one sentence each, for the user; empty by default.
+        """List what the recommendations rest on, one sentence each, for the user; empty by default.
 
-        Where the objective's value is not predicted, it also says what they are ranked by.
+        Where the objective's value is not predicted, the list also says what they are ranked by.
         """
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class RunPrediction:
-    """What a searcher's model expects of one run.
+    """Prediction of one run by a searcher's model.
 
     Attributes:
-        chance: Probability that it brings what the search is after: the target where there is one, otherwise a
+        chance: Probability that the run brings what the search is after: the target where there is one, otherwise a
             feasible result better than the best so far.
         seconds: Expected run time, until it is cut short if it will be; None where the model does not say.
     """
@@ -176,23 +176,23 @@ class RunPrediction:
 
 
 class PredictsRuns(Capability):
-    """Says how likely a run is to bring what the search is after, and how long it takes (`foresee`)."""
+    """Says how likely a run is to bring what the search is after, and how long it takes (`predict_run`)."""
 
     @abstractmethod
     def predict_run(self, configuration: Configuration, target: float | None = None) -> RunPrediction | None:
-        """What the model expects of a full run, by all that it was told; None as long as it cannot say.
+        """Predict a full run from all trials so far; None as long as the model cannot.
 
-        It changes nothing: what is asked for next does not depend on it.
+        It changes nothing: later proposals do not depend on it.
 
         Args:
-            configuration: What would run.
+            configuration: Values by parameter of the run in question.
             target: Loss at which the search is over, if there is one; smaller is better.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """What the engine knows when it asks.
+    """Pending trials and remaining budget, as the engine passes them to `Searcher.ask`.
 
     Attributes:
         pending: Trials that were proposed and have not ended, by number.
@@ -214,7 +214,7 @@ class NothingLeft:
     """A searcher's answer when it has nothing to propose.
 
     Attributes:
-        reason: In words, for the user.
+        reason: Why the search ends or waits, in words for the user.
         final: False when it only waits for a pending trial.
     """
 
@@ -225,13 +225,13 @@ class NothingLeft:
 class Searcher(Plugin, ABC):
     """Proposes configurations and learns from trials.
 
-    A searcher is a function of its problem, its seed and the trials it was told; the order of telling does not
+    A searcher is a function of its problem, its seed and the trials passed to `tell`; the order of telling does not
     matter. It draws random numbers from `rng` only, so that the same question gets the same answer in another
-    process. It is never told of lost trials.
+    process. Lost trials are never passed to `tell`.
 
     Args:
-        settings: Its settings, an instance of its ``Settings``.
-        problem: The problem.
+        settings: An instance of the class's ``Settings``.
+        problem: The tuning problem: space, objective, constraints, prices and earlier studies.
         seed: Any integer; equal seeds give equal proposals.
     """
 
@@ -241,11 +241,11 @@ class Searcher(Plugin, ABC):
         self.seed = seed
         self._told: dict[int, Trial] = {}
         self._told_keys: set[str] = set()
-        self._unplaced: list[Trial] = []  # told since the candidates were last looked through
+        self._unplaced: list[Trial] = []  # trials since the candidates were last looked through
 
     @property
     def aborts(self) -> bool:
-        """Whether it says where runs are cut short; its setting ``abort``, if it has one, or the job may forbid it."""
+        """True when the searcher itself cuts runs short; its setting ``abort`` or the job may forbid it."""
         wanted = bool(getattr(self.settings, "abort", True))
         return isinstance(self, PricesAborts) and wanted and self.problem.terms.abort
 
@@ -258,8 +258,8 @@ class Searcher(Plugin, ABC):
         telling gives the same answer twice.
 
         Args:
-            state: What is pending and what may still be spent.
-            count: How many at most; at least 1.
+            state: Pending trials, and the money, trials and time that are left.
+            count: Largest number of proposals; at least 1.
 
         Returns:
             From 1 to ``count`` proposals, or why there is none.
@@ -275,7 +275,7 @@ class Searcher(Plugin, ABC):
 
     @property
     def history(self) -> list[Trial]:
-        """All trials told, by number."""
+        """All trials passed to `tell`, by number."""
         return [self._told[number] for number in sorted(self._told)]
 
     def rng(self, state: SearchState) -> np.random.Generator:
@@ -295,7 +295,7 @@ class Searcher(Plugin, ABC):
         return True
 
     def affordable(self, state: SearchState, hourly: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Where the money left pays at least the smallest bill, as a mask of the shape of ``hourly``."""
+        """Mask the prices per hour at which the money left pays the smallest bill; of the shape of ``hourly``."""
         if state.money_left is None:
             return np.ones(len(hourly), dtype=bool)
         return self.smallest_bill(hourly) <= state.money_left
@@ -312,11 +312,11 @@ class Searcher(Plugin, ABC):
 
     @cached_property
     def _placed(self) -> NDArray[np.bool_]:
-        """Where a candidate was told on the whole input, of those that `_begun` has looked up."""
+        """Mask of the candidates that ended on the whole input, of the trials that `_begun` has looked up."""
         return np.zeros(len(self.problem.candidates), dtype=bool)
 
     def _begun(self, state: SearchState) -> NDArray[np.bool_]:
-        """Where a candidate was told, or is pending, on the whole input."""
+        """Mask of the candidates that have ended, or are pending, on the whole input."""
         # A long study has thousands of trials: each is looked up once, not at each question.
         for trial in self._unplaced:
             self._place(self._placed, trial)
@@ -332,7 +332,7 @@ class Searcher(Plugin, ABC):
             mask[place] = True
 
     def nothing_left(self, state: SearchState) -> NothingLeft:
-        """Why no candidate is open, as the answer of `ask`; it is not final while trials are pending."""
+        """Explain that no candidate is open, as the answer of `ask`; it is not final while trials are pending."""
         waits = f", {len(state.pending)} of them still running" if state.pending else ""
         reason = f"every configuration has been tried{waits}"
         if self.problem.space.enumerable:
@@ -345,12 +345,12 @@ class Searcher(Plugin, ABC):
         return NothingLeft(reason, final=not state.pending)
 
     def state(self) -> Mapping[str, Any]:
-        """What cannot be had again by telling all trials, as a JSON-able document; usually nothing."""
+        """Save what passing all trials to `tell` cannot bring back, as a JSON-able document; usually nothing."""
         return {}
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        """Take back a document that `state` made; all trials are told as well."""
+        """Take back a document that `state` made; all trials are passed to `tell` as well."""
 
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:
-        """What the searcher now believes of a configuration, for the report; empty if it has no model."""
+        """Predict a configuration for the report, figures by name; empty if there is no model."""
         return {}

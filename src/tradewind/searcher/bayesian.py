@@ -1,4 +1,4 @@
-"""What searchers share that model time and money with processes and weigh savings against spending."""
+"""The common frame of searchers that model time and money with processes and weigh savings against spending."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tradewind.utils.units import count, format_duration, format_money
 
 
 class BayesianSettings(plugins.Settings):
-    """What all of them may be told."""
+    """Settings that all Bayesian searchers have."""
 
     acquisition: Literal["ei_per_dollar", "ei"] = Field(
         default="ei_per_dollar",
@@ -77,28 +77,28 @@ class BayesianSearcher(
 
     @abstractmethod
     def _fit(self) -> Posterior:
-        """What the trials so far make it believe."""
+        """Fit the models to the trials so far."""
 
     @abstractmethod
     def _caps(self, state: SearchState) -> AbortCaps:
-        """Where runs are cut short, for the model."""
+        """The caps at which runs are cut short, for the model."""
 
     @abstractmethod
     def _capped(self, configuration: Configuration, posterior: Posterior, why: Mapping[str, float | str]) -> Proposal:
-        """The proposal of a configuration, with the caps of its run."""
+        """Propose a configuration with the caps of its run."""
 
     @abstractmethod
     def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
-        """The candidates to begin with, in order, of those given."""
+        """Choose the first candidates of those given, in order."""
 
     def _starts_needed(self, posterior: Posterior) -> int:
-        """Trials before the model chooses."""
+        """Number of trials before the model chooses."""
         return self.settings.starts
 
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The candidates that promise most for their money."""
+        """Propose the candidates that promise most for their money."""
         field = self._field(state)
         if field is None:
             return self.nothing_left(state)
@@ -140,7 +140,7 @@ class BayesianSearcher(
 
     @property
     def _cheapest(self) -> float:
-        """USD that the best feasible run has cost where cost alone is minimised; infinite otherwise, and before it."""
+        """USD of the best feasible run where cost alone is minimised; infinite otherwise, and before there is one."""
         objective = self.problem.objective
         if objective.metric != COST or objective.goal != "minimise" or objective.also:
             return math.inf
@@ -156,7 +156,7 @@ class BayesianSearcher(
         )
 
     def _may_win(self, hourly: Array) -> NDArray[np.bool_]:
-        """Where a run could be cheaper than the best: set-up and the smallest bill are owed however short it is.
+        """Mask the runs that could be cheaper than the best: set-up and the smallest bill are owed in any case.
 
         Without this, money that is left would be spent on configurations that have lost before they begin.
         """
@@ -165,7 +165,7 @@ class BayesianSearcher(
         return np.asarray((self.smallest_bill(hourly) < self._cheapest - 1.0 / NANO) | (hourly == 0))
 
     def _none_can_win(self) -> str:
-        """Why nothing that is left can be cheaper than the best."""
+        """Explain that nothing that is left can be cheaper than the best."""
         words = (
             f"no untried configuration can cost less than the best, {format_money(self._cheapest)}: the smallest bill"
         )
@@ -182,7 +182,7 @@ class BayesianSearcher(
         return int(np.argmax(np.round(score / score.max(), 9)))
 
     def _enough(self, prediction: CandidatePrediction, posterior: Posterior) -> str | None:
-        """Why it is not worth going on, if so."""
+        """The reason to stop, in words; None to go on."""
         if posterior.best is None or len(self.history) < max(self.settings.min_trials, self.settings.starts):
             return None
         share = self.settings.min_improvement
@@ -220,7 +220,7 @@ class BayesianSearcher(
         return self._capped(configuration, posterior, why)
 
     def _start(self, state: SearchState, posterior: Posterior, count: int) -> list[Proposal]:
-        """The next ones of the start design; behind its end, for want of any success, the rest of it."""
+        """Propose the next ones of the start design; behind its end, for want of any success, the rest of it."""
         reference = self._reference
         return [
             self._capped(reference.configuration(i), posterior, {"stage": "start"})
@@ -240,7 +240,7 @@ class BayesianSearcher(
 
     @cached_property
     def _order(self) -> list[int]:
-        """The order of starts."""
+        """Places of the reference in the order of starting."""
         return self._start_order(lambda rng: self._starts_of(self._reference, rng))
 
     def _field(self, state: SearchState) -> tuple[Candidates, Indices, Array] | None:
@@ -257,7 +257,7 @@ class BayesianSearcher(
         rng = self.rng(state)
         return self._with_neighbours(self.problem.space.sample(rng, self.settings.pool), self._leaders(), rng)
 
-    # ------------------------------------------------------------------ beliefs
+    # ------------------------------------------------------------------ posterior
 
     def _current_posterior(self) -> Posterior:
         numbers = tuple(trial.number for trial in self.history)
@@ -271,7 +271,7 @@ class BayesianSearcher(
         return self.problem.objective.metric == COST and bool((self._reference.hourly > 0).all())
 
     def predict_run(self, configuration: Configuration, target: float | None = None) -> RunPrediction | None:
-        """By the models of time, objective and success, told runs alone: what is pending counts for nothing."""
+        """Predict a full run by the models of time, objective and success; pending runs do not count."""
         posterior = self._current_posterior()
         offer = self.problem.resolver.resolve(configuration)
         row = self._map.of(configuration, offer)

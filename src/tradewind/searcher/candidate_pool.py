@@ -1,4 +1,8 @@
-"""The candidates that a searcher with a model looks at: all of a small space, a pool of a large one."""
+"""Candidates for searchers with a model: all of a small space, a pool of a large one, and the order of first runs.
+
+A pool of a space that cannot be listed holds random configurations and changed copies of the best trials. First
+configurations are few, cheap and far apart (`cheap_maximin`).
+"""
 
 from __future__ import annotations
 
@@ -17,87 +21,6 @@ from tradewind.searcher.surrogate.gp import Array
 REFERENCE_SIZES = (512, 4096)
 """Configurations that are drawn to show what a space holds: more, where fewer find next to nothing that is allowed."""
 
-
-def no_candidate_found(state: SearchState) -> NothingLeft:
-    """The answer where no draw of a space was ever allowed and sold; it is not final while trials are pending."""
-    reason = (
-        "no configuration was found that is allowed and sold; "
-        "where the constraints leave almost nothing of the space, give the values to try as lists"
-    )
-    return NothingLeft(reason, final=not state.pending)
-
-
-def neighbours(
-    problem: Problem, leader: Configuration, donors: Sequence[Configuration], rng: np.random.Generator
-) -> list[Configuration]:
-    """Copies of a configuration that take one or more parameters, or a step towards them, from others.
-
-    Args:
-        problem: The problem.
-        leader: The configuration to stay near.
-        donors: Where other values come from.
-        rng: For which parameters, and how far.
-    """
-    space, found = problem.space, []
-    for donor in donors:
-        values = dict(leader)
-        shared = [p for p in space.parameters if p.name in leader and p.name in donor]
-        for parameter in [shared[int(i)] for i in rng.integers(len(shared), size=1 + int(rng.integers(2)))]:
-            values[parameter.name] = donor[parameter.name]
-            if parameter.levels is None:
-                both = np.array([leader[parameter.name], donor[parameter.name]], dtype=object)
-                near, far = parameter.features(both)[:, 0]
-                step = float(rng.choice([0.02, 0.1, 0.5]))
-                values[parameter.name] = float(parameter.draw(np.array([near + step * (far - near)]))[0])
-        try:
-            found.append(space.complete(values, {**donor, **leader}))
-        except (ConfigurationError, NoOfferError, KeyError):
-            continue
-    return found
-
-
-def cheap_maximin(
-    features: Array,
-    hourly: Array,
-    count: int,
-    rng: np.random.Generator,
-    share: float = 0.5,
-    *,
-    first: int | None = None,
-) -> list[int]:
-    """Choose rows among the cheaper ones, each as far as possible from those before it.
-
-    Greedy maximin design (Johnson, Moore & Ylvisaker, J. Statistical Planning and Inference 1990) over the rows whose
-    price per hour is in the lower ``share``; the first is drawn at random unless it is given.
-
-    Args:
-        features: Shape (n, d).
-        hourly: USD per hour, shape (n,).
-        count: How many to choose; all rows if there are fewer.
-        rng: For the first.
-        share: Share of the rows, by price, that are chosen among; where these are fewer than ``count``, the next
-            cheapest are added.
-        first: The row to begin with.
-
-    Returns:
-        Row numbers, in order.
-    """
-    by_price = np.argsort(hourly, kind="stable")
-    limit = hourly[by_price[max(1, int(np.ceil(share * len(hourly)))) - 1]]
-    pool = np.flatnonzero(hourly <= limit)
-    if len(pool) < count:
-        pool = np.sort(by_price[:count])
-    chosen = [int(pool[rng.integers(len(pool))]) if first is None else first]
-    distance = ((features[pool] - features[chosen[0]]) ** 2).sum(axis=1)
-    while len(chosen) < min(count, len(pool)):
-        distance[np.isin(pool, chosen)] = -1.0
-        # Rounded, so that ties are broken by order and not by the last bit of a sum.
-        following = int(pool[int(np.argmax(np.round(distance, 9)))])
-        chosen.append(following)
-        distance = np.minimum(distance, ((features[pool] - features[following]) ** 2).sum(axis=1))
-    return chosen
-
-
 Indices = NDArray[np.intp]
 
 MOST_LISTED = 20_000
@@ -110,7 +33,7 @@ _LEADERS = 8
 
 
 class CandidatePoolSearcher(Searcher):
-    """A searcher that looks at many candidates at once, on finite and continuous spaces."""
+    """Looks at many candidates at once, on finite and continuous spaces."""
 
     @cached_property
     def _listed(self) -> bool:
@@ -130,7 +53,7 @@ class CandidatePoolSearcher(Searcher):
         return self.problem.candidates if self.problem.space.enumerable else found
 
     def nothing_left(self, state: SearchState) -> NothingLeft:
-        """Why no candidate is open: also where not one was ever found."""
+        """Explain that no candidate is open, or that not one was ever found."""
         return super().nothing_left(state) if len(self._reference) else no_candidate_found(state)
 
     def _start_order(self, choose: Callable[[np.random.Generator], list[int]]) -> list[int]:
@@ -165,7 +88,7 @@ class CandidatePoolSearcher(Searcher):
         """Candidates, and the places of those that may be proposed; None where there are none.
 
         Args:
-            state: What is pending and what may still be spent.
+            state: Pending trials, and the money that is left.
             draw: Configurations of a large space; where none of them is open, the whole space is looked through, or
                 the reference where it cannot be listed.
         """
@@ -202,3 +125,83 @@ class CandidatePoolSearcher(Searcher):
             if t.observation.objective is not None and math.isfinite(t.observation.objective)
         )
         return [configuration for *_, configuration in ranked[:_LEADERS]]
+
+
+def neighbours(
+    problem: Problem, leader: Configuration, donors: Sequence[Configuration], rng: np.random.Generator
+) -> list[Configuration]:
+    """Copy a configuration with one or more parameters, or a step towards them, taken from others.
+
+    Args:
+        problem: The tuning problem: its space checks the copies.
+        leader: The configuration to stay near.
+        donors: Configurations that other values come from; one copy is made for each.
+        rng: Draws which parameters change, and how far.
+    """
+    space, found = problem.space, []
+    for donor in donors:
+        values = dict(leader)
+        shared = [p for p in space.parameters if p.name in leader and p.name in donor]
+        for parameter in [shared[int(i)] for i in rng.integers(len(shared), size=1 + int(rng.integers(2)))]:
+            values[parameter.name] = donor[parameter.name]
+            if parameter.levels is None:
+                both = np.array([leader[parameter.name], donor[parameter.name]], dtype=object)
+                near, far = parameter.features(both)[:, 0]
+                step = float(rng.choice([0.02, 0.1, 0.5]))
+                values[parameter.name] = float(parameter.draw(np.array([near + step * (far - near)]))[0])
+        try:
+            found.append(space.complete(values, {**donor, **leader}))
+        except (ConfigurationError, NoOfferError, KeyError):
+            continue
+    return found
+
+
+def cheap_maximin(
+    features: Array,
+    hourly: Array,
+    count: int,
+    rng: np.random.Generator,
+    share: float = 0.5,
+    *,
+    first: int | None = None,
+) -> list[int]:
+    """Choose rows among the cheaper ones, each as far as possible from those before it.
+
+    Greedy maximin design (Johnson, Moore & Ylvisaker, J. Statistical Planning and Inference 1990) over the rows whose
+    price per hour is in the lower ``share``; the first is drawn at random unless it is given.
+
+    Args:
+        features: Shape (n, d).
+        hourly: USD per hour, shape (n,).
+        count: Number of rows to choose; all if there are fewer.
+        rng: Draws the first.
+        share: Share of the rows, by price, that are chosen among; where these are fewer than ``count``, the next
+            cheapest are added.
+        first: The row to begin with.
+
+    Returns:
+        Row numbers, in order.
+    """
+    by_price = np.argsort(hourly, kind="stable")
+    limit = hourly[by_price[max(1, int(np.ceil(share * len(hourly)))) - 1]]
+    pool = np.flatnonzero(hourly <= limit)
+    if len(pool) < count:
+        pool = np.sort(by_price[:count])
+    chosen = [int(pool[rng.integers(len(pool))]) if first is None else first]
+    distance = ((features[pool] - features[chosen[0]]) ** 2).sum(axis=1)
+    while len(chosen) < min(count, len(pool)):
+        distance[np.isin(pool, chosen)] = -1.0
+        # Rounded, so that ties are broken by order and not by the last bit of a sum.
+        following = int(pool[int(np.argmax(np.round(distance, 9)))])
+        chosen.append(following)
+        distance = np.minimum(distance, ((features[pool] - features[following]) ** 2).sum(axis=1))
+    return chosen
+
+
+def no_candidate_found(state: SearchState) -> NothingLeft:
+    """Answer that no draw of a space was ever allowed and sold; it is not final while trials are pending."""
+    reason = (
+        "no configuration was found that is allowed and sold; "
+        "where the constraints leave almost nothing of the space, give the values to try as lists"
+    )
+    return NothingLeft(reason, final=not state.pending)

@@ -1,4 +1,4 @@
-"""Improves one parameter at a time."""
+"""Coordinate descent: improves one parameter at a time."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ _MISSES = 50
 """Turns without any allowed configuration after which no more random starts are looked for."""
 
 Rank = tuple[int, float]
-"""A trial's worth: (0, loss) feasible, (1, seconds) infeasible, (2, 0) cut short, (3, 0) failed, (4, 0) too dear."""
+"""The rank of a trial, smaller is better.
+
+(0, loss) feasible, (1, seconds) infeasible, (2, 0) cut short, (3, 0) failed, (4, 0) too dear.
+"""
 
 
 class CoordinateDescentSettings(plugins.Settings):
-    """Where it starts and how it walks."""
+    """Settings of the start and the steps of coordinate descent."""
 
     start: Literal["cheapest", "centre", "random"] | dict[str, bool | int | float | str] = Field(
         default="cheapest",
@@ -59,7 +62,7 @@ class _Walk:
         known: Rank by trial key.
         seen: Trial keys that the walk has asked for.
         missing: Configurations whose result decides the next move.
-        stage: Where the walk is, in words.
+        stage: The present move of the walk, in words.
     """
 
     known: Mapping[str, Rank]
@@ -92,7 +95,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
                 raise SpecError(f"searcher.start: {error.message}", hint=error.hint) from error
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The untried values of the parameter whose turn it is."""
+        """Propose the untried values of the parameter whose turn it is."""
         if self._first is None:
             return no_candidate_found(state)
         waiting = {trial.key for trial in state.pending}
@@ -159,7 +162,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
         return ranks
 
     def _line(self, here: Configuration, parameter: Parameter, step: float) -> list[Configuration]:
-        """What can be reached by changing one parameter, each trial once, the present one left out."""
+        """Configurations that differ in one parameter, each trial once, the present one left out."""
         place = (here.key, parameter.name, step)
         if place not in self._lines:
             self._lines[place] = list(self._reachable(here, parameter, step))
@@ -255,7 +258,7 @@ class CoordinateDescentSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
     @cached_property
     def _first(self) -> Configuration | None:
-        """Where the first descent starts; None where no draw of the space is allowed and sold."""
+        """The start of the first descent; None where no draw of the space is allowed and sold."""
         wanted = self.settings.start
         if isinstance(wanted, dict):
             return self.problem.space.check(wanted)

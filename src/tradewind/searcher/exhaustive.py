@@ -1,4 +1,4 @@
-"""Tries every configuration."""
+"""Exhaustive search: tries every configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tradewind.searcher.base import NothingLeft, ProposesMany, Searcher, SearchS
 
 
 class ExhaustiveSettings(plugins.Settings):
-    """In which order, and how often."""
+    """Settings of the order and the repetitions of exhaustive search."""
 
     order: Literal["declared", "shuffled", "cheapest"] = Field(
         default="declared",
@@ -57,11 +57,11 @@ class ExhaustiveSearcher(Searcher, ProposesMany):
 
     @cached_property
     def _times_told(self) -> np.ndarray[Any, np.dtype[np.intp]]:
-        """How many trials of each candidate were told; kept up by `tell`, so that `ask` need not count them all."""
+        """Number of ended trials of each candidate; kept up by `tell`, so that `ask` need not count them all."""
         return np.zeros(len(self.problem.candidates), dtype=int)
 
     def tell(self, trial: Trial) -> None:
-        """Note that a configuration was run; telling it again changes nothing."""
+        """Count the run of a configuration; the same trial again changes nothing."""
         if trial.state.informs and trial.number not in self._told:
             self._count(self._times_told, trial)
         super().tell(trial)
@@ -72,7 +72,7 @@ class ExhaustiveSearcher(Searcher, ProposesMany):
             times[index] += 1
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The next ones in order."""
+        """Propose the next configurations in order."""
         candidates = self.problem.candidates
         times = self._times_told.copy()
         for trial in state.pending:

@@ -1,4 +1,4 @@
-"""What searchers share that predict the whole table and then try the best of it."""
+"""The common frame of searchers that predict all configurations and then try the best of them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def require_few_settings_combinations(problem: Problem, most: int, name: str, ea
     """Refuse a space whose application settings have more combinations than a searcher has models for.
 
     Args:
-        problem: The problem.
+        problem: The tuning problem: its space is counted.
         most: Combinations that are allowed.
-        name: Of the searcher.
-        each: What each combination takes, in words.
+        name: Name of the searcher.
+        each: Runs or models that each combination takes, in words.
 
     Raises:
-        SpecError: There are more, or the space cannot be listed.
+        SpecError: There are more combinations, or the space cannot be listed.
     """
     space, machine = problem.space, problem.resolver.machine_parameters
     own = [i for i, parameter in enumerate(space.parameters) if parameter.name not in machine]
@@ -83,10 +83,10 @@ def require_few_settings_combinations(problem: Problem, most: int, name: str, ea
 
 @dataclass(frozen=True)
 class TableForecast:
-    """What is predicted for some candidates.
+    """Predicted times and costs of some candidates.
 
     Attributes:
-        problem: The problem.
+        problem: The tuning problem: objective, constraints and prices.
         rows: Numbers of the candidates, shape (n,).
         time: Seconds expected of a whole run, shape (n,).
         late: Seconds that one in ten runs is expected to exceed, shape (n,); None where the model does not say.
@@ -101,7 +101,7 @@ class TableForecast:
 
     @cached_property
     def hourly(self) -> Array:
-        """USD per hour of each."""
+        """USD per hour of each candidate, shape (n,)."""
         hourly: Array = self.problem.candidates.hourly[self.rows]
         return hourly
 
@@ -116,12 +116,12 @@ class TableForecast:
 
     @cached_property
     def judged(self) -> Array:
-        """The seconds that deadline and bounds are compared with."""
+        """The seconds that deadline and bounds are compared with, shape (n,)."""
         return self.late if self.cautious and self.late is not None else self.time
 
     @cached_property
     def in_time(self) -> NDArray[np.bool_]:
-        """Where the deadline and all bounds on cost and run time are expected to be met."""
+        """Mask of the candidates that are expected to meet the deadline and all bounds on cost and run time."""
         low, high = self._window
         mask: NDArray[np.bool_] = (self.judged <= high) & (self.judged >= low)
         return mask
@@ -132,7 +132,7 @@ class TableForecast:
 
     @property
     def _missed(self) -> Array:
-        """By how much each misses deadline and bounds: seconds where there is the deadline alone, else a factor."""
+        """Distance of each from deadline and bounds: seconds where there is the deadline alone, else a factor."""
         if not has_time_bounds(self.problem):
             return self.judged
         low, high = self._window
@@ -151,13 +151,13 @@ class TableForecast:
         return [place for *_, place in sorted(ranked)]
 
     def words(self, place: int) -> str:
-        """One prediction in words."""
+        """The prediction of one candidate in words."""
         configuration = self.problem.candidates.configuration(int(self.rows[place]))
         cost, time = format_money(float(self.cost[place])), format_duration(float(self.time[place]))
         return f"{_words(configuration)} (predicted {cost}, {time})"
 
     def expected(self, place: int) -> dict[str, float | str]:
-        """What is expected of one candidate, by the names of `Proposal.why`."""
+        """The predictions of one candidate, by the names of `Proposal.why`."""
         known: dict[str, float | str] = {
             "expected_cost": float(self.cost[place]),
             "expected_time": float(self.time[place]),
@@ -203,7 +203,7 @@ def successful_seconds(trial: Trial) -> float | None:
 
 
 def aborted_seconds(trial: Trial) -> float | None:
-    """Seconds that a run took at least which was cut short; None where it was not, or they are no positive number."""
+    """Seconds after which a run was cut short; None where it was not, or they are no positive number."""
     return _time(trial, TrialState.ABORTED)
 
 
@@ -219,9 +219,9 @@ class ForecastVerifier:
     """Proposes the best of a forecast on the whole input, then a few more, then stops.
 
     Attributes:
-        searcher: Who asks; its history is what was measured.
-        forecast: The predictions.
-        verify: How many more are run after the first.
+        searcher: The searcher that asks; its history has the measured runs.
+        forecast: Predictions of the candidates.
+        verify: Number of further runs after the first.
         apart: Candidates whose runs made the forecast: they are not run again and not counted.
     """
 
@@ -231,19 +231,19 @@ class ForecastVerifier:
     apart: Collection[int] = ()
 
     def ask(self, state: SearchState, count: int) -> list[Proposal] | NothingLeft:
-        """The next ones; runs go on beyond the number where none was feasible yet and another is expected to be."""
+        """Propose the next ones; beyond ``verify`` where none was feasible yet and another is expected to be."""
         candidates = self.forecast.problem.candidates
-        told = full_input_runs(candidates, self.searcher.history)
+        measured = full_input_runs(candidates, self.searcher.history)
         running = full_input_runs(candidates, state.pending)
-        tried = {*told, *running} - set(self.apart)
-        feasible = any(t.observation is not None and t.observation.feasible for t in told.values())
-        left = self._left(state, {*told, *running, *self.apart})
+        tried = {*measured, *running} - set(self.apart)
+        feasible = any(t.observation is not None and t.observation.feasible for t in measured.values())
+        left = self._left(state, {*measured, *running, *self.apart})
         room = 1 + self.verify - len(tried)
         if room < 1 and not feasible and not running and left and self.forecast.in_time[left[0]]:
             room = 1
         best = int(self.forecast.rows[self.forecast.order[0]]) if self.forecast.order else None
         checks = len(tried - {best})
-        money, seconds = self._caps(told)
+        money, seconds = self._caps(measured)
         chosen: list[Proposal] = []
         money_left = math.inf if state.money_left is None else state.money_left
         for place in left:
@@ -262,11 +262,11 @@ class ForecastVerifier:
                 spend = min(spend, billing.cost(seconds, float(self.forecast.hourly[place])))
             why = {"stage": stage, **self.forecast.expected(place), "expected_spend": spend}
             chosen.append(Proposal(configuration, abort_cost=money, abort_time=seconds, why=why))
-        return chosen or NothingLeft(self.summary(told, left, room, state), final=not state.pending)
+        return chosen or NothingLeft(self.summary(measured, left, room, state), final=not state.pending)
 
-    def _caps(self, told: Mapping[int, Trial]) -> tuple[float | None, float | None]:
+    def _caps(self, measured: Mapping[int, Trial]) -> tuple[float | None, float | None]:
         """The cost or time at which a run can no longer win, for a searcher that says so itself."""
-        seen = [trial.observation for trial in told.values() if trial.observation is not None]
+        seen = [trial.observation for trial in measured.values() if trial.observation is not None]
         known = [s.objective for s in seen if s.feasible and s.objective is not None and math.isfinite(s.objective)]
         best = min(known, default=None)
         if best is None or best <= 0 or not self.searcher.aborts:
@@ -284,8 +284,8 @@ class ForecastVerifier:
                 payable &= forecast.in_time  # those that are late are checked for want of others, not of money
         return [place for place in forecast.order if payable[place] and int(forecast.rows[place]) not in taken]
 
-    def summary(self, told: Mapping[int, Trial], left: Sequence[int], room: int, state: SearchState) -> str:
-        """Why nothing more is proposed, and what is predicted, in one line."""
+    def summary(self, measured: Mapping[int, Trial], left: Sequence[int], room: int, state: SearchState) -> str:
+        """Explain in one line that nothing more is proposed, and what is predicted."""
         forecast = self.forecast
         if not forecast.order:
             return "nothing could be predicted"
@@ -294,14 +294,14 @@ class ForecastVerifier:
         if not forecast.in_time[best]:
             what = "deadline and bounds" if has_time_bounds(forecast.problem) else "the deadline"
             words = f"no configuration is predicted to meet {what}; the nearest is {forecast.words(best)}"
-        trial = told.get(int(forecast.rows[best]))
+        trial = measured.get(int(forecast.rows[best]))
         if trial is not None and trial.observation is not None:
             seen = trial.observation
             words += f", {trial.state.value} at {format_money(seen.cost)} and {format_duration(seen.runtime)}"
             if trial.state == TrialState.SUCCEEDED and not seen.feasible:
                 words += f", but {seen.reason or 'not feasible'}"
-        if room > 0 and not left and len(told) < len(forecast.rows):
+        if room > 0 and not left and len(measured) < len(forecast.rows):
             return f"{words}; the {format_money(state.money_left)} left pay no further predicted run"
-        ran = f"{len(told):,} of {len(forecast.rows):,} predicted configurations were run on the whole input"
-        none = told and not any(t.observation is not None and t.observation.feasible for t in told.values())
+        ran = f"{len(measured):,} of {len(forecast.rows):,} predicted configurations were run on the whole input"
+        none = measured and not any(t.observation is not None and t.observation.feasible for t in measured.values())
         return f"{words}; {ran}{', and none was feasible' if none else ''}"

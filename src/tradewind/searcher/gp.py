@@ -16,7 +16,7 @@ from tradewind.searcher.posterior import AbortCaps, Posterior
 
 
 class GpSettings(BayesianSettings):
-    """How the Gaussian process chooses."""
+    """Settings of the Gaussian-process searcher."""
 
     starts: int = Field(default=4, ge=1, description="Cheap, spread-out trials before the model chooses.")
     starts_share: float = Field(

@@ -1,4 +1,8 @@
-"""Optuna's samplers as searchers."""
+"""Optuna's samplers as searchers.
+
+Parameters become Optuna's distributions (`optuna_distribution`), their values are translated there and back, and bounds
+become constraints (`constraint_excess`). `check_options` refuses options with which a sampler cannot search.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +45,8 @@ if TYPE_CHECKING:
     MakeSampler = Callable[[Mapping[str, Any]], optuna.samplers.BaseSampler]
     """Makes the sampler with some options."""
 
-
 _ROUNDS = 9
-"""Suggestions asked for: enough that a sampler that was hurried has begun to learn from what it was told."""
+"""Suggestions asked for: enough that a sampler that was hurried has begun to learn from its trials."""
 
 _AT_MOST = {"n_ei_candidates": 4, "n_startup_trials": 2, "population_size": 4, "popsize": 6}
 """Options that only put off the moment at which a sampler begins to work by itself, or make it slow."""
@@ -53,131 +56,6 @@ _PLAIN = ("QMCSampler", "RandomSampler")
 
 _NEVER_FITTED = "GPSampler"
 """Fitting it takes longer than a check may, and its options are all used before that."""
-
-
-def check_options(kind: str, options: Mapping[str, Any], make: MakeSampler, *, note: str) -> None:
-    """Refuse options that the sampler cannot search with.
-
-    Optuna looks at most of them only when they are used, which may be after ten paid trials; so a sampler is used here
-    for a moment, on a study that is thrown away.
-
-    Args:
-        kind: The sampler's name in Optuna.
-        options: What it was given.
-        make: Makes it.
-        note: The name under which a trial has its constraints, for versions of Optuna where a function looks there.
-
-    Raises:
-        SpecError: It refuses them, or fails with them.
-    """
-    try:
-        make(options)
-    except (TypeError, ValueError) as error:
-        raise SpecError(
-            f"searcher.options: Optuna's {kind} does not take them: {error}",
-            hint="the names are those of the sampler's arguments",
-        ) from error
-    if not options or kind in _PLAIN or (failure := _failure(kind, options, make, note)) is None:
-        return
-    guilty = [name for name, value in options.items() if _failure(kind, {name: value}, make, note) is not None]
-    what = ", ".join(f"{name}: {options[name]!r}" for name in guilty) or "them together"
-    raise SpecError(
-        f"searcher.options: Optuna's {kind} cannot search with {what} ({failure})",
-        hint=f"the documentation of Optuna's {kind} says which values these may have",
-    ) from failure
-
-
-def _failure(kind: str, options: Mapping[str, Any], make: MakeSampler, note: str) -> Exception | None:
-    """What happens when the sampler is used for a moment; None if nothing does."""
-    import optuna
-
-    try:
-        study = optuna.create_study(sampler=make(_hurried(kind, options)))
-        for _ in range(_ROUNDS):
-            trial = study.ask()
-            share, number = trial.suggest_float("share", 0.0, 1.0), trial.suggest_int("number", 1, 8)
-            kind_of = trial.suggest_categorical("kind", ["a", "b"])
-            trial.set_user_attr(note, [])
-            study.tell(trial, share + number + (kind_of == "a"))
-    except Exception as error:  # whatever it is, the search would end with it
-        return error
-    return None
-
-
-def _hurried(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options, of the same types, with which the sampler soon does all that it can do."""
-    import optuna
-
-    takes = inspect.signature(getattr(optuna.samplers, kind)).parameters
-    hurried = {**{name: most for name, most in _AT_MOST.items() if name in takes}, **options}
-    for name, most in _AT_MOST.items():
-        value = options.get(name)
-        if isinstance(value, int | float):
-            hurried[name] = type(value)(min(value, most))
-    if kind == _NEVER_FITTED and isinstance(hurried["n_startup_trials"], int | float):
-        hurried["n_startup_trials"] = _ROUNDS + 1
-    return hurried
-
-
-def optuna_distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
-    """What Optuna draws a parameter's values from: categories, places in a list, or numbers."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(parameter, Float):
-        return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-    if isinstance(parameter, Integer):
-        low, step = int(parameter.low), parameter.step
-        high = low + (int(parameter.high) - low) // step * step
-        return IntDistribution(low, high, log=parameter.log and step == 1, step=step)
-    levels = parameter.levels
-    assert levels is not None
-    if isinstance(parameter, Categorical | Instance):
-        return CategoricalDistribution([parameter.level(i) for i in range(len(levels))])
-    return IntDistribution(0, len(levels) - 1)
-
-
-def suggest_value(trial: optuna.Trial, parameter: Parameter) -> Any:
-    """Optuna's suggestion for a parameter, as Optuna knows it."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    wanted = optuna_distribution(parameter)
-    if isinstance(wanted, FloatDistribution):
-        return trial.suggest_float(parameter.name, wanted.low, wanted.high, log=wanted.log)
-    if isinstance(wanted, IntDistribution):
-        return trial.suggest_int(parameter.name, wanted.low, wanted.high, step=wanted.step, log=wanted.log)
-    assert isinstance(wanted, CategoricalDistribution)
-    return trial.suggest_categorical(parameter.name, wanted.choices)
-
-
-def _by_place(parameter: Parameter) -> bool:
-    return not isinstance(parameter, Float | Integer | Categorical | Instance)
-
-
-def to_optuna(parameter: Parameter, value: Value) -> Any:
-    """A value as Optuna knows it."""
-    if not _by_place(parameter):
-        return value
-    levels = parameter.levels
-    assert levels is not None
-    return [parameter.level(i) for i in range(len(levels))].index(value)
-
-
-def from_optuna(parameter: Parameter, value: Any) -> Value:
-    """A value of Optuna's as the parameter writes it; real numbers are rounded to 12 digits, as everywhere."""
-    if isinstance(parameter, Float):
-        return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
-    return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
-
-
-def constraint_excess(value: float, bound: float) -> float:
-    """By which share of a bound (of 1 for 0) a value is above it; a missing value is as bad as twice the bound.
-
-    The excesses of all bounds are added up: none may outweigh the others by its unit.
-    """
-    if not math.isfinite(value):
-        return 1.0 if math.isnan(value) or value > 0 else -1.0
-    return (value - bound) / (abs(bound) or 1.0)
-
 
 _SAMPLERS = {
     "cmaes": "CmaEsSampler",
@@ -195,10 +73,10 @@ _KEEPS_NOTES = ("cmaes", "nsgaii", "qmc")
 """Samplers that write notes into a trial when it is asked for: past trials are asked for again, with their values."""
 
 _TRIES = {"gp": 3}
-"""Where a suggestion takes a second and the next one is hardly another, fewer are asked for."""
+"""Suggestions asked for of samplers that take a second for each, and hardly give another one the next time."""
 
 _LISTED = 20_000
-"""Combinations up to which it is looked up before asking whether any configuration is left."""
+"""Combinations up to which a search for any open configuration precedes the question to the sampler."""
 
 _POOL = 2048
 _NAME = "tradewind"
@@ -208,7 +86,7 @@ _JUST_BEYOND = 1e-6
 
 
 class OptunaSettings(plugins.Settings):
-    """Which sampler, and how trials are told to it."""
+    """Settings of the sampler, and of how trials enter its study."""
 
     sampler: Literal["tpe", "gp", "cmaes", "random", "qmc", "nsgaii"] = Field(
         default="tpe", description="Optuna's sampler; gp needs the package torch as well."
@@ -246,9 +124,9 @@ class _Kept:
     """A study of trials that have ended, kept from one question to the next.
 
     Attributes:
-        study: It; its sampler is the one that the trials were told to.
-        storage: Where it is.
-        trials: What it was told, in order.
+        study: Optuna's study; its sampler is the one that saw the trials.
+        storage: Storage of the study.
+        trials: Trials that the study has, in order.
     """
 
     study: optuna.Study
@@ -282,7 +160,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """What the sampler suggests, as far as it is new, allowed, sold and affordable."""
+        """Propose the sampler's suggestions, as far as they are new, allowed, sold and affordable."""
         if self.problem.space.combinations <= _LISTED and not len(self.open_candidates(state)[1]):
             return self.nothing_left(state)
         taken = self.taken(state)
@@ -372,7 +250,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         known = [trial for _, trial in sorted({t.number: t for t in (*state.pending, *self.history)}.items())]
         ended = next((i for i, trial in enumerate(known) if not trial.state.ended), len(known))
         kept = self._kept_of(known[:ended])
-        # What is asked for is told to the study, and so is what is pending: a copy forgets both.
+        # New suggestions and pending trials enter a copy of the study, which is thrown away with them.
         sampler = copy.deepcopy(kept.study.sampler) if self.settings.sampler in _KEEPS_NOTES else kept.study.sampler
         study = optuna.load_study(study_name=_NAME, storage=kept.storage.fork(), sampler=sampler)
         for trial in known[ended:]:
@@ -419,8 +297,8 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         from optuna.trial import TrialState as OptunaState
         from optuna.trial import create_trial
 
-        told, value = self._told_as(seen, state)
-        broken = self._violations(seen) if told in (OptunaState.COMPLETE, OptunaState.PRUNED) else {}
+        outcome, value = self._optuna_result(seen, state)
+        broken = self._violations(seen) if outcome in (OptunaState.COMPLETE, OptunaState.PRUNED) else {}
         parameters = [p for p in self.problem.space.parameters if p.name in configuration]
         values = {p.name: to_optuna(p, configuration[p.name]) for p in parameters}
         if self.settings.sampler in _KEEPS_NOTES:
@@ -433,25 +311,28 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
             if _names_constraints():
                 for name, violation in broken.items():
                     trial.set_constraint(name, violation)
-            if told == OptunaState.PRUNED and value is not None:
+            if outcome == OptunaState.PRUNED and value is not None:
                 trial.report(value, self._step(seen))
-            if told != OptunaState.RUNNING:
-                study.tell(trial, value if told == OptunaState.COMPLETE else None, told)
+            if outcome != OptunaState.RUNNING:
+                study.tell(trial, value if outcome == OptunaState.COMPLETE else None, outcome)
             return
         more: dict[str, Any] = {"constraints": broken} if _names_constraints() else {}
         if not _names_constraints():
             more["system_attrs"] = {"constraints": list(broken.values())}
+        reached = {self._step(seen): value} if outcome == OptunaState.PRUNED and value is not None else {}
         ended = create_trial(
-            state=told,
-            value=value if told == OptunaState.COMPLETE else None,
-            intermediate_values={self._step(seen): value} if told == OptunaState.PRUNED and value is not None else {},
+            state=outcome,
+            value=value if outcome == OptunaState.COMPLETE else None,
+            intermediate_values=reached,
             params=values,
             distributions={p.name: optuna_distribution(p) for p in parameters},
             **more,
         )
         study.add_trial(ended)
 
-    def _told_as(self, seen: Observation | None, state: TrialState) -> tuple[optuna.trial.TrialState, float | None]:
+    def _optuna_result(
+        self, seen: Observation | None, state: TrialState
+    ) -> tuple[optuna.trial.TrialState, float | None]:
         from optuna.trial import TrialState as OptunaState
 
         if not state.ended:
@@ -473,7 +354,7 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
         return 0 if seen is None else int(seen.metrics.get("step", 0))
 
     def _violations(self, seen: Observation | None) -> dict[str, float]:
-        """By how much of each bound a trial broke its constraints; zero or less where it keeps one.
+        """Excess of a trial over each of its bounds, as a share of the bound; zero or less where it keeps one.
 
         A run that was cut at a bound is beyond it, however exactly it was cut.
         """
@@ -503,11 +384,11 @@ class OptunaSearcher(Searcher, ProposesMany, ContinuousSpaces):
 
 
 def trial_seed(seed: int, number: int) -> int:
-    """The sampler's seed for a trial: the study's seed for the first, and far apart from it for all others.
+    """Seed of the sampler for a trial: the study's seed for the first, and far apart from it for all others.
 
     Args:
-        seed: Of the study.
-        number: Of the trial.
+        seed: Seed of the study.
+        number: Number of the trial.
     """
     return (seed + 0x9E3779B1 * number) & 0xFFFFFFFF
 
@@ -532,3 +413,127 @@ def _silent() -> Iterator[None]:
             yield
         finally:
             optuna.logging.set_verbosity(level)
+
+
+def check_options(kind: str, options: Mapping[str, Any], make: MakeSampler, *, note: str) -> None:
+    """Refuse options that the sampler cannot search with.
+
+    Optuna looks at most of them only when they are used, which may be after ten paid trials; so a sampler is used here
+    for a moment, on a study that is thrown away.
+
+    Args:
+        kind: The sampler's name in Optuna.
+        options: Options by Optuna's names.
+        make: Makes the sampler from options.
+        note: The name under which a trial has its constraints, for versions of Optuna where a function looks there.
+
+    Raises:
+        SpecError: The sampler refuses the options, or fails with them.
+    """
+    try:
+        make(options)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"searcher.options: Optuna's {kind} does not take them: {error}",
+            hint="the names are those of the sampler's arguments",
+        ) from error
+    if not options or kind in _PLAIN or (failure := _failure(kind, options, make, note)) is None:
+        return
+    guilty = [name for name, value in options.items() if _failure(kind, {name: value}, make, note) is not None]
+    what = ", ".join(f"{name}: {options[name]!r}" for name in guilty) or "them together"
+    raise SpecError(
+        f"searcher.options: Optuna's {kind} cannot search with {what} ({failure})",
+        hint=f"the documentation of Optuna's {kind} says which values these may have",
+    ) from failure
+
+
+def _failure(kind: str, options: Mapping[str, Any], make: MakeSampler, note: str) -> Exception | None:
+    """The error of a sampler that is used for a moment; None if there is none."""
+    import optuna
+
+    try:
+        study = optuna.create_study(sampler=make(_hurried(kind, options)))
+        for _ in range(_ROUNDS):
+            trial = study.ask()
+            share, number = trial.suggest_float("share", 0.0, 1.0), trial.suggest_int("number", 1, 8)
+            kind_of = trial.suggest_categorical("kind", ["a", "b"])
+            trial.set_user_attr(note, [])
+            study.tell(trial, share + number + (kind_of == "a"))
+    except Exception as error:  # whatever it is, the search would end with it
+        return error
+    return None
+
+
+def _hurried(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options, of the same types, with which the sampler soon does all that it can do."""
+    import optuna
+
+    takes = inspect.signature(getattr(optuna.samplers, kind)).parameters
+    hurried = {**{name: most for name, most in _AT_MOST.items() if name in takes}, **options}
+    for name, most in _AT_MOST.items():
+        value = options.get(name)
+        if isinstance(value, int | float):
+            hurried[name] = type(value)(min(value, most))
+    if kind == _NEVER_FITTED and isinstance(hurried["n_startup_trials"], int | float):
+        hurried["n_startup_trials"] = _ROUNDS + 1
+    return hurried
+
+
+def optuna_distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
+    """Optuna's distribution of a parameter's values: categories, places in a list, or numbers."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(parameter, Float):
+        return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+    if isinstance(parameter, Integer):
+        low, step = int(parameter.low), parameter.step
+        high = low + (int(parameter.high) - low) // step * step
+        return IntDistribution(low, high, log=parameter.log and step == 1, step=step)
+    levels = parameter.levels
+    assert levels is not None
+    if isinstance(parameter, Categorical | Instance):
+        return CategoricalDistribution([parameter.level(i) for i in range(len(levels))])
+    return IntDistribution(0, len(levels) - 1)
+
+
+def suggest_value(trial: optuna.Trial, parameter: Parameter) -> Any:
+    """Optuna's suggestion for a parameter, as Optuna knows it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    wanted = optuna_distribution(parameter)
+    if isinstance(wanted, FloatDistribution):
+        return trial.suggest_float(parameter.name, wanted.low, wanted.high, log=wanted.log)
+    if isinstance(wanted, IntDistribution):
+        return trial.suggest_int(parameter.name, wanted.low, wanted.high, step=wanted.step, log=wanted.log)
+    assert isinstance(wanted, CategoricalDistribution)
+    return trial.suggest_categorical(parameter.name, wanted.choices)
+
+
+def to_optuna(parameter: Parameter, value: Value) -> Any:
+    """Translate a value into Optuna's: the place in its list where a parameter is suggested by place."""
+    if not _by_place(parameter):
+        return value
+    levels = parameter.levels
+    assert levels is not None
+    return [parameter.level(i) for i in range(len(levels))].index(value)
+
+
+def from_optuna(parameter: Parameter, value: Any) -> Value:
+    """Translate a value of Optuna's into the parameter's; real numbers are rounded to 12 digits, as everywhere."""
+    if isinstance(parameter, Float):
+        return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
+    return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
+
+
+def _by_place(parameter: Parameter) -> bool:
+    return not isinstance(parameter, Float | Integer | Categorical | Instance)
+
+
+def constraint_excess(value: float, bound: float) -> float:
+    """Share of a bound (of 1 for 0) by which a value is above it; a missing value is as bad as twice the bound.
+
+    The excesses of all bounds are added up: none may outweigh the others by its unit.
+    """
+    if not math.isfinite(value):
+        return 1.0 if math.isnan(value) or value > 0 else -1.0
+    return (value - bound) / (abs(bound) or 1.0)

@@ -72,7 +72,7 @@ class ForkedStorage(BaseStorage):
         return self._name or ""
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Whether the objective is to be small or large."""
+        """The direction of the objective: minimise or maximise."""
         self._check(study_id)
         return self._directions
 

@@ -1,4 +1,8 @@
-"""What all models with processes make of told runs alike: which figures count, the best, and whether a run succeeds."""
+"""Training data that all models with processes take from trials: losses, metrics, bounds, and success.
+
+`runtime_window` gives the run times that keep the deadline and all bounds on cost and run time: models of time are
+asked for the probability of ending in it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ def runtime_window(problem: Problem, hourly: Array, *, deadline: bool = True) ->
     """The seconds between which a run keeps the deadline and all bounds on cost and run time.
 
     Args:
-        problem: The problem.
+        problem: The tuning problem: constraints and billing.
         hourly: USD per hour of all nodes together, shape (n,).
         deadline: False to leave the deadline out.
 
@@ -63,7 +67,7 @@ def run_bill(problem: Problem, hourly: Array, seconds: Array) -> Array:
     """USD of runs of so many seconds, set-up and smallest bill included, not rounded; 0 for 0 seconds, shape (n,).
 
     Args:
-        problem: The problem.
+        problem: The tuning problem: its billing counts.
         hourly: USD per hour of all nodes together, shape (n,).
         seconds: Shape (n,); infinite where nothing limits a run.
     """
@@ -100,17 +104,17 @@ def probability_within(mean: Array, sd: Array, threshold: Threshold, *, log: boo
     """Probability that a normal figure keeps a bound.
 
     Args:
-        mean: Of the figure, or of its logarithm.
-        sd: Of the same.
+        mean: Mean of the figure, or of its logarithm, shape (n,).
+        sd: Standard deviation of the same, shape (n,).
         threshold: The bound.
-        log: Whether it is the logarithm.
+        log: True for the logarithm.
     """
     low, high = threshold_interval(threshold, log=log)
     return acquisition.probability_between(mean, sd, low, high)
 
 
 def threshold_interval(threshold: Threshold, *, log: bool) -> tuple[float, float]:
-    """What a figure, or its logarithm, has to lie between; infinite where nothing bounds it."""
+    """The interval that a figure, or its logarithm, has to lie in; infinite where nothing bounds it."""
     low = -math.inf if threshold.at_least is None else threshold.at_least
     high = math.inf if threshold.at_most is None else threshold.at_most
     if log:
@@ -128,7 +132,7 @@ def relaxed_threshold(threshold: Threshold, values: Sequence[float]) -> Threshol
 
     Args:
         threshold: The bound.
-        values: What was measured.
+        values: Measured values of the metric.
     """
 
     def moved(bound: float | None, sign: float) -> float | None:
@@ -162,11 +166,11 @@ class SuccessModel:
 
     @classmethod
     def fit(cls, runs: Sequence[tuple[Array, TrialState]], noise: float = 0.05) -> SuccessModel | None:
-        """Fit it to runs, aborted ones left out, which show neither; None where none has failed.
+        """Fit a process to runs, aborted ones left out, which show neither; None where none has failed.
 
         Args:
-            runs: Features, shape (d,), and how it ended.
-            noise: See above.
+            runs: Features, shape (d,), and final state of each run.
+            noise: Standard deviation of a label around what its configuration stands for.
         """
         ended = [(row, state) for row, state in runs if state != TrialState.ABORTED]
         if all(state != TrialState.FAILED for _, state in ended):
@@ -175,7 +179,7 @@ class SuccessModel:
         return cls(GaussianProcess(starts=1).fit(np.array([row for row, _ in ended]), labels), noise)
 
     def fantasize(self, x: Array) -> SuccessModel:
-        """See `GaussianProcess.believing`."""
+        """A copy that takes its own mean at ``x``, shape (m, d), for observed; see `GaussianProcess.fantasize`."""
         return SuccessModel(self.process.fantasize(x), self.noise)
 
     def chance(self, x: Array) -> Array:

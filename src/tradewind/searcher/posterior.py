@@ -1,4 +1,4 @@
-"""What a Gaussian-process searcher believes after some trials, and what it makes of a candidate."""
+"""Posterior of a Gaussian-process searcher after some trials, and its predictions of candidates."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 
 _LEAST_SECONDS = 1e-6
 _SPREAD = 0.7
-"""How far ln cost spreads before much is known: runs differ by a factor of two."""
+"""Prior standard deviation of ln cost: runs differ by a factor of two."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePrediction:
-    """What is expected of each of n candidates; every array has shape (n,).
+    """Predictions of n candidates; every array has shape (n,).
 
     Attributes:
         cost: Median USD of a full run.
@@ -35,8 +35,8 @@ class CandidatePrediction:
         improvement: Expected improvement on the best so far, in units of the objective; where there is no best yet,
             the probability of being feasible.
         spend: Expected USD that trying it costs.
-        margin: How many standard deviations below its cap the run is expected to end, for candidates whose
-            improvement is too small to be told from zero.
+        margin: Standard deviations by which the run is expected to end below its cap, for candidates whose
+            improvement cannot be distinguished from zero.
     """
 
     cost: Array
@@ -51,7 +51,7 @@ class CandidatePrediction:
 
 @dataclass(frozen=True, slots=True)
 class AbortCaps:
-    """Where runs are cut short.
+    """Limits at which runs are cut short.
 
     Attributes:
         abort: False when every run goes to its end.
@@ -65,7 +65,7 @@ class AbortCaps:
 
 
 def _mixed(weights: Sequence[float], predictions: Sequence[CandidatePrediction]) -> CandidatePrediction:
-    """The outlook of a mixture: expectations and probabilities average, medians and quantiles in logarithms."""
+    """Predictions of a mixture: expectations and probabilities average, medians and quantiles in logarithms."""
     share = np.array(weights)[:, None] / sum(weights)
 
     def average(name: str) -> Array:
@@ -89,7 +89,7 @@ class MetricModel:
 
     Args:
         process: The process, fitted to the values or to their logarithms.
-        log: Whether those were their logarithms.
+        log: True if fitted to logarithms.
     """
 
     def __init__(self, process: GaussianProcess, log: bool) -> None:
@@ -98,36 +98,36 @@ class MetricModel:
 
     @classmethod
     def fit(cls, x: Array, y: Array, *, may_log: bool) -> MetricModel:
-        """Fit it.
+        """Fit a process to a metric.
 
         Args:
             x: Features, shape (n, d).
             y: Values, shape (n,).
-            may_log: Whether the metric is to be small.
+            may_log: True where the metric is to be small: logarithms are then modelled if all values are positive.
         """
         log = may_log and bool((y > 0).all())
         return cls(GaussianProcess().fit(x, np.log(y) if log else y), log)
 
     def fantasize(self, x: Array) -> MetricModel:
-        """See `GaussianProcess.believing`."""
+        """A copy that takes its own mean at ``x``, shape (m, d), for observed; see `GaussianProcess.fantasize`."""
         return MetricModel(self.process.fantasize(x), self.log)
 
     def improvement(self, x: Array, best: float) -> Array:
-        """Expected improvement on ``best``, downwards."""
+        """Expected improvement on ``best``, downwards, shape (m,), for features of shape (m, d)."""
         mean, variance = self.process.predict(x)
         if self.log:
             return acquisition.expected_saving(mean, np.sqrt(variance), best, np.inf)
         return acquisition.expected_improvement(mean, np.sqrt(variance), best)
 
     def chance(self, x: Array, at: float) -> Array:
-        """Probability of being at most ``at``."""
+        """Probability of being at most ``at``, shape (m,), for features of shape (m, d)."""
         mean, variance = self.process.predict(x)
         if self.log:
             return acquisition.probability_below(mean, np.sqrt(variance), at)
         return acquisition.probability_between(mean, np.sqrt(variance), -math.inf, at)
 
     def within(self, x: Array, threshold: Threshold) -> Array:
-        """Probability of keeping a bound."""
+        """Probability of keeping a bound, shape (m,), for features of shape (m, d)."""
         mean, variance = self.process.predict(x)
         return outcomes.probability_within(mean, np.sqrt(variance), threshold, log=self.log)
 
@@ -139,11 +139,11 @@ class Posterior:
     the runtime is the objective, or a price is zero). Deadline, cost, money left and bounds on cost and run time are
     read off its posterior.
     Aborted trials enter as lower bounds. Failed trials do not enter it; a process on success (+1) and failure (-1)
-    tells how likely a candidate is to fail.
+    says how likely a candidate is to fail.
 
     Args:
-        problem: The problem.
-        features: The numbers.
+        problem: The tuning problem: objective, constraints and prices.
+        features: Turns trials into rows of numbers.
         trials: Ended trials of full fidelity.
         priced: True to model price x time, False to model time.
 
@@ -196,7 +196,7 @@ class Posterior:
         return [(1.0, fit_censored(x, y, censored, spread=_SPREAD))]
 
     def _shift(self, hourly: Array) -> Array:
-        """What is added to ln seconds for the modelled figure."""
+        """The amount added to ln seconds for the modelled figure, shape (n,)."""
         return np.log(hourly / 3600.0) if self._priced else np.zeros(len(hourly))
 
     @property
@@ -231,12 +231,12 @@ class Posterior:
     # ------------------------------------------------------------------ judging
 
     def judge(self, x: Array, hourly: Array, caps: AbortCaps) -> CandidatePrediction:
-        """What is expected of candidates.
+        """Predict candidates.
 
         Args:
             x: Features, shape (n, features).
             hourly: USD per hour, shape (n,).
-            caps: Where runs are cut short.
+            caps: Limits at which runs are cut short.
         """
         price = hourly / 3600.0
         other = self._other_conditions(x)
@@ -244,12 +244,12 @@ class Posterior:
         return predictions[0] if len(predictions) == 1 else _mixed([weight for weight, _ in self.parts], predictions)
 
     def predict_run(self, x: Array, hourly: Array, caps: AbortCaps, target: float | None = None) -> tuple[Array, Array]:
-        """The chance of each candidate to bring what is wanted, and its expected seconds, shape (n,) each.
+        """Predict each candidate's chance to bring what is wanted, and its seconds, shape (n,) each.
 
         Args:
             x: Features, shape (n, features).
             hourly: USD per hour, shape (n,).
-            caps: Where runs are cut short.
+            caps: Limits at which runs are cut short.
             target: Loss to be reached; without it the best so far is to be improved, and where there is none, a
                 feasible run is wanted.
         """
@@ -303,7 +303,7 @@ class Posterior:
     def _prediction(
         self, x: Array, price: Array, caps: AbortCaps, other: Array, mean: Array, variance: Array
     ) -> CandidatePrediction:
-        """What one process of time expects."""
+        """Predictions of one process of time."""
         billing = self._problem.terms.billing
         setup = price * billing.setup_seconds
         floor = price * max(billing.setup_seconds, billing.minimum_seconds)
@@ -350,7 +350,7 @@ class Posterior:
         return chance
 
     def _stop_seconds(self, price: Array, setup: Array, affords: Array, caps: AbortCaps) -> Array:
-        """When each run is cut short."""
+        """Seconds after which each run is cut short, shape (n,); infinite for never."""
         stop = np.maximum(affords, 0.0)
         if not caps.abort:
             return stop

@@ -1,4 +1,4 @@
-"""Tries configurations at random."""
+"""Random search: tries configurations at random."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STAGE = {"stage": "at random"}
 
 
 class RandomSettings(Settings):
-    """It has none."""
+    """Random search has no settings."""
 
 
 class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
@@ -27,7 +27,7 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
     Settings = RandomSettings
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """Some that are neither ended nor pending."""
+        """Propose random configurations that are neither ended nor pending."""
         rng = self.rng(state)
         if self.problem.space.enumerable:
             candidates, open_ones = self.open_candidates(state)
@@ -52,7 +52,7 @@ class RandomSearcher(Searcher, ProposesMany, ContinuousSpaces):
             drawn = self.problem.pool(sample)
             payable = self.affordable(state, drawn.hourly)
             keys = (drawn.key(i) if payable[i] else None for i in range(len(drawn)))
-            # Not `taken`, which copies the keys of all trials told.
+            # Not `taken`, which copies the keys of all trials.
             fresh = (i for i, key in enumerate(keys) if key and key not in pending and key not in self._told_keys)
             found = [Proposal(drawn.configuration(i), why=_STAGE) for i in islice(fresh, count)]
             if len(found) == count:

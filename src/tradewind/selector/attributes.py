@@ -1,4 +1,8 @@
-"""What the selectors share: which attributes a configuration asks for, and offers as columns to compare them with."""
+"""Attributes that configurations ask for, and offers as columns to compare them with; the base of most selectors.
+
+Providers and categories are called by many words in price lists, in spaces and in bounds: `canonical_value` brings each
+to one.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +42,18 @@ _CATEGORIES = {"cpu": "compute"}
 
 
 def canonical_provider(text: str) -> str:
-    """``EC2`` as ``aws``, ``GCE`` as ``gcp``; a name that is not known in lower case."""
+    """Translate ``EC2`` to ``aws``, ``GCE`` to ``gcp``; unknown names are returned in lower case."""
     return _PROVIDERS.get(text.lower(), text.lower())
 
 
 def canonical_category(text: str) -> str:
-    """``Compute optimized`` and ``CPU`` as ``compute``, ``General Purpose`` as ``general``."""
+    """Translate ``Compute optimized`` and ``CPU`` to ``compute``, ``General Purpose`` to ``general``."""
     short = re.sub(r"[\s_-]*(optimi[sz]ed|purpose)$", "", text.lower()).strip() or text.lower()
     return _CATEGORIES.get(short, short)
 
 
 def canonical_value(attribute: str, value: object) -> str:
-    """A value of an attribute in the word by which it is compared."""
+    """Translate a value of an attribute into the word by which it is compared."""
     text = str(value)
     if attribute == "provider":
         return canonical_provider(text)
@@ -62,13 +66,13 @@ WantedAttributes = Mapping[str, Value]
 """Wanted values by attribute."""
 
 _KEPT_DISTANCES = 1024
-"""A search asks for the same few values in all combinations; this bounds the memory of their columns."""
+"""Columns of distances that are kept: a search asks for the same few values in all combinations."""
 
 _CANONICAL = {"memory_gib": "memory", "price_per_hour": "price", "instance_type": "type", "gpu": "gpus"}
 
 
 def canonical_attribute(attribute: str) -> str:
-    """One name for an attribute that has several (``memory`` for ``memory_gib``)."""
+    """Translate the names of an attribute that has several into one (``memory_gib`` to ``memory``)."""
     return _CANONICAL.get(attribute, attribute)
 
 
@@ -77,8 +81,8 @@ class OfferColumn:
     """One attribute over all offers.
 
     Attributes:
-        numbers: Its values, NaN where an offer has none; None for words.
-        words: Its values in lower case, empty where an offer has none; None for numbers.
+        numbers: Values of the offers, NaN where an offer has none; None for words.
+        words: Values of the offers in lower case, empty where an offer has none; None for numbers.
     """
 
     numbers: Numbers | None
@@ -86,7 +90,7 @@ class OfferColumn:
 
     @property
     def shift(self) -> float:
-        """What is added before the logarithm: 1 where zero is among the values (no accelerator), else 0."""
+        """Amount added before the logarithm: 1 where zero is among the values (no accelerator), else 0."""
         assert self.numbers is not None
         return 1.0 if np.nanmin(self.numbers) <= 0 else 0.0
 
@@ -95,7 +99,7 @@ class OfferTable:
     """Offers as columns, cheapest first.
 
     Args:
-        offers: In any order.
+        offers: Offers of one node, in any order.
     """
 
     def __init__(self, offers: Sequence[Offer]) -> None:
@@ -129,7 +133,7 @@ class OfferTable:
         return any(offer.attribute(attribute) is not None for offer in self.offers)
 
     def equal(self, attribute: str, value: Value) -> Mask:
-        """Where an attribute has a value; numbers up to rounding, words in any case, some by any usual name."""
+        """Mask of the offers whose attribute has a value: numbers up to rounding, words in any case and spelling."""
         column = self.column(attribute)
         if column.numbers is None:
             assert column.words is not None
@@ -141,7 +145,7 @@ class OfferTable:
         return np.isclose(column.numbers, number, rtol=1e-9, atol=1e-12)
 
     def at_least(self, attribute: str, value: Value) -> Mask:
-        """Where an attribute has at least a value; for words, that value."""
+        """Mask of the offers whose attribute has at least a value; for words, that value."""
         column = self.column(attribute)
         number = as_number(attribute, value)
         if column.numbers is None or number is None:
@@ -150,7 +154,7 @@ class OfferTable:
         return enough
 
     def at_most(self, attribute: str, value: Value) -> Mask:
-        """Where an attribute has at most a value; for words, that value."""
+        """Mask of the offers whose attribute has at most a value; for words, that value."""
         column = self.column(attribute)
         number = as_number(attribute, value)
         if column.numbers is None or number is None:
@@ -159,7 +163,7 @@ class OfferTable:
         return enough
 
     def distance(self, attribute: str, value: Value) -> Numbers:
-        """How far each offer is from a value: doublings for numbers, 0 or 1 for words; infinite where unknown."""
+        """Distance of each offer from a value: doublings for numbers, 0 or 1 for words; infinite where unknown."""
         if (attribute, value) not in self._distances:
             if len(self._distances) >= _KEPT_DISTANCES:
                 self._distances.clear()
@@ -188,7 +192,7 @@ def _column(attribute: str, values: Sequence[float | str | None]) -> OfferColumn
 
 
 def as_number(attribute: str, value: Value) -> float | None:
-    """A wanted value as a number, where it is one; memory may be written with its unit."""
+    """Read a wanted value as a number, where it is one; memory may be written with its unit."""
     if isinstance(value, bool | int | float):
         return float(value)
     if attribute == "memory":
@@ -203,7 +207,7 @@ def as_number(attribute: str, value: Value) -> float | None:
 
 
 class AttributeSelector(Selector):
-    """A selector that compares attributes of offers with the values of parameters.
+    """Compares attributes of offers with the values of parameters.
 
     Answers are kept: a second configuration with the same machine parameters costs a look-up.
     """
@@ -231,10 +235,10 @@ class AttributeSelector(Selector):
 
     @abstractmethod
     def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
-        """The offer of one node for the asked attributes, out of those in a mask; None where nothing will do."""
+        """Choose the offer of one node for the asked attributes, out of those in a mask; None where nothing will do."""
 
     def resolve(self, configuration: Configuration) -> Offer:
-        """The offer for a configuration, with its number of nodes.
+        """Find the offer for a configuration, with its number of nodes.
 
         Raises:
             NoOfferError: No provider sells it.
@@ -267,7 +271,7 @@ class AttributeSelector(Selector):
         return NoOfferError(f"no provider sells {wanted}", hint=self._nearest_hint(asked, among))
 
     def _named(self, instance: Instance, value: Value, asked: bool) -> Mask:
-        """Where the offers of an instance are: its own, or all regions' where further attributes are asked for."""
+        """Mask of the offers of an instance: its own, or all regions' where further attributes are asked for."""
         own = instance.offers.get(str(value))
         if own is None:
             return self.table.equal("type", value)
@@ -291,12 +295,12 @@ def _shown(value: Any) -> str:
 def nearest_offer(
     table: OfferTable, asked: WantedAttributes, among: Mask, *, priorities: Sequence[str], weights: Mapping[str, float]
 ) -> Offer:
-    """The nearest offer of a mask that has at least one.
+    """Find the nearest offer of a mask that has at least one.
 
     Args:
-        table: The offers.
+        table: Offers to choose from.
         asked: Wanted values by attribute.
-        among: Which offers may be chosen.
+        among: Mask of the offers that may be chosen.
         priorities: Attributes whose distance decides by itself, the first before the second, before all others.
         weights: Factor of the distance of the other attributes; 1 where not given.
     """

@@ -1,4 +1,4 @@
-"""The contract of a selector."""
+"""The contract of selectors, which turn configurations into offers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Selector(Plugin, ABC):
     It is a pure function of the configuration: the same one always gives the same offer.
 
     Args:
-        settings: Its settings.
-        offers: What may be used, one node each.
+        settings: An instance of the class's ``Settings``.
+        offers: Offers that may be used, one node each.
         space: The space, whose machine parameters it reads.
     """
 
@@ -37,7 +37,7 @@ class Selector(Plugin, ABC):
 
     @abstractmethod
     def resolve(self, configuration: Configuration) -> Offer:
-        """The offer for a configuration, with its number of nodes.
+        """Find the offer for a configuration, with its number of nodes.
 
         Raises:
             NoOfferError: No provider sells it.

@@ -16,7 +16,7 @@ class CheapestSelector(AttributeSelector):
     """
 
     def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
-        """The cheapest offer within the bounds."""
+        """Choose the cheapest offer within the bounds."""
         for attribute, value in asked.items():
             if attribute == "price":
                 among = among & self.table.at_most(attribute, value)

@@ -1,4 +1,4 @@
-"""The selector that takes a configuration at its word."""
+"""The selector that takes the offer with exactly the wanted attributes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ExactSelector(AttributeSelector):
     """
 
     def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
-        """The cheapest offer whose attributes all equal the asked ones."""
+        """Choose the cheapest offer whose attributes all equal the asked ones."""
         for attribute, value in asked.items():
             among = among & self.table.equal(attribute, value)
         places = np.flatnonzero(among)

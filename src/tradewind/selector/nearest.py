@@ -51,7 +51,7 @@ class NearestSelector(AttributeSelector):
                 raise self._unknown("selector nearest: no parameter has the attribute", name)
 
     def choose(self, asked: WantedAttributes, among: Mask) -> Offer | None:
-        """The nearest offer among those that have what must be equal."""
+        """Choose the nearest offer among those that have the attributes that must be equal."""
         for attribute in self._must:
             if attribute in asked:
                 among = among & self.table.equal(attribute, asked[attribute])

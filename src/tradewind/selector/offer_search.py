@@ -1,4 +1,4 @@
-"""Asks the installed catalogues what they sell."""
+"""Searches the installed catalogues for offers within a query."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ GivenSettings = Mapping[str, Mapping[str, Any]]
 
 
 def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None) -> list[Offer]:
-    """The offers within a query, the cheapest first, each once.
+    """Find the offers within a query, the cheapest first, each once.
 
     Without a provider in the query all catalogues are asked, but for those that cannot do without a setting (the
     ``path`` of ``csv``) that is not given. A named provider is a catalogue's name, or one that the rows of a
     catalogue with given settings name: a catalogue that is named sells all it has, whatever provider its rows say.
 
     Args:
-        query: What is wanted.
-        data_folder: Where refreshed prices are kept.
+        query: Bounds on the offers.
+        data_folder: Folder of refreshed prices.
         catalogue_settings: Settings by catalogue and name.
 
     Raises:
@@ -53,13 +53,13 @@ def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: GivenS
 def require_offers(
     query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None, *, bounds: str = "the query"
 ) -> list[Offer]:
-    """As `find_offers`, where at least one offer is needed.
+    """Find offers as `find_offers` does, where at least one is needed.
 
     Args:
-        query: What is wanted.
-        data_folder: Where refreshed prices are kept.
+        query: Bounds on the offers.
+        data_folder: Folder of refreshed prices.
         catalogue_settings: Settings by catalogue and name.
-        bounds: What the user calls the query.
+        bounds: Name of the query for the error text.
 
     Raises:
         NoOfferError: Nothing is within the query; the hint says which bound leaves nothing.
@@ -72,10 +72,10 @@ def require_offers(
 
 
 def open_catalogue(name: str, data_folder: Path, catalogue_settings: GivenSettings | None = None) -> Catalogue:
-    """One catalogue with its settings.
+    """Open one catalogue with its settings.
 
     Raises:
-        PluginError: It is not installed or does not load.
+        PluginError: The catalogue is not installed or does not load.
         SpecError: A setting is wrong.
     """
     given = (catalogue_settings or {}).get(name, {})
@@ -120,7 +120,7 @@ def _needs_settings(part: type[plugins.Plugin]) -> bool:
 
 
 def _blame(query: OfferQuery, data_folder: Path, given: GivenSettings | None) -> str:
-    """Which single bound of a query leaves nothing, and what there is instead."""
+    """Name the single bound of a query that leaves nothing, and the values that there are instead."""
     for name in ("region", "types", "category", "family", "arch"):
         values = getattr(query, name)
         if not values:

@@ -60,7 +60,7 @@ class PythonSelector(Selector):
         return tuple(name for name in self.space.names if name in usual or name in self.settings.parameters)
 
     def resolve(self, configuration: Configuration) -> Offer:
-        """The offer for a configuration, with its number of nodes.
+        """Find the offer for a configuration, with its number of nodes.
 
         Raises:
             NoOfferError: The function knows none, or nothing is sold at all.

@@ -18,7 +18,7 @@ _CALLED = {
     "disks": ("disk_count", "disks"),
     "disk": ("disk_speed", "disk_kind", "disk", "ebs"),
 }
-"""Names under which offers tell CPU speed, disk count and disk speed; the first one that an offer has counts."""
+"""Names under which offers state CPU speed, disk count and disk speed; the first one that an offer has counts."""
 
 
 class ClusterEncoding:
@@ -32,7 +32,7 @@ class ClusterEncoding:
     Where different machines look alike by these columns, the space's own features of the machines are added.
 
     Args:
-        problem: The problem.
+        problem: The tuning problem: its space has the settings of the application.
         reference: Candidates that show which values occur.
     """
 
@@ -49,7 +49,7 @@ class ClusterEncoding:
 
     @property
     def width(self) -> int:
-        """How many columns there are; at least 1."""
+        """Number of columns; at least 1."""
         return max(1, len(self._kept))
 
     def _of_offers(self, offers: Sequence[Offer]) -> Array:

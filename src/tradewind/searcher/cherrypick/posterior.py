@@ -1,4 +1,4 @@
-"""What CherryPick believes after some trials."""
+"""CherryPick's posterior after some trials: models of cost, objective, bounds and success."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LEAST = 1e-9
 """Dollars, dollars an hour and seconds below this count as this, so that they have a logarithm."""
 
 _BEYOND = 0.5
-"""How far above its bound, in ln cost, an aborted run is put while no run has finished."""
+"""Amount of ln cost by which an aborted run is put above its bound while no run has finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceSampling:
-    """How hyper-parameters are integrated out.
+    """Settings of the slice sampling that integrates hyper-parameters out.
 
     Attributes:
-        seed: Of the chains.
-        samples: Samples of the hyper-parameters.
+        seed: Seed of the chains.
+        samples: Number of samples of the hyper-parameters.
         burn_in: Steps of each chain before its sample.
     """
 
@@ -39,7 +39,7 @@ class SliceSampling:
 
 @dataclass(frozen=True, slots=True)
 class CherryPickPrediction:
-    """What is expected of each of n candidates; every array has shape (n,).
+    """CherryPick's predictions of n candidates; every array has shape (n,).
 
     Attributes:
         cost: Median USD of a run.
@@ -51,7 +51,7 @@ class CherryPickPrediction:
         share: Expected improvement of the figure itself times the probability, as a share of the best.
         spend: Expected USD of a run.
         affords: Probability that the money left pays the run.
-        margin: How many standard deviations below the best the candidate is expected.
+        margin: Standard deviations by which the candidate is expected below the best.
     """
 
     cost: Array
@@ -70,7 +70,7 @@ class SampledMetricModel:
     """A process on one metric, or on its logarithm.
 
     Attributes:
-        process: The process.
+        process: Process fitted to the values or to their logarithms.
         log: True for the logarithm.
     """
 
@@ -92,10 +92,10 @@ class CherryPickPosterior:
     metric have a process of their own, and failures a classifier: the paper knows none of these.
 
     Args:
-        problem: The problem.
-        encoding: Makes rows of trials.
-        trials: By number.
-        sampling: How hyper-parameters are integrated out.
+        problem: The tuning problem: objective, constraints and prices.
+        encoding: Turns trials into rows of numbers.
+        trials: Ended trials, by number.
+        sampling: Settings of the slice sampling of hyper-parameters.
         free: True where some machines cost nothing.
     """
 
@@ -110,7 +110,7 @@ class CherryPickPosterior:
     ) -> None:
         self._problem = problem
         self._priced = problem.objective.metric != RUNTIME and not free
-        self._sampling, self._drawn, self._told = sampling, 0, len(trials)
+        self._sampling, self._drawn, self._size = sampling, 0, len(trials)
         rows = list(_rows(encoding, trials))
         full = [(row, trial.observation) for row, trial in rows if trial.state == TrialState.SUCCEEDED]
         seen = [(row, observation) for row, observation in full if observation is not None]
@@ -124,14 +124,14 @@ class CherryPickPosterior:
     # ------------------------------------------------------------------ fitting
 
     def _process(self, x: list[Array], y: list[float] | Array, *, log: bool = True) -> SampledProcess:
-        """A process; its chains depend on the seed and on how many trials were told, not on their order.
+        """A process; its chains depend on the seed and on the number of trials, not on their order.
 
         The paper's priors are taken as those of ln C itself, as in the software that it used; other metrics are
         standardised.
         """
         self._drawn += 1
         sampling = self._sampling
-        rng = np.random.default_rng([sampling.seed & 0xFFFFFFFF, 4, self._told, self._drawn])
+        rng = np.random.default_rng([sampling.seed & 0xFFFFFFFF, 4, self._size, self._drawn])
         spread = 1.0 if log else None
         samples, burn_in = sampling.samples, sampling.burn_in
         return SampledProcess(np.array(x), np.array(y), rng, spread=spread, samples=samples, burn_in=burn_in)
@@ -192,7 +192,7 @@ class CherryPickPosterior:
     # ------------------------------------------------------------------ judging
 
     def judge(self, x: Array, hourly: Array, money_left: float | None, *, abort: bool = False) -> CherryPickPrediction:
-        """What is expected of candidates.
+        """Predict candidates.
 
         Args:
             x: Features, shape (n, features).

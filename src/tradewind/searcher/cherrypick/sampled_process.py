@@ -82,12 +82,12 @@ def slice_sample(likelihood: Callable[[Array], Array], start: Array, steps: int,
 
     Args:
         likelihood: Logarithm of the density at points, shape (m, k) to (m,).
-        start: Where the chains begin, shape (chains, k).
-        steps: How many steps each takes.
-        rng: Random numbers.
+        start: First points of the chains, shape (chains, k).
+        steps: Number of steps of each chain.
+        rng: Draws levels, directions and points.
 
     Returns:
-        Where they end, shape (chains, k).
+        Last points of the chains, shape (chains, k).
     """
     place = np.clip(start, _EDGE, 1.0 - _EDGE)
     chains, k = place.shape
@@ -125,12 +125,12 @@ class SampledProcess:
     Args:
         x: Features in [0, 1], shape (n, d), n at least 1.
         y: Observations, shape (n,), finite; their mean is taken off.
-        rng: For the chains.
-        spread: What observations are divided by before the priors apply: 1 for logarithms, which have no unit; None
+        rng: Draws for the chains.
+        spread: Divisor of the observations before the priors apply: 1 for logarithms, which have no unit; None
             for their standard deviation.
-        samples: How many samples of the hyper-parameters.
+        samples: Number of samples of the hyper-parameters.
         burn_in: Steps of each chain before its sample is taken.
-        priors: Of the hyper-parameters.
+        priors: Priors of the hyper-parameters.
     """
 
     def __init__(

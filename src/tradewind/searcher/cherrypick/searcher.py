@@ -1,4 +1,4 @@
-"""The CherryPick searcher."""
+"""The CherryPick searcher (Alipourfard et al., NSDI 2017)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DESIGN = 64
 
 
 class CherryPickSettings(plugins.Settings):
-    """How CherryPick starts, samples and stops; the defaults are the paper's."""
+    """Settings of CherryPick's starts, samples and stop rule; the defaults are the paper's."""
 
     starts: int = Field(default=3, ge=1, description="Quasi-random trials before the model chooses.")
     stop: bool = Field(default=True, description="Stop by the rule below; false goes on until nothing is left.")
@@ -73,7 +73,7 @@ class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, 
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The candidates with the largest expected improvement times the probability of meeting the deadline."""
+        """Propose the candidates of largest expected improvement times the probability of meeting the deadline."""
         field = self._field(state)
         if field is None:
             return self.nothing_left(state)
@@ -135,7 +135,7 @@ class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, 
         payable: NDArray[np.bool_],
         posterior: CherryPickPosterior,
     ) -> str | None:
-        """Why the search ends here, if it does."""
+        """The reason to stop, in words; None to go on."""
         if not payable.any():
             share = f"{self.settings.budget_confidence:.0%}"
             return (
@@ -181,7 +181,7 @@ class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, 
         return Proposal(configuration, abort_cost=money, abort_time=seconds, why=why)
 
     def _start(self, state: SearchState, posterior: CherryPickPosterior, count: int) -> list[Proposal]:
-        """The next ones of the start design; behind its end, for want of any finished run, the rest of it."""
+        """Propose the next ones of the start design; behind its end, for want of any finished run, the rest of it."""
         reference = self._reference
         return [
             self._capped(reference.configuration(i), posterior, {"stage": "start"})
@@ -200,7 +200,7 @@ class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, 
 
     @cached_property
     def _order(self) -> list[int]:
-        """The order of starts."""
+        """Places of the reference in the order of starting."""
         wanted = max(_DESIGN, self.settings.starts)
         return self._start_order(lambda rng: nearest_to_sobol(self._features, wanted, rng))
 
@@ -213,7 +213,7 @@ class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, 
         own = candidates is self._reference
         return candidates, free, self._features if own else self._encoding.of_candidates(candidates)
 
-    # ------------------------------------------------------------------ beliefs
+    # ------------------------------------------------------------------ posterior
 
     def _current_posterior(self) -> CherryPickPosterior:
         numbers = tuple(trial.number for trial in self.history)
@@ -247,8 +247,8 @@ def nearest_to_sobol(features: Array, count: int, rng: np.random.Generator) -> l
 
     Args:
         features: Rows in the unit cube, shape (n, d).
-        count: How many points; fewer rows come back where there are fewer.
-        rng: For the scrambling (Owen, J. Complexity 1998).
+        count: Number of points; fewer rows come back where there are fewer.
+        rng: Draws the scrambling (Owen, J. Complexity 1998).
 
     Returns:
         Row numbers, in order.

@@ -1,4 +1,4 @@
-"""The default searcher."""
+"""The default searcher, `tradewind`: Bayesian optimisation that weighs savings against spending."""
 
 from tradewind.searcher.default.searcher import TradewindSearcher, TradewindSettings
 

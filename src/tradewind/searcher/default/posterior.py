@@ -1,4 +1,4 @@
-"""What the default searcher believes: a process around a trend, and what a run is worth before anything has worked."""
+"""Posterior of the default searcher: processes around a price trend, and a run's worth before anything has worked."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ OTHER_SLOPES_SD = 0.4
 
 @dataclass(frozen=True, slots=True)
 class PricedAbortCaps(AbortCaps):
-    """Where runs are cut short when finishing one is worth something.
+    """Limits at which runs are cut short when finishing one is worth something.
 
     Attributes:
-        beyond: How far beyond the point where it cannot win any more a run may go on, as a share of what a good run
-            costs.
+        beyond: Money for which a run may go on beyond the point where it cannot win any more, as a share of what a
+            good run costs.
     """
 
     beyond: float = 0.25
@@ -48,18 +48,18 @@ class PricedAbortCaps(AbortCaps):
 class PricedPosterior(Posterior):
     """Processes around a trend, and two amounts that stand in for a best one until there is one.
 
-    Three processes with different priors are weighed by how well they foresaw the runs (Bayesian model averaging): few
-    runs do not tell how rough the costs are, and a single choice would be too sure of itself. Where earlier jobs
-    foresaw the runs better, theirs are averaged instead, of three widths: how far this job may be from them.
+    Three processes with different priors are weighed by how well they predicted the runs (Bayesian model averaging):
+    few runs do not show how rough the costs are, and a single choice would be too sure of itself. Where earlier jobs
+    predicted the runs better, theirs are averaged instead, of three widths: how far this job may be from them.
 
     Args:
-        problem: The problem.
-        features: The numbers.
+        problem: The tuning problem: objective, constraints and prices.
+        features: Turns trials into rows of numbers.
         trials: Ended trials.
         priced: True to model price x time, False to model time.
         reference: Features of the candidates, shape (n, d): all, or a sample of a large space.
         hourly: Their prices, shape (n,).
-        lessons: Of earlier jobs, or None.
+        transfer_prior: Prior from earlier jobs, or None.
         usual: The loss of the best so far where repeated runs showed that the least one is a lucky one; None to take
             the least.
 
@@ -143,7 +143,7 @@ class PricedPosterior(Posterior):
         return fit_censored(x, y, censored, make=lambda _starts, steps: self._empty(kind, steps))
 
     def _empty(self, kind: Mapping[str, float], steps: int = 0) -> TrendProcess:
-        """The same before it has seen a run."""
+        """A process that knows nothing of earlier jobs, before it has seen a run."""
         priors = replace(LOG_PRIORS, **kind)
         if self._level is not None:
             priors = replace(priors, mean=LEVEL_SD)
@@ -168,7 +168,7 @@ class PricedPosterior(Posterior):
         first run that was cut short would leave costs open upwards without end.
 
         Args:
-            problem: The problem.
+            problem: The tuning problem: its deadline counts.
             times: ln seconds of the candidates up to the level, shape (n,).
         """
         if problem.constraints.deadline is None:
@@ -176,7 +176,7 @@ class PricedPosterior(Posterior):
         return math.log(problem.constraints.deadline) - float(np.median(times))
 
     def stop_seconds(self, hourly: Array, caps: AbortCaps) -> Array:
-        """When runs are cut short, in seconds of execution, shape (n,); infinite for never.
+        """Seconds of execution after which runs are cut short, shape (n,); infinite for never.
 
         A run cannot win any more at ``min(deadline · price, best)``. It may go on from there for the money that a
         good run costs, times ``beyond``: that is about what the next observation would cost, and a finished run is a
@@ -184,7 +184,7 @@ class PricedPosterior(Posterior):
 
         Args:
             hourly: USD per hour, shape (n,).
-            caps: The caps.
+            caps: Limits at which runs are cut short.
         """
         price = hourly / 3600.0
         setup = price * self._problem.terms.billing.setup_seconds
@@ -199,7 +199,7 @@ class PricedPosterior(Posterior):
         return stop
 
     def _cut(self, price: Array, setup: Array, caps: AbortCaps) -> Array:
-        """When runs have cost as much as they may."""
+        """Seconds after which runs have cost as much as they may, shape (n,)."""
         deadline = self._problem.constraints.deadline
         latest = np.full(len(price), math.inf if deadline is None else deadline)
         if not self._from_time:
@@ -225,7 +225,7 @@ def _weighed(evidence: Sequence[float]) -> tuple[list[float], float]:
 
 
 def price_slopes(features: FeatureMap, d: int, *, priced: bool) -> Array:
-    """What to add to ln time for the modelled figure, up to a constant, as slopes along the features, shape (d,)."""
+    """Slopes along the features, shape (d,), of what is added to ln time for the modelled figure, up to a constant."""
     slopes = np.zeros(d)
     if priced and features.price_column is not None:
         column, span = features.price_column
@@ -239,7 +239,7 @@ def price_trend(prices: tuple[int, float] | None, d: int, *, priced: bool) -> Li
     Args:
         prices: The feature that is linear in ln price per hour, and its unit (`FeatureMap.price_column`); None where
             prices say nothing.
-        d: How many features there are.
+        d: Number of features.
         priced: True for price x time.
     """
     column, span = prices or (None, 1.0)

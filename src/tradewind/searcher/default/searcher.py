@@ -24,68 +24,16 @@ from tradewind.searcher.posterior import AbortCaps, Posterior
 from tradewind.searcher.surrogate.gp import Array
 
 UNKNOWN_SPREAD = 0.1
-"""By how much runs are taken to vary until one was repeated."""
+"""Standard deviation of ln time that runs are taken to have until one was repeated."""
+
 LEAST_GAIN = 0.0001
 """Share of the best by which a repetition must be expected to improve the recommendation."""
+
 _LEAST_STEP = 0.01
 """Change of ln time over which a bill is looked at, where runs hardly vary."""
+
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(25)
 _SHARES = _WEIGHTS / _WEIGHTS.sum()
-
-
-def bill_elasticities(billing: Billing, seconds: Array, hourly: Array, spread: float | None) -> Array:
-    """By what share of a change of its time the bill of a run changes.
-
-    Below one where set-up is paid besides, and zero where the change stays within what is billed in any case: a
-    minimum, or a unit of time that is begun.
-
-    Args:
-        billing: How time becomes money.
-        seconds: Run times, shape (k,).
-        hourly: USD per hour, shape (k,).
-        spread: Standard deviation of the logarithm of a run's time; None as long as it is not known.
-
-    Returns:
-        Elasticities between 0 and 1, shape (k,).
-    """
-    step = max(UNKNOWN_SPREAD if spread is None else spread, _LEAST_STEP)
-    longer, shorter = (np.array(billing.costs(seconds * np.exp(side), hourly)) for side in (step, -step))
-    moved: Array = np.log(np.maximum(longer, 1e-12) / np.maximum(shorter, 1e-12)) / (2.0 * step)
-    return np.clip(moved, 0.0, 1.0)
-
-
-def repetition_gains(standing: ConfigurationRanking, times: Array, moved: Array) -> Array:
-    """By how much one more run of each configuration is expected to lower the loss of what will be recommended.
-
-    The knowledge gradient of Frazier, Powell & Dayanik, "A knowledge-gradient policy for sequential information
-    collection", SIAM J. Control Optim. 2008: beliefs about configurations are independent and rest on their own runs
-    alone, for what a model expects of a configuration cannot tell whether its runs were lucky.
-
-    Args:
-        standing: What was measured.
-        times: How often each configuration ran, or is running, shape (k,).
-        moved: By what share of a change of its time its loss changes, shape (k,).
-
-    Returns:
-        In units of the objective, shape (k,); zero where there is nothing to choose between.
-    """
-    if len(times) < 2:
-        return np.zeros(len(times))
-    sd = UNKNOWN_SPREAD if standing.spread is None else standing.spread
-    now, then = sd / np.sqrt(times), sd / np.sqrt(times + 1.0)
-    step = np.sqrt(now**2 - then**2)
-
-    def value(shift: Array, spread: Array) -> Array:
-        return standing.price(standing.loss * np.exp(moved * shift), standing.log_time + shift, spread)
-
-    present = value(np.zeros(len(times)), now)
-    first, second = np.argsort(present, kind="stable")[:2]
-    rival = np.full(len(times), present[first])
-    rival[first] = present[second]
-    after = sum(share * np.minimum(value(z * step, then), rival) for z, share in zip(_NODES, _SHARES, strict=True))
-    gain: Array = np.maximum(float(present[first]) - after, 0.0)
-    return gain
-
 
 _SEARCH = "search"
 _STARTS_SHARE = 0.5
@@ -94,7 +42,7 @@ _BUDGET_SHARE = 0.25
 
 
 class TradewindSettings(BayesianSettings):
-    """How the default searcher chooses."""
+    """Settings of the default searcher."""
 
     beyond: float = Field(
         default=0.25,
@@ -118,13 +66,13 @@ class TradewindSettings(BayesianSettings):
 class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
     """Weighs what a run may save against what it costs, and cuts it short once its end is not worth its money.
 
-    Three processes, weighed by how well they foresaw the runs so far, model ln(price x time) around a linear trend
+    Three processes, weighed by how well they predicted the runs so far, model ln(price x time) around a linear trend
     (`TrendProcess`): on machines that cost twice as much per hour, a run is expected to cost about 2^0.4 times as
     much, until the runs say otherwise. That prior makes the cheapest machines the natural beginning and lets the
     process extrapolate after two or three runs.
 
     - **First run**: the cheapest configuration by the hour, allowed to go far beyond the deadline. It costs little,
-      and how far it is from the deadline tells how much more machine the job needs. Where it fails
+      and how far it is from the deadline shows how much more machine the job needs. Where it fails
       and there is a deadline, the next one is what is best by the prior alone, among those that are not too much like
       it.
     - **Then** the candidate whose expected saving is largest for the money it is expected to take: the exact
@@ -136,12 +84,12 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
       were cut short enter the model as lower bounds (`fit_censored`).
     - **Earlier jobs** of the store that ran on the same machines give other processes (`TransferPrior`): their common
       pattern as the mean, their differences as the covariance, once, twice or four times as wide, by how well each of
-      these foresaw this job's runs. Whichever foresaw them better, these or the ones above, decides; where the earlier
-      jobs resemble one another, theirs choose the first run as well. Jobs that do not foresee one another are left
-      alone (`kinship`).
+      these predicted this job's runs. Whichever predicted them better, these or the ones above, decides; where the
+      earlier jobs resemble one another, theirs choose the first run as well. Jobs that do not predict one another are
+      left alone (`relatedness`).
     - **Repetitions**: a configuration is run again where that is expected to improve what is recommended by more for
-      its money than any new one (`repetition_gains`). The first repetition shows whether runs vary at all; where they do not,
-      none follows. Where they do, the best is told by all runs of a configuration (`ConfigurationRanking`).
+      its money than any new one (`repetition_gains`). The first repetition shows whether runs vary at all; where they
+      do not, none follows. Where they do, the best is judged by all runs of a configuration (`ConfigurationRanking`).
     - **It stops**, where the job says how often it will run (``future_runs`` N), once N times the expected saving of
       every candidate is below its expected spend (Xie et al., "Cost-aware stopping for Bayesian optimization", 2025).
     """
@@ -154,7 +102,7 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
         self._stood: tuple[tuple[int, ...], ConfigurationRanking] | None = None
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The candidates that promise most for their money, and what is to be run again."""
+        """Propose the candidates that promise most for their money, and repetitions that promise more."""
         answer = super().ask(state, count)
         chosen = [] if isinstance(answer, NothingLeft) else answer
         if self.settings.repeats == 1 or any(one.why.get("stage") != _SEARCH for one in chosen[:1]):
@@ -163,7 +111,7 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
         return answer if again is None else [again, *chosen][:count]
 
     def _again(self, state: SearchState, rate: float) -> Proposal | None:
-        """What to run again, where that is worth more a dollar than the ``rate`` of a new configuration."""
+        """Propose a repetition, where one is worth more a dollar than the ``rate`` of a new configuration."""
         standing, objective = self._standing, self.problem.objective
         least = standing.best_loss
         if standing.best is None or least is None or not objective.grows_with_time:
@@ -204,7 +152,7 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
         return replace(self._capped(trials[place].configuration, posterior, why), repeat=True)
 
     def _pays(self, gain: Array, spend: Array, least: float) -> NDArray[np.bool_]:
-        """Where a repetition is worth its money by the rules that end the search."""
+        """Mask of the repetitions that are worth their money by the rules that end the search."""
         pays = np.ones(len(gain), dtype=bool)
         if len(self.history) >= max(self.settings.min_trials, self.settings.starts):
             if self.settings.min_improvement is not None:
@@ -227,7 +175,7 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
 
     @property
     def _standing(self) -> ConfigurationRanking:
-        """Where the configurations stand that were run."""
+        """Ranking of the configurations that were run."""
         numbers = tuple(trial.number for trial in self.history)
         if self._stood is None or self._stood[0] != numbers:
             found = [MeasuredRun.of(trial, self.problem.objective) for trial in self.history]
@@ -266,11 +214,11 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
         return Proposal(configuration, abort_time=seconds if math.isfinite(seconds) else None, why=why)
 
     def _stop_seconds(self, posterior: PricedPosterior, hourly: Array) -> Array:
-        """When runs at so many USD per hour are cut short."""
+        """Seconds after which runs at ``hourly`` USD per hour are cut short, shape (n,)."""
         return posterior.stop_seconds(hourly, PricedAbortCaps(True, 1.0, math.inf, self.settings.beyond))
 
     def _first_seconds(self, hourly: float) -> float:
-        """How long a run may take before anything is known."""
+        """Seconds that a run may take before anything is known."""
         deadline, dollars = self.problem.constraints.deadline, self.problem.budget.dollars
         longest = math.inf
         if deadline is not None:
@@ -293,6 +241,60 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
 
 
 def _rate(proposal: Proposal) -> float:
-    """What a proposal is expected to save by its money."""
+    """Expected saving of a proposal by its expected spend."""
     saving = proposal.why.get("expected_saving", proposal.why.get("expected_improvement", 0.0))
     return float(saving) / max(float(proposal.why.get("expected_spend", 0.0)), 1e-12)
+
+
+def repetition_gains(standing: ConfigurationRanking, times: Array, moved: Array) -> Array:
+    """Expected fall of the loss of what will be recommended, by one more run of each configuration.
+
+    The knowledge gradient of Frazier, Powell & Dayanik, "A knowledge-gradient policy for sequential information
+    collection", SIAM J. Control Optim. 2008: posteriors of configurations are independent and rest on their own runs
+    alone, for what a model expects of a configuration cannot show whether its runs were lucky.
+
+    Args:
+        standing: Mean losses of the configurations that ran.
+        times: Number of runs of each configuration, running ones included, shape (k,).
+        moved: Share of a change of its time by which its loss changes, shape (k,) (`bill_elasticities`).
+
+    Returns:
+        In units of the objective, shape (k,); zero where there is nothing to choose between.
+    """
+    if len(times) < 2:
+        return np.zeros(len(times))
+    sd = UNKNOWN_SPREAD if standing.spread is None else standing.spread
+    now, then = sd / np.sqrt(times), sd / np.sqrt(times + 1.0)
+    step = np.sqrt(now**2 - then**2)
+
+    def value(shift: Array, spread: Array) -> Array:
+        return standing.price(standing.loss * np.exp(moved * shift), standing.log_time + shift, spread)
+
+    present = value(np.zeros(len(times)), now)
+    first, second = np.argsort(present, kind="stable")[:2]
+    rival = np.full(len(times), present[first])
+    rival[first] = present[second]
+    after = sum(share * np.minimum(value(z * step, then), rival) for z, share in zip(_NODES, _SHARES, strict=True))
+    gain: Array = np.maximum(float(present[first]) - after, 0.0)
+    return gain
+
+
+def bill_elasticities(billing: Billing, seconds: Array, hourly: Array, spread: float | None) -> Array:
+    """Elasticity of a run's bill: the share of a change of its time by which the bill changes.
+
+    Below one where set-up is paid besides, and zero where the change stays within what is billed in any case: a
+    minimum, or a unit of time that is begun.
+
+    Args:
+        billing: Set-up, minimum and unit of time that are billed.
+        seconds: Run times, shape (k,).
+        hourly: USD per hour, shape (k,).
+        spread: Standard deviation of the logarithm of a run's time; None as long as it is not known.
+
+    Returns:
+        Elasticities between 0 and 1, shape (k,).
+    """
+    step = max(UNKNOWN_SPREAD if spread is None else spread, _LEAST_STEP)
+    longer, shorter = (np.array(billing.costs(seconds * np.exp(side), hourly)) for side in (step, -step))
+    moved: Array = np.log(np.maximum(longer, 1e-12) / np.maximum(shorter, 1e-12)) / (2.0 * step)
+    return np.clip(moved, 0.0, 1.0)

@@ -1,4 +1,7 @@
-"""What earlier jobs on the same machines say about this one."""
+"""Transfer from earlier jobs on the same machines: a prior for this job, and a test of how far jobs are related.
+
+Where earlier jobs do not predict one another (`relatedness`), they will not predict this one either.
+"""
 
 from __future__ import annotations
 
@@ -20,87 +23,19 @@ from tradewind.searcher.surrogate.matern import distances, matern
 from tradewind.searcher.surrogate.trend import LinearTrend
 
 LEAST_RELATED_JOBS = 3
-"""Of fewer, each is foreseen by one other at most: they say nothing of how alike jobs are."""
+"""Of fewer, each is predicted by one other at most: they say nothing of how alike jobs are."""
+
 LEAST_RELATEDNESS = -1.0
 """Log evidence a job at which a past is left alone: e times likelier without it."""
+
 _LEVEL_SD = 3.0
 _MOST_COMPARED_RUNS = 60
 _COMPARED_AMPLITUDES = (0.05, 0.1, 0.2, 0.4, 0.8)
 _COMPARED_NOISES = (0.05, 0.15, 0.4, 1.0)
 
-
-def relatedness(runs: Sequence[tuple[Array, Array]], seen: Sequence[Array], trend: LinearTrend) -> float:
-    """How much likelier earlier jobs make the runs of one another than prices alone do.
-
-    Each job's runs are foreseen by the others, as a new job's would be (`TransferPrior`): by the median of the others, their
-    deviations from it, and what is peculiar to a job. Against that stands the better of a flat process and one with
-    the trend of prices. All have the amplitude and the noise that suit them best.
-
-    Args:
-        runs: Features, shape (n, d), and ln seconds, shape (n,), of each job's runs; at least two jobs.
-        seen: What all jobs make of each job's features, by processes that have seen that job alone, as logarithms
-            around each job's own level, shapes (jobs, n).
-        trend: Of ln seconds.
-
-    Returns:
-        Log evidence a job: above zero where jobs are alike, below where what one shows says nothing of the others.
-    """
-    total = 0.0
-    for k, (x, y) in enumerate(runs):
-        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_COMPARED_RUNS)).astype(int))
-        rows, times = x[some], y[some]
-        centre, away = median_and_deviations(np.delete(seen[k][:, some], k, axis=0))
-        middle = rows - 0.5
-        slopes = middle * trend.sd
-        flat, trended, predicted_evidence = (
-            max(scale_evidence(rows, rest, spread, _COMPARED_AMPLITUDES, _COMPARED_NOISES))[0]
-            for rest, spread in (
-                (times, np.zeros((len(rows), 1))),
-                (times - middle @ trend.mean, slopes),
-                (times - centre, away),
-            )
-        )
-        total += predicted_evidence - max(flat, trended)
-    return total / len(runs)
-
-
-def median_and_deviations(table: Array) -> tuple[Array, Array]:
-    """Median over jobs of a (jobs, n) table, and the scaled deviations from it, shape (n, jobs)."""
-    centre = np.median(table, axis=0)
-    away = (table - centre).T / math.sqrt(max(1, len(table) - 1))
-    return centre, away
-
-
-def scale_evidence(
-    x: Array, rest: Array, spread: Array, amplitudes: Sequence[float], noises: Sequence[float]
-) -> list[tuple[float, float, float]]:
-    """Log evidence of what is left over of a job's runs, without its constant, under each amplitude and noise.
-
-    Args:
-        x: Features of the runs, shape (n, d).
-        rest: ln seconds less what is expected of them, shape (n,), up to a level.
-        spread: What else they vary by: its outer product is a covariance, shape (n, k).
-        amplitudes: Standard deviations of a smooth rest to try.
-        noises: And of one that is not smooth.
-
-    Returns:
-        Evidence, amplitude and noise of each pair.
-    """
-    length = 0.5 * math.sqrt(x.shape[1])
-    polynomial, decay = matern(distances(x / length, x / length))
-    fixed, shape = spread @ spread.T + _LEVEL_SD**2, polynomial * decay
-    rest = rest - rest.mean()
-    found = []
-    for amplitude in amplitudes:
-        for noise in noises:
-            root, inverse = factorise(fixed + amplitude**2 * shape + (noise**2 + 1e-8) * np.eye(len(rest)))
-            z = inverse @ rest
-            found.append((round(-0.5 * float(z @ z) - float(np.log(np.diag(root)).sum()), 6), amplitude, noise))
-    return found
-
-
 _LEAST_ROWS = 5
 """Different candidates of a past job that say anything about the others."""
+
 _MOST_RUNS = 200
 _MOST_JOBS = 16
 _STEPS = 12
@@ -108,9 +43,10 @@ _AMPLITUDES = (0.1, 0.2, 0.4, 0.8)
 _NOISES = (0.05, 0.15, 0.4)
 _ALONE = 0.55
 """Trust in a single past job: nothing shows yet how alike jobs are."""
+
 _ALONE_SCALES = (0.3, 0.1)
 TRANSFER_WIDTHS: tuple[tuple[float, float], ...] = ((0.6, 1.0), (0.25, 2.0), (0.15, 4.0))
-"""How far a job may be from what the earlier ones are among themselves: probabilities and factors."""
+"""Prior of how much further a job is from the earlier ones than these from one another: probability, factor."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +72,11 @@ def past_jobs(
     A run of another program has other settings: it counts for the average of all candidates on its machines.
 
     Args:
-        problem: The problem, with its past.
-        features: The numbers.
+        problem: The tuning problem, with its earlier studies.
+        features: Turns trials into rows of numbers.
         reference: The candidates.
         rows: Their features, shape (n, d).
-        listed: Whether these are all candidates; a sample of a large space has not all of its machines.
+        listed: True where these are all candidates; a sample of a large space has not all of its machines.
     """
     together: dict[tuple[str, float, tuple[tuple[str, float | str], ...]], list[Trial]] = {}
     for study in problem.past:
@@ -190,7 +126,7 @@ class TransferPrior:
     how large the rest is, is what predicts each job best from the others.
 
     Args:
-        jobs: At least one.
+        jobs: Earlier jobs, at least one.
         rows: Features of the candidates, shape (n, d).
         money: ln price per hour of the candidates, shape (n,).
 
@@ -265,10 +201,10 @@ class TransferPrior:
         return share * (wins + 1.0) / (len(self.jobs) + 2.0)
 
     def relatedness(self, trend: LinearTrend) -> float | None:
-        """How well the jobs foresee one another (`relatedness`); None where they are too few to tell.
+        """Log evidence a job that the jobs predict one another (`relatedness`); None where they are too few.
 
         Args:
-            trend: Of ln seconds, of a process without a past.
+            trend: Linear trend of ln seconds of a process without a past.
         """
         if len(self.jobs) < LEAST_RELATED_JOBS:
             return None
@@ -306,11 +242,11 @@ class TransferProcess(GaussianProcess):
     """A process whose prior mean and covariance come from earlier jobs; nothing of it is fitted to the present one.
 
     Args:
-        lessons: Of the earlier jobs.
+        transfer_prior: Prior from the earlier jobs.
         prices: ln price per hour by features, as slopes, shape (d,): zero to model ln time.
-        level: Where its constant is expected.
-        level_sd: How sure that is.
-        width: How much further this job may be from the earlier ones than they are from one another, as a factor.
+        level: Prior mean of the constant; None for the mean of what is observed.
+        level_sd: Prior standard deviation of the constant.
+        width: Factor by which this job may be further from the earlier ones than they are from one another.
     """
 
     def __init__(
@@ -350,14 +286,84 @@ class TransferProcess(GaussianProcess):
         return variance
 
     def predict(self, x: Array) -> tuple[Array, Array]:
-        """Mean and variance; see `GaussianProcess.predict`. It knows something before any observation, too."""
+        """Mean and variance, before any observation too; see `GaussianProcess.predict`."""
         if len(self._x):
             return super().predict(x)
         mean: Array = self._trend(x) + (self.level or 0.0)
         return mean, (self.width * self.transfer_prior.scales[0]) ** 2 + self._fixed_variance(x)
 
     def fantasize(self, x: Array) -> Self:
-        """A copy that takes its own mean at ``x`` for observed; see `GaussianProcess.believing`."""
+        """A copy that takes its own mean at ``x`` for observed; see `GaussianProcess.fantasize`."""
         if len(self._x) or not len(x):
             return super().fantasize(x)
         return copy.copy(self).fit(x, self.predict(x)[0])
+
+
+def relatedness(runs: Sequence[tuple[Array, Array]], seen: Sequence[Array], trend: LinearTrend) -> float:
+    """Log evidence by which earlier jobs make the runs of one another likelier than prices alone do.
+
+    Each job's runs are predicted by the others, as a new job's would be (`TransferPrior`): by the median of the others,
+    their deviations from it, and what is peculiar to a job. Against that stands the better of a flat process and one
+    with the trend of prices. All have the amplitude and the noise that suit them best.
+
+    Args:
+        runs: Features, shape (n, d), and ln seconds, shape (n,), of each job's runs; at least two jobs.
+        seen: Predictions of all jobs at each job's features, by processes fitted to one job alone, as logarithms
+            around each job's own level, shapes (jobs, n).
+        trend: Linear trend of ln seconds along the features.
+
+    Returns:
+        Log evidence a job: above zero where jobs are alike, below where what one shows says nothing of the others.
+    """
+    total = 0.0
+    for k, (x, y) in enumerate(runs):
+        some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_COMPARED_RUNS)).astype(int))
+        rows, times = x[some], y[some]
+        centre, away = median_and_deviations(np.delete(seen[k][:, some], k, axis=0))
+        middle = rows - 0.5
+        slopes = middle * trend.sd
+        flat, trended, predicted_evidence = (
+            max(scale_evidence(rows, rest, spread, _COMPARED_AMPLITUDES, _COMPARED_NOISES))[0]
+            for rest, spread in (
+                (times, np.zeros((len(rows), 1))),
+                (times - middle @ trend.mean, slopes),
+                (times - centre, away),
+            )
+        )
+        total += predicted_evidence - max(flat, trended)
+    return total / len(runs)
+
+
+def median_and_deviations(table: Array) -> tuple[Array, Array]:
+    """Median over jobs of a (jobs, n) table, and the scaled deviations from it, shape (n, jobs)."""
+    centre = np.median(table, axis=0)
+    away = (table - centre).T / math.sqrt(max(1, len(table) - 1))
+    return centre, away
+
+
+def scale_evidence(
+    x: Array, rest: Array, spread: Array, amplitudes: Sequence[float], noises: Sequence[float]
+) -> list[tuple[float, float, float]]:
+    """Log evidence of what is left over of a job's runs, without its constant, under each amplitude and noise.
+
+    Args:
+        x: Features of the runs, shape (n, d).
+        rest: ln seconds less what is expected of them, shape (n,), up to a level.
+        spread: Columns whose outer product is a further covariance of the runs, shape (n, k).
+        amplitudes: Standard deviations of a smooth rest to try.
+        noises: Standard deviations of a rest that is not smooth to try.
+
+    Returns:
+        Evidence, amplitude and noise of each pair.
+    """
+    length = 0.5 * math.sqrt(x.shape[1])
+    polynomial, decay = matern(distances(x / length, x / length))
+    fixed, shape = spread @ spread.T + _LEVEL_SD**2, polynomial * decay
+    rest = rest - rest.mean()
+    found = []
+    for amplitude in amplitudes:
+        for noise in noises:
+            root, inverse = factorise(fixed + amplitude**2 * shape + (noise**2 + 1e-8) * np.eye(len(rest)))
+            z = inverse @ rest
+            found.append((round(-0.5 * float(z @ z) - float(np.log(np.diag(root)).sum()), 6), amplitude, noise))
+    return found

@@ -1,4 +1,8 @@
-"""The random Fourier expansion: cosines of random frequencies and phases, and straight lines or a law beside them."""
+"""The random Fourier expansion: cosines of random frequencies and phases, and straight lines or a law beside them.
+
+The law of time (`ScalingLaw`) is the sum of work that the machines share and of a rest that they do not, each a product
+of powers.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +21,18 @@ _CONSTANT = 10.0
 
 
 class AdditiveTerm(Protocol):
-    """What may stand beside the cosines in place of straight lines; see `tradewind.searcher.done.expansion.ScalingLaw`."""
+    """A term that may stand beside the cosines in place of straight lines; see `ScalingLaw`."""
 
     def columns(self, z: Array) -> Array:
         """Columns of the linear model, shape (n, c)."""
         ...
 
     def start(self, z: Array) -> Array:
-        """What the linear model is added to, shape (n,)."""
+        """The part without weights that the linear model is added to, shape (n,)."""
         ...
 
     def slope(self, z: Array, weights: Array) -> Array:
-        """The derivative of both at one point, shape (d,)."""
+        """The derivative of ``start(z) + columns(z) @ weights`` at one point, shape (d,)."""
         ...
 
 
@@ -44,9 +48,9 @@ class FourierExpansion:
     Attributes:
         directions: Standard normal draws, shape (m, d).
         phases: Uniform draws of [0, 2π), shape (m,).
-        scales: What each input's frequency is multiplied with, shape (d,); 0 leaves the input out.
+        scales: Factor of each input's frequency, shape (d,); 0 leaves the input out.
         trend: Prior standard deviation of a line's slope, in units of the amplitude; 0 for no lines.
-        law: What stands there instead of lines. Inputs may then have one more column, which only the law looks at.
+        law: Term instead of lines, or None. Inputs may then have one more column, which only the law looks at.
     """
 
     directions: Array
@@ -88,7 +92,7 @@ class FourierExpansion:
         return table
 
     def start(self, z: Array) -> Array:
-        """What ``columns(z) @ weights`` is added to, shape (n,): 0 without a law."""
+        """The part without weights that ``columns(z) @ weights`` is added to, shape (n,): 0 without a law."""
         return np.zeros(len(z)) if self.law is None else self.law.start(z)
 
     def gradient(self, z: Array, weights: Array) -> Array:
@@ -110,7 +114,7 @@ class FourierExpansion:
 
 
 _ELASTICITIES = np.array([1.0, 0.0])
-"""How the time of the two parts falls with the vCPUs, as far as is expected: Amdahl's law."""
+"""Expected powers with which the time of the two parts falls with the vCPUs: Amdahl's law."""
 
 _INTERCEPTS = np.array([10.0, 2.0])
 """Prior standard deviations of a of the two, in units of the amplitude: that of the work is as good as free, and the
@@ -135,8 +139,8 @@ class ScalingLaw:
     not: Amdahl ("Validity of the single processor approach", AFIPS 1967), with the powers left open. Such times are
     the posynomials of geometric programming, convex in the logarithms (Hoburg, Kirschen & Abbeel, "Data fitting with
     geometric-programming-compatible softmax functions", Optimization and Engineering 2016); Ernest (Venkataraman et
-    al., NSDI 2016) is near to one with given powers. One product alone is the straight lines of `FourierExpansion`, which
-    cannot say that more machines pay for large inputs and not for small ones.
+    al., NSDI 2016) is near to one with given powers. One product alone is the straight lines of `FourierExpansion`,
+    which cannot say that more machines pay for large inputs and not for small ones.
 
     The law is fitted first, then put in as its derivatives by its numbers: a linear model with the prior that the law
     has, to which cosines are added and whose evidence can be compared with that of straight lines. For the law alone
@@ -214,7 +218,7 @@ class ScalingLaw:
         return table.reshape(len(z), -1)
 
     def start(self, z: Array) -> Array:
-        """What the linear model is to be added to, shape (n,)."""
+        """The part without weights that the linear model is added to, shape (n,)."""
         value, shares = self._parts(z)
         found: Array = value - (self._derivatives(z, shares) * self.numbers).sum(axis=(1, 2))
         return found
@@ -224,7 +228,7 @@ class ScalingLaw:
 
         Args:
             z: One point, shape (d + 1,).
-            weights: Of the law's columns, shape (2 + 2d,).
+            weights: Weights of the law's columns, shape (2 + 2d,).
         """
         shares = self._parts(z[None, :])[1][0]
         powers = self.numbers[:, 1:]

@@ -1,4 +1,4 @@
-"""What DONE believes after some runs: time, other figures, and which job parameters matter."""
+"""DONE's model of some runs: time, other figures, and the job parameters that matter."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tradewind.searcher.done.regression import (
 )
 from tradewind.searcher.done.run_history import (
     LOG_SPREAD,
-    InformingRun,
     JobParameterMap,
+    PastRun,
     ProfileMap,
     constant_parameter_spread,
     extrapolation_spreads,
@@ -42,7 +42,7 @@ from tradewind.searcher.outcomes import has_time_bounds, run_bill, runtime_windo
 from tradewind.searcher.surrogate.features import FeatureMap
 
 _PRIOR = 2.0
-"""Repetitions that it takes to move the belief that half of what the model leaves over is a configuration's own."""
+"""Repetitions that outweigh the prior that half of what the model leaves over is a configuration's own."""
 _DIGITS = 9
 
 
@@ -53,8 +53,8 @@ class MeasuredCorrection:
     A smooth model of few runs leaves something over at each of them. One part of that is chance, the other belongs to
     the configuration and will be there again: the next run of it is then expected between the model and the mean of
     its runs, nearer to these the more there are (the area effects of Fay & Herriot, "Estimates of income for small
-    places", Journal of the American Statistical Association 1979). How the parts compare is told by runs that were
-    repeated; until then they count as equal.
+    places", Journal of the American Statistical Association 1979). Repeated runs show how the parts
+    compare; until then they count as equal.
 
     Attributes:
         errors: By row, the mean of what the model leaves over of its runs, and how many there are.
@@ -66,7 +66,7 @@ class MeasuredCorrection:
 
     @classmethod
     def of(cls, rows: Array, errors: Array) -> MeasuredCorrection:
-        """What runs with the present job parameters tell.
+        """Estimate the correction from runs with the present job parameters.
 
         Args:
             rows: Their configurations' features, shape (n, k), n at least 1.
@@ -90,8 +90,8 @@ class MeasuredCorrection:
 
         Args:
             rows: Features of the configurations, shape (m, k).
-            mean: By the model, shape (m,).
-            scale: By the model, shape (m,).
+            mean: Means by the model, shape (m,).
+            scale: Scales by the model, shape (m,).
         """
         seen = [self.errors.get(key, (0.0, 0)) for key in _keys(rows)]
         count = np.array([many for _, many in seen], dtype=float)
@@ -106,7 +106,7 @@ def _keys(rows: Array) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class DonePrediction:
-    """What is expected of n configurations; every array has shape (n,).
+    """DONE's predictions of n configurations; every array has shape (n,).
 
     Attributes:
         seconds: Median runtime.
@@ -116,7 +116,7 @@ class DonePrediction:
         cost_low: 5 % quantile.
         cost_high: 95 % quantile.
         feasible: Probability that the run succeeds, in time and within every bound.
-        loss: The objective, as something to make small.
+        loss: Loss of the objective: smaller is better.
     """
 
     seconds: Array
@@ -145,7 +145,7 @@ class CandidateInputs:
 
     @classmethod
     def of(cls, candidates: Candidates, features: FeatureMap) -> CandidateInputs:
-        """Those of candidates."""
+        """Take the inputs from candidates."""
         offers = [candidates.offer(i) for i in range(len(candidates))]
         return cls(2.0 * features.of_candidates(candidates) - 1.0, candidates.hourly, log_vcpus(offers))
 
@@ -153,12 +153,12 @@ class CandidateInputs:
         return CandidateInputs(self.rows[which], self.hourly[which], self.power[which])
 
     def with_one(self, other: CandidateInputs, i: int) -> CandidateInputs:
-        """The same and the i-th of others."""
+        """A copy with the i-th of others added."""
         both = zip((self.rows, self.hourly, self.power), (other.rows, other.hourly, other.power), strict=True)
         return CandidateInputs(*(np.concatenate([mine, more[[i]]]) for mine, more in both))
 
     def moved(self, by: Array) -> CandidateInputs:
-        """The same with every feature moved, for the exploration noise."""
+        """A copy with every feature moved, for the exploration noise."""
         return CandidateInputs(self.rows + by, self.hourly, self.power)
 
 
@@ -182,11 +182,11 @@ class DoneModel:
     """The expansions fitted to earlier and own runs.
 
     Args:
-        problem: The problem.
-        settings: The settings.
+        problem: The tuning problem: objective, constraints, job parameters and prices.
+        settings: Settings of the DONE searcher.
         earlier: Runs of earlier studies.
         own: Runs of this study, in the order of their numbers.
-        seed: Of the frequencies and phases.
+        seed: Seed of the frequencies and phases.
         known: Scale, penalty and inputs, where they are chosen already; otherwise they are chosen by evidence.
     """
 
@@ -194,8 +194,8 @@ class DoneModel:
         self,
         problem: Problem,
         settings: DoneSettings,
-        earlier: Sequence[InformingRun],
-        own: Sequence[InformingRun],
+        earlier: Sequence[PastRun],
+        own: Sequence[PastRun],
         seed: int,
         known: SavedFit | None = None,
     ) -> None:
@@ -225,7 +225,7 @@ class DoneModel:
         self.bounds: list[Threshold] = []
         self.figures: dict[str, tuple[ResponseModel, bool]] = {}
         self._measured: dict[str, MeasuredCorrection] = {}
-        self.used: list[InformingRun] = []
+        self.used: list[PastRun] = []
         if not runs:
             return
         same = shared_parameters(self.wanted, self.telling)
@@ -274,7 +274,7 @@ class DoneModel:
             settings.speedup if of_time and self._lawful else None,
         )
 
-    def _inputs(self, runs: Sequence[InformingRun]) -> Array:
+    def _inputs(self, runs: Sequence[PastRun]) -> Array:
         rows = np.array([run.row for run in runs])
         if not self._both:
             return rows
@@ -298,8 +298,8 @@ class DoneModel:
         both = [rows, np.broadcast_to(given, (len(rows), len(given)))]
         return np.hstack([*both, power[:, None]] if self._lawful else both)
 
-    def distance(self, runs: Sequence[InformingRun]) -> Array:
-        """Of each run's job parameters from the present ones, those that matter only: 0 the same, 1 the farthest."""
+    def distance(self, runs: Sequence[PastRun]) -> Array:
+        """Distance of each run's relevant job parameters from the present ones: 0 the same, 1 the farthest."""
         # Where profiles stand for parameters, no parameter can be said not to matter.
         gone = self.dropped if set(self.profiles.names) <= self.dropped else frozenset()
         kept = [i for name, places in self.parameters.groups.items() if name not in gone for i in places]
@@ -311,14 +311,14 @@ class DoneModel:
 
     # ------------------------------------------------------------------ fitting
 
-    def _target(self, runs: Sequence[InformingRun]) -> Array:
+    def _target(self, runs: Sequence[PastRun]) -> Array:
         """The modelled figure of runs: the logarithm of the time without what is expected of more vCPUs."""
         seconds = np.array([run.log_seconds for run in runs])
         if not self._logarithmic:
             return np.asarray(np.exp(seconds))
         return seconds + self._settings.speedup * log_vcpus([run.trial.offer for run in runs])
 
-    def _judge(self, timed: Sequence[InformingRun]) -> list[frozenset[str]]:
+    def _judge(self, timed: Sequence[PastRun]) -> list[frozenset[str]]:
         """Sets of inputs that may not matter, the likeliest first; profiles have to show that they do."""
         profiles = frozenset(self.profiles.names)
         if self._settings.inputs == "configuration":
@@ -374,7 +374,7 @@ class DoneModel:
         wanted = [self._problem.objective.metric, *(t.metric for t in self._problem.constraints.thresholds)]
         return [name for name in dict.fromkeys(wanted) if name not in (COST, RUNTIME)]
 
-    def _fit_figure(self, name: str, exact: Sequence[InformingRun]) -> None:
+    def _fit_figure(self, name: str, exact: Sequence[PastRun]) -> None:
         known = [(run, run.metric(name)) for run in exact]
         known = [(run, value) for run, value in known if math.isfinite(value)]
         if not known:
@@ -394,7 +394,7 @@ class DoneModel:
 
     @property
     def saved_fit(self) -> SavedFit | None:
-        """What it chose before its weights; None where there was nothing to choose on."""
+        """Hyper-parameters chosen before the weights; None where there was nothing to choose on."""
         return None if self.time is None else SavedFit.of(self.time.shapes, self.profiles.names)
 
     @property
@@ -403,7 +403,7 @@ class DoneModel:
         fixed = self.time is None or self._named() or self.success is not None or self.unknown or self.outside
         return self.time is not None and self.time.grows and not fixed
 
-    def learn(self, run: InformingRun) -> bool:
+    def learn(self, run: PastRun) -> bool:
         """Take in one more run of this study without fitting anew; False where that cannot be done."""
         if self.time is None or not self.grows or run.seen.censored or run.failed or not math.isfinite(run.log_seconds):
             return False
@@ -441,7 +441,7 @@ class DoneModel:
     # ------------------------------------------------------------------ expecting
 
     def surface(self, row: Array, power: float) -> tuple[float, Array]:
-        """What is to be made small at one configuration, and its derivative by the configuration's features.
+        """The figure to be minimised at one configuration, and its derivative by the configuration's features.
 
         Where money is wanted it is the time: the machines are the same within one descent.
 
@@ -457,7 +457,7 @@ class DoneModel:
         return sign * float(response.mean(z)[0]), sign * response.slope(z[0])[: len(row)]
 
     def judge(self, places: CandidateInputs, optimism: float = 0.0) -> DonePrediction:
-        """What is expected of configurations with the present job parameters; only where `time` is there.
+        """Predict configurations with the present job parameters; only where `time` is there.
 
         Args:
             places: The configurations.
@@ -494,7 +494,7 @@ class DoneModel:
         return self._measured[name].applied(z[:, : self._width], mean, sd) if name in self._measured else (mean, sd)
 
     def _deviation(self, response: ResponseModel | ModelAverage, z: Array) -> Array:
-        """Scale of the distribution of a figure, with what is not known of job parameters that were never so."""
+        """Scale of the distribution of a figure, with the unknown effect of values that job parameters never had."""
         own = response.deviation(z)
         return np.hypot(own, self._unknown * response.spread / LOG_SPREAD) if self._unknown else own
 

@@ -1,4 +1,8 @@
-"""Fits an expansion to runs: which scale, penalty, inputs, lines or law, by the evidence of a Bayesian linear model."""
+"""Fits expansions to runs; scale, penalty, inputs, lines or law are chosen by the evidence of a Bayesian linear model.
+
+`ResponseModel` is one fit, `ModelAverage` several fits of the same runs, each weighted by how likely it makes them.
+`SavedFit` keeps what was chosen before the weights for the next model of the same job.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +36,16 @@ _PRIOR_RUNS = 2.0
 MOST_SELECTION_RUNS = 150
 """Runs that scale, penalty and inputs are chosen on, the first ones; more would cost more than they say."""
 
+EVIDENCE_WINDOW = 20.0
+"""Shapes that make the runs so many times less likely than the best one are left out (Madigan & Raftery 1994)."""
+
+MOST_SHAPES = 12
+"""Shapes at most, the likeliest ones: each is fitted and evaluated."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExpansionShape:
-    """What is chosen before the weights are.
+    """Hyper-parameters of an expansion, chosen before its weights.
 
     Attributes:
         sigma: σ_ω of every input that is not dropped.
@@ -54,11 +64,12 @@ class ExpansionShape:
 
 @dataclass(frozen=True)
 class ExpansionFamily:
-    """The expansions that may be fitted.
+    """The expansions that may be fitted, and the priors by which one of them is chosen.
 
     Attributes:
         expansion: Directions and phases; its scales are replaced.
-        groups: The inputs by name of what they stand for; those in no group are always used.
+        groups: Places of the inputs by name of the parameter or metric that they stand for; those in no group are
+            always used.
         sigmas: Values of σ_ω to choose from.
         penalties: Values of λ to choose from.
         spread: Standard deviation that the figure is expected to have, before much is known.
@@ -155,7 +166,7 @@ class ResponseModel:
     """One figure as a function of the inputs, with what is not known about it.
 
     Args:
-        family: What may be fitted.
+        family: Expansions that may be fitted.
         shape: The shape to fit.
         z: Inputs, shape (n, d).
         y: The figure, shape (n,), n at least 1.
@@ -181,8 +192,8 @@ class ResponseModel:
         """Take in one more point; only where it `grows`.
 
         Args:
-            z: Its inputs, shape (d,).
-            y: Its figure.
+            z: Inputs of the point, shape (d,).
+            y: Figure of the point.
         """
         assert isinstance(self._ridge, RecursiveRidge)
         start = float(self._expansion.start(z[None, :])[0])
@@ -217,55 +228,6 @@ class ResponseModel:
         return self._expansion.gradient(z, self._ridge.weights)
 
 
-def mean_above_bound(mean: Array, sd: Array, bound: Array) -> Array:
-    """What figures that are known to lie above a bound are expected to be, and at least the bound.
-
-    The mean of the normal distribution above it, as in Schmee & Hahn, "A simple method for regression analysis with
-    censored data" (Technometrics 1979).
-
-    Args:
-        mean: Expected without the bound, shape (n,).
-        sd: Standard deviation, shape (n,).
-        bound: Shape (n,).
-    """
-    from scipy.special import log_ndtr
-
-    at = (bound - mean) / sd
-    expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
-    return np.maximum(expected, bound)
-
-
-def prior_spread(values: Array, *, log: bool) -> float:
-    """How far a figure is expected to vary, before a model has explained anything."""
-    if log:
-        return LOG_SPREAD
-    return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
-
-
-def student_probability_within(bound: Threshold, mean: Array, scale: Array, freedom: float, *, log: bool) -> Array:
-    """Probability that a figure with a Student distribution keeps a bound, shape (n,).
-
-    Args:
-        bound: The bound.
-        mean: Of the figure, or of its logarithm, shape (n,).
-        scale: Of the same.
-        freedom: Degrees of freedom.
-        log: Whether it is the logarithm.
-    """
-    from scipy.special import stdtr
-
-    low, high = (stdtr(freedom, (edge - mean) / scale) for edge in threshold_interval(bound, log=log))
-    found: Array = np.maximum(high - low, 0.0)
-    return found
-
-
-EVIDENCE_WINDOW = 20.0
-"""Shapes that make the runs so many times less likely than the best one are left out (Madigan & Raftery 1994)."""
-
-MOST_SHAPES = 12
-"""Shapes at most, the likeliest ones: each is fitted and evaluated."""
-
-
 def likely_shapes(shapes: Iterable[ExpansionShape]) -> list[ExpansionShape]:
     """The shapes that are not much less likely than the best, the likeliest first, each once.
 
@@ -288,7 +250,7 @@ class ModelAverage:
     tutorial", Statistical Science 1999). Mean and variance are those of the mixture.
 
     Args:
-        family: What may be fitted.
+        family: Expansions that may be fitted.
         shapes: The shapes, the likeliest first, with their evidence; at least one.
         z: Inputs, shape (n, d).
         y: The figure, shape (n,).
@@ -365,9 +327,9 @@ class SavedFit:
         sigma: σ_ω of every input that is not dropped.
         penalty: λ.
         dropped: Job parameters that do not matter.
-        helping: Low-level metrics that do.
+        helping: Low-level metrics that matter.
         evidence: Logarithm of how likely it makes the runs, less that of the likeliest.
-        others: Less likely ones that are used beside it.
+        others: Less likely fits that are averaged with it.
         lawful: True for a law of the time, False for straight lines.
     """
 
@@ -381,7 +343,7 @@ class SavedFit:
 
     @classmethod
     def of(cls, shapes: Sequence[ExpansionShape], profiles: Collection[str]) -> SavedFit:
-        """What fitted shapes say, the likeliest first; ``profiles`` are the metrics that they could have used."""
+        """Save fitted shapes, the likeliest first; ``profiles`` are the metrics that they could have used."""
         metrics = frozenset(profiles)
         found = [
             cls(
@@ -398,7 +360,7 @@ class SavedFit:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SavedFit | None:
-        """That of a document that `to_json` made; None for any other."""
+        """Read a document that `to_json` made; None for any other."""
         try:
             sigma, penalty = float(document["sigma"]), float(document["penalty"])
             names = frozenset(map(str, document["dropped"])), frozenset(map(str, document["helping"]))
@@ -437,3 +399,45 @@ class SavedFit:
         """The shapes of another model, the likeliest first, with laws where these may be; see `without`."""
         every = ((one, one.without(parameters, profiles)) for one in (self, *self.others))
         return [ExpansionShape(one.sigma, one.penalty, gone, one.evidence, one.lawful and laws) for one, gone in every]
+
+
+def mean_above_bound(mean: Array, sd: Array, bound: Array) -> Array:
+    """Expectations of figures that are known to lie above a bound, and at least the bound.
+
+    The mean of the normal distribution above it, as in Schmee & Hahn, "A simple method for regression analysis with
+    censored data" (Technometrics 1979).
+
+    Args:
+        mean: Expectation without the bound, shape (n,).
+        sd: Standard deviation, shape (n,).
+        bound: Lower bounds, shape (n,).
+    """
+    from scipy.special import log_ndtr
+
+    at = (bound - mean) / sd
+    expected: Array = mean + sd * np.exp(-0.5 * at * at - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-at))
+    return np.maximum(expected, bound)
+
+
+def prior_spread(values: Array, *, log: bool) -> float:
+    """Standard deviation that a figure is expected to have, before a model has explained anything."""
+    if log:
+        return LOG_SPREAD
+    return max(float(values.std()), 0.1 * abs(float(values.mean())), 1e-9)
+
+
+def student_probability_within(bound: Threshold, mean: Array, scale: Array, freedom: float, *, log: bool) -> Array:
+    """Probability that a figure with a Student distribution keeps a bound, shape (n,).
+
+    Args:
+        bound: The bound.
+        mean: Mean of the figure, or of its logarithm, shape (n,).
+        scale: Scale of the same, shape (n,).
+        freedom: Degrees of freedom.
+        log: True for the logarithm.
+    """
+    from scipy.special import stdtr
+
+    low, high = (stdtr(freedom, (edge - mean) / scale) for edge in threshold_interval(bound, log=log))
+    found: Array = np.maximum(high - low, 0.0)
+    return found

@@ -18,7 +18,7 @@ from tradewind.searcher.done.expansion import Array
 
 
 class Ridge(Protocol):
-    """What the three have in common."""
+    """The interface of the three solvers."""
 
     weights: Array
     misfit: float
@@ -74,7 +74,7 @@ class DualRidge:
 
 
 def misfits(kernel: Array, targets: Array, penalties: Sequence[float]) -> list[tuple[float, float]]:
-    """How well some penalties go with the targets, without the weights: the columns are multiplied once for all.
+    """Misfit of the targets under some penalties, without the weights: the columns are multiplied once for all.
 
     Args:
         kernel: ``AAᵀ``, shape (n, n).
@@ -128,8 +128,8 @@ class RecursiveRidge:
         """Take in one more point.
 
         Args:
-            columns: Its columns, shape (D,).
-            target: Its target.
+            columns: Columns of the point, shape (D,).
+            target: Target of the point.
         """
         size = len(columns)
         array = np.zeros((size + 1, size + 1))

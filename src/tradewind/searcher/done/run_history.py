@@ -1,4 +1,8 @@
-"""The runs that a model is made of: those of earlier studies of the same job, and those of this one."""
+"""The runs that a model is fitted to: those of earlier studies of the same job, and those of this one.
+
+`JobParameterMap` turns job parameters into numbers, `ProfileMap` the low-level metrics that runs with them had, and
+`select_runs` chooses which runs count.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,14 @@ _LEAST_SECONDS = 1e-6
 
 
 @dataclass(frozen=True)
-class InformingRun:
-    """One run that informs: what it was given, and what it did.
+class PastRun:
+    """A run that ended, of this study or an earlier one: its job parameters, its configuration and its observation.
 
     Attributes:
         parameters: The job's parameters by name, `FRACTION` among them.
         row: The configuration's features, shape (k,).
-        trial: The trial.
-        seen: Its observation.
+        trial: The trial that it is.
+        seen: Observation of the trial.
         own: True for a run of the present study.
     """
 
@@ -48,11 +52,11 @@ class InformingRun:
 
     @property
     def group(self) -> tuple[tuple[str, float | str], ...]:
-        """What runs with the same job parameters have in common."""
+        """Key that is equal for runs with the same job parameters."""
         return parameter_group(self.parameters)
 
     def given(self, wanted: Mapping[str, float | str]) -> bool:
-        """True when it had just these job parameters."""
+        """True when the run had just these job parameters."""
         return all(self.parameters[name] == value for name, value in wanted.items())
 
     @property
@@ -77,7 +81,7 @@ class InformingRun:
 
 
 def parameter_group(parameters: Mapping[str, float | str]) -> tuple[tuple[str, float | str], ...]:
-    """What runs with some job parameters have in common."""
+    """Key that is equal for runs with the same job parameters."""
     return tuple(sorted(parameters.items()))
 
 
@@ -87,26 +91,26 @@ def wanted_parameters(problem: Problem) -> dict[str, float | str]:
     return {**own.values, FRACTION: own.fidelity}
 
 
-def own_runs(problem: Problem, trials: Sequence[Trial], features: FeatureMap) -> list[InformingRun]:
+def own_runs(problem: Problem, trials: Sequence[Trial], features: FeatureMap) -> list[PastRun]:
     """The present study's trials that inform and are of this space, in the order of their numbers."""
     wanted = wanted_parameters(problem)
     found = (_read(trial, wanted, features, own=True) for trial in trials)
     return [run for run in found if run is not None]
 
 
-def earlier_runs(problem: Problem, features: FeatureMap) -> tuple[list[InformingRun], int]:
+def earlier_runs(problem: Problem, features: FeatureMap) -> tuple[list[PastRun], int]:
     """The runs of earlier studies of the job of this name, the oldest first.
 
     Args:
-        problem: The problem; its ``past`` is read.
-        features: Of the configurations.
+        problem: The tuning problem; its ``past`` is read.
+        features: Turns configurations into rows of numbers.
 
     Returns:
         The runs, and how many were left out because their configuration is not of this space, or because they do not
         say a job parameter that the present job has.
     """
     wanted = wanted_parameters(problem)
-    found: list[InformingRun] = []
+    found: list[PastRun] = []
     left_out = 0
     for study in problem.past:
         if study.name != problem.job.name:
@@ -124,27 +128,25 @@ def _parameters(study: PastStudy) -> dict[str, float | str]:
     return {**study.values, FRACTION: study.parameters.fidelity}
 
 
-def _read(
-    trial: Trial, parameters: Mapping[str, float | str], features: FeatureMap, *, own: bool
-) -> InformingRun | None:
+def _read(trial: Trial, parameters: Mapping[str, float | str], features: FeatureMap, *, own: bool) -> PastRun | None:
     row = features.of(trial.configuration, trial.offer)
     if row is None or trial.observation is None or not trial.state.informs:
         return None
     share = float(parameters[FRACTION]) * trial.proposal.fidelity
-    return InformingRun({**parameters, FRACTION: share}, 2.0 * row - 1.0, trial, trial.observation, own)
+    return PastRun({**parameters, FRACTION: share}, 2.0 * row - 1.0, trial, trial.observation, own)
 
 
 def _comparable(given: Mapping[str, float | str], wanted: Mapping[str, float | str]) -> bool:
     return all(name in given and isinstance(given[name], str) == isinstance(wanted[name], str) for name in wanted)
 
 
-def shared_parameters(wanted: Mapping[str, float | str], runs: Sequence[InformingRun]) -> dict[str, float | str]:
+def shared_parameters(wanted: Mapping[str, float | str], runs: Sequence[PastRun]) -> dict[str, float | str]:
     """The job parameters that are the same in all of some runs, at least one, with their values."""
     return {name: runs[0].parameters[name] for name in wanted if len({run.parameters[name] for run in runs}) == 1}
 
 
 def constant_parameter_spread(wanted: Mapping[str, float | str], shared: Mapping[str, float | str]) -> float:
-    """How far the logarithm of the time may be off because job parameters are wanted that never varied.
+    """Standard deviation that ln time has because job parameters are wanted that never varied.
 
     The standard deviation of a time that grows or falls with any power of a number, as likely as not with the first or
     none, is taken to be that of the number itself: |Δ ln value|. The share of the input is such a number. For words,
@@ -152,7 +154,7 @@ def constant_parameter_spread(wanted: Mapping[str, float | str], shared: Mapping
 
     Args:
         wanted: The present job's parameters.
-        shared: What all runs had, by name; those that are as wanted add nothing.
+        shared: Values that all runs had, by name; those that are as wanted add nothing.
     """
     total = 0.0
     for name, value in shared.items():
@@ -164,17 +166,17 @@ def constant_parameter_spread(wanted: Mapping[str, float | str], shared: Mapping
     return math.sqrt(total)
 
 
-def extrapolation_spreads(wanted: Mapping[str, float | str], runs: Sequence[InformingRun]) -> dict[str, float]:
-    """How far the logarithm of the time may be off because job parameters are wanted beyond all runs, by name.
+def extrapolation_spreads(wanted: Mapping[str, float | str], runs: Sequence[PastRun]) -> dict[str, float]:
+    """Standard deviation that ln time has because job parameters are wanted beyond all runs, by name.
 
     What the runs show of a number goes on beyond them as a straight line, if at all. The standard deviation of where
     the time is then is a share of |Δ ln value| from the nearest run: nearly all of it where the runs hardly differ, as
-    for a number that never varied (`constant_parameter_spread`), and the less the wider they are apart. It comes on top of what is
-    not known of the line. A word that no run had is as good as unknown.
+    for a number that never varied (`constant_parameter_spread`), and the less the wider they are apart. It comes on top
+    of what is not known of the line. A word that no run had is as good as unknown.
 
     Args:
         wanted: The present job's parameters.
-        runs: Those that say how the time depends on them.
+        runs: Runs that show how the time depends on them.
     """
     found: dict[str, float] = {}
     for name, value in wanted.items():
@@ -207,10 +209,10 @@ class JobParameterMap:
 
     Args:
         wanted: The present job's parameters.
-        runs: The runs that the model may use.
+        runs: Runs that the model may use.
     """
 
-    def __init__(self, wanted: Mapping[str, float | str], runs: Sequence[InformingRun]) -> None:
+    def __init__(self, wanted: Mapping[str, float | str], runs: Sequence[PastRun]) -> None:
         self._columns: list[tuple[str, float, float, bool] | tuple[str, str]] = []
         self.groups: dict[str, list[int]] = {}
         for name in wanted:
@@ -262,7 +264,7 @@ def _columns(
 
 
 def select_runs(distances: Array, configurations: Sequence[str], most: int, reach: float, *, merge: bool) -> list[int]:
-    """Which runs the model is made of (Algorithm 1 of the thesis, its data selection).
+    """Choose the runs that the model is fitted to (Algorithm 1 of the thesis, its data selection).
 
     All runs with the present job parameters come first, then the others by growing distance, up to a number and a
     distance. The published algorithm takes of these others only those whose configuration is not among the chosen
@@ -270,10 +272,10 @@ def select_runs(distances: Array, configurations: Sequence[str], most: int, reac
     other.
 
     Args:
-        distances: Of each run's job parameters from the present ones, shape (n,); 0 for the same.
-        configurations: What each run's configuration is known by.
+        distances: Distances of each run's job parameters from the present ones, shape (n,); 0 for the same.
+        configurations: Key of each run's configuration.
         most: S_max; the runs with the present parameters are never cut, as in the published algorithm.
-        reach: P_max.
+        reach: P_max, the largest distance.
         merge: True to leave out runs whose configuration was chosen already.
 
     Returns:
@@ -312,7 +314,7 @@ class ProfileMap:
         runs: Runs that came to their end.
     """
 
-    def __init__(self, runs: Sequence[InformingRun]) -> None:
+    def __init__(self, runs: Sequence[PastRun]) -> None:
         found: dict[str, int] = defaultdict(int)
         for run in runs:
             for name, value in run.seen.profile.items():
@@ -344,14 +346,14 @@ class ProfileMap:
         """The number of columns."""
         return len(self._range)
 
-    def _value(self, run: InformingRun, name: str) -> float | None:
+    def _value(self, run: PastRun, name: str) -> float | None:
         value = run.seen.profile.get(name, math.nan)
         if not math.isfinite(value):
             return None
         return math.log(value) if self._log[name] else value
 
-    def of_runs(self, runs: Sequence[InformingRun]) -> Array:
-        """What was known before each run of the metrics of its job parameters, shape (n, width)."""
+    def of_runs(self, runs: Sequence[PastRun]) -> Array:
+        """Profiles that were known of each run's job parameters before it ran, shape (n, width)."""
         table = np.zeros((len(runs), self.width))
         for i, run in enumerate(runs):
             for j, name in enumerate(self._range):
@@ -363,7 +365,7 @@ class ProfileMap:
         return table
 
     def of(self, parameters: Mapping[str, float | str]) -> Array:
-        """What is known of the metrics of some job parameters, shape (width,)."""
+        """Profile that is known of some job parameters, shape (width,)."""
         group = parameter_group(parameters)
         return np.array([self._scaled(name, *self._sums.get((group, name), (0.0, 0.0))) for name in self._range])
 

@@ -10,7 +10,7 @@ from tradewind import plugins
 
 
 class DoneSettings(plugins.Settings):
-    """How DONE models and chooses. benchmarks/done has the experiment that the defaults come from."""
+    """Settings of DONE's model and choice. benchmarks/done has the experiment that the defaults come from."""
 
     terms: int = Field(default=300, ge=10, le=5000, description="m: cosines of the random Fourier expansion.")
     sigma: float | None = Field(

@@ -1,4 +1,4 @@
-"""Which runs teach Ernest's model most for their cost: an A-optimal design (Venkataraman et al., NSDI 2016, 3.3)."""
+"""The runs that teach Ernest's model most for their cost: an A-optimal design (Venkataraman et al., NSDI 2016, 3.3)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _GAP = 1e-7
 """Relative distance from the optimum at which the solver stops."""
 
 _TIGHTER = 8.0
-"""How much nearer to the optimum each round of the barrier goes."""
+"""Factor by which each round of the barrier goes nearer to the optimum."""
 
 _NOTHING = 1e-4
 """A λ below this is zero but for the solver's distance from the optimum."""
 
 _CONTROL = 2.0
-"""Two runs on equal machines whose shares differ this much show whether the job heeds the share."""
+"""Two runs on equal machines whose shares differ this much show whether the job scales with the share."""
 
 
 def a_criterion(columns: Array, weights: Array) -> float:
@@ -108,11 +108,11 @@ def _centre(columns: Array, costs: Array, weights: Array, sharpness: float) -> A
 
 @dataclass(frozen=True, slots=True)
 class TrainingPoint:
-    """One training run.
+    """A training run on a part of the input.
 
     Attributes:
         share: Share of the input.
-        nodes: How many nodes.
+        nodes: Number of nodes.
     """
 
     share: float
@@ -121,7 +121,7 @@ class TrainingPoint:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentDesign:
-    """How training runs are chosen.
+    """Limits within which training runs are chosen.
 
     Attributes:
         shares: Shares of the input to choose from, ascending.
@@ -136,7 +136,7 @@ class ExperimentDesign:
     most: int = 10
 
     def candidates(self, nodes: Sequence[int], cores: float) -> list[TrainingPoint]:
-        """The runs to choose from: those where every core gets at least one partition.
+        """List the runs to choose from: those where every core gets at least one partition.
 
         Args:
             nodes: Numbers of nodes that can be bought.
@@ -150,15 +150,15 @@ class ExperimentDesign:
         ]
 
     def choose(self, nodes: Sequence[int], cores: float, per_node: float = 1.0) -> list[TrainingPoint]:
-        """The training runs for one instance type, the most telling first.
+        """Choose the training runs for one instance type, the most informative first.
 
-        As `select_training_runs` chooses, and one more where no two runs on equal machines would show whether the job heeds the
-        share.
+        As `select_training_runs` chooses, and one more where no two runs on equal machines would show whether the job
+        scales with the share.
 
         Args:
             nodes: Numbers of nodes that can be bought.
             cores: Cores of one node.
-            per_node: What a node counts for in the model's number of machines.
+            per_node: Machines that one node counts for in the model.
         """
         points = self.candidates(nodes, cores)
         if not points:
@@ -170,16 +170,16 @@ class ExperimentDesign:
 
 
 def select_training_runs(table: Array, costs: Array, budget: float, most: int) -> list[int]:
-    """Which runs of a list to carry out, the most telling first.
+    """Select the runs of a list to carry out, the most informative first.
 
-    The largest λ are taken until the budget is used, then more where the terms could not be told apart. Of more than
+    The largest λ are taken until the budget is used, then more where the terms could not be distinguished. Of more than
     ``most`` those are left out that the objective misses least.
 
     Args:
         table: Terms of each run, shape (n, terms).
         costs: Positive, shape (n,).
         budget: In the unit of the costs.
-        most: How many at most; as many as there are terms in any case.
+        most: Largest number of runs; as many as there are terms in any case.
 
     Returns:
         Places in the list.

@@ -1,4 +1,4 @@
-"""Whether a job heeds the share of the input that it is told to work on."""
+"""Check that a job's run time scales with the share of the input that it is given to work on."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _OWED = 1.1
 
 @dataclass(frozen=True, slots=True)
 class TimedRun:
-    """A run as far as the share is judged by it.
+    """A run on a share of the input, for the comparison of times.
 
     Attributes:
         share: Share of the input.
-        nodes: How many nodes.
-        seconds: How long it took.
-        cut: True where it was cut short then.
+        nodes: Number of nodes.
+        seconds: Run time.
+        cut: True where the run was cut short at that time.
     """
 
     share: float
@@ -38,16 +38,16 @@ class TimedRun:
 
     @property
     def took(self) -> str:
-        """How long it took, in words."""
+        """The run time in words."""
         return f"{'took more than' if self.cut else 'took'} {format_duration(self.seconds)}"
 
 
 @dataclass(frozen=True, slots=True)
 class InputScaling:
-    """What the runs of one group say.
+    """Result of the check for the runs of one group.
 
     Attributes:
-        words: How the times failed to rise with the share; empty where they rose.
+        words: Sentence on how the times failed to rise with the share; empty where they rose.
         sure: True where fewer machines took longer on an equal share: then it is no start of the job that takes all
             the time, since more machines do not shorten it.
     """
@@ -57,7 +57,7 @@ class InputScaling:
 
 
 def check_input_scaling(runs: Sequence[TimedRun], label: str) -> InputScaling | None:
-    """Compares the two runs on equal machines whose shares differ most; None where there are no two to compare.
+    """Compare the two runs on equal machines whose shares differ most; None where there are no two to compare.
 
     Short runs are cut at the deadline of the whole, so that often only shares are left that hardly differ: start-up
     that takes nearly all the time hides the difference of such two. They are compared where other runs on an equal
@@ -89,12 +89,12 @@ def check_input_scaling(runs: Sequence[TimedRun], label: str) -> InputScaling | 
 
 
 def _comparable(less: TimedRun, more: TimedRun) -> bool:
-    """Whether it is known which of two runs took longer, as far as that counts."""
+    """True when it is known which of two runs took longer, as far as that counts."""
     return not less.cut and (not more.cut or more.seconds >= _UNMOVED * less.seconds)
 
 
 def _owed(runs: Sequence[TimedRun], less: TimedRun, more: TimedRun) -> Iterator[tuple[float, TimedRun]]:
-    """How many times as long the larger share takes at least, by each run on other machines, and that run.
+    """Least factor by which the larger share takes longer, by each run on other machines, and that run.
 
     In time = θ0 + θ1·s/m + θ2·m + θ3·ln m with θ ≥ 0 only the second term falls with the machines, so that what fewer
     of them take longer on an equal share is a lower bound of it; a run that was cut short took even longer.

@@ -9,7 +9,7 @@ import numpy as np
 from tradewind.searcher.surrogate.gp import Array
 
 TERMS = ("1", "s/m", "m", "ln m")
-"""What the time is a sum of: s is the share of the input, m the number of machines."""
+"""Terms that the time is a sum of: s is the share of the input, m the number of machines."""
 
 _NEW = 1e-6
 """A column adds something when this much of its length is no mixture of those before it."""
@@ -28,9 +28,9 @@ def model_terms(share: Array, machines: Array) -> Array:
 
 
 def independent_columns(table: Array) -> list[int]:
-    """The columns that some runs can tell apart, in order: each adds to the rank of those before it.
+    """The columns that some runs can distinguish, in order: each adds to the rank of those before it.
 
-    With a single number of machines, for example, ``m`` and ``ln m`` cannot be told from the constant.
+    With a single number of machines, for example, ``m`` and ``ln m`` cannot be distinguished from the constant.
 
     Args:
         table: Terms, shape (n, terms).
@@ -57,19 +57,19 @@ class ErnestModel:
     """time(s, m) = θ0 + θ1·s/m + θ2·m + θ3·ln m with θ ≥ 0 (Venkataraman et al., NSDI 2016, section 3.1).
 
     Attributes:
-        theta: Seconds per unit of each term, shape (4,); 0 for a term that the runs could not tell.
+        theta: Seconds per unit of each term, shape (4,); 0 for a term that the runs could not identify.
     """
 
     theta: Array
 
     @classmethod
     def fit(cls, share: Array, machines: Array, seconds: Array) -> ErnestModel:
-        """Non-negative least squares.
+        """Fit by non-negative least squares.
 
         Args:
             share: Share of the input of each run, shape (n,), n at least 1.
-            machines: Its number of machines.
-            seconds: Its time.
+            machines: Number of machines of each run, shape (n,).
+            seconds: Run time of each run, shape (n,).
         """
         from scipy.optimize import nnls
 
@@ -82,7 +82,7 @@ class ErnestModel:
         return cls(theta)
 
     def predict(self, share: Array, machines: Array) -> Array:
-        """Seconds, shape (n,)."""
+        """Predict the seconds of runs, shape (n,)."""
         seconds: Array = model_terms(share, machines) @ self.theta
         return seconds
 

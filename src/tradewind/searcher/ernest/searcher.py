@@ -41,17 +41,20 @@ from tradewind.searcher.forecast import (
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.utils.units import count, format_money
 
+_RESERVE = 1.2
+"""Times the cost predicted of the best that is kept for its whole run: the published error is below 20 %."""
+
 
 @dataclass(frozen=True)
 class ModelGroup:
     """Candidates of one instance type and one combination of settings: one model.
 
     Attributes:
-        label: In words.
+        label: Instance type and settings in words.
         rows: Numbers of the candidates.
         nodes: The number of nodes of each.
         cores: Cores of one node.
-        per_node: What a node counts for in the model's number of machines.
+        per_node: Machines that one node counts for in the model.
         points: The training runs.
     """
 
@@ -71,17 +74,17 @@ class ModelGroup:
         return self.rows[self.nodes.index(nodes)]
 
     def seconds(self, model: ErnestModel, point: TrainingPoint) -> float:
-        """What a model expects of a training run."""
+        """Seconds that a model predicts of a training run."""
         return float(model.predict(np.array([point.share]), np.array([point.nodes * self.per_node]))[0])
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFit:
-    """What one group's runs taught.
+    """Model of one group, fitted to its runs.
 
     Attributes:
-        model: None without enough runs.
-        sign: Whether the times rise with the share; None where that was not seen.
+        model: Fitted model, or None without enough runs.
+        sign: Check that the times rise with the share; None where no two runs could be compared.
         table: The terms of the runs, shape (n, 4).
     """
 
@@ -120,8 +123,8 @@ class GroupFit:
 
         Args:
             group: The group.
-            running: Those on their way.
-            points: Those to choose from, the most telling first.
+            running: Pending training runs.
+            points: Training runs to choose from, the most informative first.
         """
         known = np.vstack([self.table, group.table(running)])
         rank, most = len(independent_columns(known)), len(independent_columns(group.table(group.points)))
@@ -136,12 +139,8 @@ class GroupFit:
         return found
 
 
-_RESERVE = 1.2
-"""Times the cost predicted of the best that is kept for its whole run: the published error is below 20 %."""
-
-
 class ErnestSettings(plugins.Settings):
-    """How Ernest trains, and how much it checks."""
+    """Settings of Ernest's training runs and of the checks after them."""
 
     machines: Literal["nodes", "cores"] = Field(
         default="nodes", description="What the model counts as machines: nodes, or the cores of all nodes together."
@@ -211,7 +210,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
 
     @cached_property
     def _groups(self) -> list[ModelGroup]:
-        """One for each model, in the order of training."""
+        """The groups of candidates, one for each model, in the order of training."""
         problem, candidates = self.problem, self.problem.candidates
         members: dict[tuple[str, str], list[int]] = {}
         for row in range(len(candidates)):
@@ -255,7 +254,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         )
 
     def _points(self, nodes: tuple[int, ...], cores: float, per_node: float) -> list[TrainingPoint]:
-        """The training runs; equal machines counts have equal ones, so each design is made once."""
+        """The training runs; equal machine counts have equal ones, so each design is made once."""
         place = (nodes, cores if self.settings.partitions is not None else 0.0, per_node)
         if place not in self._designs:
             own = self.settings
@@ -278,7 +277,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """Training runs, type by type; then the predicted best on the whole input, and a few more."""
+        """Propose training runs, type by type; then the predicted best on the whole input, and a few more."""
         hourly = self.problem.candidates.hourly
         if not self.affordable(state, hourly).any():
             answer = self.nothing_left(state)
@@ -383,7 +382,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
 
     @property
     def _fits(self) -> list[GroupFit]:
-        """What the trials told so far teach, by group; only groups with new trials are fitted again."""
+        """Fits of the trials so far, by group; only groups with new trials are fitted again."""
         numbers = tuple(trial.number for trial in self.history)
         if self._fitted is None or self._fitted[0] != numbers:
             runs: dict[int, list[Trial]] = {}
@@ -407,7 +406,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         return self._fitted[1]
 
     def _unmoved(self, *, trained: bool = False) -> str | None:
-        """What to say when the times of two types (or of all there are) do not rise with the share of the input.
+        """Words for the user when the times of two types (or of all) do not rise with the share of the input.
 
         Args:
             trained: No further type will be seen: then one suffices where it is sure that it is no start of the job.
@@ -427,7 +426,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
 
     @property
     def _forecast(self) -> TableForecast | None:
-        """What is predicted of the candidates whose groups have a model; None where none has."""
+        """Predictions of the candidates whose groups have a model; None where none has."""
         rows: list[int] = []
         seconds: list[float] = []
         for group, fit in zip(self._groups, self._fits, strict=True):
@@ -438,7 +437,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         return TableForecast(self.problem, np.array(rows), np.array(seconds)) if rows else None
 
     def _untrained(self, state: SearchState) -> str:
-        """Why nothing is predicted."""
+        """Explain that nothing is predicted."""
         budget, needed = self.problem.budget, min(len(self._missing(i, state)) for i in range(len(self._groups)))
         failed = sum(trial.state == TrialState.FAILED for trial in self.history)
         aborted = sum(trial.state == TrialState.ABORTED for trial in self.history)
@@ -457,7 +456,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         return words + self._late_parts()
 
     def _late_parts(self) -> str:
-        """What the smallest share that took as long as the whole may says; empty where none did."""
+        """Words on the smallest share that took as long as the whole may; empty where none did."""
         deadline = self.problem.constraints.deadline
         late = [t.proposal.fidelity for t in self.history if (aborted_seconds(t) or 0.0) >= (deadline or math.inf)]
         if not late:
@@ -468,12 +467,12 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
         )
 
     def predict_map(self) -> Sequence[MapPoint]:
-        """What is predicted of every configuration that has a model, the best first."""
+        """Predict every configuration that has a model, the best first."""
         forecast = self._forecast
         return [] if forecast is None else forecast.points(full_input_runs(self.problem.candidates, self.history))
 
     def map_basis(self) -> str:
-        """How many models there are, from how many runs on which shares of the input."""
+        """Name the number of models and of their runs, and the shares of the input."""
         shares = sorted(trial.proposal.fidelity for trial in self.history if trial.proposal.fidelity < 1.0)
         models = sum(fit.model is not None for fit in self._fits)
         if not shares:

@@ -14,7 +14,7 @@ Words = NDArray[np.uint64]
 
 
 class CandidateArrays(NamedTuple):
-    """The candidates; N of them, d columns, L levels at most, W words a set.
+    """Arrays of N candidates with d columns, L levels at most, W words a set.
 
     Attributes:
         codes: Level of each column, shape (N, d).
@@ -42,13 +42,13 @@ class CandidateArrays(NamedTuple):
 
 
 class BagArrays(NamedTuple):
-    """What is random in the trees, by number of imagined runs k; T trees, m trials and imagined runs at most.
+    """Random draws of the trees, by number of imagined runs k; T trees, m trials and imagined runs at most.
 
     Attributes:
-        weights: How often each tree has each trial, shape (k, T, m).
+        weights: Number of times that each tree has each trial, shape (k, T, m).
         newest: The newest imagined run in each bag, -1 where there is none, shape (k, T).
         orders: Order in which the columns are tried at each node, shape (k, T, nodes, d).
-        tries: Columns tried at a node.
+        tries: Number of columns tried at a node.
     """
 
     weights: Floats
@@ -58,14 +58,14 @@ class BagArrays(NamedTuple):
 
 
 class TrialArrays(NamedTuple):
-    """What was measured.
+    """Arrays of the measured trials.
 
     Attributes:
-        size: How many trials.
+        size: Number of trials.
         codes: Their levels, shape (m, d); rows from ``size`` on are free for imagined runs.
-        y: Their objectives less ``shift`` by ``scale``, shape (m,); likewise.
-        shift: Mean.
-        scale: Standard deviation, or 1.
+        y: Their objectives less ``shift`` by ``scale``, shape (m,); rows from ``size`` on are free.
+        shift: Mean of the objectives.
+        scale: Standard deviation of the objectives, or 1.
         best: Best feasible objective, infinite where there is none.
         worst: Largest objective.
     """
@@ -80,16 +80,16 @@ class TrialArrays(NamedTuple):
 
 
 class LookaheadRules(NamedTuple):
-    """How to look ahead.
+    """Rules of the lookahead.
 
     Attributes:
-        depth: Further runs.
-        gamma: What a step later is worth.
+        depth: Number of further runs that are imagined.
+        gamma: Discount of a step later.
         quantile: Standard deviations that must fit into the money left.
         agreement: Standard deviation where all trees agree, as a share of the mean.
         log: True when the trees predict the logarithm.
         money: USD left.
-        machines: The machines of the latest run.
+        machines: Number of the machines of the latest run.
     """
 
     depth: int
@@ -109,16 +109,16 @@ class Workspace(NamedTuple):
         places: Trials in the order of the tree's nodes, shape (m,).
         stack: First and last trial of the nodes still to be split, shape (m + 2, 2).
         sets: Candidates of these nodes, shape (m + 2, W).
-        weights: Of the levels of a column in a node, shape (256,), zero between uses.
-        totals: Sums of the objective likewise, shape (256,).
+        weights: Weights of the levels of a column in a node, shape (256,), zero between uses.
+        totals: Sums of the objective by level, shape (256,).
         sums: Predictions added up over the trees whose bags hold none of the imagined runs after the g-th, by number
             of imagined runs and g, shape (D + 1, D + 1, N).
-        squares: Their squares likewise.
-        stamp: For which g-th imagined run each of the sums was made, shape (D + 1, D + 1).
+        squares: Sums of the squared predictions, as ``sums``.
+        stamp: Version of the g-th imagined run that each of the sums was made for, shape (D + 1, D + 1).
         used: 1 for candidates of the path, shape (N,).
-        mean: Of candidates, shape (N,).
-        sd: Standard deviations, shape (N,).
-        bound: Upper bounds of what they are worth, below zero where they may not be run, shape (N,).
+        mean: Means of the candidates, shape (N,).
+        sd: Standard deviations of the candidates, shape (N,).
+        bound: Upper bounds of the constrained expected improvement, below zero where they may not be run, shape (N,).
     """
 
     product: Floats
@@ -137,7 +137,7 @@ class Workspace(NamedTuple):
 
 
 def make_workspace(trials: TrialArrays, field: CandidateArrays, depth: int) -> Workspace:
-    """Working memory for one thread."""
+    """Allocate the working memory of one thread."""
     most, count, steps = len(trials.y), len(field.codes), depth + 1
     return Workspace(
         np.zeros(most),

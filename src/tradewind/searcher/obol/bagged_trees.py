@@ -1,4 +1,4 @@
-"""An ensemble of bagged random trees over candidates, and what it says of them."""
+"""An ensemble of bagged random trees over candidates, and its predictions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FEW = 64
 
 @dataclass(frozen=True, slots=True)
 class CostTerms:
-    """What turns the objective of a candidate into dollars and into a deadline; arrays of shape (N,).
+    """Terms that turn the objective of a candidate into dollars and into a deadline; arrays of shape (N,).
 
     Attributes:
         limit: Largest objective that meets the deadline.
         chance: Probability that everything but the deadline holds.
         rate: USD for a unit of the objective.
-        fixed: USD besides.
+        fixed: USD that do not depend on the objective.
         switch: USD for changing to its machines.
         machines: Number of its machines.
     """
@@ -49,7 +49,7 @@ class CostTerms:
 
 @dataclass(frozen=True, slots=True)
 class TreePrediction:
-    """What the trees say of the n candidates that may be run; arrays of shape (n,).
+    """Predictions of the trees for the n candidates that may be run; arrays of shape (n,).
 
     Attributes:
         mean: Mean over the trees, of the objective or its logarithm.
@@ -70,15 +70,15 @@ class TreePrediction:
 
 @functools.lru_cache(maxsize=8)
 def make_bags(size: int, depth: int, columns: int, trees: int, seed: int) -> BagArrays:
-    """Bags and orders of columns for some trials and up to ``depth`` imagined runs.
+    """Draw bags and orders of columns for some trials and up to ``depth`` imagined runs.
 
     What is drawn for m trials depends on the seed and on m alone, so that the model is a function of data and seed.
 
     Args:
-        size: Trials, at least 1.
-        depth: Imagined runs at most.
-        columns: Columns of the candidates.
-        trees: Trees.
+        size: Number of trials, at least 1.
+        depth: Largest number of imagined runs.
+        columns: Number of columns of the candidates.
+        trees: Number of trees.
         seed: Any integer from 0.
     """
     most = size + depth
@@ -105,14 +105,14 @@ class BaggedTrees:
 
     Args:
         columns: The table; its rows are candidates first, then anything else that is asked about.
-        money: Of the rows.
+        money: Cost terms of the rows.
         rows: Rows of the trials.
-        y: Their objectives, or the logarithms.
+        y: Objectives of the trials, or their logarithms.
         best: Best feasible objective, or infinite.
         worst: Largest objective.
-        rules: Rules.
-        trees: Trees.
-        seed: From 0.
+        rules: Rules of the lookahead.
+        trees: Number of trees.
+        seed: Any integer from 0.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class BaggedTrees:
         self.trials = TrialArrays(size, codes, scaled, shift, scale, best, worst)
 
     def prediction(self, free: Ints) -> TreePrediction:
-        """What is expected of some rows."""
+        """Predict some rows."""
         from tradewind.searcher.obol import kernel
 
         workspace = make_workspace(self.trials, self.field, 0)
@@ -167,7 +167,7 @@ class BaggedTrees:
             free: Rows that may be run.
             roots: Places in ``free``.
             first: Mean, standard deviation, improvement and USD of each root, shape (4, roots).
-            threads: Threads; each takes every so-manieth root.
+            threads: Number of threads; thread i of n takes every n-th root.
         """
         threads = threads if len(roots) * 3**self.rules.depth > _FEW else 1
         field = _only(self.field, free)

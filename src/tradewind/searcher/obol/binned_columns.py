@@ -19,13 +19,13 @@ _INACTIVE = -1.0
 
 
 class LevelFeatureMap:
-    """One number a parameter, as the trees of OBOL see a configuration.
+    """Maps a configuration to one number a parameter, for the trees of OBOL.
 
     Numbers are taken on the scale of the space, words by their place in the list, instance types by their rank in
     price per hour (then vCPUs, then memory). A parameter that is inactive is below all its values.
 
     Args:
-        problem: The problem.
+        problem: The tuning problem: its space and its prices.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -91,7 +91,7 @@ class BinnedColumns:
         everyone: The set of all rows, shape (words,).
 
     Args:
-        numbers: Shape (n, d).
+        numbers: Features of the rows, shape (n, d).
     """
 
     def __init__(self, numbers: Floats) -> None:
@@ -125,7 +125,7 @@ def pack_bits(chosen: NDArray[np.bool_]) -> Words:
     """Sets of rows as 64-bit words, of shape (..., words).
 
     Args:
-        chosen: Which rows each set holds, shape (..., rows).
+        chosen: Masks of the rows that each set holds, shape (..., rows).
     """
     words = (chosen.shape[-1] + 63) // 64
     packed = np.zeros((*chosen.shape[:-1], 8 * words), dtype=np.uint8)

@@ -1,6 +1,6 @@
 """The inner loops of OBOL: trees, expected improvement and lookahead over arrays.
 
-They stay in one file (but for `bits`) because numba renews a cached function when its own file changes, and not when
+They stay in one file (but for `bitsets`) because numba renews a cached function when its own file changes, and not when
 a file that it calls changes. Import this module inside functions: it loads numba.
 
 Candidates and trials are rows of small integers, the levels of their columns. A set of candidates is a row of 64-bit
@@ -135,7 +135,7 @@ def _grow(
             cut += 1
         p = start
         for q in range(start, end):
-            # Without a branch, which could not be foreseen.
+            # Without a branch, which could not be predicted.
             i, here = index[q], index[p]
             left = codes[i, feature] <= cut
             index[p] = i if left else here
@@ -171,7 +171,8 @@ def renew(
                 _grow(
                     bags.weights[k, t], bags.orders[k, t], bags.tries, trials.size + k, trials.codes, trials.y,
                     field.everyone, field.values, field.masks, workspace.product,
-                    workspace.places, workspace.stack, workspace.sets, workspace.weights, workspace.totals, sums, squares,
+                    workspace.places, workspace.stack, workspace.sets, workspace.weights, workspace.totals,
+                    sums, squares,
                 )  # fmt: skip
 
 
@@ -228,13 +229,13 @@ def amount(mean: float, sd: float, deviations: float, log: bool) -> float:
 
 @njit
 def _stand_in(worst: float, widest: float, log: bool) -> float:
-    """What is to be beaten while nothing is feasible: the largest objective and three standard deviations."""
+    """The objective to be beaten while nothing is feasible: the largest objective and three standard deviations."""
     return worst * math.exp(min(3.0 * widest, 700.0)) if log else worst + 3.0 * widest
 
 
 @njit
 def _bounds(mark: float, factor: float, field: CandidateArrays, workspace: Workspace) -> int:
-    """Upper bounds of what the candidates are worth, where they are not negative; the place of the largest loose one.
+    """Upper bounds of the improvement of the candidates, where not negative; the place of the largest loose one.
 
     The loose bound is EI ≤ max(best − μ, 0) + 0.3990σ; for a logarithm 1 − x ≤ −ln x carries it over. The other one
     divides the second term by (1 + z²)(1 + z²/2 + z⁴/8) with z = (best − μ)/σ, since 1 − Φ(z) ≥ zφ(z)/(1 + z²) and
@@ -257,7 +258,8 @@ def _bounds(mark: float, factor: float, field: CandidateArrays, workspace: Works
 
 @njit
 def _allow(
-    k: int, trees: int, trials: TrialArrays, field: CandidateArrays, rules: LookaheadRules, workspace: Workspace, money: float, machines: int
+    k: int, trees: int, trials: TrialArrays, field: CandidateArrays, rules: LookaheadRules, workspace: Workspace,
+    money: float, machines: int,
 ) -> None:  # fmt: skip
     """Mean and standard deviation of the candidates; a bound of 0 where the money pays, and of -1 elsewhere."""
     sums, squares, mean, sd, bound = (
@@ -311,7 +313,7 @@ def _choose(
 def judge(
     field: CandidateArrays, trees: int, trials: TrialArrays, rules: LookaheadRules, free: Ints, workspace: Workspace
 ) -> tuple[Floats, float]:
-    """What the sums of `renew` for no imagined run say of the candidates that may be run.
+    """Predict the candidates that may be run, from the sums of `renew` for no imagined run.
 
     Returns:
         Mean, standard deviation, constrained expected improvement, expected USD and the quantile of the USD, as rows
@@ -348,10 +350,10 @@ def look_ahead(
 
     Args:
         field: Candidates, all of which may be run.
-        bags: Bags.
-        trials: Trials; its free rows are written to.
-        rules: Rules; ``depth`` is at least 1.
-        room: Working memory.
+        bags: Random draws of the trees.
+        trials: Measured trials; the free rows are written to.
+        rules: Rules of the lookahead; ``depth`` is at least 1.
+        workspace: Working memory of this thread.
         roots: First candidates of the paths, shape (r,).
         first: Mean, standard deviation, improvement and expected USD of each, shape (4, r).
         found: Utility and USD of the paths, written to, shape (2, r).

@@ -1,4 +1,4 @@
-"""What trials say, in the numbers that OBOL's trees take."""
+"""OBOL's model: trials as labels, and the bagged trees that are grown on them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TreeRows:
     """Candidates, then trials: the rows that trees are asked about.
 
     Attributes:
-        columns: Their levels.
+        columns: Levels of the rows.
         hourly: USD per hour, shape (N,).
         machines: Number of their machines, shape (N,).
         trials: Ended trials of the whole input and the row of each.
@@ -56,10 +56,10 @@ class ObolModel:
     how likely a candidate is to succeed, and one for each bound on a metric how likely the bound is to hold.
 
     Args:
-        problem: The problem.
-        settings: The settings.
-        table: The rows.
-        seed: From 0.
+        problem: The tuning problem: objective, constraints and prices.
+        settings: Settings of the OBOL searcher.
+        table: Candidates and trials as rows.
+        seed: Any integer from 0.
         money: USD left, or infinite.
     """
 
@@ -83,7 +83,7 @@ class ObolModel:
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to grow a tree on."""
+        """True when there is a trial to grow a tree on."""
         return bool(self._finished or self._cut)
 
     def _figure(self, trial: Trial) -> float | None:
@@ -133,11 +133,11 @@ class ObolModel:
         return CostTerms(limit, chance, rate, fixed, price * self._settings.switch_seconds, self._table.machines)
 
     def ensemble(self, depth: int, fantasized: Sequence[int] = ()) -> BaggedTrees:
-        """The trees on cost or runtime.
+        """Grow the trees on cost or runtime.
 
         Args:
-            depth: Runs that will be imagined.
-            believed: Rows that are taken to do what is expected of them.
+            depth: Number of runs that will be imagined.
+            fantasized: Rows of pending runs, whose expectations are taken for observed.
         """
         rows, labels = self._rows, self._labels
         best = self.best if self._problem.objective.grows_with_time else math.inf
@@ -167,7 +167,7 @@ class ObolModel:
     # ------------------------------------------------------------------ runs that were cut short
 
     def _labels_of_cut(self) -> Floats:
-        """Labels of aborted trials: what the finished ones predict, given that it is above the bound (Lynceus)."""
+        """Labels of aborted trials: predictions of the finished ones, given that they are above the bound (Lynceus)."""
         bounds = self._scaled([value for _, value in self._cut])
         if not self._cut or len(self._finished) < 2 or self._settings.aborted == "bound":
             return bounds
@@ -215,7 +215,7 @@ class ObolModel:
     # ------------------------------------------------------------------ other objectives
 
     def prediction(self, ensemble: BaggedTrees, free: Ints) -> TreePrediction:
-        """What is expected of some rows, whatever the objective is; ``ensemble`` is the one on cost or runtime."""
+        """Predict some rows, whatever the objective is; ``ensemble`` is the one on cost or runtime."""
         paid = ensemble.prediction(free)
         objective = self._problem.objective
         if objective.grows_with_time:
@@ -243,9 +243,9 @@ def truncated_mean(mean: Floats, sd: Floats, bound: Floats) -> Floats:
     """Mean of a normal variable that is known to be above a bound.
 
     Args:
-        mean: Shape (n,).
-        sd: Shape (n,); where it is zero, the larger of mean and bound is returned.
-        bound: Shape (n,).
+        mean: Means, shape (n,).
+        sd: Standard deviations, shape (n,); where zero, the larger of mean and bound is returned.
+        bound: Lower bounds, shape (n,).
     """
     from scipy.special import erfcx
 

@@ -34,44 +34,6 @@ from tradewind.utils.units import format_money
 _HYPERCUBES = 20
 """Latin hypercubes of which the one with the largest least distance is taken."""
 
-
-def latin_hypercube(numbers: Floats, count: int, rng: np.random.Generator) -> list[int]:
-    """Choose rows near the points of a maximin Latin hypercube (Morris & Mitchell, J. Stat. Planning 1995).
-
-    Every column is cut into ``count`` strips with one point each, its levels at equal distances; each point stands for
-    the nearest row that is not taken. Of some such designs, the one whose two nearest rows are farthest apart is taken.
-
-    Args:
-        numbers: Shape (n, d).
-        count: How many to choose; all rows if there are fewer.
-        rng: For the hypercubes.
-
-    Returns:
-        Row numbers, in order.
-    """
-    if not numbers.shape[1]:  # nothing tells the rows apart
-        return list(range(min(count, len(numbers))))
-    ranks = [np.unique(np.round(column, 9), return_inverse=True) for column in numbers.T]
-    unit = np.column_stack([(rank + 0.5) / len(levels) for levels, rank in ranks])
-    count = min(count, len(unit))
-    best: tuple[float, list[int]] | None = None
-    for _ in range(_HYPERCUBES):
-        strips = rng.permuted(np.tile(np.arange(count), (unit.shape[1], 1)), axis=1).T
-        points = (strips + rng.random(strips.shape)) / count
-        chosen: list[int] = []
-        for point in points:
-            away = np.round(((unit - point) ** 2).sum(axis=1), 9)
-            away[chosen] = np.inf
-            chosen.append(int(np.argmin(away)))
-        picked = unit[chosen]
-        apart = ((picked[:, None, :] - picked[None, :, :]) ** 2).sum(axis=2)
-        least = round(float(apart[np.triu_indices(count, 1)].min(initial=np.inf)), 9)
-        if best is None or least > best[0]:
-            best = (least, chosen)
-    assert best is not None
-    return best[1]
-
-
 _TINY = 1e-12
 
 _log = logging.getLogger("tradewind.searcher.obol")
@@ -79,12 +41,12 @@ _log = logging.getLogger("tradewind.searcher.obol")
 
 @dataclass(frozen=True, slots=True)
 class LookaheadChoice:
-    """The candidate that a step chose.
+    """The candidate that one step of the lookahead chose.
 
     Attributes:
-        place: Its place among the free ones.
-        utility: What the path that begins with it promises.
-        outlook: Of the free ones.
+        place: Place of the candidate among the free ones.
+        utility: Utility of the path that begins with it.
+        prediction: Predictions of the free ones.
         feasible: Probability that it is feasible.
         switch: USD of its spend that are for changing to its machines.
     """
@@ -112,7 +74,7 @@ class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Learns
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The starts, then the first runs of the paths that promise most for their money."""
+        """Propose the starts, then the first runs of the paths that promise most for their money."""
         if not len(self._reference):
             return self.nothing_left(state)
         whole = [t for t in self.history if t.proposal.fidelity == 1.0]
@@ -138,32 +100,32 @@ class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Learns
                 fantasized.append(index)
                 free = free[free != index]
         while len(chosen) < count and len(free):
-            evidence = ObolModel(self.problem, self.settings, table, self._tree_seed, money)
-            choice = self._decide(evidence, [*table.pending, *fantasized], free, money)
+            model = ObolModel(self.problem, self.settings, table, self._tree_seed, money)
+            choice = self._decide(model, [*table.pending, *fantasized], free, money)
             if choice is None or self._marginal(choice):
                 return chosen or self._enough(state, choice)
             index = int(free[choice.place])
-            chosen.append(self._proposal(candidates.configuration(index), choice, evidence.best))
+            chosen.append(self._proposal(candidates.configuration(index), choice, model.best))
             money -= float(choice.prediction.spend[choice.place])
             fantasized.append(index)
             free = np.delete(free, choice.place)
         return chosen or self.nothing_left(state)
 
     def _teaches(self, trial: Trial) -> bool:
-        """Whether trees can be grown on a trial."""
+        """True when trees can be grown on a trial."""
         seen = trial.observation
         if seen is None or trial.state == TrialState.FAILED or not math.isfinite(seen.cost + seen.runtime):
             return False
         return self._map.of(trial.configuration, trial.offer) is not None
 
-    def _decide(self, evidence: ObolModel, fantasized: list[int], free: Ints, money: float) -> LookaheadChoice | None:
+    def _decide(self, model: ObolModel, fantasized: list[int], free: Ints, money: float) -> LookaheadChoice | None:
         """Algorithm 2 of OBOL; None where the money pays for no candidate with the probability asked for."""
         depth = self.settings.depth if self.problem.objective.grows_with_time else 0
         if depth:
             _advise()
-        ensemble = evidence.ensemble(depth, fantasized)
-        prediction = evidence.prediction(ensemble, free)
-        feasible = evidence.feasible(ensemble, free, ensemble.prediction(free))
+        ensemble = model.ensemble(depth, fantasized)
+        prediction = model.prediction(ensemble, free)
+        feasible = model.feasible(ensemble, free, ensemble.prediction(free))
 
         def switch(place: int) -> float:
             row, field = int(free[place]), ensemble.field
@@ -200,7 +162,7 @@ class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Learns
         return limit is not None and choice.utility <= limit and len(self.history) >= self.settings.min_trials
 
     def _enough(self, state: SearchState, choice: LookaheadChoice | None) -> NothingLeft:
-        """Why the search ends with candidates left."""
+        """Explain that the search ends with candidates left."""
         if choice is None:
             left = format_money(state.money_left)
             reason = (
@@ -238,7 +200,7 @@ class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Learns
         return Proposal(configuration, abort_cost=money, abort_time=seconds, why=why)
 
     def _start(self, state: SearchState, count: int) -> list[Proposal]:
-        """The next ones of the design; behind its end, for want of anything to learn from, the rest at random."""
+        """Propose the next ones of the design; behind its end, while no run teaches anything, the rest at random."""
         reference = self._reference
         return [
             self._capped(reference.configuration(i), math.inf, {"stage": "start"})
@@ -259,7 +221,7 @@ class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Learns
 
     @cached_property
     def _order(self) -> list[int]:
-        """The order of starts."""
+        """Places of the reference in the order of starting."""
         return self._start_order(self._chosen_starts)
 
     def _chosen_starts(self, rng: np.random.Generator) -> list[int]:
@@ -312,14 +274,14 @@ class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Learns
         table = self._table(one, SearchState()) if len(one) else None
         if table is None:
             return {}
-        evidence = ObolModel(self.problem, self.settings, table, self._tree_seed, math.inf)
-        if not evidence.known:
+        model = ObolModel(self.problem, self.settings, table, self._tree_seed, math.inf)
+        if not model.known:
             return {}
-        ensemble, free = evidence.ensemble(0), np.zeros(1, dtype=np.int64)
+        ensemble, free = model.ensemble(0), np.zeros(1, dtype=np.int64)
         prediction = ensemble.prediction(free)
         return {
             "expected_cost": float(prediction.spend[0]),
-            "probability_feasible": float(evidence.feasible(ensemble, free, prediction)[0]),
+            "probability_feasible": float(model.feasible(ensemble, free, prediction)[0]),
         }
 
 
@@ -337,8 +299,45 @@ def _best_ratio(utility: Floats, spend: Floats, alone: Floats) -> int:
 
 @functools.cache
 def _advise() -> None:
-    """Say once what makes lookahead quick, where it is missing."""
+    """Log once, where numba is missing, that it makes lookahead quick."""
     from tradewind.utils.jit import COMPILED
 
     if not COMPILED:
         _log.warning("obol looks ahead without numba: the same choices, minutes slower (%s)", install_command("fast"))
+
+
+def latin_hypercube(numbers: Floats, count: int, rng: np.random.Generator) -> list[int]:
+    """Choose rows near the points of a maximin Latin hypercube (Morris & Mitchell, J. Stat. Planning 1995).
+
+    Every column is cut into ``count`` strips with one point each, its levels at equal distances; each point stands for
+    the nearest row that is not taken. Of some such designs, the one whose two nearest rows are farthest apart is taken.
+
+    Args:
+        numbers: Features of the rows, shape (n, d).
+        count: Number of rows to choose; all if there are fewer.
+        rng: Draws the hypercubes.
+
+    Returns:
+        Row numbers, in order.
+    """
+    if not numbers.shape[1]:  # nothing tells the rows apart
+        return list(range(min(count, len(numbers))))
+    ranks = [np.unique(np.round(column, 9), return_inverse=True) for column in numbers.T]
+    unit = np.column_stack([(rank + 0.5) / len(levels) for levels, rank in ranks])
+    count = min(count, len(unit))
+    best: tuple[float, list[int]] | None = None
+    for _ in range(_HYPERCUBES):
+        strips = rng.permuted(np.tile(np.arange(count), (unit.shape[1], 1)), axis=1).T
+        points = (strips + rng.random(strips.shape)) / count
+        chosen: list[int] = []
+        for point in points:
+            away = np.round(((unit - point) ** 2).sum(axis=1), 9)
+            away[chosen] = np.inf
+            chosen.append(int(np.argmin(away)))
+        picked = unit[chosen]
+        apart = ((picked[:, None, :] - picked[None, :, :]) ** 2).sum(axis=2)
+        least = round(float(apart[np.triu_indices(count, 1)].min(initial=np.inf)), 9)
+        if best is None or least > best[0]:
+            best = (least, chosen)
+    assert best is not None
+    return best[1]

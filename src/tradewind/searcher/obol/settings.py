@@ -10,7 +10,7 @@ from tradewind.plugins import Settings
 
 
 class ObolSettings(Settings):
-    """How OBOL starts, models, looks ahead and stops."""
+    """Settings of OBOL's starts, model, lookahead and stop rule."""
 
     depth: int = Field(default=2, ge=0, le=5, description="Further runs that are imagined behind each candidate.")
     starts: int | Literal["auto"] = Field(

@@ -31,10 +31,10 @@ _SCREEN_TREES = 20
 
 
 def require_forest_packages() -> None:
-    """See that the packages are installed that the forests are of.
+    """Require the packages that the forests are made with.
 
     Raises:
-        MissingProgramError: One is not.
+        MissingProgramError: One is not installed.
     """
     for package in ("sklearn", "quantile_forest"):
         if not plugins.installed(package):
@@ -48,7 +48,7 @@ class TimeForest:
     Attributes:
         mean: Fitted scikit-learn forest.
         late: Fitted quantile forest, or None.
-        pair: The references.
+        pair: Places of the two references.
         counters: Names of the counters in the fingerprint.
     """
 
@@ -75,8 +75,8 @@ class TimeForest:
         Args:
             table: The offline table.
             facts: Descriptions of its machines, shape (machines, facts).
-            pair: The references.
-            trees: How many.
+            pair: Places of the two references.
+            trees: Number of trees.
             seed: Any integer.
             rows: Workloads to learn from; all without it.
             counters: Names of counters to use.
@@ -103,7 +103,7 @@ class TimeForest:
         Args:
             facts: Descriptions, shape (machines, facts).
             logs: ln seconds on the two references.
-            counters: Of the two reference runs, by name.
+            counters: Counters of the two reference runs, by name.
         """
         own = _fingerprint(np.array(logs), [counters[name] for name in self.counters])
         x = np.hstack([np.tile(own, (len(facts), 1)), facts])
@@ -119,7 +119,7 @@ CounterPair = tuple[float, float]
 
 
 def _fingerprint(logs: Array, counters: Sequence[CounterPair]) -> Array:
-    """What is known of a workload: its times on the references, their ratio, its counters on both."""
+    """Fingerprint of a workload: its times on the references, their ratio, its counters on both."""
     return np.array([logs[0], logs[1], logs[1] - logs[0], *(value for both in counters for value in both)])
 
 
@@ -158,7 +158,7 @@ class ReferenceChoice:
 
 @dataclass(frozen=True, slots=True)
 class _Score:
-    """Errors of a pair by workload that was left out."""
+    """Errors of a pair of references by workload that was left out."""
 
     pair: Pair
     errors: Array
@@ -181,7 +181,7 @@ def screening_errors(table: WorkloadTable, pair: Pair) -> Array:
 
     Args:
         table: The offline table.
-        pair: The references.
+        pair: Places of the two references.
 
     Returns:
         Mean of |ln predicted - ln true| over the other machines, one for each workload that ran on both references.
@@ -216,8 +216,8 @@ def left_out_errors(table: WorkloadTable, facts: Array, pair: Pair) -> Array:
 
     Args:
         table: The offline table.
-        facts: Descriptions of its machines.
-        pair: The references.
+        facts: Descriptions of its machines, shape (machines, facts).
+        pair: Places of the two references.
 
     Returns:
         Mean of |ln predicted - ln true| over the other machines, one for each workload that ran on both references.
@@ -261,7 +261,7 @@ _choosing = threading.Lock()
 def choose_pairs(
     table: WorkloadTable, facts: Array, hourly: Array, *, pool: int, tried: int, least: int
 ) -> list[ReferenceChoice]:
-    """Pairs of references, the best first.
+    """Rank pairs of references, the best first.
 
     A quick regression is scored for every pair; the forest for the best of these, and for the cheapest of those that
     are within one standard error of the best. Of these again the cheapest within one standard error comes first: a
@@ -272,8 +272,8 @@ def choose_pairs(
         facts: Descriptions of its machines, shape (machines, facts).
         hourly: USD per hour of each machine choice, shape (machines,).
         pool: Machines that may be a reference, at most: the most measured ones, spread over the prices.
-        tried: Pairs to compare by the forest.
-        least: Workloads that a pair needs.
+        tried: Number of pairs to compare by the forest.
+        least: Number of workloads that a pair needs.
 
     Returns:
         The compared pairs, then the others in the order of the quick regression.

@@ -52,9 +52,12 @@ from tradewind.searcher.paris.workload_table import (
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.utils.units import count as count_of
 
+_MANY = 20_000
+"""Machine choices that are predicted at most."""
+
 
 class ParisSettings(plugins.Settings):
-    """Where PARIS's table comes from, and how much it checks."""
+    """Settings of PARIS's offline table, references and checks."""
 
     table: Path | None = Field(
         default=None,
@@ -85,16 +88,12 @@ class ParisSettings(plugins.Settings):
     verify: int = Field(default=2, ge=0, description="Runs after that of the predicted best.")
 
 
-_MANY = 20_000
-"""Machine choices that are predicted at most."""
-
-
 @dataclass(frozen=True, slots=True)
 class SettingsWorkload:
     """One combination of the application's settings: a workload of its own.
 
     Attributes:
-        words: The settings in words.
+        words: Values of the settings in words.
         rows: The candidate of each machine choice, by its place in the table.
     """
 
@@ -173,7 +172,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return pair
 
     def _left_out(self, remedy: str) -> tuple[str, str]:
-        """How many runs the table lacks since they were cut short, in words, and what to do then, else a remedy."""
+        """Number of runs that the table lacks since they were cut short, in words, and the remedy for the user."""
         cut = count_aborted(self.problem.past, self._table.machines)
         if not cut:
             return "", remedy
@@ -189,7 +188,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
 
     @cached_property
     def _offers(self) -> list[Offer]:
-        """Each machine choice."""
+        """The offer of each machine choice."""
         return [self.problem.candidates.offer(rows[0]) for rows in self._rows]
 
     @cached_property
@@ -234,28 +233,28 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The references of each combination of settings; then the predicted best, and a few more."""
+        """Propose the references of each combination of settings; then the predicted best, and a few more."""
         candidates = self.problem.candidates
         payable = self.affordable(state, candidates.hourly)
         if not payable.any():
             return self.nothing_left(state)
         if len(self._rows) == 1:
             return self._only_machine(state, count)
-        told, running = full_input_runs(candidates, self.history), full_input_runs(candidates, state.pending)
-        spent = self._share_is_spent(told, running)
+        measured, running = full_input_runs(candidates, self.history), full_input_runs(candidates, state.pending)
+        spent = self._share_is_spent(measured, running)
         chosen: list[Proposal] = []
         apart: set[int] = set()
         waits = False
         for task in self._tasks:
-            begun = any(row in told or row in running for row in task.rows.values())
+            begun = any(row in measured or row in running for row in task.rows.values())
             if spent and not begun:
                 continue
-            choice, tried = self._references(task, told, running, payable)
+            choice, tried = self._references(task, measured, running, payable)
             apart |= tried
             for i, place in enumerate(choice.pair if choice is not None else ()):
                 row = task.rows[place]
                 waits = waits or row in running
-                if choice is not None and row not in told and row not in running and len(chosen) < count:
+                if choice is not None and row not in measured and row not in running and len(chosen) < count:
                     chosen.append(Proposal(candidates.configuration(row), why=self._reason(choice, i, task)))
         if chosen:
             return chosen
@@ -263,36 +262,44 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
             return NothingLeft("the reference runs have not ended", final=False)
         forecast = self._forecast
         if forecast is None:
-            reason = f"no pair of reference runs succeeded; configurations run: {len(told)}"
+            reason = f"no pair of reference runs succeeded; configurations run: {len(measured)}"
             return NothingLeft(reason, final=not state.pending)
         return ForecastVerifier(self, forecast, self.settings.verify, apart).ask(state, count)
 
     def _only_machine(self, state: SearchState, count: int) -> list[Proposal] | NothingLeft:
-        """With a single machine choice there is nothing to predict: each combination of settings is run."""
+        """Propose each combination of settings: with a single machine choice there is nothing to predict."""
         candidates, free = self.open_candidates(state)
         why: dict[str, float | str] = {"stage": "the only machine choice"}
         chosen = [Proposal(candidates.configuration(int(row)), why=why) for row in free[:count]]
         return chosen or self.nothing_left(state)
 
     def _references(
-        self, task: SettingsWorkload, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
+        self,
+        task: SettingsWorkload,
+        measured: Mapping[int, Trial],
+        running: Collection[int],
+        payable: NDArray[np.bool_],
     ) -> tuple[ReferenceChoice | None, set[int]]:
         """The pair to run, or that has run, and the candidates that were run as references.
 
         Only the first trials count, up to those that completed a pair: later ones check the prediction.
         """
-        own = sorted((told[row].number, row) for row in task.rows.values() if row in told)
+        own = sorted((measured[row].number, row) for row in task.rows.values() if row in measured)
         nothing = np.zeros(len(payable), dtype=bool)  # what could be paid has not run for that
         for count in range(2, len(own)):
-            first = {row: told[row] for _, row in own[:count]}
+            first = {row: measured[row] for _, row in own[:count]}
             choice = self._pair(task, first, (), nothing)
             if choice is not None and all(task.rows[place] in first for place in choice.pair):
                 return choice, set(first)
-        first = {row: told[row] for _, row in own}
+        first = {row: measured[row] for _, row in own}
         return self._pair(task, first, running, payable), set(first)
 
     def _pair(
-        self, task: SettingsWorkload, told: Mapping[int, Trial], running: Collection[int], payable: NDArray[np.bool_]
+        self,
+        task: SettingsWorkload,
+        measured: Mapping[int, Trial],
+        running: Collection[int],
+        payable: NDArray[np.bool_],
     ) -> ReferenceChoice | None:
         """The best pair none of whose runs went wrong.
 
@@ -302,26 +309,27 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         short: set[int] = set()
         for choice in self._choices:
             rows = [task.rows[place] for place in choice.pair if place in task.rows]
-            if len(rows) < 2 or not all(payable[row] or row in told or row in running for row in rows):
+            if len(rows) < 2 or not all(payable[row] or row in measured or row in running for row in rows):
                 continue
             places = list(zip(choice.pair, rows, strict=True))
-            if any(place in slow and row not in told for place, row in places):
+            if any(place in slow and row not in measured for place, row in places):
                 continue
-            wrong = {place for place, row in places if row in told and successful_seconds(told[row]) is None}
+            wrong = {place for place, row in places if row in measured and successful_seconds(measured[row]) is None}
             if not wrong:
                 return choice
             for place in wrong - short:
-                if told[task.rows[place]].state == TrialState.ABORTED:
+                if measured[task.rows[place]].state == TrialState.ABORTED:
                     short.add(place)
                     slow |= set(self._table.slower(place))
         return None
 
-    def _share_is_spent(self, told: Mapping[int, Trial], running: Mapping[int, Trial]) -> bool:
+    def _share_is_spent(self, measured: Mapping[int, Trial], running: Mapping[int, Trial]) -> bool:
         """True when what references may use up is used up: those of the first settings are always run."""
         share, budget = self.settings.training_share, self.problem.budget
-        if budget.dollars is not None and told and sum(t.spent for t in told.values()) >= share * budget.dollars:
+        spent = sum(t.spent for t in measured.values())
+        if budget.dollars is not None and measured and spent >= share * budget.dollars:
             return True
-        count = len(told) + len(running)
+        count = len(measured) + len(running)
         return budget.trials is not None and count > 0 and count >= share * budget.trials
 
     def _reason(self, choice: ReferenceChoice, i: int, task: SettingsWorkload) -> dict[str, float | str]:
@@ -334,7 +342,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return why
 
     def references_words(self) -> str:
-        """Which pair of references was chosen, and why, in one sentence."""
+        """Explain in one sentence the choice of the pair of references."""
         choices = self._choices
         names = machine_labels(self._table.machines)
         best = choices[0]
@@ -355,25 +363,25 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
 
     @property
     def _forecast(self) -> TableForecast | None:
-        """What is predicted of the candidates whose references have run; None where none have."""
+        """Predictions of the candidates whose references have run; None where none have."""
         numbers = tuple(trial.number for trial in self.history)
         if self._forecast_of is None or self._forecast_of[0] != numbers:
             self._forecast_of = numbers, self._predicted()
         return self._forecast_of[1]
 
     def _predicted(self) -> TableForecast | None:
-        told = full_input_runs(self.problem.candidates, self.history)
+        measured = full_input_runs(self.problem.candidates, self.history)
         payable = np.zeros(len(self.problem.candidates), dtype=bool)  # only pairs that have run predict
         rows: list[int] = []
         time: list[float] = []
         late: list[float] = []
         for task in self._tasks:
-            choice, _ = self._references(task, told, (), payable)
-            if choice is None or not all(task.rows[place] in told for place in choice.pair):
+            choice, _ = self._references(task, measured, (), payable)
+            if choice is None or not all(task.rows[place] in measured for place in choice.pair):
                 continue
-            first, second = (told[task.rows[place]] for place in choice.pair)
+            first, second = (measured[task.rows[place]] for place in choice.pair)
             for row, mean, high in self._of_task(task, choice.pair, first, second):
-                seen = told[row].observation if row in (task.rows[p] for p in choice.pair) else None
+                seen = measured[row].observation if row in (task.rows[p] for p in choice.pair) else None
                 rows.append(row)
                 time.append(mean if seen is None else seen.runtime)
                 late.append(high if seen is None else seen.runtime)
@@ -412,12 +420,12 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
         return {}
 
     def predict_map(self) -> Sequence[MapPoint]:
-        """What is predicted of every configuration, the best first."""
+        """Predict every configuration, the best first."""
         forecast = self._forecast
         return [] if forecast is None else forecast.points(full_input_runs(self.problem.candidates, self.history))
 
     def map_basis(self) -> str:
-        """The references, and how well their like predicted other workloads."""
+        """Name the references, and how well their like predicted other workloads."""
         return "References: " + self.references_words() if len(self._rows) > 1 else ""
 
     def explain(self, configuration: Configuration) -> Mapping[str, float | str]:

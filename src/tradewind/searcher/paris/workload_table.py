@@ -25,12 +25,12 @@ _FACTS = ("provider", "category", "family", "arch")
 
 
 class TableMachine(NamedTuple):
-    """What the table knows machines by.
+    """A machine choice as the table identifies it.
 
     Attributes:
         instance: The instance type.
-        nodes: How many.
-        provider: Who sells it; empty where a file does not say, which means whoever sells such a type.
+        nodes: Number of nodes.
+        provider: Provider that sells it; empty where a file does not say, which means any that sells such a type.
     """
 
     instance: str
@@ -46,9 +46,9 @@ class WorkloadMeasurement:
     """One run of one workload.
 
     Attributes:
-        workload: What ran.
-        machine: On what.
-        seconds: How long it took.
+        workload: Name of the workload.
+        machine: Machine choice that it ran on.
+        seconds: Run time.
         counters: Low-level metrics by name.
     """
 
@@ -63,9 +63,9 @@ class WorkloadTable:
     """Measurements as arrays; of several of one workload on one machine the median.
 
     Attributes:
-        workloads: Names, sorted.
+        workloads: Names of the workloads, sorted.
         machines: The machine choices that can be bought now; one that is sold twice stands there twice.
-        seconds: Shape (workloads, machines), NaN where not measured.
+        seconds: Run times, shape (workloads, machines), NaN where not measured.
         counters: Low-level metrics by name, each of the shape of ``seconds``.
     """
 
@@ -76,7 +76,7 @@ class WorkloadTable:
 
     @classmethod
     def of(cls, runs: Sequence[WorkloadMeasurement], machines: Sequence[TableMachine]) -> WorkloadTable:
-        """The table of some measurements; those on other machines are left out.
+        """Tabulate some measurements; those on other machines are left out.
 
         Args:
             runs: The measurements, in any order.
@@ -106,7 +106,7 @@ class WorkloadTable:
 
     @cached_property
     def known(self) -> Array:
-        """Logarithms of the seconds."""
+        """Logarithms of the seconds, shape (workloads, machines)."""
         logs: Array = np.log(self.seconds)
         return logs
 
@@ -116,7 +116,7 @@ class WorkloadTable:
 
     @property
     def most_together(self) -> int:
-        """How many workloads were measured on the same two different machines, for the best such two."""
+        """Number of workloads that were measured on the same two different machines, for the best such two."""
         measured = np.isfinite(self.seconds)
         # Thousands are for sale, and few were measured: a square of all would take gigabytes.
         used = np.flatnonzero(measured.any(axis=0))
@@ -134,21 +134,21 @@ class WorkloadTable:
         return [int(j) for j in shared if float(np.median(ratio[known[:, j], j])) >= 0.0]
 
     def common_counters(self, pair: tuple[int, int]) -> list[str]:
-        """Counters that are known of every such workload on both."""
+        """Names of the counters that are known of every workload of `together`, on both machines."""
         rows = self.together(pair)
         return [n for n, v in self.counters.items() if rows and np.isfinite(v[np.ix_(rows, pair)]).all()]
 
 
 def is_usable_counter(counter: float) -> bool:
-    """Whether a forest can take a counter for a number: not where it is infinite, or none."""
+    """True when a forest can take a counter for a number: not where it is infinite, or none."""
     return abs(counter) <= _LARGEST  # NaN is not
 
 
 def past_measurements(past: Sequence[PastStudy], machine_parameters: Sequence[str]) -> Iterator[WorkloadMeasurement]:
-    """The successful runs of earlier studies on their whole input; each combination of settings is a workload.
+    """Read the successful runs of earlier studies on their whole input; each combination of settings is a workload.
 
     Args:
-        past: The studies.
+        past: Earlier studies.
         machine_parameters: Names of parameters that choose machines.
     """
     for study in past:
@@ -170,10 +170,10 @@ def past_measurements(past: Sequence[PastStudy], machine_parameters: Sequence[st
 
 
 def count_aborted(past: Sequence[PastStudy], machines: Sequence[TableMachine]) -> int:
-    """How many runs of earlier studies on some machines are no measurements, since they were cut short.
+    """Count the runs of earlier studies on some machines that are no measurements, since they were cut short.
 
     Args:
-        past: The studies.
+        past: Earlier studies.
         machines: The machines that can be bought now.
     """
     sold = set(machines)
@@ -185,12 +185,12 @@ def count_aborted(past: Sequence[PastStudy], machines: Sequence[TableMachine]) -
 
 
 def _chooses(name: str, value: Value, offer: Offer) -> bool:
-    """Whether another study's parameter seems to have chosen the machine: it is named like, or equals, a fact of it."""
+    """True when another study's parameter seems to choose the machine: it is named like, or equals, a fact of it."""
     return str(value) == offer.instance_type or name == "instance" or offer.attribute(name) is not None
 
 
 def csv_measurements(path: Path) -> Iterator[WorkloadMeasurement]:
-    """The rows of a CSV file with the columns workload, instance, nodes and runtime (s).
+    """Read the rows of a CSV file with the columns workload, instance, nodes and runtime (s).
 
     A column provider says who sells the instance type; all others are counters.
 
@@ -217,7 +217,7 @@ def csv_measurements(path: Path) -> Iterator[WorkloadMeasurement]:
 
 
 def _row(line: Mapping[str | None, str | None], path: Path, number: int) -> WorkloadMeasurement:
-    """One row; what is beyond the header has the name None, what does not reach so far is None."""
+    """Read one row; cells beyond the header have the name None, missing cells are None."""
     if None in line or None in line.values():
         raise RecordError(
             f"the row has {'more' if None in line else 'fewer'} values than the table has columns",
@@ -248,7 +248,7 @@ def machine_choices(candidates: Candidates) -> list[list[int]]:
 
 
 def machine_of(offer: Offer) -> TableMachine:
-    """What the table knows machines by."""
+    """The machine choice of an offer."""
     return TableMachine(offer.instance_type, offer.nodes, offer.provider)
 
 
@@ -259,7 +259,7 @@ def machine_facts(offers: Sequence[Offer]) -> Array:
     words as 0 and 1.
 
     Args:
-        offers: One for each machine choice.
+        offers: One offer for each machine choice.
     """
     columns: list[Array] = []
     plain = np.array(
@@ -281,7 +281,7 @@ def machine_facts(offers: Sequence[Offer]) -> Array:
 
 
 def machine_labels(machines: Sequence[TableMachine]) -> list[str]:
-    """``4xm5.large`` for each machine, or ``4xaws/m5.large`` where several providers sell such a type."""
+    """Label each machine as ``4xm5.large``, or ``4xaws/m5.large`` where several providers sell such a type."""
     sellers: dict[TableMachine, set[str]] = {}
     for machine in machines:
         sellers.setdefault(machine._replace(provider=""), set()).add(machine.provider)

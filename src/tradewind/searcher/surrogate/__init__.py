@@ -1,1 +1,1 @@
-"""Surrogate models."""
+"""Surrogate models: Gaussian processes, and the features that they take."""

@@ -23,7 +23,7 @@ _NOTHING = 1e-6
 
 
 class PriorProcess(Protocol):
-    """What `bound_sites` needs of a process."""
+    """A process with a prior mean and covariance, as `bound_sites` takes it."""
 
     @property
     def noise_variance(self) -> float:

@@ -1,4 +1,4 @@
-"""The numbers that models see: those of the space, and what the machines of an offer amount to together."""
+"""Features of configurations for models: those of the space, and totals over the machines of an offer."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class FeatureMap:
     Columns that never vary, or that say the same as an earlier one, are left out.
 
     Args:
-        problem: The problem.
+        problem: The tuning problem: its space and its offers.
         reference: Candidates that show the range of each column.
 
     Attributes:
-        price_column: The column that is linear in ln price per hour, and how much of that its unit is; None where the
+        price_column: The column that is linear in ln price per hour, and the ln price of its unit; None where the
             price does not vary.
     """
 
@@ -74,8 +74,8 @@ class FeatureMap:
         """The machines of a trial at the price of today: what they cost when it ran says nothing about them.
 
         Args:
-            configuration: Of the trial.
-            offer: What it ran on, at the price of that day; where those machines are sold no more, it comes back.
+            configuration: Values by parameter of the trial.
+            offer: Machines that it ran on, at the price of that day; returned where they are sold no more.
         """
         place = (configuration.key, offer.key)
         if place not in self._sold:

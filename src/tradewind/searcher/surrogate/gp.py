@@ -1,4 +1,4 @@
-"""A Gaussian process for few, expensive observations."""
+"""A Gaussian process for few, expensive observations, and the evidence of observations under it."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ class GaussianProcess:
     model is a function of the data alone.
 
     Args:
-        priors: Of the hyper-parameters.
-        starts: Points from which the hyper-parameters are fitted.
+        priors: Priors of the hyper-parameters.
+        starts: Number of points from which the hyper-parameters are fitted.
         steps: BFGS iterations from each.
         spread: The standard deviation that observations are expected to have, in their own units: it counts as much
             as `_PRIOR_OBSERVATIONS` observations. None takes the observed one as it is.
@@ -251,7 +251,7 @@ class GaussianProcess:
         return kernel + self._fixed(a, b)
 
     def _variance(self, x: Array) -> Array:
-        """Its diagonal, shape (n,)."""
+        """Diagonal of `_prior`, shape (n,)."""
         variance: Array = math.exp(2 * self._theta[0]) + self._fixed_variance(x)
         return variance
 
@@ -262,7 +262,7 @@ class GaussianProcess:
         return np.zeros(len(x))
 
     def _level(self, y: Array) -> float:
-        """What the prior mean is besides its trend, given observations less the trend, shape (n,)."""
+        """The constant of the prior mean besides its trend, given observations less the trend, shape (n,)."""
         return float(y.mean())
 
     def _fixed(self, a: Array, b: Array) -> Array:
@@ -270,7 +270,7 @@ class GaussianProcess:
         return np.full((len(a), len(b)), self.priors.mean**2)
 
     def _fixed_variance(self, x: Array) -> Array:
-        """Its diagonal, shape (n,)."""
+        """Diagonal of `_prior`, shape (n,)."""
         return np.full(len(x), self.priors.mean**2)
 
     def predict(self, x: Array) -> tuple[Array, Array]:
@@ -295,7 +295,7 @@ class GaussianProcess:
         Args:
             x: Features, shape (m, d).
             y: Observations, shape (m,).
-            extra: Variance of each besides the common noise.
+            extra: Variance of each besides the common noise, in squared units of ``y``; none without it.
         """
         other = copy.copy(self)
         more = np.zeros(len(y)) if extra is None else extra / self._scale**2
@@ -313,7 +313,7 @@ class GaussianProcess:
         extra = np.concatenate([self._extra * self._scale**2, np.zeros(len(x))])
         return self.given(np.vstack([self._x, x]), np.concatenate([known, self.predict(x)[0]]), extra)
 
-    # ------------------------------------------------------------------ what it found
+    # ------------------------------------------------------------------ results
 
     @property
     def theta(self) -> Array:
@@ -340,7 +340,7 @@ def log_evidence(process: GaussianProcess, x: Array, y: Array, censored: NDArray
     Rasmussen & Williams 2006, equation 2.30, for the exact ones; the bounds' are those of independent predictions.
 
     Args:
-        process: With its hyper-parameters.
+        process: The process; its hyper-parameters are taken as they are.
         x: Features, shape (n, d).
         y: Observations or bounds, shape (n,).
         censored: True for a bound, shape (n,).

@@ -1,4 +1,4 @@
-"""The Matérn 5/2 correlation, which every Gaussian process here has."""
+"""The Matérn 5/2 correlation of all Gaussian processes of the searchers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def matern(distance: Array) -> tuple[Array, Array]:
 
 
 def matern_slope(decay: Array, distance: Array) -> Array:
-    """What times (d_i / length_i)² is the correlation's derivative by ln(length_i): 5/3 (1 + √5 r) e^(-√5 r).
+    """The correlation's derivative by ln(length_i), divided by (d_i / length_i)²: 5/3 (1 + √5 r) e^(-√5 r).
 
     Args:
         decay: e^(-√5 r), times whatever else the derivative is multiplied with.
-        distance: r.
+        distance: r, in length scales.
     """
     found: Array = decay * (5.0 / 3.0) * (1.0 + _ROOT5 * distance)
     return found

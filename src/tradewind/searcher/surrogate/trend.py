@@ -20,7 +20,7 @@ _CENTRE = 0.5
 
 @dataclass(frozen=True)
 class LinearTrend:
-    """What is expected of the linear part, per unit of each feature.
+    """Prior of the slopes of the linear part, per unit of each feature.
 
     Attributes:
         mean: Expected slopes, shape (d,).
@@ -39,7 +39,7 @@ class LinearTrend:
         Args:
             d: Number of features.
             column: The feature that is linear in ln price per hour; None where the price does not vary.
-            span: What that feature's unit is in ln price per hour.
+            span: Change of ln price per hour over that feature's unit.
             slope: Expected change of the observation per unit of ln price per hour.
             slope_sd: Standard deviation of it.
             other_sd: Standard deviation of the slopes along each feature.
@@ -59,10 +59,10 @@ class TrendProcess(GaussianProcess):
     that the process extrapolates along more machines or larger types after few runs.
 
     Args:
-        trend: The slopes.
-        priors: Of the hyper-parameters, in units of the observations.
-        level: Where the process is expected to be in the middle of the features; the mean of what is observed if not
-            given. How sure that is, is the priors' ``mean``.
+        trend: Prior of the slopes.
+        priors: Priors of the hyper-parameters, in units of the observations.
+        level: Prior mean in the middle of the features, of standard deviation ``priors.mean``; the mean of what is
+            observed if not given.
         starts: See `GaussianProcess`.
         steps: See `GaussianProcess`.
     """
@@ -81,7 +81,7 @@ class TrendProcess(GaussianProcess):
         self.level = level
 
     def unobserved(self, d: int) -> Self:
-        """Make it what is believed before any observation: hyper-parameters are at the centres of their priors.
+        """Set the process to its prior before any observation: hyper-parameters are at the centres of their priors.
 
         Args:
             d: Number of features.

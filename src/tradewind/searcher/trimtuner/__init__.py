@@ -1,1 +1,1 @@
-"""Sub-sampled searches: what parts of the input teach about the whole."""
+"""TrimTuner: searches that learn from runs on parts of the input about the whole."""

@@ -1,4 +1,4 @@
-"""How much a run on a part of the input would tell about the optimum on the whole.
+"""Information gain of a run on a part of the input about the optimum on the whole.
 
 Entropy search as in FABOLAS (Klein et al., AISTATS 2017, equation 7) and TrimTuner (Mendes et al., MASCOTS 2020,
 equation 5): the distribution p_opt of the best among some representative configurations, by Monte Carlo over the
@@ -31,11 +31,11 @@ def information_gain(
     """Expected fall of the entropy of p_opt.
 
     Args:
-        model: Of the objective.
+        model: Model of the objective.
         targets: Representative configurations on the whole input, shape (m, d + 1).
-        tried: What could be run, shape (k, d + 1).
-        as_loss: From what the model says to the loss on the whole input; its last axis is the targets'.
-        rng: For the samples; all of ``tried`` are judged by the same ones.
+        tried: Runs that could be made, shape (k, d + 1).
+        as_loss: Maps the model's figure to the loss on the whole input; its last axis is the targets'.
+        rng: Draws the samples; all of ``tried`` are judged by the same ones.
 
     Returns:
         Nats, at least 0, shape (k,).

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tradewind.searcher.surrogate.gp import Array
 
 _LEAST_SPREAD = 1e-3
-"""Trees that agree are believed to this share of the observations' spread: nothing is ever certain."""
+"""Least standard deviation over trees that agree, as a share of the observations': nothing is ever certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ExtraTrees:
         x: Features, the level in the last column, shape (n, d + 1).
         y: Observations, shape (n,).
         seed: Equal seeds and data give equal trees.
-        trees: How many.
+        trees: Number of trees.
     """
 
     def __init__(self, x: Array, y: Array, *, seed: int, trees: int = 10) -> None:
@@ -82,9 +82,9 @@ class ExtraTrees:
         """Each tree's answers once something more was observed; the trees keep their shape.
 
         Args:
-            targets: Where answers are wanted, shape (m, d + 1).
-            tried: Where something is observed, each by itself, shape (k, d + 1).
-            values: What is observed there, shape (k, nodes).
+            targets: Points to predict, shape (m, d + 1).
+            tried: Points that are observed, each by itself, shape (k, d + 1).
+            values: Observations at these points, shape (k, nodes).
 
         Returns:
             For each of ``tried``, an array of shape (nodes, trees, m).
@@ -100,7 +100,7 @@ class ExtraTrees:
             yield np.where((aims == leaf[:, None])[None], moved[:, :, None], now[None])
 
     def fantasize(self, x: Array) -> ExtraTrees:
-        """Trees that were also told their own mean at ``x``."""
+        """Trees grown with their own mean at ``x`` as further observations."""
         mean, _ = self.predict(x)
         return ExtraTrees(np.vstack([self._x, x]), np.concatenate([self._y, mean]), seed=self._seed, trees=self._count)
 

@@ -1,4 +1,4 @@
-"""What runs on parts of the input let one believe of the whole."""
+"""Models of runs on parts of the input that predict runs on the whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Surrogate = FidelityProcess | ExtraTrees
 
 _LEAST_SECONDS = 1e-6
 _SPREAD = 0.7
-"""How far ln cost spreads before much is known: runs differ by a factor of two."""
+"""Prior standard deviation of ln cost: runs differ by a factor of two."""
 _MOST = 700.0
 
 
@@ -34,8 +34,8 @@ class FidelityObservation:
     Attributes:
         row: The configuration's features, shape (d,).
         share: Share of the input that was run.
-        trial: The trial.
-        seen: Its observation.
+        trial: The trial that it is.
+        seen: Observation of the trial.
     """
 
     row: Array
@@ -46,14 +46,14 @@ class FidelityObservation:
 
 @dataclass(frozen=True, slots=True)
 class FullInputPrediction:
-    """What is expected of runs on the whole input; every array has shape (n,).
+    """Predictions of runs on the whole input; every array has shape (n,).
 
     Attributes:
         loss: Expected loss, in the units of the model (`FidelityModels.units`).
-        sd: Its standard deviation.
+        sd: Standard deviation of the loss.
         feasible: Probability that such a run succeeds and keeps every constraint.
         cost: Median USD.
-        cost_high: 95 % quantile.
+        cost_high: 95 % quantile of it.
     """
 
     loss: Array
@@ -72,13 +72,13 @@ class FidelityModels:
     model of time. Aborted trials enter it as lower bounds with the process, and as they are with trees.
 
     Args:
-        problem: The problem.
-        features: The numbers.
+        problem: The tuning problem: objective, constraints and prices.
+        features: Turns trials into rows of numbers.
         trials: Ended trials.
         least: The smallest share of the input that is run.
         kind: ``gp`` or ``trees``.
         priced: True to model price x time, False to model time.
-        seed: For trees.
+        seed: Seed of the trees.
     """
 
     def __init__(
@@ -94,18 +94,18 @@ class FidelityModels:
     ) -> None:
         self._problem, self._least, self._kind, self._priced, self._seed = problem, least, kind, priced, seed
         self._features = features
-        told = [
+        observations = [
             FidelityObservation(row, trial.proposal.fidelity, trial, trial.observation)
             for trial in trials
             if trial.observation is not None and (row := features.of(trial.configuration, trial.offer)) is not None
         ]
-        done = [t for t in told if t.trial.state == TrialState.SUCCEEDED]
-        self.time = self._fit_time([t for t in told if t.trial.state != TrialState.FAILED])
+        done = [t for t in observations if t.trial.state == TrialState.SUCCEEDED]
+        self.time = self._fit_time([t for t in observations if t.trial.state != TrialState.FAILED])
         self.objective = None if self.from_time else self._fit_objective(done)
         others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in TIME_METRICS]
         self.bounds = [bound for threshold in others if (bound := self._fit_bound(done, threshold)) is not None]
-        self.success = SuccessModel.fit([(t.row, t.trial.state) for t in told])
-        self.whole = [t for t in told if t.share >= 1.0]
+        self.success = SuccessModel.fit([(t.row, t.trial.state) for t in observations])
+        self.whole = [t for t in observations if t.share >= 1.0]
         self.best = min((v for t in self.whole if t.seen.feasible and (v := self._loss(t)) is not None), default=None)
 
     @property
@@ -122,8 +122,8 @@ class FidelityModels:
         """A value of the objective as the models see it: its loss, logarithmic where it is read off the time."""
         return math.log(max(value, 1e-12)) if self.from_time else self._problem.objective.loss(value)
 
-    def _loss(self, told: FidelityObservation) -> float | None:
-        value = told.seen.objective
+    def _loss(self, observed: FidelityObservation) -> float | None:
+        value = observed.seen.objective
         return None if value is None or not math.isfinite(value) else self.units(value)
 
     # ------------------------------------------------------------------ fitting
@@ -139,16 +139,18 @@ class FidelityModels:
             level = ((1.0 - s) / (1.0 - self._least)) ** 2
         return np.column_stack([x, level])
 
-    def _stack(self, told: Sequence[FidelityObservation], *, of_time: bool) -> Array:
-        return self.rows(np.array([t.row for t in told]), np.array([t.share for t in told]), of_time=of_time)
+    def _stack(self, observations: Sequence[FidelityObservation], *, of_time: bool) -> Array:
+        shares = np.array([t.share for t in observations])
+        return self.rows(np.array([t.row for t in observations]), shares, of_time=of_time)
 
     def _fit(self, x: Array, y: Array, offset: int, spread: float | None = None) -> Surrogate:
         if self._kind == "trees":
             return ExtraTrees(x, y, seed=self._seed + offset)
         return FidelityProcess(spread=spread).fit(x, y)
 
-    def _fit_time(self, told: Sequence[FidelityObservation]) -> Surrogate | None:
-        known = [t for t in told if math.isfinite(t.seen.runtime) and (t.seen.runtime > 0 or not t.seen.censored)]
+    def _fit_time(self, observations: Sequence[FidelityObservation]) -> Surrogate | None:
+        finite = [t for t in observations if math.isfinite(t.seen.runtime)]
+        known = [t for t in finite if t.seen.runtime > 0 or not t.seen.censored]
         if not known:
             return None
         seconds = np.array([max(t.seen.runtime, _LEAST_SECONDS) for t in known])
@@ -222,7 +224,7 @@ class FidelityModels:
         return price * billing.setup_seconds, price * max(billing.setup_seconds, billing.minimum_seconds)
 
     def judge(self, x: Array, hourly: Array) -> FullInputPrediction:
-        """What is expected of runs on the whole input."""
+        """Predict runs on the whole input, features of shape (n, d) and USD per hour of shape (n,)."""
         money, sd, seconds = self.money(x, 1.0, hourly)
         setup, floor = self._fixed(hourly)
         cost = np.maximum(setup + np.exp(np.minimum(money, _MOST)), floor)
@@ -254,13 +256,13 @@ class FidelityModels:
         return loss, np.maximum(sd * slope, 1e-9)
 
     def as_loss(self, variable: Array, hourly: Array) -> Array:
-        """From ln of the variable USD, shape (..., n), to the loss on the whole input where cost is the objective."""
+        """Turn ln of the variable USD, shape (..., n), into the loss on the whole input where cost is the objective."""
         setup, floor = self._fixed(hourly)
         loss: Array = np.log(np.maximum(np.maximum(setup + np.exp(np.minimum(variable, _MOST)), floor), 1e-12))
         return loss
 
     def target(self, hourly: Array) -> tuple[Surrogate, bool, Callable[[Array], Array]]:
-        """The model of the objective, whether it is that of time, and from what it says to the loss on the whole input.
+        """The model of the objective, True if it is that of time, and the map from its figure to the loss on the whole.
 
         Args:
             hourly: USD per hour of the configurations that it will be asked about, shape (n,).
@@ -278,13 +280,13 @@ class FidelityModels:
         return self.time, True, lambda said: self.as_loss(said + price, hourly)
 
     def settled(self, whole: FullInputPrediction, places: dict[int, FidelityObservation]) -> FullInputPrediction:
-        """With what is known of whole runs put in for what was expected of them.
+        """Replace predictions of whole runs by what was measured.
 
         Args:
-            whole: What is expected.
-            places: The told whole runs, by their place in it.
+            whole: Predictions of some candidates.
+            places: The whole runs that ended, by their place among the candidates.
         """
         feasible = whole.feasible.copy()
-        for place, told in places.items():
-            feasible[place] = float(told.seen.feasible)
+        for place, whole_run in places.items():
+            feasible[place] = float(whole_run.seen.feasible)
         return replace(whole, feasible=feasible)

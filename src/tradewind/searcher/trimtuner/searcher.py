@@ -1,4 +1,8 @@
-"""The TrimTuner searcher."""
+"""The TrimTuner searcher (Mendes et al., MASCOTS 2020).
+
+First come all parts of a few configurations, then the smallest part of others (`InitialDesign`). Afterwards the run
+with the most information for its money is chosen, and the recommended configuration is run as a whole now and then.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +38,30 @@ from tradewind.searcher.trimtuner.fidelity_models import FidelityModels, FullInp
 _POOL = 1024
 _LEADERS = 6
 _CHEAPER = 0.5
-"""Share of the configurations, by price, that the first ones are drawn from: they are to teach what a part tells."""
+"""Share of the configurations, by price, that the first are drawn from: they show how parts relate to the whole."""
+
+_SCORED = (6, 40)
+"""At least and at most so many configurations are scored, whatever share of all they are."""
+
+_REPRESENTATIVES = 40
+_UNSURE = 4.0
+"""Times as much money goes into parts before a configuration is run as a whole that may well be infeasible."""
+
+_RESERVE = 1.25
+"""Times the 95 % quantile of its cost that is kept for the last whole run: a model of parts is too sure of itself."""
+
+_LITTLE = 1e-6
+"""Added to the information gain, in nats, so that probability and price decide where nothing can be learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateRows:
-    """The configurations in question.
+    """The candidates of one question, as rows of numbers.
 
     Attributes:
-        candidates: Configurations.
-        features: Their numbers, shape (n, d).
-        open: Where neither a whole run was told or is pending, nor the money is too short for it, shape (n,).
+        candidates: The configurations.
+        features: Features of the configurations, shape (n, d).
+        open: Mask of those without an ended or pending whole run that the money left pays, shape (n,).
     """
 
     candidates: Candidates
@@ -53,7 +70,7 @@ class CandidateRows:
 
 
 class MultiFidelitySearcher(CandidatePoolSearcher):
-    """A searcher that looks at configurations as rows of numbers, on finite and continuous spaces."""
+    """Looks at configurations as rows of numbers, on finite and continuous spaces, at any share of the input."""
 
     @cached_property
     def _map(self) -> FeatureMap:
@@ -71,7 +88,7 @@ class MultiFidelitySearcher(CandidatePoolSearcher):
         )
 
     def _field(self, state: SearchState) -> CandidateRows | None:
-        """What may be proposed; None where a pool is empty."""
+        """Candidates that may be proposed; None where a pool is empty."""
         if self._listed:
             candidates, free = self.open_candidates(state)
             open_ones = np.zeros(len(candidates), dtype=bool)
@@ -142,7 +159,7 @@ def constrained_value(whole: FullInputPrediction) -> Array:
 
 
 def stable_argmax(score: Array) -> int:
-    """The place of the greatest, rounded to 9 digits of the range so that ties are broken by order."""
+    """Place of the greatest, rounded to 9 digits of the range so that ties are broken by order."""
     known = np.isfinite(score)
     if not known.any():
         return int(np.argmax(known))
@@ -156,9 +173,9 @@ class InitialDesign:
     """The order in which configurations are first run in parts.
 
     Attributes:
-        reference: The configurations.
-        order: Their places, in the order of starting.
-        starts: How many are run on every share but the whole.
+        reference: Configurations that are started with.
+        order: Places of the configurations, in the order of starting.
+        starts: Number of configurations that are run on every share but the whole.
         fractions: All shares, the smallest first.
         beyond: The smallest share that is too much for a configuration, by its key (`infeasible_shares`).
     """
@@ -176,11 +193,11 @@ class InitialDesign:
 
     @property
     def length(self) -> int:
-        """How many runs are started with, whatever they show."""
+        """Number of runs that are started with, whatever they show."""
         return self.starts * len(self.parts)
 
     def runs(self, taken: Collection[str], *, first: bool = True, others: bool = True) -> Iterator[Proposal]:
-        """What to start with.
+        """List the runs to start with.
 
         Args:
             taken: Keys of trials that are not to be proposed: the same run, or a whole one of the configuration.
@@ -191,7 +208,7 @@ class InitialDesign:
         yield from self._proposals(plan + [(i, s) for s in self.fractions for i in self.order if others], taken)
 
     def wholes(self, taken: Collection[str]) -> Iterator[Proposal]:
-        """Whole runs, of those first that no part has shown to be too much."""
+        """List whole runs, of those first that no part has shown to be too much."""
         yield from self._proposals([(i, 1.0) for i in sorted(self.order, key=lambda i: self._most(i) < 1.0)], taken)
 
     def _most(self, place: int) -> float:
@@ -226,19 +243,8 @@ def infeasible_shares(problem: Problem, history: Sequence[Trial]) -> dict[str, f
     return found
 
 
-_SCORED = (6, 40)
-"""At least and at most so many configurations are scored, whatever share of all they are."""
-_REPRESENTATIVES = 40
-_UNSURE = 4.0
-"""Times as much money goes into parts before a configuration is run as a whole that may well be infeasible."""
-_RESERVE = 1.25
-"""Times the 95 % quantile of its cost that is kept for the last whole run: a model of parts is too sure of itself."""
-_LITTLE = 1e-6
-"""Added to the information gain, in nats, so that probability and price decide where nothing can be learned."""
-
-
 class TrimTunerSettings(plugins.Settings):
-    """Which parts of the input are run, and how they are learned from."""
+    """Settings of TrimTuner's parts of the input, models and scores."""
 
     fractions: tuple[float, ...] = Field(
         default=(1 / 60, 1 / 10, 1 / 4, 1 / 2, 1.0),
@@ -292,7 +298,7 @@ class TrimTunerSearcher(
     # ------------------------------------------------------------------ asking
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
-        """The runs that tell most for their money, or the recommended one as a whole."""
+        """Propose the runs that tell most for their money, or the recommended one as a whole."""
         field = self._field(state)
         if field is None or not field.open.any():
             return self.nothing_left(state)
@@ -321,7 +327,7 @@ class TrimTunerSearcher(
         return chosen or self.nothing_left(state)
 
     def _without(self, state: SearchState, models: FidelityModels, proposal: Proposal) -> SearchState:
-        """What is left once a proposal is run."""
+        """The budget that is left once a proposal is run."""
         trials = None if state.trials_left is None else state.trials_left - 1
         money = state.money_left
         if money is not None:
@@ -428,10 +434,10 @@ class TrimTunerSearcher(
     def _judge(self, field: CandidateRows, models: FidelityModels) -> FullInputPrediction:
         whole = models.judge(field.features, field.candidates.hourly)
         places = {}
-        for told in models.whole:
-            place = field.candidates.index(told.trial.configuration)
+        for whole_run in models.whole:
+            place = field.candidates.index(whole_run.trial.configuration)
             if place is not None:
-                places[place] = told
+                places[place] = whole_run
         return models.settled(whole, places)
 
     # ------------------------------------------------------------------ whole runs
@@ -443,9 +449,9 @@ class TrimTunerSearcher(
         improvement times its probability of being feasible.
 
         Args:
-            free: Those that may be run.
-            whole: What is expected of all.
-            models: For the best so far.
+            free: Mask of the configurations that may be run.
+            whole: Predictions of all.
+            models: Models, which know the best so far.
         """
         best = stable_argmax(np.where(whole.feasible >= self.settings.confidence, -whole.loss, -np.inf))
         if whole.feasible[best] >= self.settings.confidence and free[best]:

@@ -1,4 +1,4 @@
-"""The contract of a catalogue."""
+"""The contract of catalogues, which know the offers of a provider."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Refreshable(Capability):
         """Fetch prices and keep them below the data folder; they are used from then on.
 
         Yields:
-            What is being done, in words, for a progress line.
+            The present step, in words, for a progress line.
 
         Raises:
             FetchError: The endpoint did not answer as it should; the old prices stay.
@@ -29,8 +29,8 @@ class Catalogue(Plugin, ABC):
     """Knows what one provider sells.
 
     Args:
-        settings: Its settings.
-        data_folder: Where refreshed prices are kept.
+        settings: An instance of the class's ``Settings``.
+        data_folder: Folder of refreshed prices.
     """
 
     def __init__(self, *, settings: Settings, data_folder: Path) -> None:
@@ -39,4 +39,4 @@ class Catalogue(Plugin, ABC):
 
     @abstractmethod
     def offers(self) -> Sequence[Offer]:
-        """Everything it sells, one node each, without network access."""
+        """List all offers of the catalogue, one node each, without network access."""

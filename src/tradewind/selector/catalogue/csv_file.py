@@ -69,7 +69,7 @@ class CsvCatalogue(Catalogue):
     settings: CsvSettings
 
     def offers(self) -> Sequence[Offer]:
-        """All rows of the file.
+        """Read all rows of the file.
 
         Raises:
             CatalogueError: The file cannot be read, or a row is wrong.

@@ -1,4 +1,4 @@
-"""The catalogue of the machine at hand."""
+"""The catalogue of this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CGROUP_QUOTAS = (
     (Path("/sys/fs/cgroup/cpu.max"),),
     (Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")),
 )
-"""Files that say how much time of CPUs a container has, and in what time: in one of version 2, in two of version 1."""
+"""Files with the CPU time that a container may use, and its period: one of cgroup version 2, two of version 1."""
 
 
 class LocalSettings(plugins.Settings):
@@ -50,7 +50,7 @@ class LocalCatalogue(Catalogue):
     settings: LocalSettings
 
     def offers(self) -> Sequence[Offer]:
-        """What fits on this machine; the smallest slice is always there."""
+        """List the slices that fit on this machine; the smallest is always there."""
         cpus = self.settings.vcpu or available_cpus()
         memory = self.settings.memory_gib or available_memory() / _GIB
         fitting = [
@@ -81,7 +81,7 @@ def _counts(cpus: int) -> list[int]:
 
 
 def available_cpus() -> int:
-    """CPUs that this process may run on, or those whose time the container that it is in may use: at least 1."""
+    """Count the CPUs that this process may run on, within the CPU quota of its container: at least 1."""
     counts = [len(os.sched_getaffinity(0))]
     for paths in _CGROUP_QUOTAS:
         try:

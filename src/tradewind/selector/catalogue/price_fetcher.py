@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PriceFetcher:
-    """Fetches from one provider.
+    """Fetches prices from the endpoint of one provider.
 
     Attributes:
         who: The provider's name, for error lines.
         timeout: Seconds without a byte after which an answer is given up.
         retries: Attempts after the first, for rate limits, the server's own faults and cut connections.
         wait: Seconds before the first retry; it doubles each time, unless the server says how long to wait.
-        sleep: How to wait; tests put a clock of their own here.
+        sleep: Function that waits some seconds; tests put a clock of their own here.
     """
 
     who: str
@@ -41,10 +41,10 @@ class PriceFetcher:
     sleep: Callable[[float], None] = time.sleep
 
     def json(self, url: str) -> dict[str, Any]:
-        """The JSON object at an address.
+        """Fetch the JSON object at an address.
 
         Raises:
-            FetchError: It did not answer, or not with a JSON object.
+            FetchError: The endpoint did not answer, or not with a JSON object.
         """
         text = self._retried(url, self._whole)
         try:
@@ -62,10 +62,10 @@ class PriceFetcher:
 
     @contextmanager
     def lines(self, url: str) -> Iterator[Iterator[str]]:
-        """The lines of a text that is too large to hold, as they arrive.
+        """Stream the lines of a text that is too large to hold, as they arrive.
 
         Raises:
-            FetchError: It did not answer, was cut, or is no UTF-8 text.
+            FetchError: The endpoint did not answer, was cut, or is no UTF-8 text.
         """
         response = self._retried(url, self._open)
         with response:

@@ -1,4 +1,4 @@
-"""What catalogues with a public price list share: shipped offers, and refreshed ones kept below the data folder."""
+"""The common frame of catalogues with a public price list: shipped offers, and refreshed ones kept on disk."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tradewind.utils.atomic_files import write_atomically
 
 @dataclass(frozen=True, slots=True)
 class MachineType:
-    """What a machine is and costs in a catalogue's first region.
+    """A machine type and its price in a catalogue's first region.
 
     Attributes:
         name: The provider's name for it.
         family: The provider's family.
-        category: As in `Offer`.
-        arch: As in `Offer`.
+        category: Category, as in `Offer`.
+        arch: Processor architecture, as in `Offer`.
         vcpu: Virtual CPUs.
         memory_gib: Memory, GiB.
         price: USD per hour.
-        gpus: Accelerators.
-        accelerator: Their name, or empty.
+        gpus: Number of accelerators.
+        accelerator: Name of the accelerators, or empty.
     """
 
     name: str
@@ -54,7 +54,11 @@ ARCHITECTURES = {"x": "x86_64", "a": "arm64"}
 
 
 def table_rows(table: str) -> Iterator[list[str]]:
-    """The words of each line of a table."""
+    """Split each line of a compact family table into words; lines that begin with ``#`` are left out.
+
+    A table has one line a family, whose prices and memory grow in step with the size, or one line a machine where a
+    family is not linear.
+    """
     for line in table.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             yield line.split()
@@ -68,7 +72,7 @@ def tidy_price(price: float) -> float:
 _VERSION = 1
 
 PriceKey = tuple[str, str, bool]
-"""What a price is of: instance type, region, spot."""
+"""Key of a price: instance type, region, spot."""
 
 
 class PriceListSettings(plugins.Settings):
@@ -88,10 +92,10 @@ class PriceListSettings(plugins.Settings):
 
 
 class PriceListCatalogue(Catalogue, Refreshable):
-    """A catalogue with shipped offers that fresh prices replace, by type and region."""
+    """Sells shipped offers that fresh prices replace, by type and region."""
 
     home: ClassVar[str]
-    """Where the provider answers when no ``base_url`` is set."""
+    """Address of the provider's endpoint when no ``base_url`` is set."""
     provider: ClassVar[str]
     """The provider's name in offers."""
     Settings = PriceListSettings
@@ -108,7 +112,7 @@ class PriceListCatalogue(Catalogue, Refreshable):
 
     @abstractmethod
     def fetch(self) -> Generator[str, None, list[Offer]]:
-        """Read today's offers, saying on the way what is done."""
+        """Read today's offers, yielding the present step in words."""
 
     @property
     def path(self) -> Path:
@@ -117,12 +121,12 @@ class PriceListCatalogue(Catalogue, Refreshable):
 
     @property
     def base_url(self) -> str:
-        """Where to ask for prices."""
+        """Address of the price endpoint."""
         return (self.settings.base_url or self.home).rstrip("/")
 
     @property
     def fetcher(self) -> PriceFetcher:
-        """Reads the provider's endpoint under the settings' limits."""
+        """Fetcher for the provider's endpoint under the settings' limits."""
         return PriceFetcher(
             self.provider, timeout=self.settings.timeout, retries=self.settings.retries, wait=self.settings.wait
         )
