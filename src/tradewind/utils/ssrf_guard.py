@@ -77,7 +77,7 @@ class PinnedHttpConnection(http.client.HTTPConnection):
         super().__init__(host, port, timeout=seconds)
         self._addresses = addresses
 
-    def connect_pinned(self) -> None:
+    def connect(self) -> None:
         """Connect to the address."""
         self.sock = connect_pinned(self._addresses, self.port, self.timeout)
 
@@ -102,7 +102,7 @@ class PinnedHttpsConnection(http.client.HTTPSConnection):
         self._addresses = addresses
         self._tls = tls
 
-    def connect_pinned(self) -> None:
+    def connect(self) -> None:
         """Connect to the address."""
         plain = connect_pinned(self._addresses, self.port, self.timeout)
         try:
