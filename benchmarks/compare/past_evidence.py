@@ -1,7 +1,7 @@
-"""How well the jobs of a past foresee one another: ``python past_evidence.py --tables scout,c3o --copies 0 1``.
+"""Log evidence that the jobs of a past predict one another: ``python past_evidence.py --tables scout --copies 0 1``.
 
 For each table and past, the summed log evidence a job (`tradewind.searcher.default.transfer`): of its runs as the other
-jobs foresee them, less that of a process without a past. The searcher leaves a past of three jobs and more alone where
+jobs predict them, less that of a process without a past. The searcher leaves a past of three jobs and more alone where
 it is -1 or less.
 """
 

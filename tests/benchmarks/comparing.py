@@ -34,7 +34,7 @@ def start(script: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def call(script: str, *words: str) -> str:
-    """What a script that ends well prints."""
+    """Run a script that ends well, and return its output."""
     done = start(script, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -54,7 +54,7 @@ class Study:
         self.machines = True
 
     def look(self) -> list[str]:
-        """What the benchmark says of it."""
+        """Run the benchmark's check of the study."""
         store: Store = plugins.create("store", "sql", {}, url=f"sqlite:///{self.folder}/tradewind.db")
         row = store.create_study(StudyRow(0, "chaos", "key", {}, 0.0, owner=f"chaos-{os.getpid()}"))
         store.write(row.id, Change(self.trials, self.runs))

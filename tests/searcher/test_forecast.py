@@ -1,4 +1,4 @@
-"""What ernest and paris share: refusals, figures that are no numbers, the checks of a prediction."""
+"""The common frame of ernest and paris: refusals, figures that are no numbers, the checks of a prediction."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_bound_that_every_run_missed_is_said(name: str) -> None:
     assert answer.reason.endswith("predicted configurations were run on the whole input, and none was feasible")
 
 
-def test_a_run_that_was_cut_short_is_told_with_what_it_reached() -> None:
+def test_a_run_that_was_cut_short_is_reported_with_what_it_reached() -> None:
     problem = small(deadline=20.0)
     searcher = MAKE["ernest"](problem)
     forecast = TableForecast(problem, np.arange(9), np.full(9, 10.0))
@@ -217,7 +217,7 @@ def test_a_run_that_was_cut_short_is_told_with_what_it_reached() -> None:
 
 
 @pytest.mark.parametrize(("reached", "least"), [(20.0, 20.0), (math.nan, None), (math.inf, None), (0.0, None)])
-def test_a_run_that_was_cut_short_has_a_least_time_and_none_that_is_told(reached: float, least: float | None) -> None:
+def test_a_run_that_was_cut_short_has_a_least_time_and_no_other(reached: float, least: float | None) -> None:
     problem = small(deadline=20.0)
     trial = evaluate(problem, Proposal(problem.candidates.configuration(0)), 0, abort_at_deadline=True)
     assert trial.observation is not None

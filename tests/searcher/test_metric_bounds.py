@@ -51,7 +51,7 @@ def test_a_figure_that_only_zero_keeps_has_no_logarithm() -> None:
 
 @pytest.mark.parametrize("name", sorted(MODELLED))
 @pytest.mark.parametrize("value", [0.0, 0.1])
-def test_what_every_run_kept_is_believed_to_be_kept(name: str, value: float) -> None:
+def test_what_every_run_kept_is_likely_to_be_kept(name: str, value: float) -> None:
     problem = make_problem(
         machine_parameters(3, (1, 2, 4)),
         lambda _c, o: KnownOutcome(3000.0 / (o.vcpu * o.nodes), metrics={"errors": value}),
@@ -67,7 +67,7 @@ def test_what_every_run_kept_is_believed_to_be_kept(name: str, value: float) -> 
 
 
 @pytest.mark.parametrize("name", ["cherrypick", "done", "gp", "tradewind"])
-def test_a_run_without_errors_is_believed_in_before_any_is_known(name: str) -> None:
+def test_a_run_without_errors_is_likely_before_any_is_known(name: str) -> None:
     problem = make_problem(
         [*machine_parameters(2, (1, 2)), Integer(name="retries", low=0, high=9)],
         lambda c, o: KnownOutcome(3000.0 / o.nodes, metrics={"errors": max(0.0, 18.0 - 2.0 * float(c["retries"]))}),

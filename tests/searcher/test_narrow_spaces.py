@@ -31,8 +31,8 @@ def square(where: str) -> KnownProblem:
 @pytest.fixture
 def short_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hopeless look for configurations takes seconds: these are the same with fewer draws."""
-    monkeypatch.setattr(candidate_pool, "REFERENCES", (8, 80))
-    monkeypatch.setattr(coordinate_descent, "REFERENCES", (8, 80))
+    monkeypatch.setattr(candidate_pool, "REFERENCE_SIZES", (8, 80))
+    monkeypatch.setattr(coordinate_descent, "REFERENCE_SIZES", (8, 80))
     monkeypatch.setattr("tradewind.searcher.done.searcher._POOL", 40)
     monkeypatch.setattr("tradewind.searcher.trimtuner.searcher._POOL", 40)
 
@@ -89,7 +89,7 @@ def test_where_a_draw_finds_nothing_the_sample_is_there(name: str, monkeypatch: 
     problem = square("a + b <= 1")
     searcher = make(name, problem)
     assert isinstance(searcher, CandidatePoolSearcher)
-    monkeypatch.setattr(candidate_pool, "REFERENCES", (5,))
+    monkeypatch.setattr(candidate_pool, "REFERENCE_SIZES", (5,))
     assert len(searcher._reference) == 5
     monkeypatch.setattr(type(problem.space), "sample", lambda *_given, **_named: [])
     trials = drive(searcher, problem, 4)
@@ -98,7 +98,7 @@ def test_where_a_draw_finds_nothing_the_sample_is_there(name: str, monkeypatch: 
 
 
 def test_a_sample_of_one_shows_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidate_pool, "REFERENCES", (1, 16))
+    monkeypatch.setattr(candidate_pool, "REFERENCE_SIZES", (1, 16))
     searcher = make("gp", square("a + b <= 2"))
     assert isinstance(searcher, CandidatePoolSearcher)
     assert len(searcher._reference) == 16
@@ -106,7 +106,7 @@ def test_a_sample_of_one_shows_no_range(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_large_finite_space_is_looked_through_where_draws_find_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidate_pool, "REFERENCES", (1, 1))
+    monkeypatch.setattr(candidate_pool, "REFERENCE_SIZES", (1, 1))
     monkeypatch.setattr(candidate_pool, "MOST_LISTED", 2)
     searcher = make("gp", make_problem(machine_parameters(3, (1, 2)), lambda _c, _o: KnownOutcome(60.0)))
     assert isinstance(searcher, CandidatePoolSearcher)

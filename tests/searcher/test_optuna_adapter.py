@@ -42,7 +42,7 @@ def known_study(searcher: OptunaSearcher, state: SearchState) -> Any:
 
 
 def plain(problem: KnownProblem, sampler: Any, seed: int, number: int, deadline: float | None) -> list[dict[str, Any]]:
-    """What a user of Optuna would write for `problems.continuous_problem`, the sampler seeded for every trial."""
+    """Code that a user of Optuna would write for `problems.continuous_problem`, the sampler seeded for every trial."""
     found = []
     with _silent():
         study = optuna.create_study(sampler=sampler(trial_seed(seed, 0)))

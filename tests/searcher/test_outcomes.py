@@ -1,4 +1,4 @@
-"""What models with processes make of told runs alike."""
+"""Training data that models with processes take from trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every searcher keeps that can recommend without a run."""
+"""Recommendations without a run, of every searcher that can give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What searchers with a model say of a run before it starts: a chance and its seconds."""
+"""Predictions of a run before it starts, by searchers with a model: a chance and its seconds."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def told(searcher: Searcher, known: KnownProblem, *, money: float = math.inf, se
 
 
 def chances(searcher: Searcher, known: KnownProblem, low: float, high: float) -> list[float]:
-    """What it says of the chance of untried candidates whose value is between two numbers."""
+    """Predictions of the chance of untried candidates whose value is between two numbers."""
     assert isinstance(searcher, Explains)
     metric = known.constraints.thresholds[0].metric
     found = []

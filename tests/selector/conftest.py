@@ -13,7 +13,7 @@ import pytest
 
 @dataclass
 class Answer:
-    """What the endpoint sends: ``cut`` bytes less than it announces, after ``delay`` seconds."""
+    """An answer of the endpoint: ``cut`` bytes less than it announces, after ``delay`` seconds."""
 
     body: bytes | str = b""
     status: int = 200

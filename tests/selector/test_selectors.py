@@ -1,4 +1,4 @@
-"""What the three selectors do differently, and how trials come out of it."""
+"""Differences of the three selectors, and the trials that come of them."""
 
 from __future__ import annotations
 

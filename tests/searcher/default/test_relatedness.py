@@ -1,4 +1,4 @@
-"""Whether earlier jobs foresee one another, and what is believed where one is unlike them."""
+"""Relatedness of earlier jobs, and the predictions for a job that is unlike them."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def unrelated(count: int = 4) -> tuple[PastStudy, ...]:
     return tuple(found)
 
 
-def kinship_of(problem: KnownProblem) -> float | None:
+def relatedness_of(problem: KnownProblem) -> float | None:
     searcher = make(problem)
     rows = searcher._features
     transfer_prior = TransferPrior(jobs_of(problem), rows, np.log(problem.candidates.hourly))
     return transfer_prior.relatedness(price_trend(searcher._map.price_column, rows.shape[1], priced=False))
 
 
-def test_alike_jobs_foresee_one_another_and_unrelated_ones_do_not() -> None:
-    alike = kinship_of(replace(job(0), past=family(4)))
-    apart = kinship_of(replace(job(0), past=unrelated()))
+def test_alike_jobs_predict_one_another_and_unrelated_ones_do_not() -> None:
+    alike = relatedness_of(replace(job(0), past=family(4)))
+    apart = relatedness_of(replace(job(0), past=unrelated()))
     assert alike is not None
     assert apart is not None
     assert alike > 5.0
     assert apart < LEAST_RELATEDNESS
-    assert alike == pytest.approx(kinship_of(replace(job(0), past=family(4))), abs=1e-9)
+    assert alike == pytest.approx(relatedness_of(replace(job(0), past=family(4))), abs=1e-9)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_few_jobs_say_nothing_of_how_alike_jobs_are(count: int) -> None:
-    assert kinship_of(replace(job(0), past=unrelated(count))) is None
+    assert relatedness_of(replace(job(0), past=unrelated(count))) is None
     assert make(replace(job(0), past=unrelated(count)))._transfer_prior is not None
 
 
@@ -70,7 +70,7 @@ def test_an_unrelated_past_changes_nothing() -> None:
 
 def test_jobs_of_many_runs_are_judged_by_some_of_them() -> None:
     long = [replace(one, trials=one.trials * 4) for one in family(3)]
-    value = kinship_of(replace(job(0), past=tuple(long)))
+    value = relatedness_of(replace(job(0), past=tuple(long)))
     assert value is not None
     assert value > 0.0
 
@@ -92,7 +92,7 @@ def test_a_wider_process_is_as_much_less_sure() -> None:
 
 
 @pytest.mark.parametrize("unlike", [False, True])
-def test_the_width_is_that_which_foresaw_the_runs(unlike: bool) -> None:
+def test_the_width_is_that_which_predicted_the_runs(unlike: bool) -> None:
     """Of a job like the earlier ones the narrow process counts, of one that is not, the wide ones."""
     problem = replace(job(0), past=family())
     searcher = make(problem)
@@ -108,12 +108,12 @@ def test_the_width_is_that_which_foresaw_the_runs(unlike: bool) -> None:
     posterior._transfer_prior = replace_trust(transfer_prior)
     parts = posterior._processes(rows, y, np.zeros(len(y), dtype=bool))
     widths = {process.width: share for share, process in parts if isinstance(process, TransferProcess)}
-    assert widths, "the past was to be believed here"
+    assert widths, "the past was to decide here"
     heaviest = max(widths, key=lambda width: widths[width])
     assert (heaviest > 1.0) == unlike
 
 
 def replace_trust(transfer_prior: TransferPrior) -> TransferPrior:
-    """The same, believed whatever the runs say."""
+    """A copy of the prior that is trusted whatever the runs say."""
     transfer_prior.__dict__["trust"] = 1.0 - 1e-15
     return transfer_prior

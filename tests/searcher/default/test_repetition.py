@@ -1,4 +1,4 @@
-"""When the default searcher runs a configuration again."""
+"""Repetitions of the default searcher."""
 
 from __future__ import annotations
 

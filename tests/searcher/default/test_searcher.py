@@ -372,7 +372,7 @@ def test_proposals_beside_each_other_are_distinct() -> None:
 
 
 def test_processes_of_different_roughness_are_averaged() -> None:
-    """Few runs leave all of them; what one of them foresees badly loses its weight."""
+    """Few runs leave all of them; what one of them predicts badly loses its weight."""
     searcher, _ = informed(smooth(), 2)
     few = posterior_of(searcher).parts
     assert len(few) == len(PROCESS_KINDS)

@@ -1,4 +1,4 @@
-"""What the default searcher learns from earlier jobs."""
+"""Transfer of the default searcher from earlier jobs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def jobs_of(problem: Problem) -> list[PastJob]:
 
 
 def transfer_prior_of(problem: Problem) -> TransferPrior:
-    """Whatever they are worth: the searcher leaves some alone."""
+    """The prior from earlier jobs, also where the searcher would leave them alone."""
     return TransferPrior(jobs_of(problem), make(problem)._features, np.log(problem.candidates.hourly))
 
 
@@ -208,7 +208,7 @@ def test_the_latest_jobs_and_runs_count_where_there_are_many() -> None:
     assert len(jobs_of(replace(job(0), past=(long,)))[0].y) == 200
 
 
-# ---------------------------------------------------------------------- the lessons
+# ---------------------------------------------------------------------- the prior
 
 
 def test_alike_jobs_are_trusted_and_shuffled_ones_are_not() -> None:
@@ -342,7 +342,7 @@ def test_after_one_run_it_knows_the_others() -> None:
 
 @pytest.mark.parametrize("level", [None, 5.0])
 @pytest.mark.parametrize("runs", [0, 1, 4])
-def test_believing_leaves_the_mean_and_keeps_the_kind(level: float | None, runs: int) -> None:
+def test_fantasies_leave_the_mean_and_keep_the_kind(level: float | None, runs: int) -> None:
     process, transfer_prior = learned(level)
     rows: Array = transfer_prior.rows
     if runs:

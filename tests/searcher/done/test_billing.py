@@ -1,4 +1,4 @@
-"""What DONE says of money where it is billed in large units."""
+"""DONE's predictions of money where it is billed in large units."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def asked(given: Values, before: Values, *, deadline: float | None = 3_600.0, ru
 
 
 def width(problem: KnownProblem) -> float:
-    """How wide the range of the first recommendation is, as a logarithm."""
+    """Width of the range of the first recommendation, as a logarithm."""
     first = make(problem).recommend(1)[0]
     return math.log(first.runtime_high / first.runtime_low)
 

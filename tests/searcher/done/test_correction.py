@@ -1,4 +1,4 @@
-"""What was measured at the present job parameters counts beside the model, in recommendations."""
+"""Measurements at the present job parameters count beside the model, in recommendations."""
 
 from __future__ import annotations
 

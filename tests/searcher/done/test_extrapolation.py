@@ -13,7 +13,7 @@ from tests.searcher.done.test_constant_parameters import width
 from tests.searcher.done.test_searcher import Values, history, make, sized
 
 from tradewind.problem import Configuration, JobParameters, Proposal, TrialState
-from tradewind.searcher.done.run_history import LOG_SPREAD, InformingRun, JobParameterMap, extrapolation_spreads
+from tradewind.searcher.done.run_history import LOG_SPREAD, JobParameterMap, PastRun, extrapolation_spreads
 from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, machine_parameters, make_problem
 
 NARROW = (1.0, 1.1, 1.2)
@@ -61,11 +61,11 @@ def test_what_is_asked_far_away_does_not_hide_what_was_run() -> None:
     assert "found to matter: size" in make(beyond(1e6, NARROW)).basis()
 
 
-def run(**given: float | str) -> InformingRun:
+def run(**given: float | str) -> PastRun:
     problem = sized({"size": 1.0})
     trial = evaluate(problem, Proposal(problem.candidates.configuration(0)), 0)
     assert trial.observation is not None
-    return InformingRun(given, np.zeros(1), trial, trial.observation, own=False)
+    return PastRun(given, np.zeros(1), trial, trial.observation, own=False)
 
 
 def test_the_scale_follows_the_present_value_up_to_a_width() -> None:

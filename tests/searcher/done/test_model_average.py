@@ -1,4 +1,4 @@
-"""Several shapes at once: what they disagree on is not known."""
+"""Averages of several shapes: what they disagree on is not known."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_dual_primal_and_recursive_agree(points: int, seed: int, penalty: float)
 
 
 @pytest.mark.parametrize("solver", [DualRidge, RecursiveRidge])
-def test_what_is_believed_changes_the_variance_alone(solver: type[DualRidge] | type[RecursiveRidge]) -> None:
+def test_fantasies_change_the_variance_alone(solver: type[DualRidge] | type[RecursiveRidge]) -> None:
     z, y = data(25)
     columns = expansion().columns(z)
     known, more = columns[:20], columns[20:23]

@@ -144,7 +144,7 @@ def test_a_search_uses_it_where_it_is_allowed_and_no_plain_or_published_one_does
         assert other.time is not None and not any(shape.lawful for shape in other.time.shapes)
 
 
-def test_a_remembered_law_is_not_used_where_it_is_not_allowed() -> None:
+def test_a_saved_law_is_not_used_where_it_is_not_allowed() -> None:
     kept = searcher(16.0, 16).fitted()
     made = searcher(16.0, 16, law=False)
     made.refit(kept)

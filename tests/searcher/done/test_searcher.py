@@ -404,13 +404,13 @@ def several(searcher: DoneSearcher, known: int, count: int, *, together: bool) -
 @pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 def test_several_at_once_take_each_other_into_account(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
-    """What is on its way is believed: without that the next best ones are neighbours of the best."""
+    """Pending runs are fantasized: without that the next best ones are neighbours of the best."""
     problem = problems.table_problem(noise=0.05)
     before = {seed: drive(make(problem, seed), problem, 12) for seed in (1, 2)}
     apart: dict[bool, list[float]] = {True: [], False: []}
     for fantasize in (True, False):
         if not fantasize:
-            monkeypatch.setattr(DoneModel, "believing", lambda self, _running: self)
+            monkeypatch.setattr(DoneModel, "fantasize", lambda self, _running: self)
         for seed, known in ((1, 6), (2, 6), (1, 12), (2, 12)):
             searcher = told(make(problem, seed), before[seed][:known])
             apart[fantasize].append(spacing(searcher, several(searcher, known, 6, together=together)))
@@ -428,7 +428,7 @@ def test_first_runs_that_go_at_once_are_spread(together: bool) -> None:
         assert spacing(searcher, several(searcher, 0, 4, together=together)) > 1.2 * spacing(searcher, by_chance)
 
 
-def test_what_is_believed_leaves_what_is_expected() -> None:
+def test_fantasies_leave_what_is_expected() -> None:
     problem = problems.table_problem(thresholds=[Threshold("throughput", at_least=1.0)])
     searcher = told(make(problem, 1), drive(make(problem, 1), problem, 12))
     model, running = searcher._model(), searcher._places[np.arange(5)]

@@ -1,4 +1,4 @@
-"""Whether ernest notices a job that ignores the share of the input, and takes none for one that only starts up."""
+"""Ernest notices a job that ignores the share of the input, and takes none for one that only starts up."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def searched(time: Time, *, types: int = 2, deadline: float) -> tuple[list[Trial
 
 
 def deaf(_configuration: Configuration, offer: Offer, _share: float) -> float:
-    """A job that works on the whole input whatever it is told."""
+    """A job that works on the whole input whatever its share is."""
     return 20.0 + {"compute": 1000.0, "general": 500.0, "memory": 800.0}[offer.category] / offer.nodes
 
 

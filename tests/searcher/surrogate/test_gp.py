@@ -81,7 +81,7 @@ def test_without_features_it_is_a_mean_with_noise() -> None:
     assert (process.fantasize(np.zeros((3, 0))).predict(x)[1] < process.predict(x)[1]).all()
 
 
-def test_believing_leaves_the_mean_and_shrinks_the_variance() -> None:
+def test_fantasies_leave_the_mean_and_shrink_the_variance() -> None:
     rng = np.random.default_rng(4)
     x, at = rng.random((10, 2)), rng.random((3, 2))
     process = GaussianProcess().fit(x, wave(x))

@@ -1,4 +1,4 @@
-"""The process around a linear trend, how well a process foresaw, and the small parts of the default searcher."""
+"""The process around a linear trend, the evidence of observations, and the small parts of the default searcher."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_units_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("level", [None, 2.0])
-def test_believing_and_given_keep_the_kind(level: float | None) -> None:
+def test_fantasies_and_given_keep_the_kind(level: float | None) -> None:
     rng = np.random.default_rng(4)
     x, at = rng.random((8, 2)), rng.random((3, 2))
     process = TrendProcess(STEEP, level=level)

@@ -33,7 +33,7 @@ def table(name: str) -> Iterator[Mapping[str, str]]:
 
 
 def within(offers: Mapping[str, float], real: Mapping[str, float]) -> tuple[int, list[str]]:
-    """How many can be compared, and which are more than 2 % off."""
+    """The number of prices that can be compared, and those that are more than 2 % off."""
     both = [name for name in offers if name in real]
     return len(both), [name for name in both if abs(offers[name] / real[name] - 1) > 0.02]
 

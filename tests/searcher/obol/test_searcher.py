@@ -253,8 +253,8 @@ def test_agreement_is_a_share_of_the_mean() -> None:
 
 
 def plain_utility(
-    numbers: Floats, rows: list[int], y: Floats, limit: float, rule: LookaheadRules, switch: float, first: int, depth: int,
-    best: float, machines: int,
+    numbers: Floats, rows: list[int], y: Floats, limit: float, rule: LookaheadRules, switch: float, first: int,
+    depth: int, best: float, machines: int,
 ) -> tuple[float, float]:  # fmt: skip
     """Algorithm 3 by recursion: every model grown anew, every candidate evaluated."""
     here = rule._replace(depth=0, machines=machines)

@@ -109,7 +109,7 @@ def test_equal_observations_make_a_flat_process() -> None:
     assert np.isfinite(sd).all()
 
 
-def test_a_believed_point_is_less_uncertain_and_moves_nothing() -> None:
+def test_a_fantasized_point_is_less_uncertain_and_moves_nothing() -> None:
     rng = np.random.default_rng(8)
     process = SampledProcess(rng.random((8, 2)), rng.standard_normal(8), np.random.default_rng(9))
     point = np.array([[0.9, 0.1]])
@@ -200,7 +200,7 @@ def test_later_starts_wait_for_a_run_that_ends_well() -> None:
 
 @pytest.mark.slow
 def test_a_large_space_where_every_run_fails_is_searched_beyond_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.searcher.candidate_pool.REFERENCES", (8,))
+    monkeypatch.setattr("tradewind.searcher.candidate_pool.REFERENCE_SIZES", (8,))
     problem = replace(problems.huge_problem(), truth=lambda _c, _o: problems.KnownOutcome(60.0, failed="no"))
     trials = drive(make(problem, 1, pool=32), problem, 20)
     assert len({t.key for t in trials}) == 20

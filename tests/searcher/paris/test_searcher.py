@@ -51,7 +51,7 @@ from tradewind.searcher.paris.workload_table import (
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate, machine_parameters, make_problem
 
-TABLE = Path(__file__).parent / "data" / "paris_table.csv"
+TABLE = Path(__file__).parents[1] / "data" / "paris_table.csv"
 NODES = (1, 2, 4, 8)
 
 

@@ -306,8 +306,7 @@ def test_a_configuration_that_ran_as_a_whole_is_run_in_parts_no_more() -> None:
             done.add(trial.configuration.key)
 
 
-@pytest.mark.slow
-def test_a_run_that_is_pending_counts_as_believed() -> None:
+def test_a_run_that_is_pending_is_fantasized() -> None:
     problem = problems.training_problem()
     searcher = make(problem, 1)
     for trial in drive(make(problem, 1), problem, 8):
@@ -320,7 +319,7 @@ def test_a_run_that_is_pending_counts_as_believed() -> None:
 
 @pytest.mark.slow
 def test_aborted_runs_are_lower_bounds() -> None:
-    """A configuration that was cut short at a time is believed to be slower than if it had ended there."""
+    """A configuration that was cut short at a time is predicted to be slower than if it had ended there."""
     problem = problems.training_problem()
     cut, ended = make(problem, 1), make(problem, 1)
     trials = drive(make(problem, 1), problem, 7)
@@ -336,7 +335,7 @@ def test_aborted_runs_are_lower_bounds() -> None:
     assert float(cut.explain(configuration)["expected_cost"]) > float(ended.explain(configuration)["expected_cost"])
 
 
-# ---------------------------------------------------------------------- what it believes
+# ---------------------------------------------------------------------- predictions
 
 
 def informed(problem: KnownProblem, count: int = 25) -> TrimTunerSearcher:
