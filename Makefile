@@ -62,7 +62,7 @@ test: ## install what the tests need, then all checks and all tests
 	@$(MAKE) lint
 	$(BIN)/python -m pytest
 
-test-fast: $(VENV)/.dev ## the tests that take less than a second each: three minutes on two cores
+test-fast: $(VENV)/.dev ## the tests that take less than half a second each: three minutes on two cores
 	$(BIN)/python -m pytest -m 'not slow'
 
 test-engines: $(VENV)/.dev system ## all tests of real engines, the long ones too; half an hour and more

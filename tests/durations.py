@@ -44,7 +44,7 @@ class Durations:
         self._measured: dict[str, float] = defaultdict(float)
 
     def is_long(self, item: pytest.Item) -> bool:
-        """Whether a test takes long, as far as is known, or else as its fixtures let expect.
+        """Say whether a test takes long, as far as is known, or else as its fixtures let expect.
 
         Args:
             item: The test; its markers are not looked at.
@@ -72,7 +72,7 @@ class Durations:
 
 
 def busy() -> bool:
-    """Whether so many processes want the cores that durations say nothing: more than three for each."""
+    """Say whether so many processes want the cores that durations mean nothing: more than three for each."""
     return os.getloadavg()[0] > 3 * (os.cpu_count() or 1)
 
 

@@ -68,8 +68,8 @@ def test_names_come_without_what_makes_a_shell_wait() -> None:
     script = """
 import sys
 from tradewind.cli.completion import studies
-from tradewind.store.studies.study_names import names_of_studies
-names_of_studies("sqlite:////nowhere/x.db", "")
+from tradewind.store.studies.study_names import study_names_starting_with
+study_names_starting_with("sqlite:////nowhere/x.db", "")
 print([name for name in ("numpy", "sqlalchemy", "rich.console") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

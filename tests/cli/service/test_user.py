@@ -200,7 +200,7 @@ def test_options_that_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_service_asks_for_whatever_its_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
-    project = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     wanted = {re.split(r"[>=<; ]", one)[0] for one in project["optional-dependencies"]["service"]}
     named = {name for name, by in packages_distributions().items() for one in by if one.lower() in wanted}
     assert {"fastapi", "httpx2"} <= named
