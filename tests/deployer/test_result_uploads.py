@@ -24,9 +24,11 @@ from tradewind.cli.app import run as command
 from tradewind.deployer import result_uploads as module
 from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.result_uploads import SUMS, ResultUploader, upload_run
-from tradewind.deployer.storage.base import LocalStorage, open_storage
+from tradewind.deployer.storage import open_storage
+from tradewind.deployer.storage.base import LocalStorage
 from tradewind.errors import DeployError, UnreachableError
 from tradewind.problem import Run, RunRequest, RunState
+from tradewind.utils.retries import Backoff
 
 __all__ = ["objects", "sftp", "webdav"]
 pytestmark = pytest.mark.xdist_group("places")
@@ -139,7 +141,7 @@ def test_a_server_that_is_down_keeps_nobody_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(module, "_BACKOFF_SECONDS", (0.05,))
+    monkeypatch.setattr(module, "_BACKOFF", Backoff((0.05,)))
     down = [True]
     put = LocalStorage.put
 

@@ -13,6 +13,9 @@ from tradewind.client.models import EventInfo, FileInfo, LogPartInfo, RequestInf
 from tradewind.client.transport import SILENCE, ApiCalls, as_json, is_away, plain
 from tradewind.errors import AwayError, BusyError, InputError, ServiceError, StoreError, TooManyError
 from tradewind.utils.atomic_files import atomic_path
+from tradewind.utils.retries import Backoff
+
+_TAIL_BACKOFF = Backoff.doubling(0.5, 5.0)
 
 
 class FileCalls(ApiCalls):
@@ -54,7 +57,7 @@ class FileCalls(ApiCalls):
     def logs(
         self, request: int, stream: str = "stdout", *, follow: bool = False, trial: int | None = None
     ) -> Iterator[str]:
-        """What a request's program has printed, in pieces.
+        """Output of a request's program, in pieces.
 
         Args:
             request: The request.
@@ -65,7 +68,7 @@ class FileCalls(ApiCalls):
         Raises:
             NotFoundError: There is no such request, trial or log.
         """
-        offset, run, shown, pause = 0, "", "", 0.5
+        offset, run, shown, failures = 0, "", "", 0
         while True:
             part = self.log(request, stream, offset=offset, limit=2**20, trial=trial, run=run)
             if run and part.run != run and not follow:
@@ -73,7 +76,7 @@ class FileCalls(ApiCalls):
             offset, run = part.next, part.run
             if part.text:
                 yield headed(part.text, shown, run, part.trial)
-                pause, shown = 0.5, run
+                failures, shown = 0, run
             if part.ended or not (part.text or follow):
                 return
             if not part.text:
@@ -90,8 +93,8 @@ class FileCalls(ApiCalls):
                         elif message.kind == "end":
                             return
                 except ServiceError:
-                    time.sleep(pause)
-                    pause = min(5.0, 2 * pause)
+                    time.sleep(_TAIL_BACKOFF.pause(failures))
+                    failures += 1
 
     def files(self, request: int, *, trial: int | None = None) -> list[FileInfo]:
         """The files that a request's last run has left.
@@ -290,7 +293,7 @@ class RequestCalls(ApiCalls):
         self._transport.call("DELETE", f"/requests/{int(request)}")
 
     def upload_state(self, request: int) -> UploadInfo:
-        """How far the upload of a request's results to the user's folder is.
+        """Progress of the upload of a request's results to the user's folder.
 
         Raises:
             NotFoundError: There is no such request that you may see.
@@ -349,7 +352,7 @@ class RequestCalls(ApiCalls):
         return RequestInfo.from_json(self._get(f"/requests/{int(request)}", patience=patience))
 
     def events(self, request: int | None = None, *, since: int | None = None) -> Iterator[EventInfo]:
-        """What happens, as it happens; it comes back by itself when the connection ends, and leaves nothing out.
+        """Events as they happen; the stream reconnects by itself when the connection ends, and leaves nothing out.
 
         Args:
             request: To this request, from its beginning until it is over; without it to all that you may see, from now
@@ -383,7 +386,7 @@ class RequestCalls(ApiCalls):
                 return
 
     def history(self, request: int | None = None, *, since: int = 0, limit: int = 5000) -> list[EventInfo]:
-        """What has happened so far, the oldest first.
+        """Events so far, the oldest first.
 
         Args:
             request: To this request; without it to all that you may see.

@@ -25,13 +25,15 @@ from urllib.parse import quote
 
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.runner.run_files import read_document, replace_document
-from tradewind.deployer.storage.base import StorageLocation, open_storage
+from tradewind.deployer.storage import open_storage
+from tradewind.deployer.storage.base import StorageLocation
 from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Run, RunRequest
+from tradewind.utils.retries import Backoff
 
 SUMS = "SHA256SUMS"
 _FILES = ("stdout", "stderr", METRICS, "application.stdout", "application.stderr")
-_BACKOFF_SECONDS = (5.0, 15.0, 60.0, 300.0)
+_BACKOFF = Backoff((5.0, 15.0, 60.0, 300.0))
 _GIVEN_UP = ".given-up"
 _PIECE = 1 << 20
 _log = logging.getLogger("tradewind.deployer")
@@ -154,9 +156,8 @@ class ResultUploader:
             except Exception as error:  # whatever it was, the files stay here, and it is tried again
                 known = isinstance(error, TradewindError | OSError)
                 upload.problem = str(error) if known else f"{type(error).__name__}: {error}"
-                delay = _BACKOFF_SECONDS[min(upload.refusals, len(_BACKOFF_SECONDS) - 1)]
+                upload.due = time.monotonic() + _BACKOFF.pause(upload.refusals)
                 upload.refusals += 1
-                upload.due = time.monotonic() + delay
                 _log.warning("run %s: its files are not uploaded yet: %s", due[0], upload.problem)
                 continue
             upload.note.unlink(missing_ok=True)

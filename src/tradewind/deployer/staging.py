@@ -15,7 +15,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
 from tradewind.deployer.environment import OUTPUTS, check_workdir
-from tradewind.deployer.storage.base import SCHEMES, StorageAddress, open_storage
+from tradewind.deployer.storage import open_storage
+from tradewind.deployer.storage.base import SCHEMES, StorageAddress
 from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
 from tradewind.utils.paths import expand

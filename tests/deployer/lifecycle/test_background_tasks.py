@@ -38,6 +38,7 @@ from tradewind.errors import (
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Fault, Handle, Machine, Offer, Run, RunRequest, RunState, RunStatus
 from tradewind.testing.runners import processes_of
+from tradewind.utils.retries import Backoff
 
 PAUSE = 0.25
 
@@ -377,7 +378,7 @@ def test_many_are_handed_over_in_one_call(make: Make, tmp_path: Path) -> None:
 def test_refused_teardowns_are_tried_again(
     make: Make, tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tradewind.deployer.lifecycle.run_context._BACKOFF_SECONDS", (0.02,))
+    monkeypatch.setattr("tradewind.deployer.lifecycle.run_lifecycle._BACKOFF", Backoff((0.02,)))
     cloud.pause, cloud.refuses_to_destroy = 0.02, 3
     runner = SlowRunner(tmp_path, 0.02)
     runner.ends = RunState.DONE

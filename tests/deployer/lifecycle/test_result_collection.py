@@ -14,13 +14,14 @@ from tests.deployer.lifecycle.test_background_tasks import SlowCloud, SlowRunner
 from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle import deployer as lifecycle
-from tradewind.deployer.lifecycle import run_context, run_lifecycle
+from tradewind.deployer.lifecycle import run_lifecycle
 from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.lifecycle.hooks import Hooks
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.simulated import SimulatedSettings
 from tradewind.errors import DeployError, UnreachableError
 from tradewind.problem import Billing, Fault, Handle, RunRequest, RunState
+from tradewind.utils.retries import Backoff
 
 BROKEN = "the connection to node1 was lost: Broken pipe"
 
@@ -54,7 +55,7 @@ def cloud(tmp_path: Path) -> SlowCloud:
 
 @pytest.fixture
 def over(tmp_path: Path, cloud: SlowCloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Over]:
-    monkeypatch.setattr(run_context, "_BACKOFF_SECONDS", (0.02,))
+    monkeypatch.setattr(run_lifecycle, "_BACKOFF", Backoff((0.02,)))
     monkeypatch.setattr(run_lifecycle, "_PAUSE_SECONDS", 0.01)
     made: list[Deployer] = []
 
@@ -118,7 +119,7 @@ def test_what_another_attempt_does_not_mend_ends_the_run_at_once(over: Over, tmp
 
 
 def test_a_stop_tries_for_the_results_for_a_while(over: Over, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_context, "_BACKOFF_SECONDS", (60.0,))
+    monkeypatch.setattr(run_lifecycle, "_BACKOFF", Backoff((60.0,)))
     runner = Breaking(tmp_path, 3)
     deployer = over(runner)
     deployer.launch(row(), request_for(tmp_path, ("true",)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,9 +16,10 @@ from xml.sax.saxutils import escape
 import obstore
 import pytest
 
-from tradewind.deployer.storage.base import StorageAccess, StorageAddress, StorageLocation, open_storage
+from tradewind.deployer.storage import open_storage
+from tradewind.deployer.storage.base import StorageAccess, StorageAddress, StorageLocation
 from tradewind.deployer.storage.object_store import ObjectStorage
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, MissingProgramError
 
 _ENTRY = (
     "<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;a&quot;</ETag>"
@@ -158,3 +160,30 @@ def test_own_keys_without_an_endpoint_go_to_amazon(bucket: _Bucket, monkeypatch:
     place = ObjectStorage(StorageAddress.parse("s3://b/d"), StorageAccess(user="OWN", password="env:OBJECTS_SECRET"))
     url = obstore.sign(place._bucket(), "GET", "d/x", timedelta(seconds=60))
     assert url.startswith("https://s3.eu-west-3.amazonaws.com/b/d/x?")
+
+
+@pytest.mark.parametrize("package", ["obstore", "botocore"])
+def test_without_a_package_it_is_one_line(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        name for name in sys.modules if name.startswith(f"{package}.") or name.endswith("storage.object_store")
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingProgramError, match=f"s3:// needs the package {package}") as caught:
+        open_storage("s3://b/d", {})
+    assert caught.value.hint == "pip install 'tradewind[files]'"
+
+
+def test_amazons_own_credentials(bucket: _Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the user's profile, and their token, where the place has none of its own."""
+    (tmp_path / "credentials").write_text(
+        "[default]\naws_access_key_id = PROFILES\naws_secret_access_key = b\naws_session_token = t\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    bucket.objects = {"d/x": b"1"}
+    with closing(open_storage("s3://b/d/x", {"s3://b": {"endpoint": bucket.endpoint}})) as place:
+        place.fetch(tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == b"1"
+    assert "Credential=PROFILES/" in bucket.asked[0]["authorization"]
+    assert bucket.asked[0]["x-amz-security-token"] == "t"

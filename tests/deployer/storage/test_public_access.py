@@ -18,7 +18,7 @@ from tests.engines.files import PASSWORD, USER, Process, Server, sftp, webdav
 from tests.engines.ssh import Sshd
 from tests.service.notification_receivers import certificate
 
-from tradewind.deployer.storage.base import open_storage
+from tradewind.deployer.storage import open_storage
 from tradewind.deployer.storage.egress_proxy import EgressProxy
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 from tradewind.utils import ssrf_guard

@@ -14,7 +14,8 @@ from tests.engines.files import Process, Server, objects, sftp, webdav
 from tests.engines.ssh import Sshd
 
 from tradewind.deployer.staging import stage_in
-from tradewind.deployer.storage.base import StorageAccess, StorageAddress, StorageLocation, open_storage, safe_join
+from tradewind.deployer.storage import open_storage
+from tradewind.deployer.storage.base import StorageAccess, StorageAddress, StorageLocation, safe_join
 from tradewind.deployer.storage.object_store import http_status
 from tradewind.errors import CredentialsError, DeployError, UnreachableError
 

@@ -12,7 +12,7 @@ import pytest
 from tests.deployer.helpers import request_for
 
 from tradewind.deployer.staging import stage_in
-from tradewind.deployer.storage.base import open_storage
+from tradewind.deployer.storage import open_storage
 from tradewind.errors import DeployError, UnreachableError
 
 _LIST = b"""<?xml version="1.0"?><multistatus xmlns="DAV:"><response><href>/d/x.csv</href>

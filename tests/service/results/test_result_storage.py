@@ -16,7 +16,7 @@ from tests.engines.ssh import Sshd
 from tests.service.requests.request_world import World, working, world
 from tests.waiting import eventually
 
-from tradewind.deployer.storage.base import open_storage
+from tradewind.deployer.storage import open_storage
 from tradewind.errors import ConflictError, CredentialsError, DeployError, InputError, NotFoundError
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.results.result_storage import RESULTS_KEY

@@ -34,8 +34,6 @@ _PREPARING = tuple(
 )
 """When hooks may still bring what a run needs."""
 
-_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-
 StageListener = Callable[[str, RunState], None]
 """Told, at once, of a run that enters a stage."""
 
@@ -159,11 +157,6 @@ class BackgroundTask:
     then: Callable[[], None]
     firm: bool = False
     creating: bool = False
-
-
-def backoff_seconds(tries: int) -> float:
-    """Seconds to wait before something is tried again that has failed ``tries`` times before this one."""
-    return _BACKOFF_SECONDS[min(tries, len(_BACKOFF_SECONDS) - 1)]
 
 
 def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, RunContext, StagePhase, backoff_seconds
+from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, RunContext, StagePhase
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, Simulates, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
@@ -27,10 +27,12 @@ from tradewind.errors import (
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus, Usage
 from tradewind.utils.atomic_files import write_atomically
+from tradewind.utils.retries import Backoff
 
-_ending_log = logging.getLogger("tradewind.deployer")
+_log = logging.getLogger("tradewind.deployer")
 
 _ENDING_FILE = "ended.json"
+_BACKOFF = Backoff((1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def save_ending(folder: Path, ending: RunEnding, status: RunStatus | None) -> No
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps({"ending": asdict(ending), "status": asdict(status) if status else None}))
     except OSError as error:  # machines are given back all the same
-        _ending_log.warning("how the run of %s ended cannot be noted: %s", folder, error)
+        _log.warning("how the run of %s ended cannot be noted: %s", folder, error)
 
 
 def load_ending(folder: Path) -> tuple[RunEnding, RunStatus | None] | None:
@@ -104,15 +106,13 @@ def load_ending(folder: Path) -> tuple[RunEnding, RunStatus | None] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, LookupError) as error:
-        _ending_log.warning("how the run of %s ended cannot be read: %s", folder, error)
+        _log.warning("how the run of %s ended cannot be read: %s", folder, error)
         return None
 
 
 def _fault(value: str | None) -> Fault | None:
     return None if value is None else Fault(value)
 
-
-_collector_log = logging.getLogger("tradewind.deployer")
 
 _PATIENCE_SECONDS = 900.0
 """Machines that hold results are kept, and paid for, so long; to run the job again mostly costs more."""
@@ -149,7 +149,7 @@ class ResultCollector:
         except TradewindError as error:
             if status is None or status.state is RunState.DONE:
                 raise
-            _collector_log.warning("run %s: %s", run.run_id, error)
+            _log.warning("run %s: %s", run.run_id, error)
 
     def again(self, error: Exception, run: Run, request: RunRequest) -> tuple[Run, float] | None:
         """The run's row while it waits, and when bringing is tried again; None when the run is to end for the error."""
@@ -158,12 +158,12 @@ class ResultCollector:
         now = self._context.runner.clock.now()
         if self._until is None:
             self._until = min(now + _PATIENCE_SECONDS, request.expires)
-        delay = backoff_seconds(self._tries)
+        delay = _BACKOFF.pause(self._tries)
         self._tries += 1
         if now + delay >= self._until:
             return None
         reason = f"its results are not here yet: {error}; trying again"
-        _collector_log.warning("run %s: %s in %g s", run.run_id, reason, delay)
+        _log.warning("run %s: %s in %g s", run.run_id, reason, delay)
         return replace(run, reason=reason), now + delay
 
     @staticmethod
@@ -273,8 +273,6 @@ class CostMeter:
         billing = replace(self._billing, setup_seconds=self._setup_seconds)
         return max(billing.cost(max(run.runtime, held), hourly), self._least_cost)
 
-
-_log = logging.getLogger("tradewind.deployer")
 
 _NO_PROGRAM = 127  # as shells have it: there is no such program, or it cannot be started
 _REPEAT_SECONDS = 10.0
@@ -648,7 +646,7 @@ class RunLifecycle:
 
     def _put_off(self, problem: str) -> None:
         """Giving back failed: it is tried again later, and the run stays open until it works."""
-        delay = backoff_seconds(self._refusals)
+        delay = _BACKOFF.pause(self._refusals)
         self._refusals += 1
         self.retry_at = self._context.runner.clock.now() + delay
         self.run = replace(self.run, reason=f"its machines are not given back yet: {problem}")

@@ -18,9 +18,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from tradewind.deployer.environment import resolve_secrets
-from tradewind.errors import DeployError, InputError, MissingProgramError
+from tradewind.errors import DeployError, InputError
 from tradewind.utils.atomic_files import atomic_path
-from tradewind.utils.dependencies import install_command
 from tradewind.utils.paths import expand
 from tradewind.utils.ssrf_guard import resolve_addresses
 
@@ -204,39 +203,6 @@ class LocalStorage(StorageLocation):
             raise DeployError(f"there is no {error.filename}", retryable=False) from error
         except OSError as error:
             raise DeployError(f"{error.filename or self.address.path}: {error.strerror or error}") from error
-
-
-def open_storage(text: str, given: Mapping[str, Mapping[str, str]]) -> StorageLocation:
-    """The place of an address; nothing is connected yet.
-
-    Args:
-        text: The address.
-        given: Settings of `StorageAccess` by address; they count for all addresses below it.
-
-    Raises:
-        DeployError: The address is not understood.
-        MissingProgramError: A package or program for it is not installed.
-    """
-    address = StorageAddress.parse(text)
-    access = StorageAccess.of(address, given)
-    if address.scheme == "file":
-        return LocalStorage(address, access)
-    if address.scheme == "sftp":
-        from tradewind.deployer.storage.sftp import SftpStorage
-
-        return SftpStorage(address, access)
-    try:
-        if address.scheme in ("s3", "gs"):
-            from tradewind.deployer.storage.object_store import ObjectStorage
-
-            return ObjectStorage(address, access)
-        from tradewind.deployer.storage.webdav import WebdavStorage
-
-        return WebdavStorage(address, access)
-    except ImportError as error:
-        raise MissingProgramError(
-            f"{address.scheme}:// needs the package {error.name}", hint=install_command("files")
-        ) from error
 
 
 def safe_join(folder: Path, name: str) -> Path:

@@ -201,5 +201,5 @@ def _amazon() -> Any:
 
     keys = find_aws_credentials()
     later = datetime.datetime.now(datetime.UTC) + timedelta(seconds=_SETTLED_SECONDS)
-    found: dict[str, Any] = {"access_key_id": keys.access, "secret_access_key": keys.secret, "expires_at": later}
-    return {**found, "token": keys.token} if keys.token else found
+    found: dict[str, Any] = {"access_key_id": keys.access_key, "secret_access_key": keys.secret_key}
+    return {**found, "expires_at": later, **({"token": keys.token} if keys.token else {})}

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from tradewind.deployer.storage.base import StorageAddress, open_storage
+from tradewind.deployer.storage import open_storage
+from tradewind.deployer.storage.base import StorageAddress
 from tradewind.errors import ConflictError, DeployError, InputError, NotFoundError, UnreachableError
 from tradewind.service.accounts.audit_log import AuditLog
 from tradewind.service.accounts.identity import Principal, clean_text

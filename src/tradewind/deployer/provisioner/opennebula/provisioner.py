@@ -52,6 +52,7 @@ from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSetting
 from tradewind.errors import DeployError, OfferRefusedError, TeardownError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Offer
+from tradewind.utils.retries import Backoff
 
 _MINE, _ALL = -3, -2
 _NOT_DONE = -1
@@ -61,6 +62,7 @@ _POLL_SECONDS = 4.0
 _DELETE = 3
 _APPEND = 1
 _PATIENCE_SECONDS = 20.0
+_BACKOFF = Backoff.doubling(0.1, 2.0)
 _RECOVER_SECONDS = 3.0
 # An answer that was lost is looked for this long: oned may still be at it.
 _LOST_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
@@ -230,7 +232,7 @@ class OpenNebulaProvisioner(
     def _terminate(self, run_id: str) -> list[OpenNebulaVm]:
         """Have oned terminate all machines of a run; what is left of them then."""
         until = time.monotonic() + _PATIENCE_SECONDS
-        began, pause = time.monotonic(), 0.1
+        began, refusals = time.monotonic(), 0
         while True:
             left = self._tagged(run_id)
             refused = [words for vm in left if vm.phase != "leaving" and (words := self._end(vm, began))]
@@ -238,8 +240,8 @@ class OpenNebulaProvisioner(
                 return self._tagged(run_id) if left else []
             if time.monotonic() > until:
                 raise DeployError(f"{refused[0]}; it is tried again")
-            time.sleep(pause)
-            pause = min(2.0, 2 * pause)
+            time.sleep(_BACKOFF.pause(refusals))
+            refusals += 1
 
     def _check_gone(self, cluster: Cluster) -> None:
         """Make sure of machines that are known by number: those of another account are not in our list."""

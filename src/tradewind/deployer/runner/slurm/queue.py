@@ -1,6 +1,6 @@
-"""What Slurm says of jobs: one look at the queue for all, and what became of those that are not in it any more.
+"""Queries Slurm about jobs: the queue for all of them at once, and the ends of those that have left it.
 
-Every question has a time limit, and one that was not answered is not repeated for a while: a controller that is down,
+Every query has a time limit, and one that was not answered is not repeated for a while: a controller that is down,
 or an accounting database that hangs, costs seconds and loses nothing.
 """
 
@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from tradewind.deployer.runner.slurm.commands import SlurmCommands
 from tradewind.deployer.runner.slurm.handle import SlurmData
 from tradewind.errors import DeployError, MissingProgramError, TradewindError
+from tradewind.utils.retries import Backoff
 
 _log = logging.getLogger("tradewind.deployer")
 
@@ -27,7 +28,7 @@ _TAG = "tradewind"
 WAITING_STATES = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 """The states of a job that has not begun."""
 _FIELDS = re.compile(r"(\w+)=(\S*)")
-_BACKOFF_SECONDS = (2.0, 4.0, 8.0, 15.0, 30.0)
+_BACKOFF = Backoff((2.0, 4.0, 8.0, 15.0, 30.0))
 _AT_ONCE = 20
 _SLOWER = 1.5
 _SLOWEST = 10.0
@@ -40,13 +41,13 @@ class SlurmQueueRow:
 
     Attributes:
         job: Slurm's id; of an array's element ``ARRAY_INDEX``.
-        raw: Slurm's own number of it.
-        name: The batch.
-        index: Its place in the batch.
-        state: Slurm's word.
-        reason: Why it waits, Slurm's word.
+        raw: Slurm's own number of the job.
+        name: The name of the batch.
+        index: The index of the run in the batch.
+        state: The state, in Slurm's word.
+        reason: The reason why it waits, in Slurm's word.
         used: Seconds that it has run.
-        tags: What the comment says: ``owner``, ``expires``, ``lasts``, ``spool``.
+        tags: The tags in the comment: ``owner``, ``expires``, ``lasts``, ``spool``.
     """
 
     job: str
@@ -64,7 +65,7 @@ class SlurmQueueSnapshot:
     """All our jobs in the queue at a moment.
 
     Attributes:
-        begun: When Slurm was asked, on the monotonic clock.
+        begun: The time when Slurm was asked, on the monotonic clock.
         rows: The jobs, by batch and index.
     """
 
@@ -74,15 +75,15 @@ class SlurmQueueSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJobRecord:
-    """What Slurm remembers of a job that is not in the queue any more.
+    """Slurm's record of a job that is not in the queue any more.
 
     Attributes:
-        state: Slurm's word, without what comes after it.
+        state: The first word of the state, in Slurm's spelling.
         code: The exit code.
-        signal: The signal that ended it, or 0.
+        signal: The number of the signal that ended it, or 0.
         elapsed: Seconds that it ran.
-        nodes: The nodes.
-        words: All that was said, for messages.
+        nodes: The nodes that it ran on, as a list of Slurm.
+        words: The whole state, exit code and source, for messages.
     """
 
     state: str
@@ -94,14 +95,14 @@ class SlurmJobRecord:
 
 
 @dataclass
-class _Backoff:
-    """Keeps from asking what did not answer."""
+class _Silence:
+    """Delays queries to a program that did not answer."""
 
     until: float = 0.0
     failures: int = 0
 
     def failed(self) -> None:
-        self.until = time.monotonic() + _BACKOFF_SECONDS[min(self.failures, len(_BACKOFF_SECONDS) - 1)]
+        self.until = time.monotonic() + _BACKOFF.pause(self.failures)
         self.failures += 1
 
     @property
@@ -111,13 +112,13 @@ class _Backoff:
 
 @dataclass
 class SlurmQueue:
-    """What Slurm says of our jobs.
+    """Queries the queue and the records of Slurm about our jobs.
 
     Args:
         programs: Slurm's programs.
-        interval: Seconds between two looks at the queue at least. While nothing changes there, each is later than the
-            one before, up to ten times as much: controllers that look all the time are a burden to Slurm.
-        timeout: Seconds that a question may take.
+        interval: Least seconds between two looks at the queue. While nothing changes there, the pauses grow up to ten
+            times as long: controllers that look all the time are a burden to Slurm.
+        timeout: Seconds that a query may take.
     """
 
     programs: SlurmCommands
@@ -127,22 +128,22 @@ class SlurmQueue:
     _last: SlurmQueueSnapshot | None = None
     _stale: bool = True
     _slack: float = 1.0
-    _away: _Backoff = field(default_factory=_Backoff)
-    _deaf: dict[str, _Backoff] = field(default_factory=dict)
+    _away: _Silence = field(default_factory=_Silence)
+    _deaf: dict[str, _Silence] = field(default_factory=dict)
 
     def stir(self) -> None:
-        """Something was submitted or cancelled: the next look asks Slurm."""
+        """Let the next look ask Slurm, as a job was submitted or cancelled."""
         self._stale = True
 
     def hasten(self) -> None:
-        """Something is about to be decided: the next look comes after the shortest pause."""
+        """Let the next look come after the shortest pause, as something is about to be decided."""
         self._slack = 1.0
 
     def look(self, since: float = 0.0) -> SlurmQueueSnapshot | None:
         """Our jobs in the queue; None when Slurm does not answer.
 
         Args:
-            since: It must have been asked after this moment of the monotonic clock.
+            since: The answer must be younger than this moment of the monotonic clock.
         """
         with self._lock:
             last = self._last
@@ -159,13 +160,13 @@ class SlurmQueue:
                 self._last = None
                 _log.warning("the queue of Slurm cannot be read: %s", error)
             else:
-                self._away = _Backoff()
+                self._away = _Silence()
                 calm = calm and last is not None and _states(last) == _states(self._last)
                 self._slack = min(_SLOWEST, self._slack * _SLOWER) if calm else 1.0
             return self._last
 
     def all(self) -> SlurmQueueSnapshot:
-        """Our jobs in the queue, asked for now.
+        """Query our jobs in the queue now.
 
         Raises:
             DeployError: Slurm does not answer.
@@ -187,7 +188,7 @@ class SlurmQueue:
         return SlurmQueueSnapshot(begun, rows)
 
     def named(self, name: str) -> str:
-        """Slurm's id of the job or array of a batch, ended or not; empty when it remembers none.
+        """Slurm's id of the job or array of a batch, ended or not; empty when it has none.
 
         Raises:
             DeployError: Slurm does not answer.
@@ -200,7 +201,7 @@ class SlurmQueue:
         """A job in the queue as it was seen lately, after a moment of the monotonic clock; None when it is not there.
 
         Args:
-            key: Its batch and index.
+            key: The batch and the index of the run.
             since: The moment.
         """
         last = self._last
@@ -212,7 +213,8 @@ class SlurmQueue:
         """End a job; one that is not there is no error.
 
         Args:
-            job: Slurm's id, from a `SlurmQueueRow`: a slurmctld that lost its state gives the same number to another job.
+            job: Slurm's id, from a `SlurmQueueRow`: a slurmctld that lost its state gives the number to
+                another job.
 
         Raises:
             DeployError: Slurm does not answer.
@@ -224,20 +226,20 @@ class SlurmQueue:
             raise DeployError(f"scancel: {words or f'exit code {answer.code}'}")
 
     def ends(self, jobs: Mapping[str, tuple[str, str]], since: float) -> dict[str, SlurmJobRecord]:
-        """What became of jobs that are not in the queue: scontrol, sacct and the file of ended jobs are asked in turn.
+        """The records of jobs that are not in the queue; scontrol, sacct and the file of ended jobs are asked in turn.
 
         Args:
             jobs: Slurm's id -> the batch, and Slurm's own number or an empty text where that is not known.
-            since: Seconds since the epoch before which none was submitted.
+            since: The time before which none was submitted, in seconds since the epoch.
 
         Returns:
-            What is known, by Slurm's id; a job that still ends is told as ``COMPLETING``.
+            The records that were found, by Slurm's id; a job that is still ending has the state ``COMPLETING``.
         """
         found: dict[str, SlurmJobRecord] = {}
         for job in list(jobs)[:_AT_ONCE]:
-            evidence = self._controller(job, jobs[job][0])
-            if evidence is not None:
-                found[job] = evidence
+            record = self._controller(job, jobs[job][0])
+            if record is not None:
+                found[job] = record
         for words in (("--allocations",), ("--completion", "--allocations")):
             left = {job: jobs[job] for job in jobs if job not in found}
             if left:
@@ -246,25 +248,25 @@ class SlurmQueue:
         return {**{job: SlurmJobRecord("COMPLETING") for job in list(jobs)[_AT_ONCE:]}, **found}
 
     def heard(self, tool: str, name: str, *words: str) -> str | None:
-        """What a program says; None where it does not answer, and then it is not asked again for a while.
+        """The output of a program; None where it does not answer, and then it is not run again for a while.
 
         Args:
-            tool: What is left alone for a while: programs may answer one question and not another.
+            tool: The name of the kind of query, which is delayed by itself: programs may answer one and not another.
             name: The program.
-            words: Its arguments.
+            words: The arguments of the program.
         """
-        patience = self._deaf.setdefault(tool, _Backoff())
-        if not patience.over:
+        silence = self._deaf.setdefault(tool, _Silence())
+        if not silence.over:
             return None
         try:
             answer = self.programs.run(name, *words, timeout=self.timeout)
         except (DeployError, MissingProgramError) as error:
-            patience.failed()
+            silence.failed()
             _log.info("%s: %s", tool, error)
             return None
         said = answer.stderr.decode(errors="replace")
         if answer.code and "Invalid job id" not in said:
-            patience.failed()
+            silence.failed()
             _log.info("%s: %s", tool, said.strip())
             return None
         self._deaf.pop(tool, None)
@@ -308,23 +310,23 @@ def comment_of(owner: str, expires: float, lasts: float, spool: str) -> str:
     """The comment of a job, by which it is found.
 
     Args:
-        owner: Whose it is, a quoted text without spaces.
-        expires: When anyone may end it, if it begins at once; in seconds since the epoch.
-        lasts: Seconds after its beginning at which anyone may.
+        owner: The owner of its runs, quoted, without spaces.
+        expires: The time from which anyone may end it, if it begins at once; in seconds since the epoch.
+        lasts: Seconds after its beginning from which anyone may end it.
         spool: The folder with its files, quoted like the owner.
     """
     return f"{_TAG} owner={owner} expires={expires:.0f} lasts={lasts:.0f} spool={spool}"
 
 
 def with_expiry(data: SlurmData, row: SlurmQueueRow | None, now: float | None = None) -> SlurmData:
-    """The facts of a run with the expiry that it has after its time in the queue, which does not count.
+    """The data of a run with its expiry: time in the queue does not count.
 
     A run that waits has none: it costs nothing, and once it has begun Slurm holds it to its time limit. One that runs
     has as long from its beginning as it was given when it was submitted.
 
     Args:
-        data: What is known of the run, from its note or from its job's comment.
-        row: Its job in the queue, or None where it is not there any more.
+        data: The data of the run, from its note or from its job's comment.
+        row: The run's job in the queue, or None where it is not there any more.
         now: The time, in seconds since the epoch.
     """
     if row is None:
@@ -338,7 +340,7 @@ def with_expiry(data: SlurmData, row: SlurmQueueRow | None, now: float | None = 
 
 
 def seconds_of(text: str) -> float:
-    """Seconds of Slurm's ``[DAYS-]HOURS:MINUTES:SECONDS``; 0 for anything else."""
+    """Convert Slurm's ``[DAYS-]HOURS:MINUTES:SECONDS`` to seconds; 0 for any other text."""
     days, _, rest = text.rpartition("-")
     parts = rest.split(":")
     if not all(part.replace(".", "", 1).isdigit() for part in parts) or (days and not days.isdigit()):
@@ -354,7 +356,7 @@ def _states(snapshot: SlurmQueueSnapshot) -> dict[tuple[str, int], tuple[str, st
 
 
 def _row(line: str) -> SlurmQueueRow | None:
-    """A line of squeue, if it is a job of ours; a user's other jobs may have anything in their names."""
+    """Read a line of squeue; None unless it is a job of ours. Other jobs may have any characters in their names."""
     fields = line.split(_SEPARATOR)
     if len(fields) != 8 or not fields[7].startswith(_TAG + " "):
         return None

@@ -37,79 +37,13 @@ from tradewind.deployer.runner.slurm.queue import SlurmQueue, comment_of
 from tradewind.deployer.runner.slurm.spool import BY_US, Spool, SpoolNote
 from tradewind.errors import CapacityError, DeployError, TradewindError, UnreachableError
 from tradewind.problem import RunRequest
-
-_OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
-
-
-def job_order(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
-    """What a job reads: see ``job.sh``.
-
-    Args:
-        request: The run.
-        folder: Its folder, as the nodes see it.
-        mark: The file that it leaves when it has ended.
-        words: The command.
-        facts: ``inherit`` (whether this process's environment is handed on), ``grace``, ``wall_seconds``,
-            ``memory_bytes``, ``log_bytes``, ``slots`` and ``engine`` (what has to remove the run's container,
-            or empty).
-
-    Raises:
-        DeployError: A secret cannot be read, or a variable's name or a value cannot be handed over.
-    """
-    given = {**request.env, **resolve_secrets(request.secrets)}
-    check_variables(given)
-    given |= job_environment(request, folder)
-    inherited = {
-        name: value
-        for name, value in (os.environ.items() if facts["inherit"] else ())
-        if is_variable(name) and not _OURS.fullmatch(name) and name not in given
-    }
-    memory, wall = facts["memory_bytes"], facts["wall_seconds"]
-    fields = [
-        str(folder),
-        str(request.workdir.absolute()),
-        "" if wall is None else str(max(1, round(wall * 100))),
-        str(round(facts["grace"] * 100)),
-        "" if memory is None else str(memory // 1024),
-        "" if facts["log_bytes"] is None else str(facts["log_bytes"]),
-        str(facts["slots"]),
-        str(mark),
-        facts["engine"],
-        label_of(mark),
-        str(len(inherited)),
-        str(len(inherited) + len(given)),
-        *(f"{name}={value}" for name, value in {**inherited, **given}.items()),
-        *words,
-    ]
-    if any("\0" in field for field in fields):
-        raise DeployError("a word or a variable of the command has a zero byte in it", retryable=False)
-    return b"".join(os.fsencode(field) + b"\0" for field in fields)
-
-
-def label_of(mark: Path) -> str:
-    """What a run's containers are labelled with, by which they are found.
-
-    Args:
-        mark: The file that the run leaves when it has ended.
-    """
-    return hashlib.sha256(str(mark).encode(errors="surrogateescape")).hexdigest()[:16]
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder of a run.
-
-    Raises:
-        DeployError: It cannot be made.
-    """
-    try:
-        (folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise folder_error(error, folder) from error
-
+from tradewind.utils.retries import Backoff
 
 _log = logging.getLogger("tradewind.deployer")
 
+_OURS = re.compile(r"(SLURM|SBATCH|SRUN|PMI|PMIX)_?.*")
 _SUBMIT_SECONDS = 60.0
+_BACKOFF = Backoff.doubling(1.0, 8.0)
 
 
 @dataclass
@@ -119,9 +53,9 @@ class SlurmSubmitter:
     Args:
         spool: The files that controllers and jobs share.
         programs: Slurm's programs.
-        queue: What Slurm says.
+        queue: The queue of Slurm.
         settings: The settings of the runner.
-        runs: The folder of the runs' own folders, or None where they are those of this machine.
+        runs: The parent of the runs' folders on the nodes, or None where they are the folders of this machine.
     """
 
     spool: Spool
@@ -136,9 +70,9 @@ class SlurmSubmitter:
         self.backlog = SlurmBacklog(self.spool, self._hand_over_late, self.settings.full)
 
     def submit(self, requests: Sequence[RunRequest]) -> dict[str, TradewindError]:
-        """Start some runs, unless they were started before; the errors of those that could not be, by run id.
+        """Start some runs, unless they were started before; the errors of those that could not be started, by run id.
 
-        Those that Slurm has no room for wait in the backlog: that is no error.
+        Runs that Slurm has no room for wait in the backlog: that is no error.
         """
         errors: dict[str, TradewindError] = {}
         old: dict[str, tuple[tuple[str, ...], list[RunRequest]]] = {}
@@ -165,7 +99,7 @@ class SlurmSubmitter:
         for name, (options, piece) in old.items():
             about = self.spool.about(name)
             if about is None:
-                continue  # its other runs are settled: poll tells what became of this one
+                continue  # its other runs are settled: poll gives the status of this one
             try:
                 self._hand_over(name, options, fresh=False)
             except CapacityError as error:
@@ -179,7 +113,7 @@ class SlurmSubmitter:
     def _hand_over_new(
         self, name: str, options: Sequence[str], requests: Sequence[RunRequest]
     ) -> dict[str, TradewindError]:
-        """Hand over what was just written down; the errors of those runs that Slurm has not taken, by run id."""
+        """Hand over a batch that was just written down; the errors of the runs that Slurm has not taken, by run id."""
         about = self.spool.about(name) if name else None
         if about is None:
             return {}
@@ -201,8 +135,8 @@ class SlurmSubmitter:
     ) -> dict[str, TradewindError]:
         """Hand over as much of a batch as Slurm has room for, and let the rest wait; the errors, by run id.
 
-        Slurm takes an array as a whole or not at all: halves are tried. What waits does so one by one, so that each
-        takes the first place that there is.
+        Slurm takes an array as a whole or not at all: halves are tried. Runs wait one by one, so that each takes the
+        first free place.
         """
         if len(about["runs"]) == 1:
             self.backlog.put(about["name"], error.message, sure=surely_refused(error))
@@ -230,7 +164,7 @@ class SlurmSubmitter:
             self.queue.cancel(job)  # it was taken back meanwhile
 
     def _write(self, group: Sequence[RunRequest], options: Sequence[str], errors: dict[str, TradewindError]) -> str:
-        """Write down some runs as a batch; its name, or an empty text when none of them can be run."""
+        """Write down some runs as a batch; the name of the batch, or an empty text when none of them can be run."""
         requests: list[RunRequest] = []
         orders, facts = [], []
         name = quoted_name(group[0].run_id) + (f"+{len(group) - 1}" if len(group) > 1 else "")
@@ -290,13 +224,12 @@ class SlurmSubmitter:
         return order, note
 
     def _hand_over(self, name: str, options: Sequence[str], *, fresh: bool) -> None:
-        """Hand a batch to Slurm, unless that was done; a lost answer is looked for before sbatch is tried again."""
+        """Hand a batch to Slurm, unless that was done; the job is looked for before sbatch is tried again."""
         if self.spool.job(name):
             return
         until = time.monotonic() + self.settings.patience
         with self.spool.locked(name, _SUBMIT_SECONDS) as fd:
-            pause = 1.0
-            while True:
+            for pause in _BACKOFF:
                 try:
                     self._sbatch(name, options, fd, sure=fresh)
                     return
@@ -306,7 +239,6 @@ class SlurmSubmitter:
                     _log.info("%s; trying again in %g s", error, pause)
                     fresh = False
                     time.sleep(pause)
-                    pause = min(8.0, 2 * pause)
 
     def _sbatch(self, name: str, options: Sequence[str], fd: int, *, sure: bool) -> None:
         job = self.spool.job(name)
@@ -357,8 +289,74 @@ class SlurmSubmitter:
         return words
 
 
+def job_order(request: RunRequest, folder: Path, mark: Path, words: Sequence[str], facts: Mapping[str, Any]) -> bytes:
+    """The NUL-separated fields that a job reads; see ``job.sh``.
+
+    Args:
+        request: The run.
+        folder: The run's folder, as the nodes see it.
+        mark: The file that the run leaves when it has ended.
+        words: The command.
+        facts: The other fields: ``inherit`` (true when this process's environment is handed on), ``grace``,
+            ``wall_seconds``, ``memory_bytes``, ``log_bytes``, ``slots`` and ``engine`` (the program that has to remove
+            the run's container, or empty).
+
+    Raises:
+        DeployError: A secret cannot be read, or a variable's name or a value cannot be handed over.
+    """
+    given = {**request.env, **resolve_secrets(request.secrets)}
+    check_variables(given)
+    given |= job_environment(request, folder)
+    inherited = {
+        name: value
+        for name, value in (os.environ.items() if facts["inherit"] else ())
+        if is_variable(name) and not _OURS.fullmatch(name) and name not in given
+    }
+    memory, wall = facts["memory_bytes"], facts["wall_seconds"]
+    fields = [
+        str(folder),
+        str(request.workdir.absolute()),
+        "" if wall is None else str(max(1, round(wall * 100))),
+        str(round(facts["grace"] * 100)),
+        "" if memory is None else str(memory // 1024),
+        "" if facts["log_bytes"] is None else str(facts["log_bytes"]),
+        str(facts["slots"]),
+        str(mark),
+        facts["engine"],
+        label_of(mark),
+        str(len(inherited)),
+        str(len(inherited) + len(given)),
+        *(f"{name}={value}" for name, value in {**inherited, **given}.items()),
+        *words,
+    ]
+    if any("\0" in field for field in fields):
+        raise DeployError("a word or a variable of the command has a zero byte in it", retryable=False)
+    return b"".join(os.fsencode(field) + b"\0" for field in fields)
+
+
+def label_of(mark: Path) -> str:
+    """The label of a run's containers, by which they are found.
+
+    Args:
+        mark: The file that the run leaves when it has ended.
+    """
+    return hashlib.sha256(str(mark).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a run.
+
+    Raises:
+        DeployError: The folder cannot be made.
+    """
+    try:
+        (folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise folder_error(error, folder) from error
+
+
 def ranges(indexes: Sequence[int]) -> str:
-    """Some numbers as sbatch's ``--array`` takes them: ``0-4,7``."""
+    """Write indexes as sbatch's ``--array`` takes them: ``0-4,7``."""
     parts: list[list[int]] = []
     for index in sorted(indexes):
         if parts and parts[-1][1] == index - 1:
