@@ -21,6 +21,7 @@ NEEDS = {
     "learning": r"^import gymnasium",
     "ray": r"--ray\b|use: ray\b",
     "kubernetes": r"--kubernetes\b|use: kubernetes\b",
+    "terraform": r"use: terraform\b",
     "docker": r"--docker\b|use: docker\b|^#   docker pull",
     "pandas": r"\.to_pandas\(",
     "polars": r"\.to_polars\(|`\.parquet`",

@@ -96,17 +96,17 @@ class Moto:
         ec2 = Ec2Client(f"http://127.0.0.1:{self.port}")
         wanted = filters(instance_state_name=_ALIVE)
         if run_id:
-            wanted.append({"Name": "tag:tradewind-run", "Value": [run_id]})
-        reservations = ec2.all(region, "DescribeInstances", Filter=wanted)
-        return [i.findtext("instanceId", "") for r in reservations for i in r.findall("instancesSet/item")]
+            wanted.append({"Name": "tag:tradewind-run", "Values": [run_id]})
+        reservations = ec2.all(region, "DescribeInstances", Filters=wanted)
+        return [i["InstanceId"] for r in reservations for i in r["Instances"]]
 
     def leftovers(self, region: str) -> list[str]:
         """All that is in a region and was not there from the beginning."""
         ec2 = Ec2Client(f"http://127.0.0.1:{self.port}")
-        groups = [g.findtext("groupName", "") for g in ec2.all(region, "DescribeSecurityGroups")]
-        volumes = [v.findtext("volumeId", "") for v in ec2.all(region, "DescribeVolumes")]
+        groups = [g["GroupName"] for g in ec2.all(region, "DescribeSecurityGroups")]
+        volumes = [v["VolumeId"] for v in ec2.all(region, "DescribeVolumes")]
         requests = ec2.all(region, "DescribeSpotInstanceRequests")
-        spot = [r.findtext("spotInstanceRequestId", "") for r in requests if r.findtext("state") in ("open", "active")]
+        spot = [r["SpotInstanceRequestId"] for r in requests if r["State"] in ("open", "active")]
         return [*self.machines(region), *(g for g in groups if g != "default"), *volumes, *spot]
 
 

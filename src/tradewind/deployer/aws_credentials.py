@@ -1,111 +1,132 @@
-"""Finds Amazon's credentials where all its programs look for them, without Amazon's packages for Python."""
+"""Finds Amazon's credentials and region where all its programs look for them, with its package botocore.
+
+botocore is an optional package and takes a second to import: only functions import it.
+"""
 
 from __future__ import annotations
 
-import configparser
-import json
+import functools
 import os
-import shlex
-import shutil
-import subprocess
-import urllib.request
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
-from tradewind.errors import CredentialsError
-from tradewind.utils.paths import expand
+from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.utils.dependencies import install_command
 
-_METADATA = "http://169.254.169.254/latest"
+_FIRST_REGION = "us-east-1"
 
 
-@dataclass(frozen=True, slots=True)
-class AwsCredentials:
-    """What requests are signed with."""
+def require_botocore() -> None:
+    """Import botocore.
 
-    access: str
-    secret: str
-    token: str = ""
+    Raises:
+        MissingProgramError: It is not installed.
+    """
+    try:
+        import botocore.session  # noqa: F401
+    except ImportError as error:
+        raise MissingProgramError(
+            "the package botocore is not installed, which asks Amazon", hint=install_command("terraform")
+        ) from error
+
+
+def aws_session() -> Any:
+    """A new session of botocore: it reads environment, profiles and the machine's role as they are now.
+
+    Raises:
+        MissingProgramError: botocore is not installed.
+    """
+    require_botocore()
+    from botocore.session import Session
+
+    session = Session()
+    session.register_component("data_loader", _loader())
+    return session
+
+
+@functools.cache
+def _loader() -> Any:
+    """The descriptions of Amazon's services, which all sessions share: that of EC2 takes a second to read."""
+    from botocore.loaders import create_loader
+
+    return create_loader(os.environ.get("AWS_DATA_PATH"))
 
 
 def default_region() -> str:
-    """The region that the environment or the user's profile names, else the first that there was."""
+    """The region that the environment or the user's profile names, else the first that there was.
+
+    Raises:
+        CredentialsError: The file with the profiles cannot be read.
+        MissingProgramError: botocore, which reads it, is not installed.
+    """
+    # Terraform reads the first name, botocore only the second.
     named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return named or _profile().get("region", "us-east-1")
+    if named:
+        return named
+    session = aws_session()
+    from botocore.exceptions import BotoCoreError, ProfileNotFound
+
+    try:
+        return session.get_config_variable("region") or _FIRST_REGION
+    except ProfileNotFound:
+        return _FIRST_REGION
+    except BotoCoreError as error:
+        raise credentials_error(error) from error
 
 
-def find_aws_credentials() -> AwsCredentials:
-    """The credentials that Terraform would take too: environment, profile, ``aws`` program, the machine's role.
+def find_aws_credentials(session: Any = None) -> Any:
+    """The credentials that Terraform would take too: environment, profile, single sign-on, role, the machine's role.
+
+    The machine's role is asked for at an address that does not answer elsewhere: botocore waits for it for a second or
+    two, and not at all with AWS_EC2_METADATA_DISABLED.
+
+    Args:
+        session: A session of botocore; a new one by default.
+
+    Returns:
+        ``access_key``, ``secret_key`` and ``token`` (None without), as they are at this moment.
 
     Raises:
         CredentialsError: There are none.
+        UnreachableError: The service that gives them out does not answer.
+        MissingProgramError: botocore is not installed.
     """
-    environ = os.environ
-    if environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"):
-        token = environ.get("AWS_SESSION_TOKEN", "")
-        return AwsCredentials(environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], token)
-    profile = _profile()
-    if "aws_access_key_id" in profile and "aws_secret_access_key" in profile and "role_arn" not in profile:
-        token = profile.get("aws_session_token", "")
-        return AwsCredentials(profile["aws_access_key_id"], profile["aws_secret_access_key"], token)
-    if "credential_process" in profile:
-        found = _from_program(shlex.split(profile["credential_process"]))
-    elif shutil.which("aws"):
-        # Roles and single sign-on are its business.
-        found = _from_program(["aws", "configure", "export-credentials", "--format", "process"])
-    else:
-        found = None
-    found = found or _from_machine()
-    if found is None:
-        raise CredentialsError(
-            "there are no credentials for aws",
-            hint="set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; roles and single sign-on also need "
-            "the aws program",
-        )
-    return found
-
-
-def _profile() -> Mapping[str, str]:
-    name = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
-    merged: dict[str, str] = {}
-    places = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
-    for variable, usual in places:
-        parser = configparser.ConfigParser(interpolation=None, default_section="-")
-        try:
-            parser.read(expand(os.environ.get(variable) or usual), encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError) as error:
-            raise CredentialsError(f"{usual} cannot be read: {type(error).__name__}") from None
-        for section in (name, f"profile {name}"):
-            if parser.has_section(section):
-                merged.update(parser[section])
-    return merged
-
-
-def _from_program(argv: list[str]) -> AwsCredentials | None:
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
-        answer = json.loads(done.stdout)
-        return AwsCredentials(answer["AccessKeyId"], answer["SecretAccessKey"], answer.get("SessionToken", ""))
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
-        return None
-
-
-def _from_machine() -> AwsCredentials | None:
-    """The role of the machine that this runs on."""
-    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
-        return None
-
-    def ask(path: str, method: str, name: str, value: str) -> str:
-        headers = {f"X-aws-ec2-metadata-{name}": value}
-        request = urllib.request.Request(f"{_METADATA}/{path}", method=method, headers=headers)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
-            text: str = answer.read().decode()
-            return text
+    session = session or aws_session()
+    from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        session = ask("api/token", "PUT", "token-ttl-seconds", "60")
-        place = "meta-data/iam/security-credentials/"
-        role = ask(place, "GET", "token", session).split()[0]
-        answer = json.loads(ask(place + role, "GET", "token", session))
-        return AwsCredentials(answer["AccessKeyId"], answer["SecretAccessKey"], answer["Token"])
-    except (OSError, ValueError, KeyError, IndexError):
-        return None
+        _refuse_codes(session)
+        found = session.get_credentials()
+        if found is not None:
+            return found.get_frozen_credentials()
+    except (BotoCoreError, ClientError) as error:
+        raise credentials_error(error) from error
+    raise CredentialsError("there are no credentials for aws", hint=_HINT)
+
+
+_HINT = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
+
+def _refuse_codes(session: Any) -> None:
+    """Refuse a profile whose role takes a code of the user's device: botocore would wait for it at the terminal."""
+    if os.environ.get("AWS_ACCESS_KEY_ID"):
+        return
+    profiles = session.full_config.get("profiles", {})
+    name, seen = session.get_config_variable("profile") or "default", set[str]()
+    while name in profiles and name not in seen:
+        seen.add(name)
+        if {"role_arn", "mfa_serial"} <= profiles[name].keys():
+            raise CredentialsError(
+                f"there are no credentials for aws: the profile {name} asks for a code at each use",
+                hint='write eval "$(aws configure export-credentials --format env)" first, which asks for it once',
+            )
+        name = profiles[name].get("source_profile", "")
+
+
+def credentials_error(error: Exception) -> DeployError:
+    """The typed error for what botocore says when it looks for credentials."""
+    from botocore.exceptions import ConnectionError, HTTPClientError
+
+    words = " ".join(str(error).split())
+    if isinstance(error, ConnectionError | HTTPClientError):
+        return UnreachableError(f"aws does not give us credentials: {words}")
+    return CredentialsError(f"there are no credentials for aws: {words}", hint=_HINT)

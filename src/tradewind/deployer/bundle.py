@@ -56,8 +56,8 @@ def read_ignore_patterns(workdir: Path) -> Callable[[str], bool]:
 def ignore_test(lines: Iterable[str]) -> Callable[[str], bool]:
     """The test for what lines as ``.gitignore`` has them leave out; a line that is no pattern is skipped, as git does.
 
-    The test takes a path below the folder; that of a folder ends with a slash. It is not meant for what is below a folder
-    that is left out.
+    The test takes a path below the folder, that of a folder with a slash at its end. It takes none below a
+    folder that is left out.
     """
     spec = GitIgnoreSpec.from_lines(filter(_is_pattern, lines), backend="simple")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
@@ -23,28 +22,24 @@ class Region:
         self.states = states or {}
         self.refused: dict[str, DeployError] = {}
 
-    def all(self, region: str, action: str, **parameters: Any) -> list[Element]:
+    def all(self, region: str, action: str, **parameters: Any) -> list[dict[str, Any]]:
         if region in self.refused:
             raise self.refused[region]
-        values = {each["Name"]: each["Value"] for each in parameters.get("Filter", ())}
+        values = {each["Name"]: each["Values"] for each in parameters.get("Filters", ())}
         if any(len(value) > _MOST_VALUES for value in values.values()):
             raise terraform_error(
                 [TerraformDiagnostic("FilterLimitExceeded: too many values")], "aws", action, applying=True
             )
         if action == "DescribeRegions":
-            return [fromstring(f"<item><regionName>{name}</regionName></item>") for name in ("near", "far")]
+            return [{"RegionName": name} for name in ("near", "far")]
         if action == "DescribeSpotInstanceRequests":
-            tags = "".join(f"<item><key>tradewind-{k}</key><value>{v}</value></item>" for k, v in (("run", "r"),))
+            tags = [{"Key": "tradewind-run", "Value": "r"}]
             return [
-                fromstring(
-                    f"<item><spotInstanceRequestId>s{name}</spotInstanceRequestId><instanceId>{name}</instanceId>"
-                    f"<state>{state}</state><tagSet>{tags}</tagSet></item>"
-                )
+                {"SpotInstanceRequestId": f"s{name}", "InstanceId": name, "State": state, "Tags": tags}
                 for name, state in self.states.items()
             ]
         if action == "DescribeInstances" and "instance-id" in values:
-            items = "".join(f"<item><instanceId>{name}</instanceId></item>" for name in values["instance-id"])
-            return [fromstring(f"<item><instancesSet>{items}</instancesSet></item>")]
+            return [{"Instances": [{"InstanceId": name} for name in values["instance-id"]]}]
         return []
 
 
@@ -87,19 +82,19 @@ class Spot(Region):
         self.changed: dict[str, list[dict[str, Any]]] = {}
         self.refusal = refused
 
-    def all(self, region: str, action: str, **parameters: Any) -> list[Element]:
+    def all(self, region: str, action: str, **parameters: Any) -> list[dict[str, Any]]:
         found = super().all(region, action, **parameters)
         for item in found if action == "DescribeInstances" else ():
-            for machine in item.findall("instancesSet/item"):
-                if machine.findtext("instanceId") == "i-2":
-                    machine.append(fromstring("<iamInstanceProfile><arn>a</arn></iamInstanceProfile>"))
+            for machine in item["Instances"]:
+                if machine["InstanceId"] == "i-2":
+                    machine["IamInstanceProfile"] = {"Arn": "a"}
         return found
 
-    def call(self, region: str, action: str, **parameters: Any) -> Element:
+    def call(self, region: str, action: str, **parameters: Any) -> dict[str, Any]:
         if action == self.refusal:
             raise CredentialsError("UnauthorizedOperation: not allowed")
         self.changed.setdefault(action, []).append(parameters)
-        return fromstring("<done/>")
+        return {}
 
 
 def test_metadata_of_spot_machines_takes_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,9 +26,9 @@ from tests.waiting import eventually
 
 from tradewind.deployer import aws_credentials
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform import aws as terraform_aws_api
+from tradewind.deployer.provisioner.terraform import aws as terraform_aws
 from tradewind.deployer.provisioner.terraform import machine_health as terraform_ready
-from tradewind.deployer.provisioner.terraform.aws import Ec2Client, filters
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud, Ec2Client
 from tradewind.deployer.provisioner.terraform.azure import AzureCloud
 from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult, read_log
 from tradewind.deployer.provisioner.terraform.cloud import ask
@@ -615,56 +615,107 @@ def test_a_state_that_cannot_be_read_counts_as_full(tmp_path: Path) -> None:
         folder.read()
 
 
-def test_requests_are_signed_as_amazon_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parts that do not depend on the moment, and that the same request always gets the same signature."""
-    keys = aws_credentials.AwsCredentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token")
-    headers = terraform_aws_api._signed(keys, "ec2", "us-east-1", "ec2.us-east-1.amazonaws.com", "/", b"Action=X")
-    said = headers["authorization"]
-    assert re.fullmatch(
-        r"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/us-east-1/ec2/aws4_request, "
-        r"SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}",
-        said,
-    )
-    flat = dict(terraform_aws_api._flat({"Filter": filters(instance_state_name=["a", "b"]), "Id": ["x"]}))
-    assert flat == {
-        "Filter.1.Name": "instance-state-name",
-        "Filter.1.Value.1": "a",
-        "Filter.1.Value.2": "b",
-        "Id.1": "x",
-    }
-
-
-def test_where_amazons_credentials_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_amazon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where Amazon's programs look for files; there is nothing of Amazon on this machine beside it."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def found() -> tuple[str, str, str | None]:
+    keys = aws_credentials.find_aws_credentials()
+    return keys.access_key, keys.secret_key, keys.token
+
+
+def test_where_amazons_credentials_are_found(no_amazon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CredentialsError, match="no credentials for aws"):
-        aws_credentials.find_aws_credentials()
+        found()
     assert aws_credentials.default_region() == "us-east-1"
-    (tmp_path / "credentials").write_text("[work]\naws_access_key_id = a\naws_secret_access_key = b\n")
-    (tmp_path / "config").write_text(
+    (no_amazon / "credentials").write_text("[work]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    (no_amazon / "config").write_text(
         "[profile work]\nregion = eu-west-3\n[profile sso]\ncredential_process = said it\n"
     )
     monkeypatch.setenv("AWS_PROFILE", "work")
-    assert (aws_credentials.find_aws_credentials(), aws_credentials.default_region()) == (
-        aws_credentials.AwsCredentials("a", "b"),
-        "eu-west-3",
-    )
-    said = tmp_path / "said"
-    said.write_text(
-        '#!/bin/sh\n[ "$1" = it ] && echo \'{"AccessKeyId": "c", "SecretAccessKey": "d", "SessionToken": "e"}\'\n'
-    )
+    assert (found(), aws_credentials.default_region()) == (("a", "b", None), "eu-west-3")
+    said = no_amazon / "said"
+    document = '{"Version": 1, "AccessKeyId": "c", "SecretAccessKey": "d", "SessionToken": "e"}'
+    said.write_text(f"#!/bin/sh\n[ \"$1\" = it ] && echo '{document}'\n")
     said.chmod(0o755)
     monkeypatch.setenv("AWS_PROFILE", "sso")
-    assert aws_credentials.find_aws_credentials() == aws_credentials.AwsCredentials("c", "d", "e")
+    assert found() == ("c", "d", "e")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "f")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "g")
-    assert aws_credentials.find_aws_credentials() == aws_credentials.AwsCredentials("f", "g")
+    assert found() == ("f", "g", None)
     with pytest.raises(UnreachableError, match="does not answer"):
         Ec2Client("http://127.0.0.1:9").call("us-east-1", "DescribeInstances")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert aws_credentials.default_region() == "eu-west-1"
+    monkeypatch.setenv("AWS_REGION", "eu-west-2")
+    assert aws_credentials.default_region() == "eu-west-2"
+
+
+@pytest.mark.parametrize(
+    ("config", "variables", "complaint"),
+    [
+        ("", {"AWS_PROFILE": "nobody"}, "profile .nobody. could not be found"),
+        ("[default", {}, "Unable to parse config file"),
+        ("", {"AWS_ACCESS_KEY_ID": "a"}, "AWS_SECRET_ACCESS_KEY"),
+        ("[default]\ncredential_process = false\n", {}, "custom-process"),
+        (
+            "[default]\nrole_arn = r\nsource_profile = b\n[profile b]\nrole_arn = x\nmfa_serial = y\n",
+            {},
+            "the profile b asks for a code",
+        ),
+    ],
+)
+def test_credentials_that_are_none(
+    no_amazon: Path, monkeypatch: pytest.MonkeyPatch, config: str, variables: dict[str, str], complaint: str
+) -> None:
+    """Each in one line, and nothing is waited for at the terminal."""
+    (no_amazon / "config").write_text(config)
+    (no_amazon / "false").write_text("#!/bin/sh\nexit 1\n")
+    (no_amazon / "false").chmod(0o755)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(CredentialsError, match=f"no credentials for aws: .*{complaint}") as caught:
+        AmazonCloud((), "http://127.0.0.1:9").check()
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+    with pytest.raises(CredentialsError):
+        AmazonCloud((), "http://127.0.0.1:9").find(None)
+
+
+def test_renewed_credentials_are_seen(no_amazon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terraform_aws, "_KEPT_SECONDS", -1.0)
+    ec2, used = Ec2Client("http://127.0.0.1:9"), []
+    for key in ("old", "new"):
+        (no_amazon / "credentials").write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = b\n")
+        used.append(ec2._client("ec2", "us-east-1")._get_credentials().access_key)
+    assert used == ["old", "new"]
+
+
+def test_without_botocore_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "botocore"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    for call in (AmazonCloud((), "").check, AmazonCloud((), "").account, lambda: AmazonCloud((), "").find(None)):
+        with pytest.raises(MissingProgramError, match="botocore") as caught:
+            call()
+        assert "'tradewind[terraform]'" in str(caught.value.hint)
+    assert "'tradewind[terraform]'" in TerraformProvisioner.missing()
+
+
+def test_nothing_of_botocore_is_imported_before_it_is_needed() -> None:
+    code = (
+        "import sys; from tradewind.deployer.provisioner.terraform import provisioner; print('botocore' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
 
 
 _FAKE = """#!{python} -IS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from tests.deployer.provisioner.terraform.helpers import Sky, ready_run, under_sky
@@ -189,15 +188,10 @@ def test_what_runs_at_amazon(monkeypatch: pytest.MonkeyPatch) -> None:
     amazon, asked = AmazonCloud((), "http://127.0.0.1:9"), []
     state = {"i-0": "running", "i-1": "pending", "i-2": "shutting-down", "i-3": "stopped", "i-399": "running"}
 
-    def all_of(region: str, action: str, Filter: list[dict[str, Any]]) -> list[Element]:  # noqa: N803
-        [ids] = [each["Value"] for each in Filter if each["Name"] == "instance-id"]
+    def all_of(region: str, action: str, Filters: list[dict[str, Any]]) -> list[dict[str, Any]]:  # noqa: N803
+        [ids] = [each["Values"] for each in Filters if each["Name"] == "instance-id"]
         asked.append(len(ids))
-        items = "".join(
-            f"<item><instanceId>{i}</instanceId><instanceState><name>{state[i]}</name></instanceState></item>"
-            for i in ids
-            if i in state
-        )
-        return [fromstring(f"<item><instancesSet>{items}</instancesSet></item>")]
+        return [{"Instances": [{"InstanceId": i, "State": {"Name": state[i]}} for i in ids if i in state]}]
 
     monkeypatch.setattr(amazon._ec2, "all", all_of)
     assert amazon.alive("us-east-1", [f"i-{n}" for n in range(400)]) == {"i-0", "i-1", "i-399"}

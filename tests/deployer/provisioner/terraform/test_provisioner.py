@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element
 
 import pytest
 from tests.deployer.provisioner.terraform.helpers import LATER, OFFER, at_once, fresh_region, over
@@ -20,7 +19,7 @@ from tests.engines import moto as engine
 from tests.engines.moto import Moto
 
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
-from tradewind.deployer.provisioner.terraform.aws import AmazonCloud, Ec2Client, tags_in
+from tradewind.deployer.provisioner.terraform.aws import AmazonCloud, Ec2Client, Item, tags_in
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.errors import (
     CapacityError,
@@ -99,8 +98,8 @@ def tags(ec2: Ec2Client, region: str, action: str) -> list[dict[str, str]]:
     return [tags_in(item) for item in ec2.all(region, action)]
 
 
-def instances(ec2: Ec2Client, region: str) -> list[Element]:
-    return [item for each in ec2.all(region, "DescribeInstances") for item in each.findall("instancesSet/item")]
+def instances(ec2: Ec2Client, region: str) -> list[Item]:
+    return [item for each in ec2.all(region, "DescribeInstances") for item in each["Instances"]]
 
 
 def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
@@ -117,8 +116,8 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
         cluster = made[run_id]
         assert (cluster.state, len(cluster.machines)) == (ClusterState.READY, nodes), cluster
         there = instances(ec2, region)
-        there = [item for item in there if item.findtext("instanceState/name") == "running"]
-        assert {item.findtext("instanceId") for item in there} == {machine.id for machine in cluster.machines}
+        there = [item for item in there if item["State"]["Name"] == "running"]
+        assert {item["InstanceId"] for item in there} == {machine.id for machine in cluster.machines}
         groups = [found for found in tags(ec2, region, "DescribeSecurityGroups") if found]
         others = [each for what in ("Volumes", "NetworkInterfaces") for each in tags(ec2, region, f"Describe{what}")]
         assert len(others) == 2 * nodes
@@ -134,27 +133,27 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
     [request, _] = ec2.all(spot, "DescribeSpotInstanceRequests")
     assert tags_in(request)["tradewind-run"] == "run-2"
     [disk] = ec2.all(plain, "DescribeVolumes")
-    assert disk.findtext("size") == "11"
-    [group] = [g for g in ec2.all(plain, "DescribeSecurityGroups") if g.findtext("groupName") != "default"]
-    [ssh] = [rule for rule in group.findall("ipPermissions/item") if rule.findtext("fromPort") == "22"]
-    assert [each.text for each in ssh.findall("ipRanges/item/cidrIp")] == ["127.0.0.1/32"]
+    assert disk["Size"] == 11
+    [group] = [g for g in ec2.all(plain, "DescribeSecurityGroups") if g["GroupName"] != "default"]
+    [ssh] = [rule for rule in group["IpPermissions"] if rule.get("FromPort") == 22]
+    assert [each["CidrIp"] for each in ssh["IpRanges"]] == ["127.0.0.1/32"]
     [machine] = made["run-1"].machines
     key = Path(machine.data["ssh"]["identity"])
     assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     behaviour = ec2.call(
         plain, "DescribeInstanceAttribute", InstanceId=machine.id, Attribute="instanceInitiatedShutdownBehavior"
     )
-    assert behaviour.findtext("instanceInitiatedShutdownBehavior/value") == "terminate"
+    assert behaviour["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
     [launch] = launches
     assert launch["CreditSpecification.CpuCredits"] == "standard", "unlimited is billed besides"
     assert (launch["MetadataOptions.HttpTokens"], launch["MetadataOptions.HttpPutResponseHopLimit"]) == (
         "required",
         "1",
     )
-    options = [item.find("metadataOptions") for item in instances(ec2, spot)]
-    assert [o.findtext("httpTokens") for o in options if o is not None] == ["required"] * 2
-    assert [o.findtext("httpPutResponseHopLimit") for o in options if o is not None] == ["1"] * 2
-    zones = {item.findtext("placement/availabilityZone") for item in instances(ec2, spot)}
+    options = [item["MetadataOptions"] for item in instances(ec2, spot)]
+    assert [each["HttpTokens"] for each in options] == ["required"] * 2
+    assert [each["HttpPutResponseHopLimit"] for each in options] == [1] * 2
+    zones = {item["Placement"]["AvailabilityZone"] for item in instances(ec2, spot)}
     assert len(zones) == 1, zones
 
     # Another process whose data folder is lost finds and destroys them all the same.
@@ -200,8 +199,8 @@ def test_what_amazon_refuses_is_one_typed_error(cloud: Maker, moto: Moto) -> Non
     )
     moto.refusals.clear()
     cluster = made.pop("zone")
-    reservations = Ec2Client(moto.endpoint).all(here, "DescribeInstances", InstanceId=[m.id for m in cluster.machines])
-    zones = [each.findtext(".//availabilityZone") for each in reservations]
+    reservations = Ec2Client(moto.endpoint).all(here, "DescribeInstances", InstanceIds=[m.id for m in cluster.machines])
+    zones = [machine["Placement"]["AvailabilityZone"] for each in reservations for machine in each["Instances"]]
     assert zones == [f"{here}b"] * 2, cluster
     assert cloud(here).destroy(cluster).state is ClusterState.GONE
     kinds = {name: type(error) for name, error in made.items()}

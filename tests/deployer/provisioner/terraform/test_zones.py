@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from tests.deployer.provisioner.terraform.helpers import LATER, Sky
@@ -76,12 +75,12 @@ def test_several_machines_at_amazon_are_in_one_zone(monkeypatch: pytest.MonkeyPa
     """Each would get a zone of its own otherwise, and what they send each other would be billed."""
     asked: list[str] = []
 
-    def all_of(region: str, action: str, **parameters: Any) -> list[Element]:
+    def all_of(region: str, action: str, **parameters: Any) -> list[dict[str, str]]:
         asked.append(action)
-        name = "location" if action == "DescribeInstanceTypeOfferings" else "availabilityZone"
-        zones = {"location": "cabe", "availabilityZone": "dcba"}[name]
-        assert name == "location" or parameters == {"Filter": [{"Name": "default-for-az", "Value": ["true"]}]}
-        return [fromstring(f"<item><{name}>{region}{zone}</{name}></item>") for zone in zones]
+        name = "Location" if action == "DescribeInstanceTypeOfferings" else "AvailabilityZone"
+        zones = {"Location": "cabe", "AvailabilityZone": "dcba"}[name]
+        assert name == "Location" or parameters == {"Filters": [{"Name": "default-for-az", "Values": ["true"]}]}
+        return [{name: f"{region}{zone}"} for zone in zones]
 
     cloud = AmazonCloud((), "")
     monkeypatch.setattr(cloud._ec2, "all", all_of)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
-import datetime
-import hashlib
-import hmac
+import contextlib
 import logging
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
-from tradewind.deployer.aws_credentials import AwsCredentials, default_region, find_aws_credentials
+from tradewind.deployer.aws_credentials import aws_session, credentials_error, default_region, find_aws_credentials
 from tradewind.deployer.provisioner.terraform.cloud import (
     OWNER,
     RUN,
@@ -29,11 +22,13 @@ from tradewind.deployer.provisioner.terraform.cloud import (
 from tradewind.deployer.provisioner.terraform.errors import TerraformDiagnostic, terraform_error
 from tradewind.errors import CredentialsError, DeployError, TeardownError, UnreachableError
 
-_VERSIONS = {"ec2": "2016-11-15", "sts": "2011-06-15"}
 _SECONDS = 10.0
 _TRIES = 3
+# Sessions do not see that the user has renewed the credentials in ~/.aws.
 _KEPT_SECONDS = 300.0
 
+Item = Mapping[str, Any]
+"""One thing of an answer of EC2, with the names of its reference: ``InstanceId``, ``Tags``."""
 
 Filter = dict[str, Any]
 
@@ -47,136 +42,131 @@ class Ec2Client:
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
-        self._keys: tuple[AwsCredentials, float] | None = None
+        self._session: Any = None
+        self._until = 0.0
+        self._clients: dict[tuple[str, str], Any] = {}
         self._guard = threading.Lock()
 
-    def all(self, region: str, action: str, **parameters: Any) -> Iterator[ElementTree.Element]:
-        """The items of a list, page by page: the children ``item`` of the answer's only list.
+    def all(self, region: str, action: str, **parameters: Any) -> Iterator[Item]:
+        """The items of a list, page by page: those of the only list that an answer has.
+
+        Args:
+            region: The region; empty means the default one.
+            action: Its name in EC2's reference, such as ``DescribeInstances``.
+            parameters: Its parameters, with the names of botocore (``Filters``, ``InstanceIds``).
 
         Raises:
             CredentialsError: Amazon does not know us, or does not let us.
             UnreachableError: It does not answer.
         """
-        page: dict[str, Any] = {}
-        while True:
-            answer = self.call(region, action, **parameters, **page)
-            for child in answer:
-                yield from child.findall("item")
-            token = answer.findtext("nextToken")
-            if not token:
-                return
-            page = {"NextToken": token}
+        client, name = self._client("ec2", region), _method(action)
+        with _typed(action, region):
+            if client.can_paginate(name):
+                pages = client.get_paginator(name).paginate(**parameters)
+            else:
+                pages = [getattr(client, name)(**parameters)]
+            for page in pages:
+                for value in page.values():
+                    if isinstance(value, list):
+                        yield from value
 
     def account(self, region: str) -> str:
         """The number of the account that the credentials are of, which anybody may ask for.
 
-        Raises:
-            DeployError: It cannot be told.
-        """
-        answer = self.call(region, "GetCallerIdentity", service="sts")
-        return answer.findtext(".//Account", "")
+        Args:
+            region: The region whose STS is asked; empty means the default one.
 
-    def call(self, region: str, action: str, *, service: str = "ec2", **parameters: Any) -> ElementTree.Element:
-        """One request; its answer without namespaces. Lists and filters are written out as EC2 wants them.
+        Raises:
+            DeployError: Amazon does not say.
+        """
+        return str(self.call(region, "GetCallerIdentity", service="sts").get("Account", ""))
+
+    def call(self, region: str, action: str, *, service: str = "ec2", **parameters: Any) -> Item:
+        """Make one request, up to three times if Amazon does not answer.
+
+        Args:
+            region: The region; empty means the default one.
+            action: Its name in the service's reference, such as ``TerminateInstances``.
+            service: ``ec2`` or ``sts``.
+            parameters: Its parameters, with the names of botocore.
 
         Raises:
             DeployError: What Amazon complained of, typed; its code stands in the message.
         """
-        known = {"Action": action, "Version": _VERSIONS[service]}
-        body = urllib.parse.urlencode(sorted(_flat({**known, **parameters})))
-        for turn in range(1, _TRIES + 1):
-            try:
-                return _parse(self._send(service, region, body.encode()))
-            except urllib.error.HTTPError as error:
-                problem = _refusal(error.read(), error.code)
-                if error.code < 500 and "RequestLimitExceeded" not in problem:
-                    raise terraform_error([TerraformDiagnostic(problem)], "aws", action, applying=True) from None
-            except (OSError, ElementTree.ParseError) as error:
-                problem = str(getattr(error, "reason", error))
-            if turn < _TRIES:
-                time.sleep(0.2 * 4**turn / 4)
-        raise UnreachableError(f"aws does not answer {action} in {region}: {problem}")
+        client = self._client(service, region)
+        with _typed(action, region):
+            answer: Item = getattr(client, _method(action))(**parameters)
+            return answer
 
-    def _send(self, service: str, region: str, body: bytes) -> bytes:
-        china = ".cn" if region.startswith("cn-") else ""
-        url = self._endpoint or f"https://{service}.{region}.amazonaws.com{china}"
-        parts = urllib.parse.urlsplit(url)
-        headers = _signed(self._sign_with(), service, region, parts.netloc, parts.path or "/", body)
-        # The address is Amazon's, or the one in the user's own settings.
-        request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-            content: bytes = answer.read()
-            return content
-
-    def _sign_with(self) -> AwsCredentials:
+    def _client(self, service: str, region: str) -> Any:
         with self._guard:
-            if self._keys is None or time.monotonic() > self._keys[1]:
-                self._keys = (find_aws_credentials(), time.monotonic() + _KEPT_SECONDS)
-            return self._keys[0]
+            if self._session is None or time.monotonic() > self._until:
+                session = aws_session()
+                find_aws_credentials(session)
+                self._session, self._until = session, time.monotonic() + _KEPT_SECONDS
+                self._clients = {}
+            key = (service, region or default_region())
+            if key not in self._clients:
+                from botocore.config import Config
+
+                retries = {"mode": "standard", "total_max_attempts": _TRIES}
+                with _typed("its interface", key[1]):
+                    self._clients[key] = self._session.create_client(
+                        service,
+                        region_name=key[1],
+                        endpoint_url=self._endpoint or None,
+                        config=Config(connect_timeout=_SECONDS, read_timeout=_SECONDS, retries=retries),
+                    )
+            return self._clients[key]
+
+
+def _method(action: str) -> str:
+    from botocore import xform_name
+
+    name: str = xform_name(action)
+    return name
+
+
+@contextlib.contextmanager
+def _typed(action: str, region: str) -> Iterator[None]:
+    """Raise what botocore complains of as one of our errors."""
+    from botocore import exceptions
+    from botocore.parsers import ResponseParserError
+
+    silent = f"aws does not answer {action} in {region}"
+    try:
+        yield
+    except exceptions.ClientError as error:
+        said = error.response.get("Error", {})
+        problem = f"{said.get('Code')}: {said.get('Message')}"
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if status >= 500 or "RequestLimitExceeded" in problem:
+            raise UnreachableError(f"{silent}: {problem}") from None
+        raise terraform_error([TerraformDiagnostic(problem)], "aws", action, applying=True) from None
+    except (exceptions.ConnectionError, exceptions.HTTPClientError, ResponseParserError, OSError) as error:
+        raise UnreachableError(f"{silent}: {error}") from None
+    except (
+        exceptions.ValidationError,
+        exceptions.ParamValidationError,
+        exceptions.BaseEndpointResolverError,
+        exceptions.PaginationError,
+    ) as error:
+        raise DeployError(f"aws cannot be asked {action} in {region}: {error}") from error
+    except exceptions.BotoCoreError as error:
+        raise credentials_error(error) from None
 
 
 def filters(**wanted: str | list[str]) -> list[Filter]:
     """Filters as EC2 wants them, ``_`` standing for ``-`` in their names."""
     return [
-        {"Name": name.replace("_", "-"), "Value": [value] if isinstance(value, str) else value}
+        {"Name": name.replace("_", "-"), "Values": [value] if isinstance(value, str) else value}
         for name, value in wanted.items()
     ]
 
 
-def tags_in(element: ElementTree.Element) -> dict[str, str]:
-    """The tags of an item."""
-    return {each.findtext("key", ""): each.findtext("value", "") for each in element.findall("tagSet/item")}
-
-
-def _signed(keys: AwsCredentials, service: str, region: str, host: str, path: str, body: bytes) -> dict[str, str]:
-    """The headers of a signed POST (AWS, "Signature Version 4 signing process")."""
-    moment = datetime.datetime.now(datetime.UTC)
-    stamp, day = moment.strftime("%Y%m%dT%H%M%SZ"), moment.strftime("%Y%m%d")
-    headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8", "host": host, "x-amz-date": stamp}
-    if keys.token:
-        headers["x-amz-security-token"] = keys.token
-    names = ";".join(sorted(headers))
-    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-    request = f"POST\n{path}\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
-    scope = f"{day}/{region}/{service}/aws4_request"
-    text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
-    key = f"AWS4{keys.secret}".encode()
-    for piece in (day, region, service, "aws4_request"):
-        key = hmac.digest(key, piece.encode(), "sha256")
-    signature = hmac.new(key, text.encode(), "sha256").hexdigest()
-    headers["authorization"] = (
-        f"AWS4-HMAC-SHA256 Credential={keys.access}/{scope}, SignedHeaders={names}, Signature={signature}"
-    )
-    return headers
-
-
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """``{"Filter": [{"Name": "x", "Value": ["y"]}]}`` as ``Filter.1.Name=x`` and ``Filter.1.Value.1=y``."""
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            yield from _flat(each, f"{prefix}.{name}" if prefix else str(name))
-    elif isinstance(value, list | tuple):
-        for number, each in enumerate(value, 1):
-            yield from _flat(each, f"{prefix}.{number}")
-    else:
-        yield prefix, str(value)
-
-
-def _parse(content: bytes) -> ElementTree.Element:
-    root = ElementTree.fromstring(content)  # noqa: S314  (the provider's own answer over its own connection)
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-    return root
-
-
-def _refusal(content: bytes, status: int) -> str:
-    try:
-        error = _parse(content).find(".//Error")
-    except ElementTree.ParseError:
-        error = None
-    if error is None:
-        return f"HTTP {status}"
-    return f"{error.findtext('Code')}: {error.findtext('Message')}"
+def tags_in(item: Item) -> dict[str, str]:
+    """The tags of an item; those of a network interface have a name of their own."""
+    return {each["Key"]: each["Value"] for each in item.get("Tags") or item.get("TagSet") or ()}
 
 
 def is_not_found(error: DeployError) -> bool:
@@ -189,15 +179,10 @@ _log = logging.getLogger("tradewind.deployer")
 _ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
 _AT_ONCE = 150
 _OTHERS = {
-    # what: (list, id, parameter of delete, delete)
-    "volume": ("DescribeVolumes", "volumeId", "VolumeId", "DeleteVolume"),
-    "network interface": (
-        "DescribeNetworkInterfaces",
-        "networkInterfaceId",
-        "NetworkInterfaceId",
-        "DeleteNetworkInterface",
-    ),
-    "security group": ("DescribeSecurityGroups", "groupId", "GroupId", "DeleteSecurityGroup"),
+    # what: (list, id, delete)
+    "volume": ("DescribeVolumes", "VolumeId", "DeleteVolume"),
+    "network interface": ("DescribeNetworkInterfaces", "NetworkInterfaceId", "DeleteNetworkInterface"),
+    "security group": ("DescribeSecurityGroups", "GroupId", "DeleteSecurityGroup"),
 }
 
 
@@ -249,11 +234,11 @@ class AmazonCloud(Cloud):
         if found is None:
             wanted = filters(instance_type=kind)
             offered = self._ec2.all(
-                region, "DescribeInstanceTypeOfferings", LocationType="availability-zone", Filter=wanted
+                region, "DescribeInstanceTypeOfferings", LocationType="availability-zone", Filters=wanted
             )
-            have = {each.findtext("location", "") for each in offered}
-            subnets = self._ec2.all(region, "DescribeSubnets", Filter=filters(default_for_az="true"))
-            found = tuple(sorted(have & {each.findtext("availabilityZone", "") for each in subnets}))
+            have = {each["Location"] for each in offered}
+            subnets = self._ec2.all(region, "DescribeSubnets", Filters=filters(default_for_az="true"))
+            found = tuple(sorted(have & {each["AvailabilityZone"] for each in subnets}))
             with self._guard:
                 self._zones[region, kind] = found
         return found
@@ -262,7 +247,7 @@ class AmazonCloud(Cloud):
         """See `Cloud.find`; all regions at once."""
         wanted = filters(tag_key=RUN) if owner is None else _tagged(OWNER, owner)
         regions = self._given or tuple(
-            each.findtext("regionName", "") for each in self._ec2.all(default_region(), "DescribeRegions")
+            each["RegionName"] for each in self._ec2.all(default_region(), "DescribeRegions")
         )
         with concurrent.futures.ThreadPoolExecutor(max(1, min(16, len(regions)))) as pool:
             answers = list(pool.map(lambda region: self._allowed_in(region, wanted), regions))
@@ -282,13 +267,13 @@ class AmazonCloud(Cloud):
         for item in self._instances(region, wanted):
             tags = tags_in(item)
             if RUN in tags:
-                found.append(resources_from_tags(tags[RUN], region, tags, (item.findtext("instanceId", ""),)))
+                found.append(resources_from_tags(tags[RUN], region, tags, (item["InstanceId"],)))
         for item, machine in self._requests(region, wanted):
             tags = tags_in(item)
-            if RUN in tags and (machine or item.findtext("state") == "open"):
+            if RUN in tags and (machine or item["State"] == "open"):
                 found.append(resources_from_tags(tags[RUN], region, tags, (machine,) if machine else ()))
         for action, *_ in _OTHERS.values():
-            for item in self._ec2.all(region, action, Filter=wanted):
+            for item in self._ec2.all(region, action, Filters=wanted):
                 tags = tags_in(item)
                 if RUN in tags:
                     found.append(resources_from_tags(tags[RUN], region, tags))
@@ -299,17 +284,15 @@ class AmazonCloud(Cloud):
         self._check_account()
         wanted = _tagged(RUN, run_id)
         requests = list(self._requests(region, wanted))
-        open_ones = [
-            r.findtext("spotInstanceRequestId") for r, _ in requests if r.findtext("state") in ("open", "active")
-        ]
+        open_ones = [r["SpotInstanceRequestId"] for r, _ in requests if r["State"] in ("open", "active")]
         if open_ones:
-            self._ec2.call(region, "CancelSpotInstanceRequests", SpotInstanceRequestId=open_ones)
-        states = {i.findtext("instanceId", ""): _state(i) for i in self._instances(region, wanted)}
+            self._ec2.call(region, "CancelSpotInstanceRequests", SpotInstanceRequestIds=open_ones)
+        states = {i["InstanceId"]: _state(i) for i in self._instances(region, wanted)}
         states |= {machine: "running" for _, machine in requests if machine}
         condemned = [machine for machine, state in states.items() if state != "shutting-down"]
         if condemned:
             try:
-                self._ec2.call(region, "TerminateInstances", InstanceId=condemned)
+                self._ec2.call(region, "TerminateInstances", InstanceIds=condemned)
             except DeployError as error:
                 if not is_not_found(error):
                     raise
@@ -319,17 +302,17 @@ class AmazonCloud(Cloud):
             if left:
                 return [f"machine {machine}" for machine in states]
         return [
-            f"{what} {item.findtext(name)}"
-            for what, (action, name, parameter, delete) in _OTHERS.items()
-            for item in self._ec2.all(region, action, Filter=wanted)
-            if not self._delete(region, delete, parameter, item.findtext(name, ""))
+            f"{what} {item[name]}"
+            for what, (action, name, delete) in _OTHERS.items()
+            for item in self._ec2.all(region, action, Filters=wanted)
+            if not self._delete(region, delete, name, item[name])
         ]
 
     def alive(self, region: str, machines: Collection[str]) -> set[str]:
         """See `Cloud.alive`; by number, since spot machines get their tags late."""
         self._check_account()
         return {
-            item.findtext("instanceId", "")
+            item["InstanceId"]
             for item in self._numbered(region, sorted(machines))
             if _state(item) in ("pending", "running")
         }
@@ -337,27 +320,27 @@ class AmazonCloud(Cloud):
     def label(self, run_id: str, region: str) -> None:
         """Tag spot machines, and the disks and network interfaces of all machines; close spot machines' metadata."""
         wanted = _tagged(RUN, run_id)
-        machines = {i.findtext("instanceId", ""): tags_in(i) for i in self._instances(region, wanted)}
+        machines = {i["InstanceId"]: tags_in(i) for i in self._instances(region, wanted)}
         spot = {machine: tags_in(request) for request, machine in self._requests(region, wanted) if machine}
         machines |= spot
         if not machines:
             return
         things = list(machines)
         for item in self._instances(region, filters(instance_id=list(machines))):
-            things += [e.text or "" for e in item.findall("networkInterfaceSet/item/networkInterfaceId")]
-            things += [e.text or "" for e in item.findall("blockDeviceMapping/item/ebs/volumeId")]
-            if item.findtext("instanceId") in spot:
+            things += [each["NetworkInterfaceId"] for each in item.get("NetworkInterfaces", ())]
+            things += [each["Ebs"]["VolumeId"] for each in item.get("BlockDeviceMappings", ()) if "Ebs" in each]
+            if item["InstanceId"] in spot:
                 self._want_tokens(region, item)
         tags = next(iter(machines.values()))
         # Names that begin with aws: are Amazon's own.
         given = [{"Key": k, "Value": v} for k, v in tags.items() if not k.startswith("aws:")]
-        self._ec2.call(region, "CreateTags", ResourceId=things, Tag=given)
+        self._ec2.call(region, "CreateTags", Resources=things, Tags=given)
 
-    def _want_tokens(self, region: str, item: Element) -> None:
+    def _want_tokens(self, region: str, item: Item) -> None:
         """Have the metadata service answer with tokens only, as that of other machines does by the module."""
-        machine = item.findtext("instanceId", "")
+        machine = item["InstanceId"]
         # From a container it is one step further to the credentials of the profile.
-        hops = 1 if item.find("iamInstanceProfile") is None else 2
+        hops = 2 if item.get("IamInstanceProfile") else 1
         try:
             self._ec2.call(
                 region,
@@ -369,24 +352,24 @@ class AmazonCloud(Cloud):
         except DeployError as error:
             _log.warning("the metadata service of spot machine %s answers without a token as well: %s", machine, error)
 
-    def _instances(self, region: str, wanted: list[Filter]) -> list[Element]:
+    def _instances(self, region: str, wanted: list[Filter]) -> list[Item]:
         both = [*wanted, *filters(instance_state_name=_ALIVE)]
-        reservations = self._ec2.all(region, "DescribeInstances", Filter=both)
-        return [item for reservation in reservations for item in reservation.findall("instancesSet/item")]
+        reservations = self._ec2.all(region, "DescribeInstances", Filters=both)
+        return [item for reservation in reservations for item in reservation["Instances"]]
 
-    def _numbered(self, region: str, ids: Sequence[str]) -> Iterator[Element]:
+    def _numbered(self, region: str, ids: Sequence[str]) -> Iterator[Item]:
         """Machines by number; EC2 takes 200 values for a filter."""
         for at in range(0, len(ids), _AT_ONCE):
             yield from self._instances(region, filters(instance_id=list(ids[at : at + _AT_ONCE])))
 
-    def _requests(self, region: str, wanted: list[Filter]) -> list[tuple[Element, str]]:
+    def _requests(self, region: str, wanted: list[Filter]) -> list[tuple[Item, str]]:
         """Requests for spot machines, each with the id of its machine if that is there."""
-        requests = list(self._ec2.all(region, "DescribeSpotInstanceRequests", Filter=wanted))
+        requests = list(self._ec2.all(region, "DescribeSpotInstanceRequests", Filters=wanted))
         # Requests are listed for hours after their machines have gone, and are closed then.
-        there = [request for request in requests if request.findtext("state") not in ("closed", "failed")]
-        ids = [machine for request in there if (machine := request.findtext("instanceId"))]
-        alive = {item.findtext("instanceId") for item in self._numbered(region, ids)}
-        return [(r, m if (m := r.findtext("instanceId", "")) in alive else "") for r in requests]
+        there = [request for request in requests if request["State"] not in ("closed", "failed")]
+        ids = [machine for request in there if (machine := request.get("InstanceId"))]
+        alive = {item["InstanceId"] for item in self._numbered(region, ids)}
+        return [(r, m if (m := r.get("InstanceId", "")) in alive else "") for r in requests]
 
     def _delete(self, region: str, action: str, parameter: str, name: str) -> bool:
         """False when something still uses it."""
@@ -401,9 +384,9 @@ class AmazonCloud(Cloud):
         return True
 
 
-def _state(item: Element) -> str:
-    return item.findtext("instanceState/name", "")
+def _state(item: Item) -> str:
+    return str(item["State"]["Name"])
 
 
 def _tagged(tag: str, value: str) -> list[Filter]:
-    return [{"Name": f"tag:{tag}", "Value": [value]}]
+    return [{"Name": f"tag:{tag}", "Values": [value]}]

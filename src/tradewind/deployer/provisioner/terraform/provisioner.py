@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tradewind import plugins
+from tradewind.deployer.aws_credentials import require_botocore
 from tradewind.deployer.provisioner.base import (
     Cluster,
     ClusterState,
@@ -245,7 +246,7 @@ class TerraformProvisioner(
 
     name = "terraform"
     Settings = TerraformSettings
-    needs = (find_terraform, find_keygen)
+    needs = (find_terraform, find_keygen, require_botocore)
     settings: TerraformSettings
     patience_seconds: ClassVar[float] = 1200.0
 
