@@ -43,7 +43,7 @@ class UsesMachines(Capability):
 
 
 class HasOwnMachines(Capability):
-    """Its engine finds the machines itself (a cluster): there is nothing for a provisioner to make."""
+    """Has an engine that finds the machines itself (a cluster): there is nothing for a provisioner to make."""
 
 
 class UsesImages(Capability):
@@ -63,7 +63,7 @@ class DrivesLoad(Capability):
 
 
 class HasOwnFiles(Capability):
-    """Its runs work on copies of the job's files: ``collect`` brings the outputs too, and none are taken from here."""
+    """Works on copies of the job's files: ``collect`` brings the outputs too, and none are taken from here."""
 
 
 class AnswersFromRecords(Capability):

@@ -204,7 +204,7 @@ def _restrict(pod: Document, user: int) -> None:
 
 
 def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSettings) -> list[Document]:
-    """The containers of a pod: the job's, which runs the load generator where there is one, and then the application's."""
+    """The containers of a pod: the job's, which runs a load generator if there is one, and then the application's."""
     job, load = _container(request, mounts, given), request.load
     if load is None:
         return [job]
@@ -362,8 +362,8 @@ def secret_of(name: str, labels: Mapping[str, str], owner: Document, content: Ma
     """A Secret that is removed with its owner.
 
     Args:
-        name: Its name.
-        labels: Its labels.
+        name: The name of the Secret.
+        labels: The labels of the Secret.
         owner: The owner reference to a Job.
         content: The files in it, by name.
     """

@@ -213,7 +213,7 @@ def by_uid(pods: Sequence[Document]) -> dict[str, list[Document]]:
 
 
 def marked_end(job: Document) -> Document | None:
-    """The end that the runner has written into a Job: ``state``, ``reason``, ``fault``, ``runtime``; None without one."""
+    """The end that the runner has written into a Job (``state``, ``reason``, ``fault``, ``runtime``), or None."""
     text = job["metadata"].get("annotations", {}).get(ENDING)
     found: Document | None = json.loads(text) if text else None
     return found
