@@ -1,6 +1,7 @@
-"""One long conversation with the far side of the ssh runner: requests and answers, and news in between.
+"""A long SSH session with the far side of the ssh runner: requests and answers, and events in between.
 
-A request costs neither a new session nor a login shell, and the far side tells by itself when a run has ended.
+The far side is the script that runs on a machine (``far_*.sh``). A request costs neither a new session nor a login
+shell, and the far side reports by itself when a run has ended.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ _PIECE = 1 << 16
 
 
 def script() -> bytes:
-    """What the far side runs."""
+    """The script of the far side."""
     room = files("tradewind.deployer.runner.ssh")
     return b"\n".join(room.joinpath(part).read_bytes() for part in SCRIPT_PARTS)
 
 
 class LostError(UnreachableError):
-    """The conversation broke off, or an answer did not come in time."""
+    """A session that broke off, or an answer that did not come in time."""
 
 
 class SshChannel:
-    """A conversation over an SSH link; one request at a time.
+    """A session with the script on a machine, over an SSH connection; one request at a time.
 
     Args:
         link: The connection.
         folder: The folder on the machine.
-        digest: What tells this version of the script from others.
-        told: Called in a thread with the name of each run that has ended and its result, behind a blank, and with None
-            when the conversation ends.
-        seconds: How long the far side may take to begin.
+        digest: The version of the script, as a part of its file's name.
+        on_event: Called in a thread with the name and the result of each run that has ended, separated by a blank, and
+            with None when the session ends.
+        seconds: Seconds that the far side may take to begin.
 
     Raises:
         UnreachableError: The machine does not answer.
@@ -60,10 +61,10 @@ class SshChannel:
     """
 
     def __init__(
-        self, link: SshConnection, folder: str, digest: str, told: Callable[[str | None], None], seconds: float
+        self, link: SshConnection, folder: str, digest: str, on_event: Callable[[str | None], None], seconds: float
     ) -> None:
         self._link = link
-        self._told = told
+        self._on_event = on_event
         self._held = contextlib.ExitStack()
         self._said: deque[str] = deque(maxlen=20)
         self._buffer = b""
@@ -92,10 +93,16 @@ class SshChannel:
         self.tools = frozenset(tools)
 
     def request(self, *words: str, seconds: float, first: bool = False) -> list[str]:
-        """Ask, and wait for the lines of the answer.
+        """Send a request, and wait for the lines of the answer.
+
+        Args:
+            words: The request and its arguments.
+            seconds: Seconds that the answer may take.
+            first: True for the first request, which finds out that the script is missing.
 
         Raises:
-            LostError: There is no answer in time; the conversation is over.
+            LostError: There is no answer in time; the session is over.
+            FileNotFoundError: The script is not there yet.
         """
         self._number += 1
         end = time.monotonic() + seconds
@@ -123,7 +130,7 @@ class SshChannel:
                 continue
             except BrokenPipeError:
                 if not self._number or self._out_has_data():
-                    return  # what was said before the end is to be read first
+                    return  # the lines before the end are to be read first
                 raise self._lost() from None
 
     def _out_has_data(self) -> bool:
@@ -166,19 +173,19 @@ class SshChannel:
             for raw in self._process.stderr:
                 line = raw.decode(errors="replace").strip()
                 if line.startswith("event "):
-                    self._told(line.removeprefix("event "))
+                    self._on_event(line.removeprefix("event "))
                 else:
                     self._said.append(line)
         self.open = False
-        self._told(None)
+        self._on_event(None)
 
     @property
     def trouble(self) -> str:
-        """The last that the far side complained about."""
+        """The last line of the far side's standard error, or empty."""
         return self._said[-1] if self._said else ""
 
     def close(self) -> None:
-        """End the conversation; runs are not touched."""
+        """End the session; runs are not touched."""
         self.open = False
         self._held.close()
 

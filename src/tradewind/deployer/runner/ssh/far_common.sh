@@ -12,7 +12,7 @@
 # begun, last, result (all times in hundredths of seconds since boot), stdout, stderr, outputs/, work/.
 # All variables begin with an underscore: what the job inherits stays as the login made it.
 set -u
-[ "$2" != serve ] || _mask=$(umask) # that of the login; the others are told
+[ "$2" != serve ] || _mask=$(umask) # that of the login; the others get it as a word
 umask 077
 cd "$1" || exit 1
 _folder=$PWD

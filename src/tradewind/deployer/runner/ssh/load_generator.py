@@ -21,7 +21,14 @@ _TAIL_BYTES = 4096
 
 
 def load_command(name: str, load: Load, host: str, held: bool) -> RemoteCommand:
-    """The load generator of a run."""
+    """The command of the load generator of a run.
+
+    Args:
+        name: The name of the command on its machine.
+        load: The load generator.
+        host: The address of the application, as the load generator sees it.
+        held: True to hold it to the CPUs and the memory of the offer.
+    """
     env = {**load.env, "TRADEWIND_APPLICATION_HOST": host}
     if load.port is not None:
         env["TRADEWIND_APPLICATION_PORT"] = str(load.port)
@@ -29,7 +36,7 @@ def load_command(name: str, load: Load, host: str, held: bool) -> RemoteCommand:
 
 
 def await_application(machine: RemoteMachine, name: str, load: Load) -> bool:
-    """Wait until an application is ready; false when it has ended, or was ended because it was not in time.
+    """Wait until an application is ready; False when it has ended, or was ended because it was not ready in time.
 
     Raises:
         UnreachableError: Its machine does not answer.
@@ -57,7 +64,7 @@ def _listens(machine: RemoteMachine, load: Load) -> bool:
 
 
 def _answers(machine: RemoteMachine, load: Load) -> bool:
-    """True when the path answers with a good status, asked through the connection."""
+    """True when the path of readiness answers with a status below 400, through the SSH connection."""
     if not load.ready_path or load.port is None:
         return True
     try:
@@ -76,7 +83,7 @@ def _answers(machine: RemoteMachine, load: Load) -> bool:
 
 
 class _Output:
-    """What an application has written, looked at for a line that matches."""
+    """Searches the output of an application for a line that matches a pattern."""
 
     def __init__(self, machine: RemoteMachine, name: str, pattern: str) -> None:
         self._machine, self._name = machine, name
@@ -85,7 +92,7 @@ class _Output:
         self._tails = {"stdout": b"", "stderr": b""}
 
     def matches(self) -> bool:
-        """True when a line that came up to now matches."""
+        """True when a line that was written by now matches."""
         if self._pattern is None:
             return True
         for stream, offset in self._offsets.items():
@@ -102,12 +109,12 @@ def combined_status(load: RunStatus, application: RunStatus, *, started: bool) -
     """The status of a run with a load generator.
 
     Args:
-        load: That of the load generator.
-        application: That of the application.
+        load: The status of the load generator.
+        application: The status of the application.
         started: False when there is no trace of the load generator.
 
     Returns:
-        The status, and which of both (0, 1) is to be ended now.
+        The status, and the indexes of those to be ended now: 0 for the load generator, 1 for the application.
     """
     if load.state.ended and started:
         if not application.state.ended:
@@ -127,7 +134,7 @@ def combined_status(load: RunStatus, application: RunStatus, *, started: bool) -
 
 
 def _died(application: RunStatus, load: RunStatus) -> RunStatus:
-    """The end of a run whose application ended first."""
+    """The status of a run whose application ended first."""
     if application.state in (RunState.CANCELLED, RunState.PREEMPTED):
         return application
     if application.state is RunState.FAILED and application.fault is Fault.INFRASTRUCTURE:

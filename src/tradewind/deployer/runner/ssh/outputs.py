@@ -1,4 +1,4 @@
-"""Brings what a run left on its machines into its folder."""
+"""Brings the logs and outputs of a run from its machines into its folder."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ _LOGS = ("stdout", "stderr", METRICS)
 
 
 def collect(parts: Sequence[tuple[RemoteMachine, str]], request: RunRequest, limit_bytes: int) -> None:
-    """Bring logs, metrics and outputs; of an application beside a load generator, too.
+    """Bring the logs, metrics and outputs of a run; with a load generator also those of the application.
+
+    Args:
+        parts: The machine and the name of each command of the run; that of the run itself comes first.
+        request: The run.
+        limit_bytes: The most bytes that each command may bring.
 
     Raises:
         UnreachableError: A machine does not answer.
-        DeployError: There is nothing left there, or too much, or it cannot be written here.
+        DeployError: The files are gone, too large, or cannot be written here.
     """
     folder = request.folder
     try:
@@ -61,7 +66,7 @@ def _put(came: Path, request: RunRequest, prefix: str) -> None:
 
 
 def _find_patterns(patterns: Sequence[str]) -> list[str]:
-    """Patterns for ``find -path`` that match at least what some patterns of outputs do.
+    """Patterns for ``find -path`` that match all files that some output patterns do, and perhaps more.
 
     Raises:
         DeployError: A pattern leaves the working folder.
@@ -77,7 +82,13 @@ def _find_patterns(patterns: Sequence[str]) -> list[str]:
 
 
 def read_log(machine: RemoteMachine, name: str, stream: str, offset: int) -> bytes:
-    """What a command wrote from a byte on.
+    """Read a log of a command from a byte on.
+
+    Args:
+        machine: The machine.
+        name: The name of the command there.
+        stream: ``stdout``, ``stderr`` or the metrics file.
+        offset: The first byte that is wanted, counted from 0.
 
     Raises:
         UnreachableError: The machine does not answer.

@@ -1,4 +1,4 @@
-"""A machine of the ssh runner: what it is asked, over a conversation that is opened again when it is lost."""
+"""A machine of the ssh runner, with a session that is opened again when it is lost."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class RemoteMachine:
     """One machine, for all runs and threads of a runner.
 
     Args:
-        target: How it is reached.
-        folder: The folder there.
-        connect_seconds: How long opening the connection may take.
+        target: The address and login of the machine.
+        folder: The folder of the runs there.
+        connect_seconds: Seconds that opening the connection may take.
         patience: Seconds that an answer may take.
-        news: Called when a run has ended there, or the conversation has.
+        news: Called when a run has ended there, or the session has.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RemoteMachine:
         self._connect_seconds = connect_seconds
         self._news = news
         self._channel: SshChannel | None = None
-        self._talking = threading.Lock()
+        self._requesting = threading.Lock()
         self._sending = threading.Lock()
         self._state = threading.Lock()
         self._asking: threading.Thread | None = None
@@ -64,7 +64,7 @@ class RemoteMachine:
         self.forgotten: set[str] = set()
 
     def channel(self) -> SshChannel:
-        """The conversation, begun if there is none; only while no other thread talks.
+        """The session, opened if there is none; to be called with the lock of the requests held.
 
         Raises:
             UnreachableError: The machine does not answer.
@@ -77,7 +77,7 @@ class RemoteMachine:
         seconds = self._connect_seconds + self._patience
         for _ in range(2):
             try:
-                found = SshChannel(self.link, self._folder, digest, self._told, seconds)
+                found = SshChannel(self.link, self._folder, digest, self._on_event, seconds)
                 break
             except FileNotFoundError:
                 self.link.put(text, f"{self._folder}/far-{digest}.sh", timeout=seconds)
@@ -92,17 +92,24 @@ class RemoteMachine:
         self._channel = found
         return found
 
-    def _told(self, words: str | None) -> None:
+    def _on_event(self, words: str | None) -> None:
         if words is not None:
             name, _, result = words.partition(" ")
             with self._state:
                 self.ended.add(name)
-                if result:  # with it nobody has to ask
+                if result:  # with it no request is needed
                     self._answers[name] = (time.monotonic(), f"result {result}")
         self._news()
 
     def ask(self, *words: str, seconds: float | None = None) -> list[str]:
-        """Ask something that may be asked again; a conversation that was lost is begun again once.
+        """Send a request that may be repeated; a session that was lost is opened again once.
+
+        Args:
+            words: The request and its arguments.
+            seconds: Seconds that the answer may take; `patience` without it.
+
+        Returns:
+            The lines of the answer.
 
         Raises:
             UnreachableError: The machine does not answer.
@@ -110,7 +117,7 @@ class RemoteMachine:
         """
         seconds = self._patience if seconds is None else seconds
         self.used = time.monotonic()
-        if not self._talking.acquire(timeout=seconds + self._connect_seconds):
+        if not self._requesting.acquire(timeout=seconds + self._connect_seconds):
             raise UnreachableError(f"{self.target.host} does not answer")
         try:
             fresh = self._channel is None or not self._channel.open
@@ -122,21 +129,26 @@ class RemoteMachine:
                     raise
             return self.channel().request(*words, seconds=seconds)
         finally:
-            self._talking.release()
+            self._requesting.release()
 
     @property
     def far_folder(self) -> str:
         """The absolute path of the folder there."""
-        with self._talking:
+        with self._requesting:
             return self.channel().folder
 
     def start(self, words: Sequence[str], bundle: Bundle | None, inputs: Bundle | None) -> None:
-        """Make the far side start a run, or lay its files out, and send the files that it needs for that.
+        """Make the far side start a run, or unpack its files, and send the archives that it needs for that.
+
+        Args:
+            words: The request and its arguments; the second word is the run's name there.
+            bundle: The archive of the working folder.
+            inputs: The archive of the inputs.
 
         Raises:
             UnreachableError: The machine does not answer.
             CredentialsError: It does not let us in.
-            DeployError: It cannot: the disk is full, ...
+            DeployError: The far side cannot start it: the disk is full, ...
         """
         self.forgotten.discard(words[1])
         for _ in range(4):
@@ -156,7 +168,7 @@ class RemoteMachine:
         raise DeployError(f"{self.target.host} could not start the run: {trouble or answer or 'no reason given'}")
 
     def _seed(self, name: str, words: str) -> None:
-        """What is known of a run that was started in this moment, without asking."""
+        """Set the answer about a run that was started in this moment, so that no request is needed."""
         with self._state:
             if words and name not in self.ended:
                 self._answers[name] = (time.monotonic(), words)
@@ -172,7 +184,11 @@ class RemoteMachine:
                 self.link.put(bundle.path, place)
 
     def poll(self, names: Sequence[str]) -> threading.Thread | None:
-        """Begin to ask where some runs are, unless that is known or being asked; the thread ends with the answer."""
+        """Begin to query the states of some runs, unless they are known or queried already.
+
+        Returns:
+            The thread of the query, which ends with the answer; None where none is needed.
+        """
         with self._state:
             now = time.monotonic()
             unknown = False
@@ -205,23 +221,23 @@ class RemoteMachine:
                     self.ended.discard(name)
 
     def answer(self, name: str) -> tuple[float, str] | None:
-        """What was last said about a run, and seconds ago."""
+        """The last answer about a run, with its age in seconds before it; None without one."""
         with self._state:
             found = self._answers.get(name)
         return None if found is None else (time.monotonic() - found[0], found[1])
 
     def drop(self, name: str) -> None:
-        """Forget what was said about a run."""
+        """Forget the answers about a run."""
         with self._state:
             self._answers.pop(name, None)
             self.ended.discard(name)
 
     def forget(self, names: Sequence[str], then: Callable[[], None]) -> None:
-        """Have a run removed there, by and by; what cannot be removed now is removed there when it expires.
+        """Have a run removed there, in a thread; where that fails, the far side removes it when it expires.
 
         Args:
-            names: What it is called there.
-            then: Called when that was done or has failed.
+            names: The names of its commands there.
+            then: Called when the removal was done or has failed.
         """
         with self._state:
             self._to_forget.append((tuple(names), then))
@@ -248,15 +264,21 @@ class RemoteMachine:
 
     @property
     def talks(self) -> bool:
-        """True while the far side tells by itself when a run ends."""
+        """True while the session is open, in which the far side reports the ends of runs."""
         return self._channel is not None and self._channel.open
 
     def bring(self, name: str, patterns: Sequence[str], folder: Path, limit_bytes: int) -> bool:
-        """Bring what a run left into a folder; false when there is nothing of it.
+        """Bring the files of a command into a folder; False when there are none.
+
+        Args:
+            name: The name of the command there.
+            patterns: Patterns for ``find -path`` of the files that are kept.
+            folder: The folder on this machine.
+            limit_bytes: The most bytes that the files may have.
 
         Raises:
             UnreachableError: The machine does not answer.
-            DeployError: It is too much, or cannot be written here.
+            DeployError: The files are too large, or cannot be written here.
         """
         lines = self.ask("collect", name, str(_SMALL_KIB), *patterns, seconds=max(60.0, self._patience))
         if not lines or lines[0] == "none":
@@ -271,11 +293,11 @@ class RemoteMachine:
         return True
 
     def close(self) -> None:
-        """End the conversation and the connection; runs are not touched."""
+        """End the session and the connection; runs are not touched."""
         forgetting = self._forgetting
         if forgetting is not None:
             forgetting.join(self._patience)
-        with self._talking:
+        with self._requesting:
             if self._channel is not None:
                 self._channel.close()
                 self._channel = None

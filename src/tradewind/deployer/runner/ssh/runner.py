@@ -30,7 +30,7 @@ from tradewind.deployer.runner.base import (
 from tradewind.deployer.runner.exit_reasons import lost_status
 from tradewind.deployer.runner.resource_limits import memory_of
 from tradewind.deployer.runner.run_files import RunNotes, file_name_of
-from tradewind.deployer.runner.ssh import outputs as collecting
+from tradewind.deployer.runner.ssh import outputs
 from tradewind.deployer.runner.ssh.load_generator import await_application, combined_status, load_command
 from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
@@ -47,7 +47,7 @@ _FIND_SECONDS = 15.0
 _SILENT_SECONDS = 0.5
 _IDLE_SECONDS = 300.0
 _SURE_SECONDS = 60.0
-_UNTOLD_SECONDS = 2.0  # what had not begun so long ago may have by now
+_STALE_SECONDS = 2.0  # a command that had not begun so long ago may have by now
 
 
 class SshRunner(
@@ -88,11 +88,11 @@ class SshRunner(
 
     @property
     def kill_seconds(self) -> float:
-        """The grace between SIGTERM and SIGKILL, and the time in which the far side notices."""
+        """The grace between SIGTERM and SIGKILL and the time in which the far side notices, in seconds."""
         return self.settings.grace + 1.0
 
     def refuses(self, offer: Offer, *, given: bool) -> str:
-        """Without enough hosts, neither the provisioner's nor its own; see `Runner.refuses`."""
+        """Refuse offers with too few hosts, of the provisioner or of its own; see `Runner.refuses`."""
         hosts = len(self.settings.hosts)
         if given or hosts >= max(1, offer.nodes):
             return ""
@@ -148,7 +148,7 @@ class SshRunner(
             start(second, request, part, files, addresses, self.settings)
 
     def _targets(self, request: RunRequest, machines: Sequence[Machine]) -> tuple[list[SshTarget], list[str]]:
-        """How the machines of a run are reached, and what they are called among themselves."""
+        """The SSH targets of a run's machines, and their addresses among themselves."""
         given = self.settings.ssh.facts()
         found = [machine for machine in machines if machine.address or "ssh" in machine.data]
         if found:
@@ -183,14 +183,14 @@ class SshRunner(
             return self._machines[target]
 
     def _drop_idle(self) -> None:
-        """Let go of machines that nobody has asked for long: most of them are gone."""
+        """Close the connections to machines that were not used for long: most of those machines are gone."""
         for target, machine in list(self._machines.items()):
             if machine.used < time.monotonic() - _IDLE_SECONDS:
                 del self._machines[target]
                 threading.Thread(target=machine.close, name="tradewind-ssh-close", daemon=True).start()
 
     def _together(self, work: Callable[[RemoteMachine], Any], machines: Iterable[RemoteMachine]) -> None:
-        """Do something on some machines at the same time; the first error is raised when all are done."""
+        """Call a function for some machines at the same time; the first error is raised when all calls have ended."""
         listed = list(machines)
         if len(listed) < 2:
             for machine in listed:
@@ -209,21 +209,21 @@ class SshRunner(
         return data if data.machines else self._noted(data.owner, handle.run_id)
 
     def _parts(self, data: SshData) -> list[tuple[RemoteMachine, str]]:
-        """The commands of a run: where they are and what they are called; that of the run itself comes first."""
+        """The machine and the name of each command of a run; that of the run itself comes first."""
         machines = [self._machine(target) for target in data.targets]
         if not data.load:
             return [(machines[0], data.name)]
         return [((machines[1:] or machines)[0], data.name), (machines[0], data.name + APPLICATION)]
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; each machine is asked once for all of them; see `Runner.poll`."""
-        places: dict[str, tuple[SshData, list[tuple[RemoteMachine, str]]]] = {}
+        """The statuses of some runs, with one request to each machine; see `Runner.poll`."""
+        known: dict[str, tuple[SshData, list[tuple[RemoteMachine, str]]]] = {}
         wanted: dict[RemoteMachine, list[str]] = {}
         for handle in handles:
             data = None if handle.run_id in self._ended else self._data(handle)
             if data is not None:
                 parts = self._parts(data)
-                places[handle.run_id] = data, parts
+                known[handle.run_id] = data, parts
                 for machine, name in parts:
                     wanted.setdefault(machine, []).append(name)
         threads = [machine.poll(names) for machine, names in wanted.items()]
@@ -233,8 +233,8 @@ class SshRunner(
                 thread.join(max(0.0, end - time.monotonic()))
         found = {}
         for handle in handles:
-            if handle.run_id not in self._ended and handle.run_id in places:
-                found[handle.run_id] = self._judge(handle.run_id, *places[handle.run_id])
+            if handle.run_id not in self._ended and handle.run_id in known:
+                found[handle.run_id] = self._judge(handle.run_id, *known[handle.run_id])
             else:
                 found[handle.run_id] = self._ended.get(handle.run_id) or lost_status("nothing is known of where it was")
         return found
@@ -247,7 +247,7 @@ class SshRunner(
             if expired and age > _SURE_SECONDS and not words.startswith("result "):
                 # Whatever became of the machine, the run has been ended there.
                 return lost_status(f"{machine.target.host} did not answer until it had expired")
-            if not words or (words == "waiting" and age > _UNTOLD_SECONDS):
+            if not words or (words == "waiting" and age > _STALE_SECONDS):
                 return RunStatus(RunState.EXECUTING)
             status = status_of(words, data, machine.target.host)
             if words.startswith("running"):
@@ -256,15 +256,15 @@ class SshRunner(
         status = statuses[0]
         if len(parts) > 1:
             _, words = parts[0][0].answer(parts[0][1]) or (0.0, "none")
-            status, ending = combined_status(statuses[0], statuses[1], started=words != "none")
-            for i in ending:
+            status, to_end = combined_status(statuses[0], statuses[1], started=words != "none")
+            for i in to_end:
                 self._end(*parts[i])
         if status.state.ended:
             self._ended[run_id] = status
         return status
 
     def _end(self, machine: RemoteMachine, name: str, state: str = "cancelled") -> None:
-        """Ask for the end of a command, in a thread and once in a while."""
+        """Request the end of a command, in a thread, at most once every five seconds."""
         now = time.monotonic()
         if now < self._asked.get(name, float("-inf")) + 5.0:
             return
@@ -277,7 +277,7 @@ class SshRunner(
         threading.Thread(target=ask, name="tradewind-ssh-cancel", daemon=True).start()
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:
-        """Return when the far side tells of something, or after ``seconds``."""
+        """Return when a far side has reported an end, or after ``seconds``."""
         end = time.monotonic() + seconds
         parts = [part for handle in handles if (data := self._data(handle)) for part in self._parts(data)]
         if any(handle.run_id in self._ended for handle in handles):
@@ -293,7 +293,7 @@ class SshRunner(
         if data is None or handle.run_id in self._ended:
             return
         for machine, name in self._parts(data):
-            # A machine that does not answer now is asked again by whoever waits for the end.
+            # A machine that does not answer now gets the request again while the end is waited for.
             with contextlib.suppress(DeployError):
                 machine.ask("cancel", name, "cancelled", seconds=_POLL_SECONDS)
                 machine.drop(name)
@@ -337,25 +337,25 @@ class SshRunner(
         return [data.handle(run_id, self.name) for (_, run_id), data in found.items()]
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
-        """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
+        """Read a run's log from a byte on; see `StreamsLogs.read_log`."""
         data = self._data(handle)
         if data is None:
             return b""
         machine, name = self._parts(data)[0]
-        return collecting.read_log(machine, name, stream, offset)
+        return outputs.read_log(machine, name, stream, offset)
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
-        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        """Read a run's metrics file from a byte on; see `StreamsReports.read_report`."""
         return self.read_log(handle, METRICS, offset)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
-        """Bring what a run left on its machines into its folder; see `Runner.collect`."""
+        """Bring the files of a run from its machines into its folder; see `Runner.collect`."""
         data = self._data(handle)
         if data is not None:
-            collecting.collect(self._parts(data), request, int(self.settings.bring_gib * 2**30))
+            outputs.collect(self._parts(data), request, int(self.settings.bring_gib * 2**30))
 
     def forget(self, handle: Handle) -> None:
-        """Remove what is kept of a settled run, here and on its machines."""
+        """Remove the note of a settled run, and its files on its machines."""
         data = self._data(handle)
         self._ended.pop(handle.run_id, None)
         if data is None:

@@ -1,4 +1,4 @@
-"""What the far side says about a run, and what that means."""
+"""The data of ssh handles, and the status of a run from the far side's answer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshData(HandleData):
-    """What an ssh handle tells of its run; its note has the same.
+    """The data of an ssh handle; the note of the run has the same.
 
     Attributes:
-        name: What it is called on its machines.
-        machines: How they are reached, as `SshTarget` writes it, the first one first.
+        name: The name of the run on its machines.
+        machines: The targets of its machines, as `SshTarget.to_json` writes them; that of the first machine comes
+            first.
         load: True when it has a load generator beside the application.
         program: The first word of its command.
-        wall_seconds: Its time limit, or None.
-        memory_bytes: The memory that it may take on each machine, or None.
+        wall_seconds: Its time limit in seconds, or None.
+        memory_bytes: The bytes of memory that it may take on each machine, or None.
     """
 
     name: str = ""
@@ -34,7 +35,7 @@ class SshData(HandleData):
 
     @property
     def targets(self) -> list[SshTarget]:
-        """How its machines are reached, the first one first."""
+        """The targets of its machines, that of the first machine first."""
         return [SshTarget(**facts) for facts in self.machines]
 
 
@@ -42,9 +43,9 @@ def status_of(words: str, data: SshData, host: str) -> RunStatus:
     """The status of a run.
 
     Args:
-        words: What the far side said behind the run's name: ``running 120``, ``result state=ended code=0 ...``, ...
-        data: What its handle tells: the limits, and the command's first word.
-        host: The machine.
+        words: The far side's answer behind the run's name: ``running 120``, ``result state=ended code=0 ...``, ...
+        data: The data of its handle: the limits, and the command's first word.
+        host: The name of the machine, for messages.
     """
     kind, _, rest = words.partition(" ")
     if kind == "result":
@@ -52,7 +53,7 @@ def status_of(words: str, data: SshData, host: str) -> RunStatus:
     runtime = int(rest or 0) / 100 if rest.strip().isdigit() or not rest else 0.0
     if kind == "running":
         return RunStatus(RunState.EXECUTING, runtime=runtime)
-    if kind == "dying":  # nobody watches over it any more, and its processes are on their way out
+    if kind == "dying":  # its supervisor is gone, and its processes are on their way out
         return RunStatus(RunState.EXECUTING, runtime=runtime)
     if kind == "waiting":
         return RunStatus(RunState.SUBMITTING)
@@ -61,7 +62,7 @@ def status_of(words: str, data: SshData, host: str) -> RunStatus:
 
 
 def fields(text: str) -> dict[str, str]:
-    """A result as the far side writes it."""
+    """Split a result of the far side into its fields, by name."""
     return dict(word.partition("=")[::2] for word in text.split())
 
 
@@ -111,7 +112,7 @@ def _usage(result: Mapping[str, str]) -> Usage:
 
 
 def cpu_seconds(text: str) -> float | None:
-    """The sum of what the shell's ``times`` says, as ``0m0.15s/0m0.09s``."""
+    """The sum of the times that the shell's ``times`` prints, as ``0m0.15s/0m0.09s``, in seconds; None otherwise."""
     total = 0.0
     for part in text.split("/"):
         minutes, _, seconds = part.removesuffix("s").partition("m")

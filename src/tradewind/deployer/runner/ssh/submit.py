@@ -1,4 +1,4 @@
-"""What the ssh runner tells a machine to run."""
+"""The requests by which the ssh runner starts a run on its machines."""
 
 from __future__ import annotations
 
@@ -23,24 +23,34 @@ from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
 APPLICATION = "+application"
-"""What is appended to a run's name for the application of a run with a load generator."""
+"""The suffix of a run's name for the application of a run with a load generator."""
 
 _GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class RunArchives:
-    """The archives that a run needs on each of its machines."""
+    """The archives that a run needs on each of its machines.
+
+    Attributes:
+        work: The archive of the working folder.
+        inputs: The archive of the inputs, or None without any.
+    """
 
     work: Bundle
     inputs: Bundle | None
 
     @classmethod
     def of(cls, request: RunRequest, cache: Path, settings: SshRunnerSettings) -> RunArchives:
-        """Pack what a run needs.
+        """Pack the working folder and the inputs of a run.
+
+        Args:
+            request: The run.
+            cache: The folder in which archives are kept.
+            settings: The settings of the runner.
 
         Raises:
-            DeployError: It is not there, or too large.
+            DeployError: A folder is not there, or is too large.
         """
         limit = int(settings.send_gib * _GIB)
         work = pack(request.workdir, cache, limit_bytes=limit)
@@ -53,11 +63,11 @@ class RemoteCommand:
     """One command of a run on one machine: the job itself, or the application beside a load generator.
 
     Attributes:
-        name: What it is called there.
-        argv: Its command.
+        name: The name of the command on that machine.
+        argv: The words of the command.
         env: Variables beside those of the request.
         held: True when it is held to the CPUs and the memory of the offer.
-        spare_seconds: What its time limit is longer than the run's.
+        spare_seconds: Seconds that are added to the run's time limit.
     """
 
     name: str
@@ -68,7 +78,13 @@ class RemoteCommand:
 
 
 def tag_of(machine: RemoteMachine, request: RunRequest, name: str) -> str:
-    """What marks all processes of a run's command; the same again for the same run."""
+    """The tag in the environment of all processes of a run's command; it is always the same for the same run.
+
+    Args:
+        machine: The machine.
+        request: The run.
+        name: The name of the command there.
+    """
     text = "\0".join([machine.target.host, str(machine.target.port), request.owner, name])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -82,6 +98,14 @@ def start(
     given: SshRunnerSettings,
 ) -> None:
     """Start a command on a machine, unless it was started before.
+
+    Args:
+        machine: The machine.
+        request: The run.
+        part: The command.
+        files: The archives that it needs.
+        addresses: The addresses of the run's machines among themselves, that of the first machine first.
+        given: The settings of the runner.
 
     Raises:
         UnreachableError: The machine does not answer.
