@@ -324,7 +324,7 @@ def listed(state: str, used: str = "0:00", comment: str = f"tradewind owner={OWN
     return f"printf '%s\\n' '{line}'"
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["noted", "stray"])
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "orphan"])
 def test_what_waits_in_the_queue_does_not_expire(fake: Fake, tmp_path: Path, noted: bool) -> None:
     """Its limit counts from its beginning, and is Slurm's own; only what has begun is there for too long."""
     comment = f"tradewind owner={OWNER} expires=1000 lasts=3660 spool={tmp_path}"

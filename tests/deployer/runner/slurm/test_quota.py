@@ -29,7 +29,7 @@ _ASSOC = (
 )
 
 
-def allowance(folder: Path, *qos: str, partition: str = "N/A", assoc: str = "", kind: str = "TRES") -> SlurmQuota:
+def quota(folder: Path, *qos: str, partition: str = "N/A", assoc: str = "", kind: str = "TRES") -> SlurmQuota:
     said = {
         "job": _JOB.format(kind=kind),
         "partition": _PARTITION.format(qos=partition),
@@ -76,15 +76,15 @@ def qos(name: str = "small", grp: str = "N", user: str = "N", mem: str = "N", gp
 def test_only_what_one_job_exceeds_by_itself_is_for_ever(
     tmp_path: Path, limits: dict[str, str], reason: str, words: str, kind: str
 ) -> None:
-    found = allowance(tmp_path, qos("normal", grp="1", user="1"), qos(**limits), kind=kind).beyond(waits(reason))
+    found = quota(tmp_path, qos("normal", grp="1", user="1"), qos(**limits), kind=kind).beyond(waits(reason))
     assert (words in found) if words else found == ""
 
 
 def test_the_qos_of_the_partition_goes_before_that_of_the_job(tmp_path: Path) -> None:
     """Or the other way round, with a flag: only what is beyond both is sure."""
-    asked = allowance(tmp_path, qos(user="2"), qos("part", user="8"), partition="part")
+    asked = quota(tmp_path, qos(user="2"), qos("part", user="8"), partition="part")
     assert asked.beyond(waits("QOSMaxCpuPerUserLimit")) == ""
-    asked = allowance(tmp_path, qos(user="2"), qos("part", user="3"), partition="part")
+    asked = quota(tmp_path, qos(user="2"), qos("part", user="3"), partition="part")
     assert "allows 3 (cpu)" in asked.beyond(waits("QOSMaxCpuPerUserLimit"))
 
 
@@ -101,12 +101,12 @@ def test_the_limits_of_an_association_are_those_of_all_accounts_above_too(tmp_pa
         (("2", "N", "N", "1"), "account b allows 2 (cpu)"),
         (("4", "4", "4", "1"), ""),
     ):
-        found = allowance(tmp_path, assoc=records(*cpus)).beyond(waits("AssocGrpCpuLimit"))
+        found = quota(tmp_path, assoc=records(*cpus)).beyond(waits("AssocGrpCpuLimit"))
         assert (words in found) if words else found == ""
 
 
 def test_slurm_is_asked_once_for_an_array_and_for_few_at_a_look(tmp_path: Path) -> None:
-    asked = allowance(tmp_path, qos(user="4"))
+    asked = quota(tmp_path, qos(user="4"))
     for _ in range(3):
         asked.begin()
         assert asked.beyond(waits("QOSMaxCpuPerUserLimit")) == ""
@@ -118,7 +118,7 @@ def test_slurm_is_asked_once_for_an_array_and_for_few_at_a_look(tmp_path: Path) 
 
 
 def test_a_slurm_that_says_nothing_of_limits_leaves_the_job_waiting(tmp_path: Path) -> None:
-    asked = allowance(tmp_path)
+    asked = quota(tmp_path)
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Access/permission denied' >&2; exit 1\n")
     assert asked.beyond(waits("QOSMaxCpuPerUserLimit")) == ""
     assert asked.beyond(waits("AssocGrpCpuLimit", "run-2")) == ""

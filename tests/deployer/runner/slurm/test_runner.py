@@ -434,11 +434,11 @@ def test_a_job_that_another_data_folder_has_is_found_and_ended(
     assert float(found["run-0"].data["expires"]) == pytest.approx(runs[0].expires, abs=1)
     # Even when nothing is left of that folder.
     shutil.rmtree(tmp_path / "data")
-    strays = slurm_runner(tmp_path / "one").find(OWNER)
-    assert len(strays) == 2
-    for stray in strays:
-        other.cancel(stray)
-        assert wait_for_end(other, stray).state is RunState.CANCELLED
+    orphans = slurm_runner(tmp_path / "one").find(OWNER)
+    assert len(orphans) == 2
+    for orphan in orphans:
+        other.cancel(orphan)
+        assert wait_for_end(other, orphan).state is RunState.CANCELLED
     eventually(lambda: not cluster.jobs())
 
 

@@ -1,4 +1,4 @@
-"""Runs that Slurm has no room for: they wait here, in the order of their coming, and are handed over when it has.
+"""Runs that Slurm has no room for: they wait here, in the order of their submission, and are handed over later.
 
 A cluster limits how many jobs a user, an account or a quality of service may have in its queue (``MaxSubmitJobs``), and
 how many there may be in all (``MaxJobCount``). Beyond that ``sbatch`` refuses. Such a run stays noted and is not handed
@@ -27,7 +27,7 @@ _SOON = 1.0
 _LATEST = 15.0
 
 HandOver = Callable[[str, bool], None]
-"""Hands a batch to Slurm: its name, and whether it surely is not there yet."""
+"""Hands a batch to Slurm; its arguments are the name, and true when Slurm surely does not have it yet."""
 
 
 @dataclass
@@ -35,8 +35,8 @@ class _WaitingBatch:
     """A batch that waits.
 
     Attributes:
-        came: Its place in the order.
-        refused: True when this process has heard that Slurm does not take it: it surely is not there.
+        came: The time when it was submitted, in seconds since the epoch, which gives the order.
+        refused: True when Slurm has refused it to this process: Slurm surely does not have it.
     """
 
     came: float
@@ -49,8 +49,8 @@ class SlurmBacklog:
 
     Args:
         spool: The files that controllers and jobs share.
-        hand_over: Hands a batch to Slurm.
-        longest: Seconds after which they are given up that Slurm refuses them while it has nothing else of ours.
+        hand_over: The function that hands a batch to Slurm.
+        longest: Seconds after which they are given up when Slurm refuses them and has no other job of ours.
     """
 
     spool: Spool
@@ -71,7 +71,7 @@ class SlurmBacklog:
 
         Args:
             name: The batch.
-            words: What Slurm said.
+            words: The message with which Slurm refused, or empty.
             sure: True when Slurm surely does not have it.
         """
         with self._lock:
@@ -81,7 +81,7 @@ class SlurmBacklog:
 
     @property
     def any(self) -> bool:
-        """True while something waits: what comes now has its place behind it."""
+        """True while a batch waits: those that come now have to wait behind it."""
         return bool(self._waiting)
 
     def has(self, name: str) -> bool:
@@ -89,13 +89,13 @@ class SlurmBacklog:
         return name in self._waiting
 
     def drop(self, name: str) -> None:
-        """Forget a batch."""
+        """Remove a batch from those that wait."""
         with self._lock:
             self._waiting.pop(name, None)
             self._ended.pop(name, None)
 
     def close(self) -> None:
-        """Hand nothing over any more."""
+        """Remove all batches, so that none is handed over any more."""
         with self._lock:
             self._waiting.clear()
 
@@ -105,27 +105,27 @@ class SlurmBacklog:
         self._pause = min(_LATEST, 2 * self._pause)
 
     def look(self, run: SlurmRun, *, may: bool) -> RunStatus | Mapping[str, Any]:
-        """Where a run is that is not handed over: its status, or what is to be written down as its end.
+        """The status of a run that is not handed over, or the result that is to be written as its end.
 
         Args:
             run: The run, alone in its batch.
-            may: Whether this process may hand it over.
+            may: True when this process may hand it over.
         """
         name = run.name
         with self._lock:
             if (ended := self._ended.pop(name, None)) is not None:
                 return ended
             if may and name not in self._waiting:
-                # Whoever wrote it down may be about to hand it over: it gets its time.
+                # The process that wrote it down may be about to hand it over: it gets its time.
                 self._due = self._due if self._waiting else time.monotonic() + _LATEST
                 self._waiting[name] = _WaitingBatch(run.data.submitted or time.time())
         return RunStatus(RunState.SUBMITTING, reason=self._words or "it is not handed to Slurm yet")
 
     def push(self, *, alone: bool) -> None:
-        """Try to hand over what waits, in a thread, where that may succeed now.
+        """Try to hand over the batches that wait, in a thread, where that may succeed now.
 
         Args:
-            alone: True when Slurm's queue has nothing of ours.
+            alone: True when Slurm's queue has no job of ours.
         """
         now, stamp = time.monotonic(), self.spool.stamp()
         with self._lock:
@@ -167,7 +167,7 @@ class SlurmBacklog:
             return min(self._waiting, key=lambda name: (self._waiting[name].came, name), default=None)
 
     def _hand_over(self, name: str) -> bool:
-        """Hand over a batch; False when there is no use in trying the others."""
+        """Hand over a batch; False when it is of no use to try the others."""
         with self._lock:
             sure = name in self._waiting and self._waiting[name].refused
         try:
@@ -199,7 +199,7 @@ class SlurmBacklog:
 
 
 def _end_of(error: TradewindError) -> dict[str, Any]:
-    """What is to be written down as the end of a run that Slurm refuses for good, when there was room for it."""
+    """The result of a run that Slurm refuses for good, although it has room."""
     fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
     fault = Fault.CREDENTIALS if isinstance(error, CredentialsError) else fault
     return {"state": "refused", "fault": fault, "reason": str(error), "runtime": 0.0}

@@ -1,4 +1,4 @@
-"""Calls Slurm's programs, here or on a login host, and says in one error what is wrong when they refuse."""
+"""Calls Slurm's programs, on this machine or a login host, and turns their refusals into typed errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AWAY = re.compile(
     re.IGNORECASE,
 )
 _SLEEPS = re.compile(r"temporarily unable to accept job", re.IGNORECASE)
-"""What sbatch says before it sleeps and tries again, for two minutes, where the cluster has as many jobs as it may."""
+"""The message of sbatch before it sleeps and tries again, for two minutes, where the cluster is full of jobs."""
 _FULL = re.compile(
     r"Job violates accounting|SubmitJob|temporarily unable to accept job|MaxJobCount|"
     r"Resource temporarily unavailable|Too many|job limit|JobHoldMaxRequeue",
@@ -80,7 +80,7 @@ _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
 
 
 def find_programs() -> None:
-    """See that the programs by which jobs are handed over, followed and ended are on the PATH.
+    """Check that the programs by which jobs are handed over, followed and ended are on the PATH.
 
     Raises:
         MissingProgramError: One is not there.
@@ -97,7 +97,7 @@ def _find(path: str) -> str:
 
 
 class SlurmCommands:
-    """Slurm's programs.
+    """Calls Slurm's programs.
 
     Args:
         bin_folder: The folder that they are in, or empty to look for them on the PATH.
@@ -110,20 +110,20 @@ class SlurmCommands:
 
     @property
     def remote(self) -> bool:
-        """True when they are called on a login host."""
+        """True when the programs are called on a login host."""
         return self._link is not None
 
     def run(self, name: str, *words: str, timeout: float, holding: int | None = None) -> CommandResult:
-        """What a program says, whatever its exit code.
+        """Run a program; its output, whatever its exit code.
 
         Args:
             name: The program.
-            words: Its arguments.
+            words: The arguments of the program.
             timeout: Seconds that it may take.
             holding: A file descriptor that it keeps open too, so that a lock lives as long as the program.
 
         Raises:
-            MissingProgramError: It is not there.
+            MissingProgramError: The program is not there.
             UnreachableError: It does not answer in time, or the login host cannot be reached.
         """
         path = f"{self._bin.rstrip('/')}/{name}" if self._bin else name
@@ -162,11 +162,16 @@ class SlurmCommands:
         return answer
 
     def ask(self, name: str, *words: str, timeout: float) -> str:
-        """What a program prints.
+        """Run a program; its standard output.
+
+        Args:
+            name: The program.
+            words: The arguments of the program.
+            timeout: Seconds that it may take.
 
         Raises:
             DeployError: It failed; see `refusal`.
-            MissingProgramError: It is not there.
+            MissingProgramError: The program is not there.
         """
         answer = self.run(name, *words, timeout=timeout)
         if answer.code:
@@ -180,7 +185,7 @@ class SlurmCommands:
 
 
 def _answer(process: subprocess.Popen[bytes], timeout: float) -> CommandResult | None:
-    """What a program said that was started; None, and its end, where it takes too long."""
+    """The output of a program that was started; None where it takes too long, and then it is killed."""
     until = time.monotonic() + timeout
     with process:
         try:
@@ -205,17 +210,17 @@ def surely_refused(error: CapacityError) -> bool:
     """False for an error of Slurm after which the job may be there all the same.
 
     Args:
-        error: What `refusal` made of the answer to a submission.
+        error: The error that `refusal` made of the answer to a submission.
     """
     return _SLEEPS.search(error.message) is None
 
 
 def refusal(name: str, answer: CommandResult) -> DeployError:
-    """The error that a program's words mean.
+    """The typed error for a program's message.
 
     Args:
         name: The program.
-        answer: What it said.
+        answer: The output of the program.
     """
     lines = [line.partition("error: ")[2] or line for line in answer.stderr.decode(errors="replace").splitlines()]
     words = "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip())) or f"exit code {answer.code}"
@@ -240,5 +245,5 @@ def refusal(name: str, answer: CommandResult) -> DeployError:
 
 
 def script_source() -> bytes:
-    """The job script, the same for all runs."""
+    """The text of the job script, which is the same for all runs."""
     return Path(__file__).with_name("job.sh").read_bytes()

@@ -1,4 +1,4 @@
-"""What the handles of the slurm runner tell."""
+"""The data of slurm handles."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tradewind.problem import Handle
 
 
 def quoted_name(text: str) -> str:
-    """A text as a name of files and jobs; `urllib.parse.unquote` reads it."""
+    """Encode a text as a name of files and jobs; `urllib.parse.unquote` decodes it."""
     return quote(text, safe="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmData(HandleData):
-    """What a slurm handle tells of its run; its note has most of it.
+    """The data of a slurm handle; the note of the run has most of it.
 
     Attributes:
         folder: The run's folder, as the nodes see it.
-        submitted: When it was submitted, in seconds since the epoch.
+        submitted: The time when it was submitted, in seconds since the epoch, or None.
         program: The first word of its command.
         workdir: Its working folder.
-        wall_seconds: Its time limit, or None.
-        asked: False when nobody asked for the time limit.
-        memory_bytes: The memory that it may take on each node, or None.
-        spread: True when srun starts its tasks, whose processor time nobody sees.
-        batch: The name of its batch; empty where nothing but its id is known.
-        index: Which run of the batch it is.
+        wall_seconds: Its time limit in seconds, or None.
+        asked: True when the user has asked for the time limit.
+        memory_bytes: The bytes of memory that it may take on each node, or None.
+        spread: True when srun starts its tasks: their processor time is not measured.
+        batch: The name of its batch; empty where only its id is known.
+        index: The index of the run in its batch.
         job: Slurm's id of the batch, or empty while it is not known.
         handed: True when Slurm has taken it: its job's id may not be known when the disk was full.
-        look: True for a run that is only looked at: nobody hands it over.
+        look: True for a run that is only looked at: this process does not hand it over.
     """
 
     folder: str = ""
@@ -53,7 +53,7 @@ class SlurmData(HandleData):
 
 @dataclass(frozen=True, slots=True)
 class SlurmRun:
-    """A run, and what its handle tells."""
+    """A run, with the data of its handle."""
 
     run_id: str
     data: SlurmData
@@ -70,10 +70,10 @@ class SlurmRun:
 
     @property
     def key(self) -> tuple[str, int]:
-        """The batch, and which run of it."""
+        """The name of its batch, and its index there."""
         return self.name, self.data.index
 
     @property
     def folder(self) -> Path | None:
-        """Its folder, or None where that is not known."""
+        """The run's folder, or None where that is not known."""
         return Path(self.data.folder) if self.data.folder else None

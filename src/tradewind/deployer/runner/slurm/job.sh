@@ -110,8 +110,8 @@ resident() {
   done
 }
 
-# Beside the program: its wall time, its memory, its logs, and the controller's wish to end it. It says what it saw when
-# it is told to end, and ends everything when this script was killed.
+# Beside the program: its wall time, its memory, its logs, and the controller's request to end it. It says what it saw when
+# it is asked to end, and ends everything when this script was killed.
 watch() {
   local peak=0 nap=5 cut=false line=0 begun deadline left status size name since=0 slept=0 frozen=0
   trap '' TERM USR1 USR2
@@ -280,7 +280,7 @@ if [ -n "$engine" ] && [ "$code" -gt 124 -o -n "$ending" ]; then
   done
 fi < /dev/null > /dev/null 2>&1
 
-# What the program left behind goes before its end is told.
+# What the program left behind goes before its end is reported.
 kill -KILL -- "-$child" $killer 2> /dev/null
 for ((i = 0; i < 20; i++)); do
   members

@@ -1,4 +1,4 @@
-"""Follows runs on a Slurm cluster: from the queue, the files that jobs leave, and what Slurm remembers."""
+"""Follows runs on a Slurm cluster, by the queue, the files that jobs leave, and Slurm's records of ended jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,18 @@ _GONE = SlurmJobRecord("UNKNOWN", words="Slurm does not know it any more")
 
 @dataclass
 class _KnownRun:
-    """What this process knows of a run beside its files."""
+    """The knowledge of this process about a run, beside its files.
+
+    Attributes:
+        used: Seconds that it was last seen to have run.
+        raw: Slurm's own number of its job, or empty.
+        known_since: The time of the monotonic clock when it was first polled here, or handed over late.
+        stuck_since: The time since which its job waits for a reason that will not go away, or None.
+        missing_since: The time since which its job is not in the queue, or None.
+        final: Its status, once it has ended.
+        cancelled: True when it was cancelled here.
+        late: True when it waited in the backlog at the last look.
+    """
 
     used: float = 0.0
     raw: str = ""
@@ -49,11 +60,11 @@ class _KnownRun:
 
 @dataclass
 class SlurmMonitor:
-    """Tells where runs are.
+    """Tells the statuses of runs, and cancels them.
 
     Args:
         spool: The files that controllers and jobs share.
-        queue: What Slurm says.
+        queue: The queue of Slurm.
         backlog: The runs that Slurm has no room for.
         settle: Seconds that the end of a run may take to be seen here after its job has left the queue.
     """
@@ -62,14 +73,14 @@ class SlurmMonitor:
     queue: SlurmQueue
     backlog: SlurmBacklog
     settle: float
-    allowance: SlurmQuota = field(init=False)
+    quota: SlurmQuota = field(init=False)
     _seen: dict[str, _KnownRun] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.allowance = SlurmQuota(self.queue)
+        self.quota = SlurmQuota(self.queue)
 
     def poll(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
-        """Where some runs are, by run id."""
+        """The statuses of some runs, by run id."""
         statuses: dict[str, RunStatus] = {}
         open_runs = []
         ended = self.spool.ended()
@@ -87,7 +98,7 @@ class SlurmMonitor:
 
     def _ask(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
         statuses = {}
-        self.allowance.begin()
+        self.quota.begin()
         snapshot = self.queue.look()
         missing = []
         if snapshot is not None:
@@ -119,7 +130,7 @@ class SlurmMonitor:
             return None
         seen.missing_since = None
         seen.raw = row.raw
-        why = blocking_reason(row, self.allowance.beyond(row))
+        why = blocking_reason(row, self.quota.beyond(row))
         if why:
             self.queue.hasten()  # Slurm's first word is often not its last
         seen.stuck_since = (seen.stuck_since or time.monotonic()) if why else None
@@ -131,14 +142,14 @@ class SlurmMonitor:
         return RunStatus(RunState.EXECUTING, runtime=seen.used, reason="" if row.state == "RUNNING" else row.state)
 
     def _give_up(self, run: SlurmRun, row: SlurmQueueRow, why: str) -> RunStatus:
-        """End a job that would wait for ever."""
+        """End a run whose job would wait for ever."""
         self.spool.take(run.name, run.data.index)
         with suppress(TradewindError):
             self.queue.cancel(row.job)
         return self._write(run, abandoned_result(row, why))
 
     def _read(self, run: SlurmRun, seen: _KnownRun) -> RunStatus | None:
-        """The status of a run that has left its end, unless Slurm must say why it ended."""
+        """The status of a run by the result that it left; None without one, or where Slurm must say why it ended."""
         result = self._result(run)
         if result is None or not is_end(result) or needs_accounting(result):
             return None
@@ -146,11 +157,11 @@ class SlurmMonitor:
         return seen.final
 
     def _ended_by_us(self, run: SlurmRun) -> RunStatus | None:
-        """The status of a run that ended because somebody here cancelled it; None of another."""
-        result, wish = self._result(run), self._cancel_reason(run)
-        if result is None or result.get("state") != "terminated" or wish is None:
+        """The status of a run that ended because it was cancelled from here; None for any other run."""
+        result, reason = self._result(run), self._cancel_reason(run)
+        if result is None or result.get("state") != "terminated" or reason is None:
             return None
-        return self._final(run, status_of_result(result, run.data, wish))
+        return self._final(run, status_of_result(result, run.data, reason))
 
     def _missing(self, runs: Sequence[SlurmRun]) -> dict[str, RunStatus]:
         """The statuses of runs whose jobs are not in the queue."""
@@ -167,20 +178,20 @@ class SlurmMonitor:
             return statuses
         since = min((run.data.submitted or time.time() - 86400) for run in unclear.values())
         wanted = {job: (run.name, self._seen[run.run_id].raw) for job, run in unclear.items()}
-        evidence = self.queue.ends(wanted, since)
+        records = self.queue.ends(wanted, since)
         for job, run in unclear.items():
-            statuses[run.run_id] = self._without(run, evidence.get(job, _GONE))
+            statuses[run.run_id] = self._without(run, records.get(job, _GONE))
         return statuses
 
     def _never_started(self, run: SlurmRun) -> RunStatus | None:
-        """The status of a run that no job has started, and none will as it is now; None of another."""
+        """The status of a run that no job has started, and none will as it is now; None for any other run."""
         name, index = run.name, run.data.index
         if not run.data.batch:
             return self._final(run, lost_status("there is no trace of it"))
         claim = self.spool.claim(name, index)
         if claim == "controller":
-            wish = self._cancel_reason(run)
-            state = "lost" if wish is None else "cancelled"
+            cancelled = self._cancel_reason(run) is not None
+            state = "cancelled" if cancelled else "lost"
             return self._write(run, {"state": state, "reason": "it was taken back before it started", "runtime": 0.0})
         seen = self._seen[run.run_id]
         if claim or run.data.handed or self.spool.job(name) or (about := self.spool.about(name)) is None:
@@ -189,7 +200,7 @@ class SlurmMonitor:
             # It was handed over after the queue was looked at.
             seen.late, seen.known_since = False, time.monotonic()
             return RunStatus(RunState.SUBMITTING)
-        # Only `cancel` takes it back. One of an array is handed over with the others, by who submits them again.
+        # Only `cancel` takes it back. A run of an array is handed over with the others, when they are submitted again.
         may = not run.data.look and "options" in about and len(about["runs"]) == 1
         found = self.backlog.look(run, may=may)
         if isinstance(found, RunStatus):
@@ -197,31 +208,31 @@ class SlurmMonitor:
             return found
         return self._write(run, found) if self.spool.take(name, index) else None
 
-    def _without(self, run: SlurmRun, evidence: SlurmJobRecord) -> RunStatus:
-        """The status of a run whose job has left the queue without an end that speaks for itself."""
+    def _without(self, run: SlurmRun, record: SlurmJobRecord) -> RunStatus:
+        """The status of a run whose job has left the queue without a result that is clear by itself."""
         seen = self._seen[run.run_id]
         alive = RunStatus(RunState.EXECUTING, runtime=seen.used)
-        if evidence.state in ("COMPLETING", "RUNNING", "PENDING", "SUSPENDED", "CONFIGURING"):
+        if record.state in ("COMPLETING", "RUNNING", "PENDING", "SUSPENDED", "CONFIGURING"):
             return alive
         result = self._result(run)
-        wish = self._cancel_reason(run)
-        sure = evidence.state not in ("UNKNOWN", "COMPLETED", "FAILED") or (is_end(result) and evidence is not _GONE)
-        sure = sure or (wish is not None and is_end(result))
+        cancelled = self._cancel_reason(run) is not None
+        sure = record.state not in ("UNKNOWN", "COMPLETED", "FAILED") or (is_end(result) and record is not _GONE)
+        sure = sure or (cancelled and is_end(result))
         if not sure:
             # The file of its end may be on its way through a shared file system.
             now = time.monotonic()
             seen.missing_since = now if seen.missing_since is None else seen.missing_since
             if now - seen.missing_since < self.settle:
                 return alive
-        made = accounting_result(evidence, result, run.data, cancelled=wish is not None, used=seen.used)
+        made = accounting_result(record, result, run.data, cancelled=cancelled, used=seen.used)
         status = self._write(run, made)
-        if evidence is _GONE and wish is None:
+        if record is _GONE and not cancelled:
             # A slurmctld that lost its state forgets jobs that run: they see this and end.
             self._write_cancel_mark(run, status.reason)
         return status
 
     def _write(self, run: SlurmRun, result: Mapping[str, Any]) -> RunStatus:
-        """Write down how a run ended that did not do so itself, so that all processes say the same."""
+        """Write the result of a run that has left none, so that all processes give the same status."""
         folder = run.folder
         if folder is not None and folder.is_dir():
             known = self._result(run)
@@ -240,7 +251,7 @@ class SlurmMonitor:
         return status
 
     def cancel(self, run: SlurmRun, reason: str) -> None:
-        """End a run, by what works: taking it back before it starts, Slurm, and a file that its job looks at."""
+        """End a run in every way: take it back before it starts, cancel its job, and leave a file for the job."""
         seen = self._seen.setdefault(run.run_id, _KnownRun())
         if seen.final is not None or self._read(run, seen) is not None:
             return
@@ -260,7 +271,7 @@ class SlurmMonitor:
             self._write(run, {"state": "cancelled", "reason": reason, "runtime": 0.0})
 
     def _write_cancel_mark(self, run: SlurmRun, reason: str) -> None:
-        """Write the file whose presence tells a job to end; on a full disk it stays empty."""
+        """Write the file by whose presence a job ends; on a full disk it stays empty."""
         folder = run.folder
         if folder is not None and folder.is_dir():
             write_marker(folder / CANCEL, reason)
@@ -285,7 +296,7 @@ class SlurmMonitor:
         return read_document(folder / RESULT) if folder is not None else None
 
     def _cancel_reason(self, run: SlurmRun) -> str | None:
-        """The reason for which somebody here cancelled a run, or None if nobody did."""
+        """The reason of a run's cancellation from here, or None if it was not cancelled."""
         folder = run.folder
         if folder is not None:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The settings of the Slurm runner, and what they make of a run: options of sbatch, and the command."""
+"""The settings of the Slurm runner, and the options of sbatch and the command of a run."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class SlurmSettings(plugins.Settings):
 
 
 def cpus_per_node(request: RunRequest) -> int:
-    """Whole CPUs that a run gets on each node."""
+    """The number of whole CPUs that a run gets on each node."""
     return max(1, math.ceil((cpus_of(request) or 0) - 1e-9))
 
 
 def tasks_of(request: RunRequest, settings: SlurmSettings) -> int:
-    """Tasks of a run on each node."""
+    """The number of tasks of a run on each node."""
     return settings.tasks_per_node or (cpus_per_node(request) if settings.mpi else 1)
 
 
@@ -115,7 +115,7 @@ def sbatch_options(request: RunRequest, settings: SlurmSettings) -> tuple[str, .
 
 
 def container_engine_of(request: RunRequest, settings: SlurmSettings) -> str:
-    """The program whose containers outlive it, so that they must be removed; empty where there is none."""
+    """The engine whose containers outlive their client, so that they must be removed; empty without one."""
     return settings.container if request.image and settings.container in ("podman", "docker") else ""
 
 
@@ -126,13 +126,13 @@ def command_of(
 
     Args:
         request: The run.
-        folder: Its folder, as the nodes see it.
-        settings: The settings.
+        folder: The run's folder, as the nodes see it.
+        settings: The settings of the runner.
         variables: The names of the variables that a container gets.
-        label: What a container is labelled with that outlives what has started it.
+        label: The label of a container that outlives its client.
 
     Raises:
-        ImageError: The job names an image, and nothing is said about what runs it.
+        ImageError: The job names an image, and the settings name nothing to run it.
     """
     around = _container(request, folder, settings, variables, label)
     step = around[:1] == ["srun"]  # the container is one of a step of the job
@@ -177,7 +177,7 @@ def _container(
 
 
 def _limits(request: RunRequest, settings: SlurmSettings) -> list[str]:
-    """What holds a container to its offer: it is in a control group of its own, not in that of its job."""
+    """The options that hold a container to its offer: its control group is its own, not that of its job."""
     memory = memory_of(request)
     words = [f"--memory={memory}b"] if memory is not None else []
     # A daemon's containers do not have the CPUs of who asks for them; others inherit those of the job.

@@ -1,7 +1,7 @@
-"""Whether a job alone asks for more than all jobs of its user, its account or its QOS may have together.
+"""Finds jobs that alone ask for more than all jobs of their user, account or QOS may have together.
 
 Such a job waits for ever, for the same reason as one that only waits for others to end (``QOSMaxCpuPerUserLimit``,
-``AssocGrpMemLimit``): the reason does not tell them apart, the limits do. ``slurmctld`` tells those to everybody, with
+``AssocGrpMemLimit``): the reason does not distinguish them, the limits do. ``slurmctld`` shows those to everybody, with
 what is used of them: ``scontrol show assoc_mgr``. It needs no accounting database to answer.
 """
 
@@ -18,7 +18,7 @@ SHARED = re.compile(
     r"(?!\w*(?:Minutes|Jobs|Submit|Wall))"
     r"(?:(?:QOS|Assoc)Grp\w+|(?:QOS)?Max\w+Per(?:User|Account)(?:Limit)?)"
 )
-"""Reasons to wait of limits that jobs share."""
+"""Slurm's reasons to wait that name a limit which jobs share."""
 
 _NAMED = re.compile(r"(?:Grp|Max)(Cpu|Mem|Node|GRES|Billing)")
 _TRES = {"Cpu": "cpu", "Mem": "mem", "Node": "node", "GRES": "gres/", "Billing": "billing"}
@@ -33,10 +33,10 @@ _AT_ONCE = 3
 
 @dataclass
 class SlurmQuota:
-    """Says which jobs can never start for what jobs may have together.
+    """Compares the requests of jobs with the limits that jobs share.
 
     Args:
-        queue: What Slurm says.
+        queue: The queue of Slurm, for its queries.
     """
 
     queue: SlurmQueue
@@ -44,14 +44,14 @@ class SlurmQuota:
     _left: int = _AT_ONCE
 
     def begin(self) -> None:
-        """A look at all jobs begins: some of them may be asked about."""
+        """Begin a look at all jobs: a few queries are allowed in each."""
         self._left = _AT_ONCE
 
     def beyond(self, row: SlurmQueueRow) -> str:
-        """What a job asks for that it will never get, in words; empty where it may, or where that is not known.
+        """A sentence about what a job asks for and will never get; empty where it may get it, or that is not known.
 
         Args:
-            row: A job that waits.
+            row: The row of a job that waits.
         """
         if not SHARED.fullmatch(row.reason):
             return ""
@@ -113,7 +113,7 @@ class SlurmQuota:
 
 
 def _kind(reason: str, user: str, account: str) -> tuple[re.Pattern[str], str]:
-    """Where the limits of a QOS stand that a reason names, and whose they are."""
+    """The pattern of the limits of a QOS that a reason names, and the words for those who share them."""
     if "PerUser" in reason:
         return re.compile(rf"User Limits=.*?\b{user}={{[^}}]*\bMaxTRESPU=([^\s}}]*)"), "of a user together"
     if "PerAccount" in reason:
@@ -123,7 +123,7 @@ def _kind(reason: str, user: str, account: str) -> tuple[re.Pattern[str], str]:
 
 
 def _words(wanted: Mapping[str, float], limits: Iterable[Mapping[str, float]], words: str) -> str:
-    """What is beyond every limit that there is of it."""
+    """A sentence about the first amount that is above all its limits; empty without one."""
     for name, amount in wanted.items():
         given = [each[name] for each in limits if name in each]
         if given and max(given) < amount:

@@ -43,46 +43,9 @@ from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunStatus
 from tradewind.utils.paths import expand
 
+_LOOK_SECONDS = 0.05
 _WORKING_STATES = frozenset({"idle", "mixed", "allocated", "completing", "reserved", "planned"})
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
-
-
-def slurm_nodes(programs: SlurmCommands, partition: str, timeout: float) -> dict[str, Mapping[str, float]]:
-    """CPUs, GiB of memory and GPUs of the nodes that take work, by name.
-
-    Args:
-        programs: Slurm's programs.
-        partition: The partition; all without it.
-        timeout: Seconds to wait for an answer.
-
-    Raises:
-        DeployError: Slurm does not answer.
-        InputError: There is no such partition.
-    """
-    words = ["-h", "-N", "-o", "%N|%c|%m|%G|%T"]
-    answer = programs.ask("sinfo", *words, *(["-p", partition] if partition else []), timeout=timeout)
-    if partition and not answer.strip():
-        # sinfo is silent about a partition that there is none of.
-        raise InputError(f"Slurm has no partition {partition!r} with nodes", hint="sinfo lists the partitions")
-    return read_nodes(answer)
-
-
-def read_nodes(text: str) -> dict[str, Mapping[str, float]]:
-    """The nodes of what ``sinfo`` prints; those that are down, drained or do not answer are left out."""
-    found: dict[str, Mapping[str, float]] = {}
-    for line in text.splitlines():
-        name, cpus, megabytes, devices, state = line.strip().split("|")
-        # A star behind the state: the node does not answer. A minus: it is kept for a job that is about to start, which
-        # may be one of ours. Other signs say that it sleeps or reboots.
-        if state.rstrip("+-") not in _WORKING_STATES:
-            continue
-        gpus = sum(int(count) for count in _GPUS.findall(devices))
-        amounts = {"cpu": float(cpus), "memory": float(megabytes) / 1024.0, "gpu": float(gpus)}
-        found[name] = {kind: amount for kind, amount in amounts.items() if amount}
-    return found
-
-
-_LOOK_SECONDS = 0.05
 
 
 class SlurmRunner(
@@ -125,17 +88,17 @@ class SlurmRunner(
         self._programs = SlurmCommands(given.bin, link)
         self._queue = SlurmQueue(self._programs, given.interval, given.timeout)
         self._submitter = SlurmSubmitter(self.spool, self._programs, self._queue, given, runs)
-        self._follower = SlurmMonitor(self.spool, self._queue, self._submitter.backlog, given.settle)
+        self._monitor = SlurmMonitor(self.spool, self._queue, self._submitter.backlog, given.settle)
         self._stamp = 0
         self._forgotten: set[tuple[str, int]] = set()
 
     @property
     def kill_seconds(self) -> float:
-        """The grace between SIGTERM and SIGKILL, and the time in which the job script notices."""
+        """The grace between SIGTERM and SIGKILL and the time in which the job script notices, in seconds."""
         return self.settings.grace + 2 * _LOOK_SECONDS
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """The nodes of the partition (of the whole cluster without one) that take work."""
+        """The amounts of the nodes that take work, of the partition or of the whole cluster."""
         return slurm_nodes(self._programs, self.settings.partition, self.settings.timeout)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
@@ -148,7 +111,7 @@ class SlurmRunner(
     def submit_all(self, runs: Sequence[tuple[RunRequest, Sequence[Machine]]]) -> Mapping[str, Handle | TradewindError]:
         """Start some runs; those that ask for the same resources become one job array.
 
-        Those that Slurm has no room for wait here, and are handed over while `poll` is called.
+        Runs that Slurm has no room for wait here, and are handed over while `poll` is called.
         """
         requests = [request for request, _ in runs]
         errors = self._submitter.submit(requests)
@@ -164,12 +127,12 @@ class SlurmRunner(
         return replace(data, created=data.submitted, job=self.spool.job(data.batch) or data.job)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
-        """Where some runs are; see `Runner.poll`."""
+        """The statuses of some runs; see `Runner.poll`."""
         self._stamp = self.spool.stamp()
-        return self._follower.poll([self._known(handle) for handle in handles])
+        return self._monitor.poll([self._known(handle) for handle in handles])
 
     def _known(self, handle: Handle) -> SlurmRun:
-        """A run with all that its note has: a handle that was made from an id alone has less."""
+        """The run of a handle, with the data of its note where the handle was made from an id alone."""
         run = SlurmRun.of(handle)
         if run.data.batch:
             return run
@@ -185,11 +148,11 @@ class SlurmRunner(
                 return
             if self.doze(min(left, _LOOK_SECONDS)):
                 return
-        self._stamp = stamp  # told of once: nobody polls while all runs are still handed over or settled
+        self._stamp = stamp  # returned for once: nobody polls while all runs are still handed over or settled
 
     def cancel(self, handle: Handle, reason: str = "") -> None:
         """End a run with all its processes; see `Runner.cancel`."""
-        self._follower.cancel(self._known(handle), reason)
+        self._monitor.cancel(self._known(handle), reason)
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that are in the queue or not settled; see `Runner.find`."""
@@ -219,7 +182,7 @@ class SlurmRunner(
         return listed
 
     def _orphan(self, name: str, index: int, job: str, tags: Mapping[str, str]) -> SlurmRun:
-        """The run of a job whose note is in another data folder, or gone."""
+        """The run of a job whose note is in another data folder, or is gone."""
         other = Spool(Path(tags.get("spool") or "/nowhere"))
         about = other.about(name) or {}
         runs = about.get("runs", [])
@@ -238,22 +201,22 @@ class SlurmRunner(
         return SlurmRun(run_id, data)
 
     def forget(self, handle: Handle) -> None:
-        """Remove what is kept of a run that is settled; its folder stays."""
+        """Remove the files that are kept of a settled run; its folder stays."""
         run = self._known(handle)
-        self._follower.forget(run.run_id)
+        self._monitor.forget(run.run_id)
         if run.data.batch:
             self._forgotten.add(run.key)
         self.spool.forget(run)
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
-        """What a run wrote from a byte on; see `StreamsLogs.read_log`."""
+        """Read a run's log from a byte on; see `StreamsLogs.read_log`."""
         folder = self._known(handle).folder
         if folder is None or stream not in ("stdout", "stderr", METRICS):
             return b""
         return read_chunk(folder / stream, offset)
 
     def read_report(self, handle: Handle, offset: int) -> bytes:
-        """What a run reported, from a byte on; see `StreamsReports.read_report`."""
+        """Read a run's metrics file from a byte on; see `StreamsReports.read_report`."""
         return self.read_log(handle, METRICS, offset)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
@@ -286,6 +249,41 @@ class SlurmRunner(
         self._submitter.backlog.close()
         with suppress(TradewindError, OSError):
             self._programs.close()
+
+
+def slurm_nodes(programs: SlurmCommands, partition: str, timeout: float) -> dict[str, Mapping[str, float]]:
+    """Query the amounts of the nodes that take work, by name: ``cpu``, ``memory`` in GiB, ``gpu``.
+
+    Args:
+        programs: Slurm's programs.
+        partition: The partition; empty for all.
+        timeout: Seconds to wait for an answer.
+
+    Raises:
+        DeployError: Slurm does not answer.
+        InputError: There is no such partition.
+    """
+    words = ["-h", "-N", "-o", "%N|%c|%m|%G|%T"]
+    answer = programs.ask("sinfo", *words, *(["-p", partition] if partition else []), timeout=timeout)
+    if partition and not answer.strip():
+        # sinfo prints nothing for a partition that does not exist.
+        raise InputError(f"Slurm has no partition {partition!r} with nodes", hint="sinfo lists the partitions")
+    return read_nodes(answer)
+
+
+def read_nodes(text: str) -> dict[str, Mapping[str, float]]:
+    """Read the nodes in the output of ``sinfo``; those that are down, drained or do not answer are left out."""
+    found: dict[str, Mapping[str, float]] = {}
+    for line in text.splitlines():
+        name, cpus, megabytes, devices, state = line.strip().split("|")
+        # A star behind the state: the node does not answer. A minus: it is kept for a job that is about to start, which
+        # may be one of ours. Other signs say that it sleeps or reboots.
+        if state.rstrip("+-") not in _WORKING_STATES:
+            continue
+        gpus = sum(int(count) for count in _GPUS.findall(devices))
+        amounts = {"cpu": float(cpus), "memory": float(megabytes) / 1024.0, "gpu": float(gpus)}
+        found[name] = {kind: amount for kind, amount in amounts.items() if amount}
+    return found
 
 
 def _size(path: Path) -> float:

@@ -1,12 +1,13 @@
-"""The files by which controllers and Slurm's jobs know of each other, in a folder that both see.
+"""The files that controllers and Slurm's jobs exchange, in a folder that both see.
 
 ``owners/OWNER/RUN``
-    The note of a run: all that a handle has. Linked into place, so that a run belongs to one batch only.
+    The note of a run: the data of its handle. Linked into place, so that a run belongs to one batch only.
 ``batches/BATCH/``
-    What is handed to Slurm as one job, or one job array: ``batch.json``, the order of each run (``INDEX``, readable by
-    the user only), ``INDEX.claim`` by whoever starts the run or takes it back, ``job`` with Slurm's id, and ``lock``.
+    A batch, which is handed to Slurm as one job or one job array: ``batch.json``, the order of each run (``INDEX``,
+    readable by the user only), ``INDEX.claim`` by the job that starts the run or the controller that takes it back,
+    ``job`` with Slurm's id, and ``lock``.
 ``ended/BATCH.INDEX``
-    Runs that have ended: one look tells which.
+    Marks of runs that have ended: one listing shows all of them.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ CANCEL = "cancel"
 RESULT = "result.json"
 
 BY_US = "controller"
-"""Who has claimed a run that was taken back."""
+"""The claim of a run that a controller has taken back."""
 
 _OLD_SECONDS = 600.0
 
 SpoolNote = dict[str, Any]
+"""A note of a run, or the document of a batch."""
 
 
 class Spool:
-    """The folder that controllers and jobs share; see the module.
+    """Reads and writes the folder that controllers and jobs share.
 
     Args:
         root: The folder.
@@ -58,18 +60,18 @@ class Spool:
         return self.root / "batches" / name
 
     def mark(self, name: str, index: int) -> Path:
-        """The file that tells that a run has ended."""
+        """The file whose presence means that a run has ended."""
         return self.root / "ended" / f"{name}.{index}"
 
     def note(self, owner: str, run_id: str) -> Path:
-        """The file that tells the batch of a run."""
+        """The file with the note of a run."""
         return self.root / "owners" / quoted_name(owner) / quoted_name(run_id)
 
     def known(self, owner: str, run_id: str) -> SpoolNote | None:
-        """The note of a run, or None when there is none, for sure.
+        """The note of a run, or None when there surely is none.
 
         Raises:
-            UnreachableError: It cannot be read: a shared file system has its moments.
+            UnreachableError: It cannot be read, as may happen on a shared file system.
         """
         return _sure(self.note(owner, run_id))
 
@@ -82,10 +84,10 @@ class Spool:
                 yield {**found, "owner": unquote(path.parent.name), "run_id": unquote(path.name)}
 
     def script(self) -> Path:
-        """The job script, where Slurm's programs can read it.
+        """The path of the job script, which is written here so that Slurm's programs can read it.
 
         Raises:
-            DeployError: It cannot be written.
+            DeployError: The script cannot be written.
         """
         if self._script is None:
             source = script_source()
@@ -110,17 +112,17 @@ class Spool:
         """Write down a batch; runs that another controller has noted meanwhile are left out of it.
 
         Args:
-            name: Its name.
+            name: The name of the batch.
             requests: The runs.
-            orders: What their jobs read.
-            facts: What their notes say.
-            options: The options of sbatch, for whoever hands it over later.
+            orders: The order of each run, which its job reads.
+            facts: The content of each run's note.
+            options: The options of sbatch, for a process that hands the batch over later.
 
         Returns:
             The batch's document.
 
         Raises:
-            DeployError: It cannot be written, or is there already.
+            DeployError: The batch cannot be written, or is there already.
         """
         folder = self.batch(name)
         expires = max(request.expires for request in requests)
@@ -194,7 +196,7 @@ class Spool:
 
     @contextmanager
     def locked(self, name: str, seconds: float) -> Iterator[int]:
-        """Hold a batch's lock, which programs that inherit the descriptor hold too.
+        """Hold the lock of a batch; programs that inherit the descriptor hold it, too.
 
         Raises:
             UnreachableError: Another process, or a program that a killed one left, holds it for too long.
@@ -224,7 +226,7 @@ class Spool:
         return read_document(self.batch(name) / "batch.json")
 
     def waiting(self, about: SpoolNote) -> list[int]:
-        """The indexes of a batch that nobody has claimed and that no other batch has; others will never run in it.
+        """The indexes of a batch whose runs are not claimed and in no other batch; other runs will never start in it.
 
         Raises:
             UnreachableError: A note cannot be read.
@@ -246,12 +248,12 @@ class Spool:
             return ""
 
     def keep_job(self, name: str, job: str) -> None:
-        """Write down Slurm's id of a batch. It can be found again by name: a full disk does not matter."""
+        """Write down Slurm's id of a batch; a full disk does not matter, as it can be found again by name."""
         with suppress(OSError):
             write_atomically(self.batch(name) / "job", job)
 
     def claim(self, name: str, index: int) -> str:
-        """Who has claimed a run: Slurm's id of the job that started it, ``controller``, or empty for nobody."""
+        """The claim of a run: Slurm's id of the job that started it, `BY_US`, or empty where it is not claimed."""
         try:
             return (self.batch(name) / f"{index}.claim").read_text(encoding="utf-8").strip() or BY_US
         except OSError:
@@ -274,21 +276,21 @@ class Spool:
         return True
 
     def ended(self) -> set[str]:
-        """Which runs have ended, as ``BATCH.INDEX``."""
+        """The runs that have ended, as ``BATCH.INDEX``."""
         try:
             return set(os.listdir(self.root / "ended"))  # noqa: PTH208  (names are all that is needed, many of them)
         except OSError:
             return set()
 
     def stamp(self) -> int:
-        """Changes when a run has ended."""
+        """A number that changes when a run has ended."""
         try:
             return (self.root / "ended").stat().st_mtime_ns
         except OSError:
             return 0
 
     def forget(self, run: SlurmRun) -> None:
-        """Remove what there is of a settled run, and its batch after the last one."""
+        """Remove all files of a settled run, and its batch after the last one."""
         self.note(run.data.owner, run.run_id).unlink(missing_ok=True)
         name, index = run.data.batch, run.data.index
         if not name:
@@ -303,9 +305,9 @@ class Spool:
                 shutil.rmtree(self.batch(name), ignore_errors=True)
 
     def clean(self) -> None:
-        """Remove batches that no note has: what a process left that was killed before it handed them to Slurm.
+        """Remove batches that no note names: those of a process that was killed before it handed them to Slurm.
 
-        Nothing is removed while a note cannot be read: it may be that of a batch that waits in the queue.
+        None is removed while a note cannot be read: it may name a batch that waits in the queue.
         """
         with suppress(OSError, UnreachableError):
             old = [
@@ -318,7 +320,7 @@ class Spool:
                         shutil.rmtree(path, ignore_errors=True)
 
     def _noted(self) -> set[str]:
-        """The batches that notes have, all of them."""
+        """The names of all batches that notes name."""
         owners = self.root / "owners"
         folders = [path for path in owners.iterdir() if path.is_dir()] if owners.exists() else []
         notes = [_sure(path) for folder in folders for path in folder.iterdir()]
@@ -329,7 +331,7 @@ def _sure(path: Path) -> dict[str, Any] | None:
     """The JSON document of a file, or None when there is no such file.
 
     Raises:
-        UnreachableError: It cannot be read.
+        UnreachableError: The file cannot be read.
     """
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())

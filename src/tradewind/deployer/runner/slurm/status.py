@@ -1,4 +1,4 @@
-"""From what a job left, and what Slurm says of it, to the status of a run."""
+"""The status of a run, from the result that its job left and from Slurm's queue and records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOT_ALLOWED = {
     "AccountNotAllowed": "the account may not use the partition",
     "QOSNotAllowed": "the quality of service may not use the partition",
 }
-_HOPELESS = {
+_NEVER_STARTS = {
     **_TOO_LARGE,
     **_NOT_ALLOWED,
     "PartitionInactive": "the partition is inactive",
@@ -53,35 +53,35 @@ _TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
 
 def waiting(row: SlurmQueueRow) -> RunStatus | None:
-    """The status of a job that waits in the queue, or None of one that has started."""
+    """The status of a job that waits in the queue; None for one that has started."""
     reason = "" if row.reason == "None" else row.reason
     return RunStatus(RunState.SUBMITTING, reason=reason) if row.state in WAITING_STATES else None
 
 
 def blocking_reason(row: SlurmQueueRow, beyond: str) -> str:
-    """Why Slurm will never start a job that waits, or an empty text.
+    """The reason why Slurm will never start a job that waits, or an empty text.
 
     Args:
-        row: The job.
-        beyond: What `Allowance.beyond` says of it.
+        row: The job's row in the queue.
+        beyond: The answer of `SlurmQuota.beyond` about it.
     """
     if row.state not in WAITING_STATES:
         return ""
-    why = _HOPELESS.get(row.reason, "") or beyond
+    why = _NEVER_STARTS.get(row.reason, "") or beyond
     if TOO_MUCH.fullmatch(row.reason):
         why = "it asks for more, or less, than one job may: offer other sizes, set deploy.longest, or name another qos"
     return f"Slurm will never start it: {why} ({row.reason})" if why else ""
 
 
 def abandoned_result(row: SlurmQueueRow, why: str) -> dict[str, Any]:
-    """What is to be written down as the end of a job that Slurm would never start.
+    """The result of a run whose job Slurm would never start.
 
     Where sbatch could have refused it, as it does where `EnforcePartLimits` is set, it ends as if it had: another
     attempt would wait for nothing again.
 
     Args:
-        row: The job.
-        why: What `blocking_reason` says of it.
+        row: The job's row in the queue.
+        why: The answer of `blocking_reason` about it.
     """
     if row.reason in _TOO_LARGE or TOO_MUCH.fullmatch(row.reason) or SHARED.fullmatch(row.reason):
         return {"state": "refused", "fault": Fault.JOB, "reason": why, "runtime": 0.0}
@@ -96,19 +96,19 @@ def is_end(result: Mapping[str, Any] | None) -> bool:
 
 
 def needs_accounting(result: Mapping[str, Any]) -> bool:
-    """True when only Slurm knows why a run ended so: something ended it from outside."""
+    """True when only Slurm knows why a run ended: it was ended from outside."""
     if result.get("judged"):
         return False
     return result["state"] == "terminated" or (result["state"] == "failed" and result.get("exit_code") == _KILLED)
 
 
 def status_of_result(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -> RunStatus:
-    """The status of a run that left its end.
+    """The status of a run by its result.
 
     Args:
-        result: What the job script, or a controller, wrote.
-        data: What its handle tells.
-        cancelled: The reason of its cancellation, or None if nobody here asked for it.
+        result: The result that the job script, or a controller, has written.
+        data: The data of its handle.
+        cancelled: The reason of its cancellation from here, or None.
     """
     state, code = str(result["state"]), int(result.get("exit_code") or 0)
     runtime = float(result.get("runtime") or 0.0)
@@ -151,54 +151,52 @@ def status_of_result(result: Mapping[str, Any], data: SlurmData, cancelled: str 
 
 
 def accounting_result(
-    evidence: SlurmJobRecord, result: Mapping[str, Any] | None, data: SlurmData, *, cancelled: bool, used: float
+    record: SlurmJobRecord, result: Mapping[str, Any] | None, data: SlurmData, *, cancelled: bool, used: float
 ) -> dict[str, Any]:
-    """What is to be written down as the end of a run that left none, or whose end only Slurm can explain.
+    """The result of a run that left none, or whose end only Slurm can explain.
 
     Args:
-        evidence: What Slurm says.
-        result: What the job script wrote, if anything.
-        data: What its handle tells.
-        cancelled: Whether a controller asked for its end.
+        record: Slurm's record of its job.
+        result: The result that the job script has written, or None.
+        data: The data of its handle.
+        cancelled: True when a controller has cancelled it.
         used: Seconds that it was last seen to have run.
     """
     known = dict(result or {})
-    known["runtime"] = known.get("runtime") or max(evidence.elapsed, used)
-    known.setdefault(
-        "exit_code", evidence.code or (exit_reasons.SIGNAL_OFFSET + evidence.signal if evidence.signal else 0)
-    )
+    known["runtime"] = known.get("runtime") or max(record.elapsed, used)
+    known.setdefault("exit_code", record.code or (exit_reasons.SIGNAL_OFFSET + record.signal if record.signal else 0))
     ended = is_end(result)
     state, reason = "lost", ""
     if cancelled:
         state = "cancelled"
-    elif evidence.state == "OUT_OF_MEMORY":
+    elif record.state == "OUT_OF_MEMORY":
         state = "out_of_memory"
-    elif evidence.state == "TIMEOUT":
+    elif record.state == "TIMEOUT":
         state = "timed_out"
-    elif evidence.state in _LOST:
-        reason = _LOST[evidence.state]
-    elif evidence.state == "CANCELLED":
+    elif record.state in _LOST:
+        reason = _LOST[record.state]
+    elif record.state == "CANCELLED":
         reason = "somebody else cancelled its job"
     elif ended and known["state"] == "failed":
         state = "failed"
-    elif evidence.code in _EXITS and not result:
-        reason = _EXITS[evidence.code].format(nodes=evidence.nodes or "the node", folder=data.folder)
-    elif evidence.state == "COMPLETED" and not ended:
+    elif record.code in _EXITS and not result:
+        reason = _EXITS[record.code].format(nodes=record.nodes or "the node", folder=data.folder)
+    elif record.state == "COMPLETED" and not ended:
         state = "done"
-    elif evidence.state == "FAILED" and evidence.code and result and not evidence.signal:
+    elif record.state == "FAILED" and record.code and result and not record.signal:
         state = "failed"
     else:
-        reason = f"its job ended without a result ({evidence.words})"
+        reason = f"its job ended without a result ({record.words})"
     return {**known, "state": state, "reason": reason}
 
 
 def lost_run_status(reason: str, runtime: float) -> RunStatus:
-    """The status of a run that is gone by the infrastructure's fault."""
+    """The status of a run that was lost by the infrastructure's fault."""
     return RunStatus(RunState.PREEMPTED, runtime, reason, Fault.INFRASTRUCTURE)
 
 
 def _usage(result: Mapping[str, Any], *, spread: bool) -> Usage:
-    """What a run used; of one whose tasks srun starts, the job script does not see the processor time."""
+    """The usage of a run; the job script does not see the processor time of tasks that srun starts."""
     peak = int(result.get("peak_kib") or 0) * 1024
     times = {name: _TIMES.fullmatch(str(result.get(name, ""))) for name in ("user", "system")}
     seconds = {f"{name}_seconds": int(m[1]) * 60 + float(m[2]) for name, m in times.items() if m and not spread}
