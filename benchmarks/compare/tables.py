@@ -24,9 +24,9 @@ from tradewind.problem import (
     Ordinal,
     Parameter,
     Space,
-    Terms,
+    StudyTerms,
 )
-from tradewind.testing.problems import KnownProblem, Outcome
+from tradewind.testing.problems import KnownOutcome, KnownProblem
 
 HERE = Path(__file__).parent
 
@@ -149,10 +149,10 @@ def build(
     offers = offers_of(table)
     rows = {Configuration(row["values"]).key: row for row in table["rows"]}
 
-    def truth(configuration: Configuration, _offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
         row = rows[configuration.key]
         seconds = row["seconds"] * factor(configuration.key)
-        return Outcome(seconds, failed="did not complete" if row["failed"] else "")
+        return KnownOutcome(seconds, failed="did not complete" if row["failed"] else "")
 
     problem = KnownProblem(
         job=Job(table["name"], ("true",), workdir=Path("/")),
@@ -161,7 +161,7 @@ def build(
         constraints=Constraints(table["deadline"]),
         budget=Budget(),
         resolver=TableResolver(table, offers),
-        terms=Terms(billing=billing),
+        terms=StudyTerms(billing=billing),
         truth=truth,
     )
     candidates = problem.candidates

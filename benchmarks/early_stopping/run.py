@@ -38,7 +38,7 @@ from tradewind.engine.state_machine.events import (
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Integer, Objective, Proposal, Run, RunState
-from tradewind.testing.problems import Outcome, machine_parameters, make_problem
+from tradewind.testing.problems import KnownOutcome, machine_parameters, make_problem
 
 HERE = Path(__file__).parent
 PARALLEL, TRIALS = 4, 150
@@ -65,7 +65,7 @@ class Playback:
         self.table = table
         self.order = np.random.default_rng(seed).permutation(len(table.rows))[:TRIALS].tolist()
         parameters = [*machine_parameters(1, (1,)), Integer(name="row", low=0, high=len(table.rows) - 1)]
-        problem = make_problem(parameters, lambda _c, _o: Outcome(1.0), objective=Objective("error"))
+        problem = make_problem(parameters, lambda _c, _o: KnownOutcome(1.0), objective=Objective("error"))
         problem = replace(problem, terms=replace(problem.terms, parallel=PARALLEL))
         self.of_row = {int(c["row"]): c for c in map(problem.candidates.configuration, range(len(problem.candidates)))}
         self.offer = problem.candidates.offer(0)

@@ -23,7 +23,7 @@ from tradewind.engine.state_machine.events import SearchEvent, SearchInstruction
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Objective, Ordinal, Run
-from tradewind.testing.problems import Outcome, machine_parameters, make_problem
+from tradewind.testing.problems import KnownOutcome, machine_parameters, make_problem
 
 TRIALS = 60
 NAMES = ("rate", "momentum", "batch", "decay")
@@ -40,7 +40,7 @@ class Chosen(Playback):
         chosen = [Ordinal(name=name, values=tuple(values)) for name, values in zip(NAMES, levels, strict=True)]
         problem = make_problem(
             [*machine_parameters(1, (1,)), *chosen],
-            lambda _c, _o: Outcome(1.0),
+            lambda _c, _o: KnownOutcome(1.0),
             objective=Objective("error"),
             trials=TRIALS,
         )

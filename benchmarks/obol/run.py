@@ -29,7 +29,7 @@ import numpy as np
 from tradewind import plugins
 from tradewind.problem import Billing, Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Proposal, Trial
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.testing.problems import KnownProblem, Outcome, evaluate, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, make_problem
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "work/results.csv"
@@ -88,8 +88,8 @@ def table(folder: Path, name: str) -> tuple[KnownProblem, float, float]:
         Categorical(name="synchronism", values=("sync", "async")),
     ]
 
-    def truth(c: Configuration, _offer: Offer) -> Outcome:
-        return Outcome(
+    def truth(c: Configuration, _offer: Offer) -> KnownOutcome:
+        return KnownOutcome(
             rows[
                 str(c["instance"]),
                 int(c["nodes"]),

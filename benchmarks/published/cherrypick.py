@@ -21,7 +21,7 @@ import numpy as np
 
 from tradewind import plugins
 from tradewind.problem import Billing, Configuration, Instance, Nodes, Offer
-from tradewind.testing.problems import KnownProblem, Outcome, drive, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, make_problem
 
 HERE = Path(__file__).parent
 JOBS = ("spark", "terasort", "tpch")
@@ -58,8 +58,8 @@ def table(folder: Path, job: str) -> tuple[dict[str, Offer], dict[tuple[str, int
 def build(folder: Path, job: str, deadline: bool) -> KnownProblem:
     offers, seconds = table(folder, job)
 
-    def truth(configuration: Configuration, _offer: Offer) -> Outcome:
-        return Outcome(seconds[str(configuration["instance"]), int(configuration["nodes"])])
+    def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
+        return KnownOutcome(seconds[str(configuration["instance"]), int(configuration["nodes"])])
 
     parameters = [
         Instance(name="instance", values=tuple(offers), offers=offers),

@@ -24,7 +24,7 @@ from tradewind.problem import (
     Trial,
     TrialState,
 )
-from tradewind.testing.problems import Outcome, make_problem
+from tradewind.testing.problems import KnownOutcome, make_problem
 
 HERE = Path(__file__).parent
 LABELS = {"dynamic": ("group", "size"), "static": ("subtasks", "size")}
@@ -68,7 +68,7 @@ class Job:
             Nodes(name="nodes", values=tuple(sorted({n for n, _ in clusters}))),
             Instance(name="instance", values=tuple(offers), offers=offers),
         ]
-        problem = make_problem(space, lambda _c, _o: Outcome(1.0), objective=Objective(self.metric))
+        problem = make_problem(space, lambda _c, _o: KnownOutcome(1.0), objective=Objective(self.metric))
         parameters = JobParameters(dict(zip(LABELS[self.name], map(float, point), strict=True)))
         return replace(problem, job=replace(problem.job, name=self.name, parameters=parameters))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context, open_context
 from tradewind.service.settings import ServiceSettings
-from tradewind.store.service.requests import OPEN, Remark
+from tradewind.store.service.requests import OPEN, NewRequestEvent
 
 TENANTS = 10
 USERS = 60
@@ -56,9 +56,9 @@ def past(context: Context, names: list[str], count: int) -> None:
         who = principal(context, names[number % len(names)])
         row = context.requests.submit(who, {"application": "quick", "parameters": {"size": 1 + number}})
         for state in ("booting", "executing"):
-            context.requests.store.change_free(row.id, OPEN, {"state": state}, Remark(state, "as it was"))
+            context.requests.store.change_free(row.id, OPEN, {"state": state}, NewRequestEvent(state, "as it was"))
         over = {"state": "done", "cost": 0.001, "started": row.created, "ended": time.time()}
-        context.requests.store.change_free(row.id, OPEN, over, Remark("done", "it has ended well"))
+        context.requests.store.change_free(row.id, OPEN, over, NewRequestEvent("done", "it has ended well"))
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from tradewind import plugins
 from tradewind.problem import Configuration, Offer, Ordinal
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
-from tradewind.testing.problems import KnownProblem, Outcome, drive, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, make_problem
 
 HERE = Path(__file__).parent
 SHAPES = {
@@ -43,10 +43,10 @@ def problem_of(size: int) -> KnownProblem:
     rng = np.random.default_rng(size)
     effects = [np.cumsum(rng.normal(0.0, 1.5 / math.sqrt(n), n)) for n in SHAPES[size]]
 
-    def truth(configuration: Configuration, _offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
         places = [int(configuration[f"p{i}"]) for i in range(len(effects))]
         mixed = math.sin(sum(places) * 0.7)
-        return Outcome(100.0 * math.exp(sum(e[j] for e, j in zip(effects, places, strict=True)) + 0.2 * mixed))
+        return KnownOutcome(100.0 * math.exp(sum(e[j] for e, j in zip(effects, places, strict=True)) + 0.2 * mixed))
 
     parameters = [Ordinal(name=f"p{i}", values=tuple(range(n))) for i, n in enumerate(SHAPES[size])]
     problem = make_problem(parameters, truth)

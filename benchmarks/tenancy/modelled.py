@@ -27,7 +27,7 @@ from prepare import SEEDS, WORK, _number, tables
 from tradewind import plugins
 from tradewind.problem import Categorical, Configuration, Objective, Offer, Ordinal, Parameter
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.testing.problems import KnownProblem, Outcome, evaluate, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, make_problem
 
 ONE_IN = (10, 33, 100, 330)
 TRIALS, LARGEST = 100, 2000
@@ -61,9 +61,9 @@ def problem_of(
     rows = [Configuration({n: float(row[n]) if numeric[n] else row[n] for n in names}) for row in found]
     places = {row.key: i for i, row in enumerate(rows)}
 
-    def truth(configuration: Configuration, _offer: Offer) -> Outcome:
+    def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
         at = places[configuration.key]
-        return Outcome(seconds[at], metrics={"loss": values[at]})
+        return KnownOutcome(seconds[at], metrics={"loss": values[at]})
 
     problem = make_problem(parameters, truth, objective=Objective("loss"))
     problem.__dict__["candidates"] = problem.pool(rows)

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tradewind import plugins
 from tradewind.problem import Categorical, Configuration, Instance, Nodes, Objective, Offer, Ordinal, Threshold
-from tradewind.testing.problems import KnownProblem, KnownResolver, Outcome, drive, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, KnownResolver, drive, make_problem
 
 HERE = Path(__file__).parent
 TABLE = HERE.parents[2] / "shared/datasets/trimtuner/cnn.csv.gz"
@@ -71,10 +71,10 @@ def build(table: dict[tuple[Any, ...], Row]) -> KnownProblem:
     """The search problem of the table."""
     offers = {n: Offer("table", n, vcpu, memory, price) for n, (vcpu, memory, price) in MACHINES.items()}
 
-    def part(configuration: Configuration, _offer: Offer, share: float) -> Outcome:
+    def part(configuration: Configuration, _offer: Offer, share: float) -> KnownOutcome:
         names = ("instance", "workers", "rate", "batch", "mode")
         row = table[(*(configuration[name] for name in names), round(share * WHOLE))]
-        return Outcome(float(row["training_time"]), metrics={"accuracy": float(row["acc"])})
+        return KnownOutcome(float(row["training_time"]), metrics={"accuracy": float(row["acc"])})
 
     keys = list(table)
     parameters = [

@@ -103,7 +103,7 @@ def test_what_is_wrong_is_seen(tmp_path: Path, spoil: Callable[[Study], object],
 
 
 @pytest.fixture
-def stray() -> Iterator[None]:
+def orphan() -> Iterator[None]:
     """A process that carries the study's tag."""
     environment = {**os.environ, "TRADEWIND_OWNER": f"chaos-{os.getpid()}"}
     with subprocess.Popen(["sleep", "60"], env=environment) as process:
@@ -112,7 +112,7 @@ def stray() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("stray")
+@pytest.mark.usefixtures("orphan")
 def test_a_process_that_is_left_is_seen(tmp_path: Path) -> None:
     [words] = Study(tmp_path).look()
     assert words.startswith("leaked: process ")
