@@ -11,7 +11,7 @@ from tests.service.live_server import principal
 from tests.service.web.conftest import Opener
 from tests.service.web.sample_server import PASSWORD, Stage
 from tests.service.web.test_journeys import badge, expect
-from tests.service.web.test_new import CHOICES
+from tests.service.web.pages.test_new_request import CHOICES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route

@@ -19,7 +19,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     settings = ServiceSettings(
         private_addresses=True, smtp_host="127.0.0.1", mail_from="tw@example.org", results_places={"/srv/{user}": {}}
     )
-    with house(tmp_path_factory.mktemp("telling"), settings) as made:
+    with house(tmp_path_factory.mktemp("notices"), settings) as made:
         yield made
 
 

@@ -189,12 +189,12 @@ def test_a_renewed_certificate_reaches_all(tmp_path: Path) -> None:
         assert served.end()[0] == 0
 
 
-def test_a_board_forgets_who_says_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    boards = [
+def test_process_metrics_forget_who_says_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [
         ProcessMetricsFolder(tmp_path, name, partial(ProcessMetrics.of, name, CallMetrics(), (), ())) for name in "12"
     ]
-    boards[0].start()
-    eventually(lambda: [one.name for one in boards[1].all()] == ["1", "2"])
-    boards[0].close()
+    folders[0].start()
+    eventually(lambda: [one.name for one in folders[1].all()] == ["1", "2"])
+    folders[0].close()
     monkeypatch.setattr("tradewind.service.operations.supervision.process_metrics._SILENT", -1.0)
-    assert [one.name for one in boards[1].all()] == ["2"]
+    assert [one.name for one in folders[1].all()] == ["2"]
