@@ -102,7 +102,7 @@ def test_parameters_are_empty_without_tradewind() -> None:
     assert runtime_api.parameters() == {}
 
 
-def test_fraction_is_all_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fraction_is_all_unless_given_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runtime_api.fraction() == 1.0
     monkeypatch.setenv("TRADEWIND_FRACTION", "0.25")
     assert runtime_api.fraction() == 0.25

@@ -14,9 +14,9 @@ def test_what_was_found_is_returned() -> None:
 def test_what_never_comes_true_says_where_and_what_was_seen(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     log.write_text("the engine gave up\n")
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(AssertionError) as error:
         eventually(lambda: None, 0.0, log=log)
-    assert "waited 0 s in vain for eventually(lambda: None, 0.0, log=log) (test_waiting.py:" in str(told.value)
-    assert str(told.value).endswith("found None\nthe engine gave up")
+    assert "waited 0 s in vain for eventually(lambda: None, 0.0, log=log) (test_waiting.py:" in str(error.value)
+    assert str(error.value).endswith("found None\nthe engine gave up")
     with pytest.raises(AssertionError, match="in vain for a daemon; found 0"):
         eventually(lambda: 0, 0.0, "a daemon")

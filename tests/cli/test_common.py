@@ -34,7 +34,7 @@ def stored(store: Store, path: Path, name: str | None = None, suffix: str = "") 
     return store.create_study(new_study(load_spec(path), name=name, suffix=suffix)).id
 
 
-def test_jobs_of_the_same_name_are_told_apart_by_their_files(tmp_path: Path) -> None:
+def test_jobs_of_the_same_name_are_kept_apart_by_their_files(tmp_path: Path) -> None:
     first, second = job(tmp_path / "a"), job(tmp_path / "b", "[1, 2, 3]")
     store = open_store()
     mine = stored(store, first)

@@ -184,7 +184,7 @@ def test_settings_are_described_in_words() -> None:
     }
 
 
-def test_of_an_enumeration_its_choices_are_told() -> None:
+def test_of_an_enumeration_its_choices_are_shown() -> None:
     """As Literals are: nobody can type the name of a class."""
     assert type_words(ExportFormat | None) == "one of csv, json, jsonl, records, parquet"
 

@@ -75,7 +75,7 @@ app.command("doctor")(doctor.doctor)
 
 @cache
 def _command(whole: typer.Typer, word: str) -> Callable[..., Any]:
-    """What reads the command line: the command of that name alone, or all of them where there is none.
+    """Make the reader of the command line: the command of that name alone, or all of them where there is none.
 
     To make one out of a function takes milliseconds, and all of them a tenth of a second.
     """
@@ -137,7 +137,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _usage(error: Exception) -> str:
-    """What is wrong with the command line, in one line; empty when the error is another one."""
+    """Say in one line what is wrong with the command line; empty when the error is another one."""
     words: Callable[[], str] | None = getattr(error, "format_message", None)
     if words is None or getattr(error, "exit_code", None) != 2:
         return ""

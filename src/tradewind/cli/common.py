@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Helpers that several commands share: stores, studies, ``NAME=VALUE`` words and job files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command_group(name: str, words: str, *, bare: bool = False) -> typer.Typer:
     """A command with further commands below it.
 
     Args:
-        name: Its name.
+        name: The word that calls the group.
         words: What it is for.
         bare: It does something without a further command, too.
     """

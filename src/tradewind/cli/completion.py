@@ -1,4 +1,4 @@
-"""What a shell offers after a Tab: names of studies and of parts."""
+"""Completions that a shell offers after a Tab: names of studies and of parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def studies(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def parts(kind: str) -> Callable[[str], list[str]]:
-    """What offers the names of the parts of a kind.
+    """Make the completion for the names of the parts of a kind.
 
     Args:
         kind: As `tradewind.plugins.names` takes it.

@@ -230,7 +230,7 @@ def _parts() -> Iterator[Check]:
 
 
 def _needs(part: type[Plugin], title: str) -> Check:
-    """Whether the programs, packages and daemons that a part works with are there."""
+    """Say whether the programs, packages and daemons that a part works with are there."""
     try:
         what, _, hint = part.missing().partition(": ")
     except Exception as error:  # an outside package's code: its mistake is a finding like any other
@@ -239,7 +239,7 @@ def _needs(part: type[Plugin], title: str) -> Check:
 
 
 def _ask_part(part: Any, title: str) -> Iterator[Check]:
-    """What a part says that it needs: its optional class method ``doctor`` gives (what, ok, hint) triples."""
+    """Ask a part for its needs: its optional class method ``doctor`` gives (what, ok, hint) triples."""
     ask = getattr(part, "doctor", None)
     if ask is None:
         return

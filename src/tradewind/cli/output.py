@@ -18,12 +18,12 @@ def prepare() -> None:
 
 
 def unicode(stream: object) -> bool:
-    """Whether a stream takes every character there is."""
+    """True if a stream takes every character there is."""
     return str(getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
 
 
 def blocked() -> bool:
-    """Whether standard output takes no more; asked after an error that does not say which file it is of."""
+    """True if standard output takes no more; asked after an error that does not say which file it is of."""
     if sys.stdout is None:
         return False
     try:
@@ -54,7 +54,7 @@ def finish() -> str:
 
 
 def drop() -> None:
-    """What is still in our buffers goes nowhere."""
+    """Drop what is still in our buffers."""
     if sys.stdout is sys.__stdout__:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 

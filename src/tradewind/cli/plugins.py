@@ -1,4 +1,4 @@
-"""``tradewind plugins``: what is installed, and what each part can do and be told."""
+"""``tradewind plugins``: what is installed, and what each part can do, its settings, and which go together."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class PartRow:
     """One installed part.
 
     Attributes:
-        kind: Its kind.
+        kind: One of `tradewind.plugins.KINDS`.
         name: What the YAML calls it.
         summary: What it does, in one line.
         capabilities: What it can do besides its contract.

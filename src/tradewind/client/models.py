@@ -1,4 +1,4 @@
-"""What the service says, as types; members that a newer server adds are left out."""
+"""Documents of the service as types; members that a newer server adds are left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RequestInfo(_Info):
     """A request.
 
     Attributes:
-        id: Its number.
+        id: Number of the request, unique in its service.
         name: What the user calls it.
         kind: ``run`` or ``search``.
         state: ``pending``, ``booting``, ``bootstrapping``, ``submitting``, ``executing``, ``collecting``, or how it
@@ -76,12 +76,12 @@ class RequestInfo(_Info):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more happens to it by itself."""
+        """True once nothing more happens to the request by itself."""
         return self.state in OVER
 
     @property
     def ok(self) -> bool:
-        """Whether it has ended well."""
+        """True if the request has ended well."""
         return self.state == "done"
 
 
@@ -90,7 +90,7 @@ class EventInfo(_Info):
     """Something that happened to a request.
 
     Attributes:
-        id: Its number.
+        id: Number of the event; later events have larger ones.
         request: The request's number.
         at: Seconds since the epoch.
         stage: The request's state from then on.
@@ -143,7 +143,7 @@ class ApplicationInfo(_Info):
     """A version of an application.
 
     Attributes:
-        name: Its name.
+        name: Name under which it is registered.
         version: 1 for the first.
         reference: ``name@version``.
         tenant: Whose it is; empty where all tenants see it.
@@ -272,7 +272,7 @@ class CandidateInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProposalInfo:
-    """What is proposed for the parameters of an application.
+    """A proposal for the parameters of an application.
 
     Attributes:
         application: ``name@version``.
@@ -318,7 +318,7 @@ class StudyInfo(_Info):
     """A study as a whole.
 
     Attributes:
-        id: Its number.
+        id: Number of the study in the store.
         name: The job's name.
         state: ``running``, ``stopped``, ``finished`` or ``interrupted``.
         reason: Why it ended, in words.
@@ -350,7 +350,7 @@ class StudyInfo(_Info):
 
 @dataclass(frozen=True, slots=True)
 class UploadInfo(_Info):
-    """How far the upload of a request's results is.
+    """Progress of the upload of a request's results.
 
     Attributes:
         state: ``none`` (they go nowhere), ``later`` (no run has ended yet), ``waiting``, ``done`` or ``failed``.

@@ -16,7 +16,7 @@ TOKEN = "TRADEWIND_TOKEN"  # noqa: S105  (the name of a variable)
 
 
 def tokens_file() -> Path:
-    """Where the tokens of ``tradewind login`` are."""
+    """Path of the file with the tokens of ``tradewind login``."""
     return data_folder() / "tokens.json"
 
 

@@ -292,7 +292,7 @@ class Transport:
 
 
 def is_away(error: TradewindError) -> bool:
-    """Whether the server, or the database behind it, is not there at this moment, and may be in the next."""
+    """True if the server, or the database behind it, is not there at this moment, and may be in the next."""
     return isinstance(error, AwayError) or type(error) in (StoreError, StoreLockedError)
 
 
@@ -344,7 +344,7 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ApiCalls:
-    """What the calls of every kind of thing share.
+    """Base of the groups of calls: the connection, and reading answers in pages.
 
     Args:
         wire: The connection.

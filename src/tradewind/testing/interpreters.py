@@ -107,7 +107,7 @@ def make_output(
 
 
 class InterpreterConformance:
-    """What every interpreter holds: metrics or a typed reason, whatever a run left behind."""
+    """Checks of every interpreter: metrics or a typed reason, whatever a run left behind."""
 
     @pytest.fixture
     def interpreter(self, tmp_path: Path) -> Interpreter:
@@ -120,7 +120,7 @@ class InterpreterConformance:
         raise NotImplementedError("give the fixture 'sample'")
 
     def test_reads_the_sample(self, interpreter: Interpreter, sample: Sample, tmp_path: Path) -> None:
-        """It reads exactly the metrics that are there."""
+        """Metrics are read exactly as they are there."""
         output = make_output(tmp_path / "run", sample.files, exit_code=sample.exit_code)
         found = dict(interpreter.interpret(output, _metrics(sample)))
         assert found == pytest.approx(dict(sample.expected))
@@ -129,7 +129,7 @@ class InterpreterConformance:
             assert isinstance(value, float)
 
     def test_gives_the_same_answer_twice(self, interpreter: Interpreter, sample: Sample, tmp_path: Path) -> None:
-        """It keeps nothing between runs and leaves the run's folder and the given metrics as they are."""
+        """Nothing is kept between runs; the run's folder and the given metrics stay as they are."""
         output = make_output(tmp_path / "run", sample.files, exit_code=sample.exit_code)
         other = make_output(tmp_path / "other", {}, exit_code=sample.exit_code)
         metrics = _metrics(sample)

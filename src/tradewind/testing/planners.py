@@ -78,7 +78,7 @@ PLATFORMS = {
 
 
 class PlannerConformance:
-    """What every planner holds: schedules that keep the rules, the same from the same seed."""
+    """Checks of every planner: schedules that keep the rules, the same from the same seed."""
 
     @abstractmethod
     def make(self, seed: int = 0) -> Planner:
@@ -130,7 +130,7 @@ class PlannerConformance:
         assert found.makespan == pytest.approx(3.0)
 
     def test_gives_the_same_plan_from_the_same_seed(self) -> None:
-        """It uses no other chance than its own, and leaves that of others alone."""
+        """Random numbers come from the planner's own generator; those of others are left alone."""
         flow, platform = example_flow(), PLATFORMS["unlike"]
         before = np.random.get_state()[1].tolist()  # type: ignore[index]
         one, other = self.make(seed=7).plan(flow, platform), self.make(seed=7).plan(flow, platform)

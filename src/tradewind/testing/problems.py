@@ -51,7 +51,7 @@ from tradewind.searcher.base import NothingLeft, PricesAborts, Searcher, SearchS
 
 @dataclass(frozen=True, slots=True)
 class KnownOutcome:
-    """What a full run of a configuration would do.
+    """Result that a full run of a configuration would have.
 
     Attributes:
         runtime: Seconds until it ends, well or not.
@@ -245,10 +245,10 @@ def drive(
     The money of a run is set aside when it starts, and no run costs more than what is left then.
 
     Args:
-        searcher: The searcher; it is told every trial as it ends.
+        searcher: The searcher; its `tell` gets every trial as it ends.
         problem: The problem.
         trials: How many at most.
-        parallel: How many at the same time; the one that ends first is told first.
+        parallel: How many at the same time; they reach `tell` in the order in which they end.
         abort: Cut runs short at the deadline and, unless the searcher sets caps itself, where they can no longer
             beat the best, as the engine does.
         until: Stops after the first ended trial for which it is true.

@@ -1,4 +1,4 @@
-"""What every provisioner must do: inherit `ProvisionerConformance` and give the fixture ``bench``."""
+"""Conformance suite of provisioners: inherit `ProvisionerConformance` and give the fixture ``bench``."""
 
 from __future__ import annotations
 

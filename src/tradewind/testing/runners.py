@@ -1,4 +1,4 @@
-"""What every runner must do: inherit `RunnerConformance`, give the fixture ``bench``, and pytest does the rest."""
+"""Conformance suite of runners: inherit `RunnerConformance`, give the fixture ``bench``, and pytest does the rest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _CPUS = "import os; print(len(os.sched_getaffinity(0)))"
 
 
 class RunnerBench(ABC):
-    """How the suite makes a runner and asks it for jobs.
+    """Makes runners and requests for the suite, and waits for runs.
 
     Args:
         folder: An empty folder of the test's own.
@@ -74,11 +74,11 @@ class RunnerBench(ABC):
         return runner.submit(request, self.machines())
 
     def left(self, run_id: str) -> Sequence[object]:
-        """What still lives of a run: processes, containers, jobs of the engine."""
+        """List what still lives of a run: processes, containers, jobs of the engine."""
         return processes_of(run_id)
 
     def count(self, request: RunRequest) -> int:
-        """How often the job ``good`` of a request has run."""
+        """Count how often the job ``good`` of a request has run."""
         return (request.workdir / "count").read_text().count("ran\n")
 
     @abstractmethod
@@ -92,8 +92,8 @@ class RunnerBench(ABC):
             kind: ``good`` (exits with 0 at once and adds a line to ``count`` in the working folder), ``bad`` (exits
                 with 3), ``long`` (a minute), ``hog`` (takes `HOG_BYTES`), ``cpus`` (prints how many CPUs it may use),
                 ``missing`` (a program that is not there).
-            run_id: Its id.
-            owner: Its owner.
+            run_id: The id of the run, as the store would give it.
+            owner: The id of the study that owns the run.
         """
         words = {
             "good": ("sh", "-c", "echo ran >> count; echo hello"),
@@ -414,7 +414,7 @@ class RunnerConformance:
         poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
         if isinstance(runner, Simulates):
             return
-        runner.wait([handle], 0.5)  # what the start has left to be told
+        runner.wait([handle], 0.5)  # news that the start has left
         for seconds in (0.3, 0.0):
             timer = threading.Timer(seconds, runner.wake)
             timer.start()
@@ -427,7 +427,7 @@ class RunnerConformance:
         assert wait_for_end(runner, handle).state is RunState.CANCELLED
 
     def test_waiting_for_no_run_lets_time_pass(self, bench: RunnerBench) -> None:
-        """Nobody polls while runs are still handed over, or all are settled; waiting is no busy loop then."""
+        """Waiting is no busy loop while all runs are settled or still being submitted: no poll slows it down then."""
         runner, request = bench.runner(), bench.request("good")
         handle = bench.submit(runner, request)
         assert wait_for_end(runner, handle).state is RunState.DONE

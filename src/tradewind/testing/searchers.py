@@ -78,7 +78,7 @@ def flat_problem() -> KnownProblem:
 
 
 class SearcherEdgeCases:
-    """What a searcher answers where there is little to answer. Each method is one check."""
+    """Checks of a searcher at the edges: figures that are none, trials of elsewhere, money that pays nothing."""
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
     def test_figures_that_are_no_numbers(self, make: MakeSearcher, value: float, refuses: frozenset[str]) -> None:
@@ -101,7 +101,7 @@ class SearcherEdgeCases:
                 searcher.tell(replace(trial, observation=seen))
 
     def test_parts_of_the_input_are_no_whole_runs(self, make: MakeSearcher, refuses: frozenset[str]) -> None:
-        """Trials on a part of the input, told by whomever, leave their configurations open for a whole run."""
+        """Trials on a part of the input leave their configurations open for a whole run, whoever proposed them."""
         problem = flat_problem()
         if expect_refusal("flat" in refuses, make, problem):
             return
@@ -127,7 +127,7 @@ class SearcherEdgeCases:
             searcher.tell(evaluate(problem, answer[0], number))
 
     def test_earlier_studies(self, make: MakeSearcher) -> None:
-        """What earlier studies measured changes nothing for a searcher that does not say that it learns from them.
+        """Earlier studies change nothing for a searcher that does not say that it learns from them.
 
         One that does takes trials of any kind and space, and still proposes what is allowed and new.
         """
@@ -138,7 +138,7 @@ class SearcherEdgeCases:
         past = (
             PastStudy("another job", JobParameters(), (*foreign(trials), *odd)),
             PastStudy("the same job", JobParameters({"size": 2.0}), tuple(trials), objective=problem.objective),
-            PastStudy("nothing told", JobParameters(), ()),
+            PastStudy("without trials", JobParameters(), ()),
         )
         informed = replace(problem, past=past)
         with_past = drive(make(informed, 4), informed, 8)
@@ -198,7 +198,7 @@ def driven(part: type[Searcher], settings: Settings, number: int, seed: int) -> 
 
 
 def expect_refusal(expected: bool, make: MakeSearcher, problem: Problem) -> bool:
-    """Whether a problem is expected to be refused; if so, that it is, in one line that says what to do."""
+    """True if a problem is expected to be refused; then checks that it is, in one line that says what to do."""
     if expected:
         with pytest.raises(InputError) as refusal:
             make(problem, 1)
@@ -246,7 +246,7 @@ def keys(trials: Sequence[Trial]) -> list[str]:
 
 
 def proposed_keys(answer: list[Proposal] | NothingLeft) -> list[str] | NothingLeft:
-    """What was proposed, without what was said about it."""
+    """Proposed configurations, without the predictions about them."""
     return answer if isinstance(answer, NothingLeft) else [proposal.configuration.key for proposal in answer]
 
 
@@ -288,7 +288,7 @@ while sys.stdin.buffer.peek(1):
 
 
 class SearcherConformance(SearcherEdgeCases):
-    """What every searcher must keep, whatever its algorithm. Each method is one check.
+    """Checks of every searcher, whatever its algorithm. Each method is one.
 
     Attributes:
         trials: How many trials the longer checks run.
@@ -305,7 +305,7 @@ class SearcherConformance(SearcherEdgeCases):
 
     @pytest.fixture
     def refuses(self) -> frozenset[str]:
-        """What the searcher refuses with one clear line: ``flat``, ``million``, ``metrics`` (see the checks)."""
+        """Problems that the searcher refuses in one clear line: ``flat``, ``million``, ``metrics`` (see the checks)."""
         return frozenset()
 
     # ------------------------------------------------------------------ a function of problem, seed and trials
@@ -394,7 +394,7 @@ class SearcherConformance(SearcherEdgeCases):
         assert proposed_keys(first.ask(state, 2)) == proposed_keys(second.ask(state, 2))
 
     def test_proposals_are_plain(self, make: MakeSearcher) -> None:
-        """What it says of a proposal can be written as JSON, and its caps are positive."""
+        """Predictions of a proposal can be written as JSON, and its caps are positive."""
         problem = table_problem(dollars=5.0)
         searcher = make(problem, 2)
         for trial in drive(searcher, problem, self.trials):
@@ -484,7 +484,7 @@ class SearcherConformance(SearcherEdgeCases):
             assert problem.space.check(trial.configuration) == trial.configuration
 
     def test_unsold_configurations_are_left_out(self, make: MakeSearcher) -> None:
-        """What the selector has no offer for is never proposed."""
+        """Configurations that the selector has no offer for are never proposed."""
         sold = {("c9.large", 1), ("c9.large", 2), ("r9.large", 4)}
         problem = problems.make_problem(
             problems.machine_parameters(3, (1, 2, 4)), lambda _c, _o: problems.KnownOutcome(60.0), sold=sold
@@ -546,15 +546,17 @@ class SearcherConformance(SearcherEdgeCases):
     def test_a_lost_trial_teaches_nothing(self, make: MakeSearcher) -> None:
         """A trial that was lost is no reason to think ill of its configuration."""
         problem = table_problem()
-        told, untold = make(problem, 1), make(problem, 1)
+        with_lost, without = make(problem, 1), make(problem, 1)
         trials = drive(make(problem, 1), problem, 5)
         for trial in trials:
-            told.tell(trial)
-            untold.tell(trial)
-        answer = told.ask(SearchState(proposed=5))
+            with_lost.tell(trial)
+            without.tell(trial)
+        answer = with_lost.ask(SearchState(proposed=5))
         assert not isinstance(answer, NothingLeft)
-        told.tell(replace(pending(problem, answer[0], 5), state=TrialState.LOST))
-        assert proposed_keys(told.ask(SearchState(proposed=6))) == proposed_keys(untold.ask(SearchState(proposed=6)))
+        with_lost.tell(replace(pending(problem, answer[0], 5), state=TrialState.LOST))
+        assert proposed_keys(with_lost.ask(SearchState(proposed=6))) == proposed_keys(
+            without.ask(SearchState(proposed=6))
+        )
 
     @pytest.mark.parametrize("goal", ["minimise", "maximise"])
     def test_strange_metrics(self, make: MakeSearcher, goal: str, refuses: frozenset[str]) -> None:

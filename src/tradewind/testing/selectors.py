@@ -98,7 +98,7 @@ def problem_of(selector: Selector) -> Problem:
 
 
 class SelectorConformance:
-    """What every selector keeps."""
+    """Checks of every selector."""
 
     @abstractmethod
     def make(self, offers: Sequence[Offer], space: Space) -> Selector:
@@ -222,7 +222,7 @@ class SelectorConformance:
 
 
 class CatalogueConformance:
-    """What every catalogue keeps.
+    """Checks of every catalogue.
 
     Attributes:
         unreachable: For a catalogue that can be refreshed: settings under which its endpoint does not answer.

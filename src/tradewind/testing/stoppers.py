@@ -44,7 +44,7 @@ def example_curves(seed: int, count: int = 12) -> list[LearningCurve]:
 
 
 class StopperConformance:
-    """What every stopper must hold."""
+    """Checks of every stopper."""
 
     @abstractmethod
     def make(self) -> Stopper:
@@ -63,7 +63,7 @@ class StopperConformance:
                 assert self.make().hopeless(curve, []) == ""
 
     def test_the_same_curves_give_the_same_answer_and_stay_as_they_are(self) -> None:
-        """It keeps nothing between calls: the same events give the same decisions after a crash."""
+        """Nothing is kept between calls: the same events give the same decisions after a crash."""
         used = self.make()
         for seed in _SEEDS:
             one, *others = example_curves(seed)
@@ -79,7 +79,7 @@ class StopperConformance:
             assert self.make().hopeless(one, others) == self.make().hopeless(one, others[::-1])
 
     def test_a_reason_is_one_line(self) -> None:
-        """It is shown in tables."""
+        """The reason is one line, for tables."""
         for seed in _SEEDS:
             one, *others = example_curves(seed)
             why = self.make().hopeless(one, others)
@@ -87,7 +87,7 @@ class StopperConformance:
             assert len(why) < 300
 
     def test_the_best_at_every_step_goes_on_and_what_is_far_worse_does_not_always(self) -> None:
-        """It can tell good from bad."""
+        """The best curve goes on, and some that are far worse do not."""
         stopped = 0
         for seed in _SEEDS:
             others = [curve for curve in example_curves(seed, 30) if curve.over]

@@ -106,7 +106,7 @@ def run(number: int, attempt: int = 1, state: RunState = RunState.DONE, cost: fl
 
 
 class StoreConformance:
-    """What every store must do."""
+    """Checks of every store."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:

@@ -31,9 +31,9 @@ def test_containers_without_an_engine_are_refused_before_anything_starts(
     monkeypatch.setenv("TRADEWIND_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     assert run(["cluster", "start", "--docker", "--until-empty"]) != 0
-    told = capsys.readouterr()
-    assert "nobody.sock" in told.err
-    assert "Ctrl-C ends it" not in told.out
+    said = capsys.readouterr()
+    assert "nobody.sock" in said.err
+    assert "Ctrl-C ends it" not in said.out
 
 
 def test_containers_of_another_machine_are_refused(

@@ -120,7 +120,7 @@ def test_an_upload_is_tried_again(server: str, place: Place, capsys: Output, mon
 
 
 @pytest.mark.slow
-def test_a_failure_is_told_with_its_exit_code(server: str, place: Place, capsys: Output) -> None:
+def test_a_failure_is_reported_with_its_exit_code(server: str, place: Place, capsys: Output) -> None:
     with place.client("root") as root:
         root.register(SLOW.replace("name: slow", "name: broken").replace("echo two;", "exit 3;"), shared=True)
     assert run(["request", "submit", "broken", "--wait"]) == 7

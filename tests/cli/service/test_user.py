@@ -100,7 +100,7 @@ def test_a_password_is_asked_for_twice(
 
 
 @pytest.mark.slow
-def test_a_name_that_is_taken_is_told_before_the_password_is_asked_for(
+def test_a_name_that_is_taken_is_refused_before_the_password_is_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said(capsys, "add", "ann", "--no-password")

@@ -106,9 +106,9 @@ def test_a_row_for_which_nothing_was_made_begins_nothing(left: World) -> None:
 
 def test_machines_without_a_row_go_too(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     with left.deployer() as deployer:
-        deployer.provisioner.make("stray", left.study.owner, time.time() + 600, OFFER)
+        deployer.provisioner.make("orphan", left.study.owner, time.time() + 600, OFFER)
     assert run(["down", "--all", "--yes"]) == 0
-    assert "back the machines of run stray" in capsys.readouterr().out
+    assert "back the machines of run orphan" in capsys.readouterr().out
     assert left.found() == set()
 
 
@@ -185,12 +185,12 @@ def test_a_study_that_cannot_be_asked_is_a_problem_at_once_and_without_a_run_non
     began = time.monotonic()
     assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
     assert time.monotonic() - began < 10, "neither is tried for half a minute"
-    told = {one["id"]: one["problems"] for one in json.loads(capsys.readouterr().out)}
-    assert "gone.csv" in told[left.study.id][0]
-    assert "nobody knows us" in told[number][0]
+    shown = {one["id"]: one["problems"] for one in json.loads(capsys.readouterr().out)}
+    assert "gone.csv" in shown[left.study.id][0]
+    assert "nobody knows us" in shown[number][0]
 
 
-def test_a_live_process_is_told_of_in_json(left: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_live_process_is_reported_in_json(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     left.store.hold(left.study.id, ELSEWHERE, 600)
     assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
     assert "another-host.example:17" in json.loads(capsys.readouterr().out)[0]["problems"][0]
@@ -225,14 +225,14 @@ def test_of_many_studies_only_those_are_ended_that_have_something_to_be_ended(
     monkeypatch.setattr(study_teardown, "tear_down_study", noting)
     left.leave()
     done = {"level": 1}
-    idle, stray, named, held, uploads, unknown = [left.store.create_study(new_study(left.spec)) for _ in range(6)]
-    for study in (idle, stray, named, held, uploads, unknown):
+    idle, orphan, named, held, uploads, unknown = [left.store.create_study(new_study(left.spec)) for _ in range(6)]
+    for study in (idle, orphan, named, held, uploads, unknown):
         row = Run(f"{study.owner}-00000-1", 0, state=RunState.DONE, started=1.0, ended=2.0)
         trial = Trial(0, Proposal(Configuration(done)), OFFER, TrialState.SUCCEEDED, "key", attempts=1)
         left.store.write(study.id, Change([trial], [row]))
     more = [left.store.create_study(new_study(left.spec)).id for _ in range(20)]
     with left.deployer() as deployer:
-        deployer.provisioner.make("stray", stray.owner, time.time() + 600, OFFER)
+        deployer.provisioner.make("orphan", orphan.owner, time.time() + 600, OFFER)
         deployer.provisioner.make(f"{named.owner}-00007-1", "somebody", time.time() + 600, OFFER)
     left.store.hold(held.id, ELSEWHERE, 600)
     note = data_folder() / "uploads" / uploads.owner / "run.json"
@@ -242,16 +242,16 @@ def test_of_many_studies_only_those_are_ended_that_have_something_to_be_ended(
     spec["job"]["deploy"]["runner"] = {"use": "uninstalled"}
     left.store.write(unknown.id, Change(study={"spec": spec}))
     assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
-    told = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
-    assert told.keys() == {left.study.id, idle.id, stray.id, named.id, held.id, uploads.id, unknown.id, *more}
-    assert sorted(asked) == sorted([left.study.id, stray.id, named.id, held.id, uploads.id, unknown.id])
-    assert {one for one in told if told[one]["problems"]} == {held.id, unknown.id}
-    assert told[left.study.id]["runs"] and "stray" in told[stray.id]["given_back"][0]
+    shown = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
+    assert shown.keys() == {left.study.id, idle.id, orphan.id, named.id, held.id, uploads.id, unknown.id, *more}
+    assert sorted(asked) == sorted([left.study.id, orphan.id, named.id, held.id, uploads.id, unknown.id])
+    assert {one for one in shown if shown[one]["problems"]} == {held.id, unknown.id}
+    assert shown[left.study.id]["runs"] and "orphan" in shown[orphan.id]["given_back"][0]
     assert left.found() == {f"{named.owner}-00007-1"}, "what has another's tag is another's"
     asked.clear()
     monkeypatch.setattr("tradewind.deployer.provisioner.simulated.SimulatedProvisioner.find", _refuse)
     assert run(["down", "--all", "--yes", "--json"]) == TeardownError.exit_code
-    assert len(asked) == len(told), "who cannot be asked for all at once is asked for each"
+    assert len(asked) == len(shown), "who cannot be asked for all at once is asked for each"
 
 
 def _refuse(*_: object) -> list[Any]:

@@ -97,8 +97,8 @@ def test_records_go_out_and_come_in(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert store.trials(2) == store.trials(1)
         assert store.summaries([2])[0].holder == ""
     run("import", str(path), "--study", "copy", "--json")
-    told = json.loads(capsys.readouterr().out)
-    assert (told["imported"], told["known"]) == (0, 15)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["imported"], shown["known"]) == (0, 15)
     run("import", str(path), "--study", "copy")
     assert "left out 15 numbers that it has already" in capsys.readouterr().out
 

@@ -32,7 +32,7 @@ def left(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def stray(world: World, run_id: str, owner: str, expires: float) -> None:
+def orphan(world: World, run_id: str, owner: str, expires: float) -> None:
     """Machines that no row knows."""
     with world.deployer() as deployer:
         deployer.provisioner.make(run_id, owner, time.time() + expires, OFFER)
@@ -51,12 +51,12 @@ def test_nothing_is_left_over(left: World, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.slow
 def test_what_goes_and_what_stays(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     watched = left.leave(0)
-    stray(left, "stray", left.study.owner, 600)
-    stray(left, "theirs", "tw-other", 600)
-    stray(left, "theirs-past", "tw-other", -60)
+    orphan(left, "orphan", left.study.owner, 600)
+    orphan(left, "theirs", "tw-other", 600)
+    orphan(left, "theirs-past", "tw-other", -60)
     found = document(capsys, "--dry-run")
     assert {(one["what"], one["run"], one["fate"]) for one in found["left_over"]} == {
-        ("machines", "stray", "destroy"),
+        ("machines", "orphan", "destroy"),
         ("machines", "theirs-past", "destroy"),
     }
     for one in found["left_over"]:
@@ -67,7 +67,7 @@ def test_what_goes_and_what_stays(left: World, capsys: pytest.CaptureFixture[str
         ("job", watched.run_id),
         ("machines", "theirs"),
     }
-    assert left.found() == {watched.run_id, "stray", "theirs", "theirs-past"}, "only looked"
+    assert left.found() == {watched.run_id, "orphan", "theirs", "theirs-past"}, "only looked"
     assert run(["reap", "--dry-run"]) == 0
     lines = capsys.readouterr().out.strip().splitlines()
     assert " ".join(lines[0].split()) == "what from run owner age expiry why price per hour so far"
@@ -107,16 +107,16 @@ def test_the_job_of_an_ended_run_goes(left: World, capsys: pytest.CaptureFixture
 
 def test_a_study_that_is_being_run_is_never_touched(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     launched = left.leave(0, expires=time.time() - 5)
-    stray(left, "stray", left.study.owner, -600)
+    orphan(left, "orphan", left.study.owner, -600)
     left.store.hold(left.study.id, "another-host.example:17:1.00", 600)
     assert document(capsys, "--yes", "--foreign")["left_over"] == []
-    assert left.found() == {launched.run_id, "stray"}
+    assert left.found() == {launched.run_id, "orphan"}
 
 
 def test_a_study_that_is_taken_meanwhile_is_not_touched(
     left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stray(left, "stray", left.study.owner, 600)
+    orphan(left, "orphan", left.study.owner, 600)
     from tradewind.cli.study import reap
 
     def take(number: int) -> bool:
@@ -125,8 +125,8 @@ def test_a_study_that_is_taken_meanwhile_is_not_touched(
 
     monkeypatch.setattr(reap, "_agreed", take)
     assert run(["reap"]) == 0
-    assert "kept: machines of run stray" in capsys.readouterr().out
-    assert left.found() == {"stray"}
+    assert "kept: machines of run orphan" in capsys.readouterr().out
+    assert left.found() == {"orphan"}
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_what_cannot_be_given_back_does_not_keep_the_rest(
 ) -> None:
     with world(tmp_path) as left:
         for name in ("a", "b", "c"):
-            stray(left, name, left.study.owner, 600)
+            orphan(left, name, left.study.owner, 600)
         plain = SimulatedProvisioner.destroy
 
         def refuse(self: SimulatedProvisioner, cluster: Any) -> Any:
@@ -221,19 +221,19 @@ def test_a_part_that_is_not_installed_any_more_is_a_note(left: World, capsys: py
 
 
 def test_older_than(left: World, capsys: pytest.CaptureFixture[str]) -> None:
-    stray(left, "new", left.study.owner, 600)
-    stray(left, "old", left.study.owner, -7200)
+    orphan(left, "new", left.study.owner, 600)
+    orphan(left, "old", left.study.owner, -7200)
     assert [one["run"] for one in document(capsys, "--dry-run", "--older-than", "1h")["left_over"]] == ["old"]
 
 
 def test_it_asks_first(left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    stray(left, "stray", left.study.owner, 600)
+    orphan(left, "orphan", left.study.owner, 600)
     assert run(["reap"]) == 3
     assert "--dry-run" in capsys.readouterr().err
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda question: False)
     assert run(["reap"]) == 0
-    assert left.found() == {"stray"}
+    assert left.found() == {"orphan"}
     assert run(["reap", "--json"]) == 3
 
 
@@ -243,7 +243,7 @@ def test_simulated_studies_are_not_asked(tmp_path: Path, capsys: pytest.CaptureF
         spec = json.loads(json.dumps(left.study.spec))
         spec["job"]["deploy"]["runner"] = {"use": "replay", "file": "nowhere.csv"}
         left.store.write(left.study.id, Change(study={"spec": spec}))
-        stray(left, "stray", left.study.owner, 600)
+        orphan(left, "orphan", left.study.owner, 600)
         assert document(capsys, "--dry-run") == {"left_over": [], "kept": [], "problems": [], "notes": []}
 
 

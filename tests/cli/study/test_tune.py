@@ -125,7 +125,7 @@ def test_failing_programs_end_the_search_with_the_reason(job: Path, capsys: pyte
 
 
 @pytest.mark.slow
-def test_a_second_process_is_told_that_the_study_is_busy(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_process_learns_that_the_study_is_busy(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"'))
     process = subprocess.Popen([sys.executable, "-m", "tradewind", "tune", str(job)], stdout=subprocess.DEVNULL)
     try:
@@ -278,7 +278,7 @@ def test_a_dry_run_says_what_future_runs_end(path: Path, capsys: pytest.CaptureF
     assert "future_runs does not end this search: the searcher random does not weigh" in said
 
 
-def test_a_job_to_learn_from_that_is_nowhere_is_told_of_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_to_learn_from_that_is_nowhere_is_reported_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB.replace("{use: exhaustive, order: declared}", "tradewind") + "past: [quikc]\n")
     assert run(["tune", str(job), "--quiet", "--trials", "1"]) == 0
     said = "tradewind: past: nothing is stored yet of 'quikc', so that nothing is learned from it"
@@ -307,7 +307,7 @@ def test_a_dry_run_says_what_is_left_to_a_study_that_has_begun(job: Path, capsys
     assert study["left"]["dollars"] is None
 
 
-def test_charts_that_cannot_be_drawn_are_told_of_before_anything_runs(
+def test_charts_that_cannot_be_drawn_are_refused_before_anything_runs(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -125,7 +125,7 @@ def test_ctrl_c_keeps_what_was_learned(words: tuple[str, ...], tmp_path: Path) -
     assert f"interrupted after {count} episodes" in errors
 
 
-def test_a_chart_that_cannot_be_drawn_is_told_of_before_anything_is_learned(
+def test_a_chart_that_cannot_be_drawn_is_refused_before_anything_is_learned(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -1,4 +1,4 @@
-"""What the commands of clusters share."""
+"""Helpers that the commands of clusters share."""
 
 from __future__ import annotations
 

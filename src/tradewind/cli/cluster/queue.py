@@ -1,4 +1,4 @@
-"""``tradewind queue``, ``cancel``, ``pause``, ``resume`` and ``nice``: the searches of a cluster."""
+"""``tradewind top``, ``queue``, ``cancel``, ``pause``, ``resume`` and ``nice``: a cluster's work and its searches."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _mine(row: JobRow, tenant: str | None) -> None:
 
 
 def _figures(rows: list[JobRow], url: str | None) -> dict[int, dict[str, Any]]:
-    """What searches have found that no cluster runs now, from their studies."""
+    """Read from their studies what searches have found that no cluster runs now."""
     from contextlib import closing
 
     from tradewind.cli.common import open_store

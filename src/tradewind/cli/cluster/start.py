@@ -100,7 +100,7 @@ def list_clusters(
 
 
 def _ahead(count: int, engine: str) -> int:
-    """How many runs may wait for a node, where the engine has a queue."""
+    """Number of runs that may wait for a node, where the engine has a queue."""
     from tradewind import plugins
     from tradewind.deployer.runner.base import HasOwnMachines
     from tradewind.errors import InputError

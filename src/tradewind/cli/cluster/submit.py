@@ -65,7 +65,7 @@ def submit(
     check_tenant(tenant, weight, option="--tenant")
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
-    problem = build_problem(spec, data_folder())  # what cannot be searched is told now, not in the queue
+    problem = build_problem(spec, data_folder())  # what cannot be searched is an error now, not in the queue
     options = {
         "target": target,
         "core": "process" if core_process else "thread",

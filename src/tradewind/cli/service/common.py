@@ -1,4 +1,4 @@
-"""What the commands of the service share."""
+"""Helpers that the commands of the service share."""
 
 from __future__ import annotations
 

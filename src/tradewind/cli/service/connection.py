@@ -1,4 +1,4 @@
-"""Where requests are made: in this machine's own store, or on a server, with the token of ``tradewind login``."""
+"""Connections for requests: to this machine's own store, or to a server, with the token of ``tradewind login``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def open_client(server: str) -> Client:
 
 @contextmanager
 def connect(server: str | None, database: str | None, user: str = "") -> Iterator[Client | LocalClient]:
-    """What requests are made with: a client of a server, or the functions on this machine's store.
+    """Connect to a server by its client, or to the same functions on this machine's store.
 
     Args:
         server: The server's address; empty for this machine.

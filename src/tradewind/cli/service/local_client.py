@@ -20,7 +20,7 @@ _MOST_ROWS = 500  # that the service gives at once
 
 
 class LocalClient:
-    """What `tradewind.client.Client` does, on this machine.
+    """The calls of `tradewind.client.Client`, carried out on this machine.
 
     Args:
         context: What the parts of the service share.
@@ -111,14 +111,14 @@ class LocalClient:
         return UploadInfo.from_json(asdict(upload_again(self._context, self._who, number)))
 
     def history(self, number: int, *, since: int = 0) -> list[EventInfo]:
-        """What has happened to a request."""
+        """Events of a request so far."""
         from tradewind.service.api.request_models import event_of
 
         found = self._requests.events(self._who, number, since, 5000)
         return [EventInfo.from_json(event_of(event).model_dump()) for event in found]
 
     def events(self, number: int) -> Iterator[EventInfo]:
-        """What happens to a request, until it is over."""
+        """Events of a request as they happen, until it is over."""
         last = 0
         while True:
             over = self.get(number).over
@@ -148,7 +148,7 @@ class LocalClient:
     def logs(
         self, number: int, stream: str = "stdout", *, follow: bool = False, trial: int | None = None
     ) -> Iterator[str]:
-        """What a program has printed, in pieces."""
+        """Output of a program, in pieces."""
         from tradewind.client.requests import headed
 
         offset, run, shown = 0, "", ""

@@ -150,7 +150,7 @@ def event_words(event: EventInfo, start: float) -> str:
 
 
 def download_target(folder: Path, path: str) -> Path:
-    """Where a downloaded file goes: below a folder, with the folders that it has below outputs.
+    """Path of a downloaded file: below a folder, with the folders that it has below outputs.
 
     Args:
         folder: The folder.

@@ -232,7 +232,7 @@ def _change(name: str, as_json: bool, database: str | None, **fields: str) -> No
 
 @contextmanager
 def _users(database: str | None) -> Iterator[tuple[UserAdministration, Principal]]:
-    """What administrators do with users, and the one who sits before this machine."""
+    """Open the administration of users, with the person at this machine as its administrator."""
     import getpass
     from contextlib import closing
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(StrEnum):
-    """How trials are written.
+    """Formats in which trials are written.
 
     ``csv``: one row a trial. ``json``: an array of documents. ``jsonl``: one document a line. ``records``: the full
     records, one a line, which ``tradewind import`` takes. ``parquet``: one row a trial; it needs polars.

@@ -48,6 +48,7 @@ def reap(
     """
     import time
     from contextlib import closing
+    from functools import partial
 
     from tradewind.cli.common import load_job, open_store
     from tradewind.engine.cleanup.orphan_policy import OrphanFate, decide_fate
@@ -60,35 +61,31 @@ def reap(
     limit = None if older_than is None else parse_duration(older_than)
     if as_json and not (yes or dry_run):
         raise InputError("--json asks nothing", hint="give --yes or --dry-run with it")
-    with (
-        closing(open_store(store)) as opened,
-        closing(
-            OrphanReaper(opened, data_folder(), provisioners=provisioner or (), runners=runner or (), like=jobs)
-        ) as yard,
-    ):
-        findings = yard.look()
-        known, now = yard.known(findings), time.time()
+    look_at = partial(OrphanReaper, provisioners=provisioner or (), runners=runner or (), like=jobs)
+    with closing(open_store(store)) as opened, closing(look_at(opened, data_folder())) as reaper:
+        findings = reaper.look()
+        known, now = reaper.known(findings), time.time()
         decisions = [decide_fate(one, known, now, older_than=limit, foreign=foreign) for one in findings]
         removable = [decision for decision in decisions if decision.fate is not OrphanFate.KEEP]
         if not as_json:
-            _show(decisions, removable, yard, now)
+            _show(decisions, removable, reaper, now)
         wanted = bool(removable) and not dry_run and (yes or _agreed(len(removable)))
-        outcomes = _give_back(yard, removable, quiet=as_json) if wanted else []
+        outcomes = _give_back(reaper, removable, quiet=as_json) if wanted else []
         if as_json:
-            _emit(decisions, outcomes, yard)
-    _complain(yard, outcomes)
+            _emit(decisions, outcomes, reaper)
+    _complain(reaper, outcomes)
 
 
-def _complain(yard: OrphanReaper, outcomes: Sequence[ReapOutcome]) -> None:
+def _complain(reaper: OrphanReaper, outcomes: Sequence[ReapOutcome]) -> None:
     from tradewind.engine.cleanup.study_teardown import teardown_error
 
-    if problems := [*yard.problems, *(one.problem for one in outcomes if one.problem and not one.kept)]:
+    if problems := [*reaper.problems, *(one.problem for one in outcomes if one.problem and not one.kept)]:
         raise teardown_error(problems)
 
 
-def _give_back(yard: OrphanReaper, removable: Sequence[OrphanDecision], *, quiet: bool) -> list[ReapOutcome]:
+def _give_back(reaper: OrphanReaper, removable: Sequence[OrphanDecision], *, quiet: bool) -> list[ReapOutcome]:
     outcomes = []
-    for outcome in yard.give_back(removable):
+    for outcome in reaper.give_back(removable):
         outcomes.append(outcome)
         if not quiet:
             typer.echo(_outcome_words(outcome))
@@ -106,7 +103,7 @@ def _agreed(number: int) -> bool:
 
 
 def _show(
-    decisions: Sequence[OrphanDecision], removable: Sequence[OrphanDecision], yard: OrphanReaper, now: float
+    decisions: Sequence[OrphanDecision], removable: Sequence[OrphanDecision], reaper: OrphanReaper, now: float
 ) -> None:
     from rich import box
     from rich.console import Console
@@ -118,7 +115,7 @@ def _show(
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=1000)
-    for line in (*yard.notes, *yard.problems):
+    for line in (*reaper.notes, *reaper.problems):
         console.print(line, style="yellow", markup=False)
     kept = len(decisions) - len(removable)
     if removable:
@@ -160,7 +157,7 @@ def _outcome_words(outcome: ReapOutcome) -> str:
     return f"STILL THERE: {thing}: {outcome.problem}" if outcome.problem else f"gone: {thing}"
 
 
-def _emit(decisions: Sequence[OrphanDecision], outcomes: Sequence[ReapOutcome], yard: OrphanReaper) -> None:
+def _emit(decisions: Sequence[OrphanDecision], outcomes: Sequence[ReapOutcome], reaper: OrphanReaper) -> None:
     from tradewind.cli.common import emit_json
     from tradewind.engine.cleanup.orphan_policy import OrphanFate
 
@@ -188,7 +185,7 @@ def _emit(decisions: Sequence[OrphanDecision], outcomes: Sequence[ReapOutcome], 
         {
             "left_over": [document(one) for one in decisions if one.fate is not OrphanFate.KEEP],
             "kept": [document(one) for one in decisions if one.fate is OrphanFate.KEEP],
-            "problems": yard.problems,
-            "notes": yard.notes,
+            "problems": reaper.problems,
+            "notes": reaper.notes,
         }
     )

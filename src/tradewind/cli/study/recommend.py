@@ -173,7 +173,7 @@ def _two_digits(usd: float, rounding: str) -> str:
 
 
 _UNLIKELY = 0.5
-"""Below this chance of being feasible, the user is told that nothing that fits is known."""
+"""Below this chance of being feasible, the command says that nothing that fits is known."""
 
 
 def recommend(

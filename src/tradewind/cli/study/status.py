@@ -137,7 +137,7 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
 
 
 def _early(store: Store, row: StudyRow) -> tuple[int, float, str] | None:
-    """How many trials were stopped early, about what that saved, and both in words; None where a job asks for none."""
+    """Number of trials stopped early, USD that this saved, and both in words; None where a job asks for none."""
     job = row.spec.get("job")
     if not isinstance(job, dict) or not job.get("early_stop"):
         return None

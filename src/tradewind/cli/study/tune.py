@@ -100,7 +100,7 @@ def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
 
 
 def _refused(spec: JobSpec, problem: Problem) -> str | None:
-    """Why the search would not begin as the job stands, or None: a budget is often set once this is seen."""
+    """Reason why the search would not begin as the job stands, or None: a budget is often set once this is seen."""
     from tradewind.engine.preflight import check_limits, check_runner
     from tradewind.errors import SpecError
 
@@ -200,7 +200,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _limits(found: dict[str, Any]) -> str:
-    """What a new search may take, in a sentence."""
+    """Limits of a new search, in a sentence."""
     if limits := _amounts(found["budget"], "in total"):
         return f"The search may take {limits}."
     if found["future_runs"] is not None and not found["note"]:
@@ -229,7 +229,7 @@ def _print_begun(study: dict[str, Any], budget: dict[str, Any]) -> None:
 
 
 def _amounts(budget: dict[str, Any], of_money: str) -> str:
-    """What a search may take, in words: ``$2.00 in total or 5 trials``; empty where nothing limits it."""
+    """Limits of a search in words: ``$2.00 in total or 5 trials``; empty where nothing limits it."""
     from tradewind.utils.units import count, format_duration, format_money
 
     dollars, hours, trials = budget["dollars"], budget["hours"], budget["trials"]

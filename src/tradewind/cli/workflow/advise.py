@@ -64,7 +64,7 @@ def group_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class StorageOption(StrEnum):
-    """Where the files of a workflow are."""
+    """Places of the files of a workflow."""
 
     NONE = "none"
     SHARED = "shared"
@@ -111,7 +111,7 @@ _VmsOut = Annotated[Path | None, typer.Option(help="Write the VMs there, for --v
 
 @dataclass(frozen=True, slots=True)
 class GoalOptions:
-    """What is wanted of a set of VMs."""
+    """Options for the goal: deadline, budget and size of a set of VMs."""
 
     deadline: _Deadline = None
     budget: _Budget = None
@@ -121,7 +121,7 @@ class GoalOptions:
 
 @dataclass(frozen=True, slots=True)
 class MarketOptions:
-    """Which offers are looked at."""
+    """Options for the offers that are looked at."""
 
     provider: Annotated[_Texts, _listed("Catalogue or provider")] = None
     region: Annotated[_Texts, _listed("Region")] = None
@@ -133,7 +133,7 @@ class MarketOptions:
 
 @dataclass(frozen=True, slots=True)
 class MachineOptions:
-    """What the VMs can do, and how they are billed."""
+    """Options for the VMs: their speed, their billing, and access to files."""
 
     speed: _Speed = None
     slots: _Slots = None
@@ -147,7 +147,7 @@ class MachineOptions:
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How sets are looked for."""
+    """Options for the search over sets."""
 
     planner: _Planner = "heft"
     searcher: _Searcher = "bounds"
@@ -159,7 +159,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class PriceOptions:
-    """Where prices are from."""
+    """Options for the sources of prices."""
 
     csv: _Csv = None
     set_: _Set = None
@@ -167,7 +167,7 @@ class PriceOptions:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What is written."""
+    """Options for the files that are written."""
 
     out: _Out = None
     vms_out: _VmsOut = None
@@ -237,7 +237,7 @@ def _advise(
 
 
 def _check(files: OutputOptions, looking: SearchOptions) -> None:
-    """What would otherwise be wrong only at the end."""
+    """Refuse at once what would otherwise be wrong only at the end."""
     from tradewind import plugins
     from tradewind.cli.workflow.common import check_folder
     from tradewind.workflow.advice.set_search import BOUNDS

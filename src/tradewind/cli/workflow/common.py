@@ -1,4 +1,4 @@
-"""What the workflow commands share: options, settings of planners, tables of figures, and pictures."""
+"""Helpers that the workflow commands share: options, settings of planners, tables of figures, and pictures."""
 
 from __future__ import annotations
 
@@ -93,12 +93,13 @@ def check_folder(option: str, path: Path | None) -> None:
 
 def draw_gantt(paths: Sequence[Path] | None, document: Mapping[str, Any]) -> None:
     """Draw a schedule into each file."""
-    from tradewind.reporting.workflow.gantt import gantt_html, gantt_png
+    from tradewind.reporting.workflow.gantt import gantt_html
+    from tradewind.reporting.workflow.plots import draw_gantt as draw_gantt_png
     from tradewind.workflow.files import write_text
 
     for path in paths or ():
         if path.suffix == ".png":
-            gantt_png(document, path)
+            draw_gantt_png(document, path)
         else:
             write_text(path, gantt_html(document))
 

@@ -143,7 +143,7 @@ def _show_path(flow: Workflow, tasks: list[str]) -> None:
 
 
 def _show_widths(flow: Workflow) -> None:
-    """How many tasks there are at each depth, as bars."""
+    """Show the number of tasks at each depth, as bars."""
     from tradewind.cli.workflow.common import width
 
     widths = flow.widths
@@ -189,13 +189,14 @@ def _size(size: float) -> str:
 
 
 def _draw(flow: Workflow, paths: list[Path]) -> None:
-    from tradewind.reporting.workflow.dag import dag_html, dag_png
+    from tradewind.reporting.workflow.dag import dag_html
+    from tradewind.reporting.workflow.plots import draw_dag
     from tradewind.workflow.diagrams import dag_document
     from tradewind.workflow.files import write_text
 
     document = dag_document(flow)
     for path in paths:
         if path.suffix == ".png":
-            dag_png(document, path)
+            draw_dag(document, path)
         else:
             write_text(path, dag_html(document))

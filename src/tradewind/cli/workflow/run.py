@@ -280,7 +280,7 @@ def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
 
 
 def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: str) -> PilotSettings:
-    """What machines are asked for with."""
+    """Settings with which machines are requested."""
     import sys
 
     from tradewind.utils.units import parse_duration

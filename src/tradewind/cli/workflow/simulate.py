@@ -170,7 +170,7 @@ def _case(
     file: Path, plan: Path | None, planner: str | None, vms: str | None, pairs: Sequence[str] | None, seed: int,
     lenient: bool,
 ) -> tuple[SimulationCase, tuple[tuple[str, str], ...]]:  # fmt: skip
-    """What is to be simulated: the workflow, the machines, and who decides; and what there is to say of it."""
+    """Read the case to simulate (workflow, machines and planner), and the lines to print about it."""
     from tradewind.cli.workflow.common import make_planner
     from tradewind.errors import WorkflowError
     from tradewind.workflow.files import is_plan, open_platform, read_plan, read_workflow, with_feasible_times
