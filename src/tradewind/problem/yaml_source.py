@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tradewind.errors import SpecError
+from tradewind.utils.yaml_lines import YamlMapping, YamlReader, YamlSequence
 
 KeyPath = tuple[str | int, ...]
 """The keys and list positions that lead to a value."""
@@ -35,11 +34,31 @@ _FLOAT = re.compile(
 _NULL = re.compile(r"~|null|Null|NULL|")
 
 
-class _Loader(yaml.SafeLoader):
-    """A loader that gives every plain scalar as text; `_scalar` decides what it means."""
+class _JobReader(YamlReader):
+    libyaml = False  # its reasons have other words, and jobs are short
+    core_tags = True
+    error = SpecError
+    not_yaml = "is not YAML"
+    syntax_hint = (
+        "check the indentation and the brackets; quote text that holds ': ' or starts with one of { [ & * ! | > % @"
+    )
+    no_anchor = "is not YAML: found undefined alias", syntax_hint
+    tab = "a tab stands where YAML wants spaces"
+    several = "has more than one document"
+    too_deep = cycle = "is nested too deeply, or an alias holds itself"
 
-
-_Loader.yaml_implicit_resolvers = {}
+    def plain(self, text: str) -> Any:
+        if _NULL.fullmatch(text):
+            return None
+        if _BOOL.fullmatch(text):
+            return text.lower() == "true"
+        if _INT.fullmatch(text):
+            if len(text) > 400:  # Python refuses to read whole numbers of several thousand digits
+                raise ValueError("a number has too many digits")
+            return int(text, 0) if text.lstrip("+-")[:2] in ("0o", "0x") else int(text)
+        if _FLOAT.fullmatch(text):
+            return float(text.replace(".inf", "inf").replace(".nan", "nan")) if "n" in text.lower() else float(text)
+        return text
 
 
 @dataclass(frozen=True)
@@ -142,100 +161,30 @@ def parse_source(text: str, file: str) -> YamlSource:
     """
     if len(text) > _MAX_BYTES:
         raise _too_large(file)
-    try:
-        node = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, text, file) from None
-    except yaml.YAMLError as error:
-        raise SpecError(f"is not YAML: {str(error).splitlines()[0]}", file=file) from None
-    except RecursionError:
-        raise SpecError("is nested too deeply", file=file) from None
-    if node is None:
+    documents = _JobReader(file).read(text)
+    if not documents:
         raise SpecError("is empty", hint="tradewind init writes one to start from", file=file)
-    if not isinstance(node, yaml.MappingNode):
-        line = node.start_mark.line + 1
+    line = documents.lines[0]
+    if not isinstance(documents[0], YamlMapping):
         raise SpecError("is not a mapping", hint="it starts with lines such as 'name: my-job'", file=file, line=line)
-    reader = _Reader(file)
-    document: dict[str, Any] = reader.value(node, ())
-    return YamlSource(document, file, reader.lines)
+    lines: dict[KeyPath, int] = {}
+    document: dict[str, Any] = _unfold(documents[0], (), line, file, lines)
+    return YamlSource(document, file, lines)
 
 
 def _too_large(file: str) -> SpecError:
     return SpecError(f"is larger than {_MAX_BYTES // 1000} kB", hint="a job YAML is short text", file=file)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> SpecError:
-    mark = error.problem_mark or error.context_mark
-    line = mark.line + 1 if mark else None
-    written = text.splitlines()[line - 1] if line and line <= len(text.splitlines()) else ""
-    if "\t" in written[: len(written) - len(written.lstrip())] or "'\\t'" in (error.problem or ""):
-        return SpecError("a tab stands where YAML wants spaces", hint="indent with spaces", file=file, line=line)
-    if "single document" in (error.context or ""):
-        return SpecError("has more than one document", hint="remove the line '---'", file=file, line=line)
-    reason = " ".join(part for part in (error.problem, error.context) if part)
-    if "nesting depth" in reason:  # libyaml's own limit, since PyYAML 6.0.4
-        return SpecError("is nested too deeply", file=file, line=line)
-    hint = "check the indentation and the brackets; quote text that holds ': ' or starts with one of { [ & * ! | > % @"
-    return SpecError(f"is not YAML: {reason}", hint=hint, file=file, line=line)
-
-
-class _Reader:
-    """Turns YAML nodes into values, within bounds that an alias bomb breaks."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.lines: dict[KeyPath, int] = {}
-        self._count = 0
-
-    def value(self, node: yaml.Node, place: KeyPath) -> Any:
-        """The value of a node; `lines` learns where its parts stand."""
-        line = node.start_mark.line + 1
-        self.lines.setdefault(place, line)
-        self._count += 1
-        if self._count > _MAX_VALUES:
-            raise SpecError(f"unfolds into more than {_MAX_VALUES} values", hint="use fewer aliases", file=self.file)
-        if len(place) > _MAX_DEPTH:
-            raise SpecError("is nested too deeply, or an alias holds itself", file=self.file, line=line)
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place)
-        if isinstance(node, yaml.SequenceNode):
-            self._plain_tag(node, "tag:yaml.org,2002:seq")
-            return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
-        assert isinstance(node, yaml.ScalarNode)
-        self._plain_tag(node, "tag:yaml.org,2002:str")
-        return node.value if node.style else self._scalar(node.value, line)
-
-    def _mapping(self, node: yaml.MappingNode, place: KeyPath) -> dict[str, Any]:
-        self._plain_tag(node, "tag:yaml.org,2002:map")
-        values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise SpecError("a key must be a word", hint="quote it", file=self.file, line=line)
-            key = key_node.value
-            if key in values:
-                first = self.lines[(*place, key)]
-                raise SpecError(
-                    f"the key {key!r} is written twice", hint=f"first on line {first}", file=self.file, line=line
-                )
-            self.lines[(*place, key)] = line
-            values[key] = self.value(value_node, (*place, key))
-        return values
-
-    def _scalar(self, text: str, line: int) -> Any:
-        if _NULL.fullmatch(text):
-            return None
-        if _BOOL.fullmatch(text):
-            return text.lower() == "true"
-        if _INT.fullmatch(text):
-            if len(text) > 400:  # Python refuses to read whole numbers of several thousand digits
-                raise SpecError("a number has too many digits", file=self.file, line=line)
-            return int(text, 0) if text.lstrip("+-")[:2] in ("0o", "0x") else int(text)
-        if _FLOAT.fullmatch(text):
-            return float(text.replace(".inf", "inf").replace(".nan", "nan")) if "n" in text.lower() else float(text)
-        return text
-
-    def _plain_tag(self, node: yaml.Node, tag: str) -> None:
-        if node.tag not in (tag, "!"):
-            line = node.start_mark.line + 1
-            raise SpecError(f"the tag {node.tag!r} is not allowed", hint="remove it", file=self.file, line=line)
+def _unfold(value: Any, place: KeyPath, line: int, file: str, lines: dict[KeyPath, int]) -> Any:
+    """Copy a value, with each alias a value of its own, and note the lines; within bounds that an alias bomb breaks."""
+    lines[place] = line
+    if len(lines) > _MAX_VALUES:
+        raise SpecError(f"unfolds into more than {_MAX_VALUES} values", hint="use fewer aliases", file=file)
+    if len(place) > _MAX_DEPTH:
+        raise SpecError(_JobReader.too_deep, file=file, line=line)
+    if isinstance(value, YamlMapping):
+        return {key: _unfold(each, (*place, key), value.lines[key], file, lines) for key, each in value.items()}
+    if isinstance(value, YamlSequence):
+        return [_unfold(each, (*place, i), value.lines[i], file, lines) for i, each in enumerate(value)]
+    return value
