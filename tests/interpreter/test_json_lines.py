@@ -218,6 +218,6 @@ def test_a_long_file_costs_one_tally_a_metric(tmp_path: Path, monkeypatch: pytes
         made.append(MetricAggregate(how))
         return made[-1]
 
-    monkeypatch.setattr(json_lines, "Tally", make)
+    monkeypatch.setattr(json_lines, "MetricAggregate", make)
     assert read(tmp_path, CURVE * 500) == {"loss": 1.0, "net.acc": 0.25}
     assert [tally.count for tally in made] == [1000, 1000]

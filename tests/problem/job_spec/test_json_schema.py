@@ -14,8 +14,8 @@ from tradewind.cli.job_file import STARTER
 from tradewind.problem.job_spec.json_schema import json_schema
 from tradewind.problem.job_spec.spec import JobSpec
 
-SHIPPED = Path(__file__).parents[2] / "docs" / "schema" / "job.schema.json"
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/job*.yaml"))
+SHIPPED = Path(__file__).parents[3] / "docs" / "schema" / "job.schema.json"
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("**/job*.yaml"))
 
 
 @pytest.fixture(scope="module")
