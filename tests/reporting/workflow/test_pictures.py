@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tradewind.errors import InputError
-from tradewind.reporting.workflow.dag import GraphDrawing, GraphNode, dag_html, dag_png, grouped, labels, single
-from tradewind.reporting.workflow.gantt import gantt_html, gantt_png
+from tradewind.reporting.workflow.dag import GraphDrawing, GraphNode, dag_html, grouped, labels, single
+from tradewind.reporting.workflow.gantt import gantt_html
 from tradewind.reporting.workflow.layout import activities, lanes, usage
+from tradewind.reporting.workflow.plots import draw_dag, draw_gantt
 
 
 def gantt(count: int = 6, *, actual: bool = False) -> dict[str, Any]:
@@ -133,14 +134,14 @@ def test_a_machine_that_is_not_there() -> None:
 @pytest.mark.parametrize("count", [6, 300])
 def test_png(count: int, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    gantt_png(gantt(count, actual=True), tmp_path / "gantt.png")
-    dag_png(graph(count, 20), tmp_path / "dag.png")
+    draw_gantt(gantt(count, actual=True), tmp_path / "gantt.png")
+    draw_dag(graph(count, 20), tmp_path / "dag.png")
     for name in ("gantt.png", "dag.png"):
         head = (tmp_path / name).read_bytes()[:24]
         assert head.startswith(b"\x89PNG")
         assert 500 < int.from_bytes(head[16:20], "big") < 4000
     with pytest.raises(InputError, match="cannot write"):
-        gantt_png(gantt(count), tmp_path / "none" / "gantt.png")
+        draw_gantt(gantt(count), tmp_path / "none" / "gantt.png")
 
 
 def test_a_small_graph_has_names() -> None:
@@ -221,10 +222,10 @@ def test_long_names_stay_within_the_picture(tmp_path: Path, monkeypatch: pytest.
         document = gantt(24)
         for i, task in enumerate(document["tasks"]):
             task["activity"] = names[i % 12]
-        gantt_png(document, tmp_path / "x.png")
+        draw_gantt(document, tmp_path / "x.png")
     else:
         tasks = [{"task": n, "activity": n, "runtime": 1.0, "depth": i} for i, n in enumerate(names)]
-        dag_png({"title": "A title", "tasks": tasks, "edges": [[i, i + 1] for i in range(11)]}, tmp_path / "x.png")
+        draw_dag({"title": "A title", "tasks": tasks, "edges": [[i, i + 1] for i in range(11)]}, tmp_path / "x.png")
     assert len(seen) >= 13
     assert min(min(each) for each in seen) >= 0
 

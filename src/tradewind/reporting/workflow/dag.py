@@ -16,7 +16,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from tradewind.reporting.text_layout import CUTS
@@ -47,13 +46,13 @@ class GraphNode:
     """A task, or all tasks of one activity at one depth, where it stands.
 
     Attributes:
-        label: What is written in it.
-        about: What is said where the pointer rests on it.
-        colour: Its colour.
-        x: Its middle across.
-        y: Its middle down.
-        width: Its width; that of a disc is its diameter.
-        height: Its height.
+        label: Words written in it.
+        about: Words shown where the pointer rests on it.
+        colour: Fill colour, as ``#rrggbb``.
+        x: Middle across, in units of the drawing.
+        y: Middle down, in units of the drawing.
+        width: Units across; of a disc, the diameter.
+        height: Units down.
         critical: True if it is on the critical path.
     """
 
@@ -75,7 +74,7 @@ class GraphDrawing:
         width: Units across.
         height: Units down.
         nodes: The nodes.
-        edges: Pairs of nodes, and how many edges of the graph they stand for.
+        edges: Triples of parent node, child node, and the number of edges of the graph that it stands for.
         boxes: True for boxes with names, False for discs.
     """
 
@@ -87,10 +86,10 @@ class GraphDrawing:
 
 
 def dag_html(document: Document) -> str:
-    """The graph as a page: by activities where there are many tasks, and task by task.
+    """Render the graph as a page: by activities where there are many tasks, and task by task.
 
     Args:
-        document: The graph.
+        document: The graph, as described at the top of this module.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -117,15 +116,8 @@ def dag_html(document: Document) -> str:
     )
 
 
-def dag_png(document: Document, path: Path) -> None:
-    """The graph as a PNG file; see `tradewind.reporting.workflow.plots.draw_dag`."""
-    from tradewind.reporting.workflow.plots import draw_dag
-
-    draw_dag(document, path)
-
-
 def single(document: Document) -> GraphDrawing:
-    """Every task a node: boxes where no layer is wide, else discs in folded layers."""
+    """Lay out every task as a node: boxes where no layer is wide, else discs in folded layers."""
     tasks = document["tasks"]
     colours = {name: each[0] for name, each in activities(tasks).items()}
     layers = _ordered(tasks, document["edges"])
@@ -165,7 +157,7 @@ def single(document: Document) -> GraphDrawing:
 
 
 def grouped(document: Document) -> GraphDrawing:
-    """All tasks of one activity at one depth as one node."""
+    """Lay out all tasks of one activity at one depth as one node."""
     tasks = document["tasks"]
     colours = {name: each[0] for name, each in activities(tasks).items()}
     members: dict[tuple[int, str], list[Mapping[str, Any]]] = defaultdict(list)
@@ -278,7 +270,7 @@ def _node(node: GraphNode, box: bool, label: str) -> str:
 
 
 def labels(drawing: GraphDrawing) -> list[str]:
-    """What is written in the boxes: all cut at the same place, where that leaves most of them apart."""
+    """The words in the boxes: all cut at the same place, where that leaves most of them distinct."""
     tried = [[_fitting(node.label, node.width, cut) for node in drawing.nodes] for cut in reversed(CUTS)]
     return max(tried, key=lambda found: len(set(found)))
 

@@ -1,6 +1,6 @@
 """The Gantt chart of a schedule as one HTML file that asks no host for anything.
 
-The document that both functions take is described in `tradewind.reporting.workflow.layout`.
+The document that it takes is described in `tradewind.reporting.workflow.layout`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
 from tradewind.reporting.svg import Scale, time_unit
 from tradewind.reporting.workflow.layout import (
@@ -26,7 +25,7 @@ from tradewind.reporting.workflow.layout import (
 from tradewind.utils.units import count, format_duration
 
 ZOOMS = (1, 2, 4, 8, 16, 32)
-"""How many times the width of the page the chart may be."""
+"""Widths that the chart may have, in widths of the page."""
 
 _WIDTH = 1150.0
 """Pixels that the page gives the chart, about, on a usual screen."""
@@ -39,7 +38,7 @@ _AXIS = 22.0
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Where a machine stands in the chart, in pixels."""
+    """Place of a machine in the chart, in pixels."""
 
     lane: GanttLane
     top: float
@@ -48,13 +47,13 @@ class _Row:
 
 
 def gantt_html(document: Document) -> str:
-    """The chart as a page: machines downwards, time to the right, tasks coloured by activity.
+    """Render the chart as a page: machines downwards, time to the right, tasks coloured by activity.
 
     Planned times stand above, those of the real run below them; the critical path is outlined, and a strip shows how
     many slots are in use. Without a script, the page can be widened up to 32 times; names appear where they fit.
 
     Args:
-        document: The schedule.
+        document: The schedule, as `tradewind.reporting.workflow.layout` describes it.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -84,13 +83,6 @@ def gantt_html(document: Document) -> str:
         critical=any(bar.critical for lane in shown for bar in lane.planned),
         machines=[_machine(lane, end) for lane in shown],
     )
-
-
-def gantt_png(document: Document, path: Path) -> None:
-    """The same chart as a PNG file; see `tradewind.reporting.workflow.plots.draw_gantt`."""
-    from tradewind.reporting.workflow.plots import draw_gantt
-
-    draw_gantt(document, path)
 
 
 def _rows(shown: Sequence[GanttLane]) -> list[_Row]:
@@ -205,7 +197,7 @@ def _axis(end: float, bottom: float) -> list[str]:
 
 
 def _strip(shown: Sequence[GanttLane], end: float) -> list[str]:
-    """How many slots are in use over time: planned as an area, the real run as a line over it."""
+    """Slots in use over time: planned as an area, the real run as a line over it."""
     slots = float(sum(lane.slots for lane in shown)) or 1.0
     parts = [
         f'<svg x="0" y="4" width="100%" height="{_STRIP:.0f}" viewBox="0 0 1000 100" preserveAspectRatio="none">'

@@ -1,4 +1,4 @@
-"""What the pictures of workflows share: rows of machines, colours of activities, use over time.
+"""Layout shared by the pictures of workflows: rows of machines, colours of activities, use over time.
 
 A Gantt document is plain data::
 
@@ -37,12 +37,12 @@ class GanttBar:
     """One task on one machine.
 
     Attributes:
-        task: Its name.
-        activity: Its activity.
-        start: Seconds.
-        finish: Seconds.
-        row: Its first row among those of its machine, from 0.
-        rows: How many rows it takes: its cores.
+        task: Id of the task.
+        activity: Name of the activity that it belongs to.
+        start: Seconds from the beginning at which it starts.
+        finish: Seconds from the beginning at which it ends.
+        row: First row of the bar among those of its machine, from 0.
+        rows: Number of rows that it takes: the cores of the task.
         critical: True if it is on the critical path.
     """
 
@@ -60,11 +60,11 @@ class GanttLane:
     """A machine with what runs on it.
 
     Attributes:
-        name: Its name.
-        kind: Its instance type.
-        slots: Its slots.
-        planned: What is planned on it.
-        actual: What really ran on it.
+        name: Name of the machine.
+        kind: Instance type of the machine.
+        slots: Tasks of one core that can run on it at a time.
+        planned: Bars of the tasks that are planned on it.
+        actual: Bars of the tasks that really ran on it.
     """
 
     name: str
@@ -165,7 +165,7 @@ def activities(tasks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, int, 
 
 
 def usage(shown: Sequence[GanttLane], *, actual: bool) -> list[tuple[float, float]]:
-    """How many slots are in use from each moment on, in steps."""
+    """Count the slots in use, as steps: each moment in seconds, and the slots from then on."""
     changes: dict[float, float] = {}
     for lane in shown:
         for bar in lane.actual if actual else lane.planned:

@@ -1,4 +1,4 @@
-"""Pictures of workflows as PNG files, drawn by matplotlib."""
+"""Draws workflows, schedules and learning curves as PNG files, with matplotlib."""
 
 from __future__ import annotations
 
@@ -27,64 +27,7 @@ from tradewind.utils.dependencies import install_command
 from tradewind.utils.units import format_duration
 
 _COLOURS = ("#c1440e", "#007d5a", "#7a828c")
-
-
-def learning_curve_lines(makespans: Sequence[float], width: int) -> list[str]:
-    """The makespans of episodes as lines of text."""
-    places = [float(place) for place in range(1, len(makespans) + 1)]
-    return step_plot(places, makespans, width=width, y_words=format_duration, x_words=lambda at: f"{at:.0f}")
-
-
-def draw_learning_curve(
-    title: str, makespans: Sequence[float], lines: Mapping[str, float], path: Path, *, best: bool = True
-) -> None:
-    """Draw the makespans of episodes, the best so far, and what they are compared with.
-
-    Args:
-        title: Of the picture.
-        makespans: Seconds of each episode.
-        lines: Seconds of other ways, by their names.
-        path: The PNG file.
-        best: Draw the best so far: where episodes meet different worlds, it would show their luck.
-
-    Raises:
-        MissingProgramError: matplotlib is not installed.
-        InputError: The file cannot be written.
-    """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint=install_command("plots")) from None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9, 5.2), dpi=130)
-        FigureCanvasAgg(figure)
-        _draw_learning(figure, title, makespans, lines, best)
-        try:
-            figure.savefig(path, format="png")
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}", hint="name a file in another folder") from None
-
-
-def _draw_learning(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[str, float], best: bool) -> None:
-    axes = figure.add_subplot()
-    episodes = range(1, len(makespans) + 1)
-    axes.scatter(episodes, makespans, s=12, c="#0072b2", alpha=0.5, linewidths=0, label="episode")
-    if best:
-        least = [min(makespans[: at + 1]) for at in range(len(makespans))]
-        axes.step(episodes, least, where="post", color="#0072b2", linewidth=2, label="best so far")
-    for colour, (name, length) in zip(_COLOURS, lines.items(), strict=False):
-        axes.axhline(length, color=colour, linewidth=1.5, linestyle="--", label=f"{name}: {format_duration(length)}")
-    axes.set_title(title)
-    axes.set_xlabel("episode")
-    axes.set_ylabel("makespan")
-    axes.set_xlim(0.5, len(makespans) + 0.5)
-    words_axis(axes.yaxis, format_duration, log=False)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
-
-
+"""Colours of the lines beside a learning curve."""
 _CRITICAL = "critical path"
 _LEGEND = 40
 """Letters of a name in the legend, at most."""
@@ -96,11 +39,11 @@ _REAL = "#c1440e"
 
 
 def draw_gantt(document: Document, path: Path) -> None:
-    """The Gantt chart of a document that `tradewind.reporting.workflow.layout` describes, as a PNG file.
+    """Draw a Gantt chart as a PNG file.
 
     Args:
-        document: The schedule.
-        path: The file.
+        document: The schedule, as `tradewind.reporting.workflow.layout` describes it.
+        path: The PNG file.
 
     Raises:
         MissingProgramError: matplotlib is not installed.
@@ -115,13 +58,13 @@ def draw_gantt(document: Document, path: Path) -> None:
 
 
 def draw_dag(document: Document, path: Path) -> None:
-    """The graph of a document that `tradewind.reporting.workflow.dag` describes, as a PNG file.
+    """Draw the graph of a workflow as a PNG file.
 
     Many tasks are drawn by activity on the left, and task by task on the right.
 
     Args:
-        document: The graph.
-        path: The file.
+        document: The graph, as `tradewind.reporting.workflow.dag` describes it.
+        path: The PNG file.
 
     Raises:
         MissingProgramError: matplotlib is not installed.
@@ -187,7 +130,7 @@ def _gantt(figure: Any, document: Document, shown: list[GanttLane], high: float)
 
 
 def _strip(axes: Any, shown: list[GanttLane], unit: float) -> None:
-    """How many slots are in use."""
+    """Draw the slots in use over time."""
     planned, actual = usage(shown, actual=False), usage(shown, actual=True)
     axes.fill_between(
         [moment / unit for moment, _ in planned], [used for _, used in planned], step="post", color="#9db9d6"
@@ -258,7 +201,7 @@ def _legend(figure: Any, marks: Sequence[tuple[str, str]]) -> None:
 
 
 def _marks(document: Document, critical: bool) -> list[tuple[str, str]]:
-    """Colours of the legend, and what they stand for."""
+    """Colours of the legend with their labels."""
     groups = activities(document["tasks"])
     names = [name for name, (colour, *_) in groups.items() if colour != OTHER]
     short = shortened_names(names, _LEGEND)
@@ -272,7 +215,7 @@ def _marks(document: Document, critical: bool) -> list[tuple[str, str]]:
 
 
 def _columns(marks: Sequence[tuple[str, str]], width: float) -> int:
-    """How many entries of the legend stand side by side in so many inches."""
+    """Number of entries of the legend side by side in so many inches."""
     each = 0.6 + 0.088 * max(len(words) for _, words in marks)
     return max(1, min(6, len(marks), int(width / each)))
 
@@ -345,3 +288,59 @@ def _curve(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]
             )
         )
     return found
+
+
+def learning_curve_lines(makespans: Sequence[float], width: int) -> list[str]:
+    """Plot the makespans of episodes as lines of text."""
+    places = [float(place) for place in range(1, len(makespans) + 1)]
+    return step_plot(places, makespans, width=width, y_words=format_duration, x_words=lambda at: f"{at:.0f}")
+
+
+def draw_learning_curve(
+    title: str, makespans: Sequence[float], lines: Mapping[str, float], path: Path, *, best: bool = True
+) -> None:
+    """Draw the makespans of episodes, the best so far, and what they are compared with.
+
+    Args:
+        title: Title of the picture.
+        makespans: Seconds of each episode.
+        lines: Makespans of other policies in seconds, by their names; drawn as horizontal lines.
+        path: The PNG file.
+        best: Draw the best so far: where episodes meet different worlds, it would show their luck.
+
+    Raises:
+        MissingProgramError: matplotlib is not installed.
+        InputError: The file cannot be written.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise MissingProgramError("PNG charts need matplotlib", hint=install_command("plots")) from None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 5.2), dpi=130)
+        FigureCanvasAgg(figure)
+        _draw_learning(figure, title, makespans, lines, best)
+        try:
+            figure.savefig(path, format="png")
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}", hint="name a file in another folder") from None
+
+
+def _draw_learning(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[str, float], best: bool) -> None:
+    axes = figure.add_subplot()
+    episodes = range(1, len(makespans) + 1)
+    axes.scatter(episodes, makespans, s=12, c="#0072b2", alpha=0.5, linewidths=0, label="episode")
+    if best:
+        least = [min(makespans[: at + 1]) for at in range(len(makespans))]
+        axes.step(episodes, least, where="post", color="#0072b2", linewidth=2, label="best so far")
+    for colour, (name, length) in zip(_COLOURS, lines.items(), strict=False):
+        axes.axhline(length, color=colour, linewidth=1.5, linestyle="--", label=f"{name}: {format_duration(length)}")
+    axes.set_title(title)
+    axes.set_xlabel("episode")
+    axes.set_ylabel("makespan")
+    axes.set_xlim(0.5, len(makespans) + 0.5)
+    words_axis(axes.yaxis, format_duration, log=False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
