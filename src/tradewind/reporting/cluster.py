@@ -1,4 +1,4 @@
-"""A shared cluster on the terminal."""
+"""Shows a shared cluster on the terminal: its state, tenants, shares and searches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _BAR = 20
 
 
 def screen(document: Mapping[str, Any], width: int, height: int | None = None) -> Group:
-    """The whole cluster: its state, the tenants with their shares, and the searches.
+    """Lay out the whole cluster: its state, the tenants with their shares, and the searches.
 
     Args:
-        document: Of `tradewind.tenancy.shared_cluster.cluster_snapshot`, with ``name``, ``settings``, ``holder`` and ``age``.
+        document: A `tradewind.tenancy.shared_cluster.cluster_snapshot`, with ``name``, ``settings``, ``holder`` and
+            ``age``.
         width: Columns of the terminal.
-        height: Its lines; what does not fit is counted. None for no end.
+        height: Lines of the terminal; searches that do not fit are only counted. None for no limit.
     """
     from rich.console import Group
     from rich.text import Text
@@ -50,7 +51,7 @@ def screen(document: Mapping[str, Any], width: int, height: int | None = None) -
 
 
 def shares_table(tenants: Sequence[Mapping[str, Any]]) -> Table:
-    """The tenants with their dominant shares as bars, what is due to each by its weight marked."""
+    """Make a table of the tenants: dominant shares as bars, with a mark at the share due by weight."""
     from rich.table import Table
     from rich.text import Text
 
@@ -72,7 +73,7 @@ def shares_table(tenants: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Table:
-    """Searches: how far they are, the best so far, and what they wait for."""
+    """Make a table of the searches: progress, the best result so far, and what each waits for."""
     from rich.table import Table
     from rich.text import Text
 
@@ -104,7 +105,7 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Table:
 
 
 def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What tenants have used so far (`tradewind.tenancy.billing.tenant_bills`)."""
+    """Make a table of the usage and the bills of tenants (`tradewind.tenancy.billing.tenant_bills`)."""
     from rich.table import Table
     from rich.text import Text
 
@@ -130,7 +131,7 @@ def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _of(count: int | None, most: int | None, usual: Mapping[str, Any] | None) -> str:
-    """How many there are of how many at most, and, where searches like it have ended before, of how many usually."""
+    """A count with its limit, and with the usual number where searches like it have ended before."""
     ends = [] if most is None else [str(most)]
     ends += [] if usual is None else [f"~{usual['results']:.0f}"]
     return "" if count is None and not ends else "/".join([str(count or 0), *ends])

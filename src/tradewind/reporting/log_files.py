@@ -14,11 +14,11 @@ _BLOCK = 1 << 16
 
 
 def tail_offset(path: Path, lines: int) -> int:
-    """Where the last lines of a file begin; it is read from its end, block by block.
+    """Find the offset at which the last lines of a file begin; it is read from its end, block by block.
 
     Args:
         path: The file.
-        lines: How many lines.
+        lines: Number of lines to keep.
 
     Returns:
         The offset in bytes; 0 when the file has fewer lines.
@@ -47,7 +47,7 @@ class LogFileReader:
 
     Args:
         path: The file.
-        offset: Where to begin, in bytes.
+        offset: Bytes to skip at the beginning.
     """
 
     def __init__(self, path: Path, offset: int = 0) -> None:
@@ -56,7 +56,7 @@ class LogFileReader:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def read(self) -> Iterator[str]:
-        """What has been written since the last call, in pieces of bounded size."""
+        """Yield the text that was written since the last call, in pieces of bounded size."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -68,12 +68,12 @@ class LogFileReader:
                 yield self._decoder.decode(block)
 
     def rest(self) -> str:
-        """What an unfinished character at the end leaves, once nothing more will come."""
+        """Return the replacement for an unfinished character at the end, once nothing more will come."""
         return self._decoder.decode(b"", final=True)
 
 
 def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The records of a file: a JSON array, or one JSON object a line.
+    """Read the records of a file: a JSON array, or one JSON object a line.
 
     Args:
         path: The file.

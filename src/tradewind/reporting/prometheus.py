@@ -1,4 +1,4 @@
-"""Figures in the text format of Prometheus: those of a cluster, and a builder for others."""
+"""Writes metrics in the text format of Prometheus: those of a cluster, and a builder for others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""What the format is called on the wire."""
+"""Media type of the text format."""
 
 _HELP = {
     "tradewind_cluster_up": "1 while a process runs the cluster.",
@@ -28,7 +28,7 @@ class Exposition:
     """Collects figures, and writes them as Prometheus reads them: each metric's lines together, with its help and type.
 
     Args:
-        words: What each metric is, by its name.
+        words: Help text of each metric, by its name.
     """
 
     def __init__(self, words: Mapping[str, str]) -> None:
@@ -40,9 +40,9 @@ class Exposition:
         """Add a figure: a counter if its name ends so, else a gauge.
 
         Args:
-            metric: Its name.
-            value: It.
-            labels: What tells it from others of that name.
+            metric: Name of the metric.
+            value: The number.
+            labels: Labels that distinguish it from others of that name.
         """
         self._kinds.setdefault(metric, "counter" if metric.endswith("_total") else "gauge")
         self._lines.setdefault(metric, []).append(f"{metric}{_labels(labels)} {value:.10g}")
@@ -53,11 +53,11 @@ class Exposition:
         """Add a histogram.
 
         Args:
-            metric: Its name.
+            metric: Name of the metric.
             bounds: The upper bounds of its buckets, rising.
             counts: How many fell into each of them, and behind them how many were larger.
             total: The sum of what was counted.
-            labels: What tells it from others of that name.
+            labels: Labels that distinguish it from others of that name.
         """
         self._kinds[metric] = "histogram"
         lines = self._lines.setdefault(metric, [])
@@ -69,7 +69,7 @@ class Exposition:
         lines.append(f"{metric}_count{_labels(labels)} {below}")
 
     def text(self) -> str:
-        """All of it."""
+        """Return the metrics as text, ready to send."""
         blocks = []
         for metric, lines in self._lines.items():
             head = [f"# HELP {metric} {self._words[metric]}", f"# TYPE {metric} {self._kinds[metric]}"]
@@ -78,7 +78,7 @@ class Exposition:
 
 
 def metrics_text(document: Mapping[str, Any]) -> str:
-    """The figures of a cluster (`tradewind.tenancy.shared_cluster.cluster_snapshot`), as Prometheus reads them."""
+    """Return the metrics of a cluster (`tradewind.tenancy.shared_cluster.cluster_snapshot`) in the text format."""
     written = Exposition(_HELP)
     cluster = document.get("name", "")
     written.add("tradewind_cluster_up", 1 if document.get("holder") else 0, cluster=cluster)

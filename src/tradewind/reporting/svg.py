@@ -17,7 +17,7 @@ class Svg:
     Args:
         width: Units across.
         height: Units down.
-        title: What it shows, for those who do not see it.
+        title: Description for those who do not see it.
     """
 
     def __init__(self, width: float, height: float, title: str) -> None:
@@ -98,7 +98,7 @@ def _n(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where a value stands on an axis.
+    """An axis: maps values to places in the drawing.
 
     Attributes:
         low: The value at ``start``.

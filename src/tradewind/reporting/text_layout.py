@@ -1,8 +1,8 @@
-"""Columns of words that fit a width: the least important are left out, and what may be cut is cut; no line wraps.
+"""Lays out text in a given width: tables, shortened names, and curves drawn with braille dots.
 
-What must not be cut is below its line instead, where it does not fit.
-
-Not rich's table, which takes a millisecond a line: ten thousand trials are shown in a second, not in ten.
+A table leaves out its least important columns and cuts those that may be cut, so that no line wraps; what must not be
+cut is below its line instead. It is not rich's table, which takes a millisecond a line: ten thousand trials are shown
+in a second, not in ten.
 """
 
 from __future__ import annotations
@@ -15,114 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
-
-
-def _end(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def _beginning(name: str, most: int) -> str:
-    return name if len(name) <= most else "…" + name[len(name) - most + 1 :]
-
-
-def _middle(name: str, most: int) -> str:
-    if len(name) <= most:
-        return name
-    keep = most - 1
-    return name[: (keep + 1) // 2] + "…" + name[len(name) - keep // 2 :]
-
-
-CUTS: tuple[Callable[[str, int], str], ...] = (_end, _beginning, _middle)
-"""What makes a name shorter, with a mark where something is missing: at its end, at its beginning, in its middle."""
-
-
-def shortened_names(names: Collection[str], most: int) -> dict[str, str]:
-    """What stands for each name in so many columns.
-
-    Names that one workflow engine makes often begin alike (``NFCORE_RNASEQ.RNASEQ.ALIGN_STAR.STAR_ALIGN``), others end
-    alike: all are cut at the end, or all at the beginning, or all in the middle, whichever leaves most of them apart.
-
-    Args:
-        names: The names; those that fit stay.
-        most: Columns that there are, at least 3.
-    """
-    return max(({name: cut(name, most) for name in names} for cut in CUTS), key=lambda found: len(set(found.values())))
-
-
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-
-
-def step_plot(
-    x: Sequence[float],
-    y: Sequence[float],
-    *,
-    width: int,
-    height: int = 8,
-    end: float | None = None,
-    x_words: Callable[[float], str] = "{:g}".format,
-    y_words: Callable[[float], str] = "{:g}".format,
-    log: bool = False,
-) -> list[str]:
-    """Lines of text with a curve that keeps its value until the next point.
-
-    Args:
-        x: Places of the changes, increasing.
-        y: The value from each on.
-        width: Columns in all, labels included.
-        height: Lines of the curve; one more has the labels of x.
-        end: Where the x axis ends; the last x when None.
-        x_words: Writes a label of the x axis.
-        y_words: Writes a label of the y axis.
-        log: True for a logarithmic y axis.
-
-    Returns:
-        The lines, or none where there is no point or no room.
-    """
-    if not x:
-        return []
-    last = max(end if end is not None else x[-1], x[-1])
-    low, high = min(y), max(y)
-    top, bottom = y_words(high), y_words(low)
-    margin = max(len(top), len(bottom)) + 1
-    columns = width - margin - 1
-    if columns < 8 or height < 2:
-        return []
-    # The difference of the two greatest numbers there are is infinite, that of their quarters is not.
-    scale = (lambda v: math.log(v)) if log and low > 0 else (lambda v: v / 4.0)
-    span = scale(high) - scale(low)
-    dots = _draw(x, [(scale(high) - scale(v)) / span if span else 0.5 for v in y], last, columns, height)
-    lines = []
-    for row in range(height):
-        label = top if row == 0 else bottom if row == height - 1 and span else ""
-        body = "".join(chr(0x2800 + dots[row][column]) for column in range(columns))
-        lines.append(f"{label:>{margin - 1}} {'┤' if label else '│'}{body}")
-    first, final = x_words(0.0), x_words(last)
-    gap = max(1, columns - len(first) - len(final))
-    lines.append(" " * margin + "└" + first + "─" * gap + final)
-    return lines
-
-
-def _draw(x: Sequence[float], depth: Sequence[float], last: float, columns: int, height: int) -> list[list[int]]:
-    """Bit patterns of the characters; ``depth`` is 0 at the top and 1 at the bottom."""
-    dots = [[0] * columns for _ in range(height)]
-
-    def dot(across: int, down: int) -> None:
-        dots[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
-
-    wide, tall = 2 * columns - 1, 4 * height - 1
-    before: int | None = None
-    at = 0
-    start = round(x[0] / last * wide) if last > 0 else 0
-    for across in range(start, wide + 1):
-        place = across / wide * last
-        while at + 1 < len(x) and x[at + 1] <= place + 1e-12:
-            at += 1
-        down = round(depth[at] * tall)
-        for middle in range(min(down, down if before is None else before), max(down, before or 0) + 1):
-            if before is not None or middle == down:
-                dot(across, middle)
-        before = down
-    return dots
 
 
 _BETWEEN = "  "
@@ -138,7 +30,7 @@ class TableColumn:
     """A column of a table.
 
     Attributes:
-        title: Its heading.
+        title: Heading of the column.
         rank: 0 is never left out; of the others the greatest goes first.
         right: True for figures.
         least: Characters to which it may be cut, or None when it is shown whole or not at all.
@@ -245,12 +137,12 @@ def _chosen(columns: Sequence[TableColumn], widths: Sequence[int], width: int, u
 
 
 def below(words: str, width: int, indent: int) -> list[str]:
-    """What has no room in a line of a table, as lines below it; a word is broken only where it is longer than a line.
+    """Wrap a text that has no room in a line of a table into lines below it; only overlong words are broken.
 
     Args:
         words: A text.
         width: Characters a line.
-        indent: Of them, how many are left free at the beginning.
+        indent: Characters that are left free at the beginning of each line.
     """
     import textwrap
 
@@ -266,7 +158,7 @@ def printable(words: str) -> str:
 
 
 def cells(text: str) -> int:
-    """How many places of a terminal a text takes."""
+    """Count the cells of a terminal that a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -282,3 +174,111 @@ def sized(text: str, width: int, *, right: bool = False) -> str:
     from rich.cells import set_cell_size
 
     return set_cell_size(text, max(0, width - 1)) + "…"
+
+
+def _end(name: str, most: int) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _beginning(name: str, most: int) -> str:
+    return name if len(name) <= most else "…" + name[len(name) - most + 1 :]
+
+
+def _middle(name: str, most: int) -> str:
+    if len(name) <= most:
+        return name
+    keep = most - 1
+    return name[: (keep + 1) // 2] + "…" + name[len(name) - keep // 2 :]
+
+
+CUTS: tuple[Callable[[str, int], str], ...] = (_end, _beginning, _middle)
+"""Functions that shorten a name at its end, its beginning or its middle, with a mark where something is missing."""
+
+
+def shortened_names(names: Collection[str], most: int) -> dict[str, str]:
+    """Shorten names to a number of columns, so that most of them stay distinct.
+
+    Names that one workflow engine makes often begin alike (``NFCORE_RNASEQ.RNASEQ.ALIGN_STAR.STAR_ALIGN``), others end
+    alike: all are cut at the end, or all at the beginning, or all in the middle, whichever leaves most of them apart.
+
+    Args:
+        names: The names; those that fit stay.
+        most: Columns for each name, at least 3.
+    """
+    return max(({name: cut(name, most) for name in names} for cut in CUTS), key=lambda found: len(set(found.values())))
+
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+
+
+def step_plot(
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    width: int,
+    height: int = 8,
+    end: float | None = None,
+    x_words: Callable[[float], str] = "{:g}".format,
+    y_words: Callable[[float], str] = "{:g}".format,
+    log: bool = False,
+) -> list[str]:
+    """Draw a curve that keeps its value until the next point, in braille dots, eight to a character.
+
+    Args:
+        x: Places of the changes, increasing.
+        y: The value from each on.
+        width: Columns in all, labels included.
+        height: Lines of the curve; one more has the labels of x.
+        end: Where the x axis ends; the last x when None.
+        x_words: Writes a label of the x axis.
+        y_words: Writes a label of the y axis.
+        log: True for a logarithmic y axis.
+
+    Returns:
+        The lines, or none where there is no point or no room.
+    """
+    if not x:
+        return []
+    last = max(end if end is not None else x[-1], x[-1])
+    low, high = min(y), max(y)
+    top, bottom = y_words(high), y_words(low)
+    margin = max(len(top), len(bottom)) + 1
+    columns = width - margin - 1
+    if columns < 8 or height < 2:
+        return []
+    # The difference of the two greatest numbers there are is infinite, that of their quarters is not.
+    scale = (lambda v: math.log(v)) if log and low > 0 else (lambda v: v / 4.0)
+    span = scale(high) - scale(low)
+    dots = _draw(x, [(scale(high) - scale(v)) / span if span else 0.5 for v in y], last, columns, height)
+    lines = []
+    for row in range(height):
+        label = top if row == 0 else bottom if row == height - 1 and span else ""
+        body = "".join(chr(0x2800 + dots[row][column]) for column in range(columns))
+        lines.append(f"{label:>{margin - 1}} {'┤' if label else '│'}{body}")
+    first, final = x_words(0.0), x_words(last)
+    gap = max(1, columns - len(first) - len(final))
+    lines.append(" " * margin + "└" + first + "─" * gap + final)
+    return lines
+
+
+def _draw(x: Sequence[float], depth: Sequence[float], last: float, columns: int, height: int) -> list[list[int]]:
+    """Bit patterns of the characters; ``depth`` is 0 at the top and 1 at the bottom."""
+    dots = [[0] * columns for _ in range(height)]
+
+    def dot(across: int, down: int) -> None:
+        dots[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
+
+    wide, tall = 2 * columns - 1, 4 * height - 1
+    before: int | None = None
+    at = 0
+    start = round(x[0] / last * wide) if last > 0 else 0
+    for across in range(start, wide + 1):
+        place = across / wide * last
+        while at + 1 < len(x) and x[at + 1] <= place + 1e-12:
+            at += 1
+        down = round(depth[at] * tall)
+        for middle in range(min(down, down if before is None else before), max(down, before or 0) + 1):
+            if before is not None or middle == down:
+                dot(across, middle)
+        before = down
+    return dots

@@ -1,4 +1,4 @@
-"""Figures in words: how a value of the objective, a configuration or an amount of money is written."""
+"""Writes values of objectives, configurations and amounts of money as words."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def percent(share: float) -> str:
 
 
 def totals_words(totals: StudyTotals) -> str:
-    """How many studies there are in each state, and what all of them have cost, in a line."""
+    """Write the number of studies in each state, and the cost of all of them, in a line."""
     states = ", ".join(f"{totals.states[name]:,} {name}" for name in sorted(totals.states) if totals.states.get(name))
     aside = f", {format_money(totals.reserved)} reserved" if totals.reserved else ""
     return f"all studies: {states}; {format_money(totals.spent)} spent{aside}"

@@ -171,7 +171,7 @@ def test_the_reasons_of_whole_runs_come_before_those_of_parts(store: Store, buil
 
 MONEY = "the $0.0100 left of the budget do not pay another run"
 UNTRAINED = "no instance type has enough training runs for a model: of 3, 0 failed and 1 were cut short"
-UNHEEDED = "the job seems to ignore the share of the input: 1.60% took 60.0 s and 5.04% took 60.0 s"
+INPUT_SCALING_IGNORED = "the job seems to ignore the share of the input: 1.60% took 60.0 s and 5.04% took 60.0 s"
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ UNHEEDED = "the job seems to ignore the share of the input: 1.60% took 60.0 s an
         (None, "the budget has 4 trials, and a model takes 4 training runs and a whole run", ": raise the budget."),
         (None, UNTRAINED, "."),
         (None, f"{UNTRAINED}, for $0.0500 of the $5.00 of the budget", "."),
-        (None, UNHEEDED, "."),
+        (None, INPUT_SCALING_IGNORED, "."),
         (None, "stopped by the user; the same command resumes", "."),
         (TrialState.ABORTED, MONEY, ": raise the budget or the deadline."),
         (TrialState.ABORTED, UNTRAINED, ": raise the deadline."),
-        (TrialState.ABORTED, UNHEEDED, "."),
+        (TrialState.ABORTED, INPUT_SCALING_IGNORED, "."),
         (TrialState.FAILED, MONEY, ": look at tradewind logs."),
     ],
 )

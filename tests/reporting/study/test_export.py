@@ -43,7 +43,7 @@ def test_csv_has_a_column_for_every_setting_and_metric(store: Store, build: Buil
 
 
 def test_words_that_are_formulas_are_no_formulas_in_a_file_for_others(store: Store, build: Build) -> None:
-    """What a user types arrives in another's spreadsheet; numbers stay numbers."""
+    """Text that a user types arrives in another's spreadsheet; numbers stay numbers."""
     wrong = "=HYPERLINK(evil)"
     study = build([make_trial(0, {wrong: 1, "codec": wrong, "shift": "-1.5", "mail": "@a", "at": 3}, 0.25)])
     plain, guarded = io.StringIO(), io.StringIO()

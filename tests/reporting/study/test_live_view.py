@@ -37,7 +37,7 @@ def snapshot(
 
 
 def search(count: int, **fields: object) -> Iterator[SearchSnapshot]:
-    """What the engine reports over a search."""
+    """Snapshots that the engine reports over a search."""
     counts: Counter[str] = Counter()
     best: Trial | None = None
     spent = 0.0

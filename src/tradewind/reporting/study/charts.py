@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 
 _WIDTH = 720.0
+_POINTS = 600
+"""Most points of the chart of a front; the front itself comes on top."""
 
 
 def metric_axis(metric: str, longest: float) -> tuple[float, str, Words]:
-    """The unit of a metric's axis, its title, and what writes a label."""
+    """Choose the unit of a metric's axis, its title, and the function that writes a label."""
     if metric == COST:
         return 1.0, "cost, USD this run", format_money
     if metric == RUNTIME:
@@ -37,7 +39,7 @@ def metric_axis(metric: str, longest: float) -> tuple[float, str, Words]:
 def axes_frame(
     svg: Svg, x: Scale, y: Scale, titles: tuple[str, str], words: tuple[Words, Words], about: int = 6
 ) -> None:
-    """Grid, labels and titles of both axes."""
+    """Draw grid, labels and titles of both axes."""
     for value in y.ticks(5):
         svg.line(x.start, y(value), x.end, y(value), "grid")
         svg.text(x.start - 8, y(value) + 4, words[1](value), "tick", anchor="end")
@@ -122,7 +124,7 @@ def map_chart(data: StudyData) -> str:
 
 
 def point_title(data: StudyData, row: int) -> str:
-    """What is said where the pointer rests on a trial: its state, configuration, cost, run time and objective."""
+    """Text shown where the pointer rests on a trial: state, configuration, cost, run time and objective."""
     state = "infeasible" if data.infeasible[row] else str(data.states[row])
     bound = "at least " if state == "aborted" else ""
     lines = [
@@ -152,7 +154,7 @@ def weight_chart(weight: ParameterImportance) -> str:
 
 
 def effect_chart(data: StudyData, name: str, limits: tuple[float, float] | None = None) -> str:
-    """What the measured trials gave at each level of one parameter: range, quartiles and median. Empty without any.
+    """Draw the objective at each level of one parameter: range, quartiles and median. Empty without measured trials.
 
     Args:
         data: The study.
@@ -207,17 +209,13 @@ def effect_limits(data: StudyData) -> tuple[float, float] | None:
     return (min(values), max(values)) if values else None
 
 
-_POINTS = 600
-_FRONT_WIDTH = 720.0
-
-
 def _values(data: StudyData, objective: Objective) -> Floats:
     found = losses(data, objective)
     return found if objective.goal == "minimise" else -found
 
 
 def front_chart(data: StudyData, found: ParetoFront) -> str:
-    """The first two objectives against each other: feasible trials as points, the front as rings on steps.
+    """Draw the first two objectives against each other: feasible trials as points, the front as rings on steps.
 
     Empty with fewer than two trials on the front.
     """
@@ -228,12 +226,12 @@ def front_chart(data: StudyData, found: ParetoFront) -> str:
     usable = data.feasible & np.isfinite(columns[0]) & np.isfinite(columns[1])
     shown = np.union1d(thin(np.flatnonzero(usable), _POINTS), found.rows)
     xs, ys = (column[shown] for column in columns)
-    svg = Svg(_FRONT_WIDTH, 360, title(found))
+    svg = Svg(_WIDTH, 360, title(found))
     log_x, log_y = wants_log(xs), wants_log(ys)
     (unit_x, name_x, words_x), (unit_y, name_y, words_y) = (
         metric_axis(one.metric, float(values.max())) for one, values in ((first, xs), (second, ys))
     )
-    x = Scale(*span(xs.tolist(), log=log_x), 84, _FRONT_WIDTH - 20, log_x, unit_x)
+    x = Scale(*span(xs.tolist(), log=log_x), 84, _WIDTH - 20, log_x, unit_x)
     y = Scale(*span(ys.tolist(), log=log_y), 305, 34, log_y, unit_y)
     axes_frame(svg, x, y, (name_x, name_y), (words_x, words_y))
     for row, a, b in zip(shown, xs, ys, strict=True):
@@ -249,7 +247,7 @@ def front_chart(data: StudyData, found: ParetoFront) -> str:
 
 
 def _stairs(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The front as steps: from one trial, nothing is gained in the second objective until the next."""
+    """Turn a front into steps: from one trial, nothing is gained in the second objective until the next."""
     way: list[tuple[float, float]] = []
     for at, height in points:
         if way:
@@ -259,7 +257,11 @@ def _stairs(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def draw_front(data: StudyData, figure: Figure) -> bool:
-    """As `front_chart`, by matplotlib; False with fewer than two trials on the front or without a wish for it."""
+    """Draw the chart of `front_chart` with matplotlib.
+
+    Returns:
+        False with fewer than two trials on the front, or where the user did not ask for a front.
+    """
     found = front(data)
     if len(found.rows) < 2 or not found.wanted:
         return False

@@ -20,10 +20,23 @@ from tradewind.store.base import Store, StudyRow, StudySummary
 from tradewind.utils.paths import data_folder
 from tradewind.utils.units import parse_duration, parse_money
 
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Texts = NDArray[np.str_]
+
+_NUMBERS = ("objective", "cost", "runtime", "fidelity", "spent", "price_per_hour", "created", "started", "ended")
+_WORDS = ("state", "key", "provider", "instance_type")
+_PAGE = 2000
+_REASONS = 60
+"""Reasons are read for this many trials at most: they are not among the columns, each is a question to the store."""
+
 
 @dataclass(frozen=True, slots=True)
 class StudyGoal:
-    """What was wanted, what had to hold and what could be spent.
+    """The goal of a study: objective, constraints and budget.
+
+    It is read tolerantly from the stored specification: an older or newer version of it, or one made by a program
+    through `tradewind.Study`, still gives what it has; what is missing is not shown.
 
     Attributes:
         objective: The figure to make small or large.
@@ -41,7 +54,7 @@ class StudyGoal:
 
 
 def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
-    """The goal of a stored specification.
+    """Read the goal of a stored specification.
 
     Args:
         spec: The document of `StudyRow.spec`; any part of it may be missing.
@@ -142,13 +155,13 @@ def _seconds(value: Any) -> float | None:
 
 
 def space_size(spec: Mapping[str, Any]) -> int | None:
-    """How many configurations the space of a specification has.
+    """Count the configurations in the space of a specification.
 
     Args:
         spec: The document of `StudyRow.spec`.
 
     Returns:
-        The number; None where it is infinite, too large to list, or cannot be told because the catalogue or a part
+        The number; None where it is infinite, too large to list, or unknown because the catalogue or a part
         that the specification names is no longer there: a report is read long after the search.
     """
     from tradewind.engine.search_builder import build_problem
@@ -162,7 +175,7 @@ def space_size(spec: Mapping[str, Any]) -> int | None:
 
 
 def several_valued(spec: Mapping[str, Any], names: Collection[str]) -> list[str]:
-    """Those of some parameters that a specification declares more than one value of.
+    """Pick the parameters for which a specification declares more than one value.
 
     Instances are not among them: how many there are, only their catalogue says.
 
@@ -191,17 +204,6 @@ def _several(parameter: Parameter) -> bool:
     return levels is None or len(levels) > 1
 
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Texts = NDArray[np.str_]
-
-_NUMBERS = ("objective", "cost", "runtime", "fidelity", "spent", "price_per_hour", "created", "started", "ended")
-_WORDS = ("state", "key", "provider", "instance_type")
-_PAGE = 2000
-_REASONS = 60
-"""Reasons are read for this many trials at most: they are not among the columns, each is a question to the store."""
-
-
 @dataclass(frozen=True)
 class ParameterColumn:
     """The values of one parameter over all trials.
@@ -216,7 +218,7 @@ class ParameterColumn:
 
     @cached_property
     def active(self) -> Mask:
-        """Where the parameter had a value."""
+        """Mask of the trials in which the parameter had a value."""
         return np.array([value is not None for value in self.values], dtype=bool)
 
     @cached_property
@@ -233,8 +235,8 @@ class StudyData:
     """All results of a study, by column. Row i of every array is the i-th trial by number.
 
     Attributes:
-        summary: What the database says of the study as a whole.
-        goal: What was wanted.
+        summary: The stored totals of the study as a whole.
+        goal: Objective, constraints and budget.
         number: Trial numbers.
         nodes: Machines of each trial.
         feasible_flag: True where every constraint held.
@@ -351,7 +353,7 @@ class StudyData:
     # ------------------------------------------------------------------ which trials
 
     def having(self, *states: TrialState) -> Mask:
-        """Which trials are in one of some states."""
+        """Mask of the trials that are in one of some states."""
         mask: Mask = np.isin(self.states, [state.value for state in states])
         return mask
 
@@ -401,7 +403,7 @@ class StudyData:
 
     @cached_property
     def standing(self) -> ConfigurationRanking | None:
-        """What repeated runs say of the configurations; None where none was run again."""
+        """Ranking of the configurations by their repeated runs; None where none was run again."""
         rows = np.flatnonzero(self.whole & self.having(*(state for state in TrialState if state.informs)))
         keys = self.words["key"][rows]
         if len(np.unique(keys)) == len(keys):
@@ -457,11 +459,11 @@ class StudyData:
 
     @cached_property
     def space_size(self) -> int | None:
-        """How many configurations the space has; None where that is infinite or cannot be told any more."""
+        """Number of configurations in the space; None where it is infinite or not known any more."""
         return space_size(self.study.spec)
 
     def reason(self, row: int) -> str:
-        """Why the trial of a row failed, was aborted or is infeasible; empty if not known."""
+        """Reason that the trial of a row failed, was aborted or is infeasible; empty if not known."""
         return self.reasons.get(int(self.number[row]), "")
 
 
@@ -470,9 +472,9 @@ def _fields(data: StudyData) -> dict[str, Any]:
 
 
 def _reasons(store: Store, study_id: int, data: StudyData) -> dict[int, str]:
-    """Reasons by trial number, of the trials that matter most."""
+    """Read the reasons of the trials that matter most, by trial number."""
     reasons: dict[int, str] = {}
-    for row in _telling(data):
+    for row in _rows_to_explain(data):
         number = int(data.number[row])
         found = store.trials(study_id, since=number, limit=1)
         if found and found[0].number == number and found[0].observation is not None:
@@ -481,7 +483,7 @@ def _reasons(store: Store, study_id: int, data: StudyData) -> dict[int, str]:
 
 
 def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
-    """The metrics of further objectives, which are in no column: all trials are read for them."""
+    """Read the metrics of further objectives, which are in no column: all trials are read for them."""
     main = data.goal.objective
     names = {one.metric for one in main.also} - {COST, RUNTIME, main.metric}
     found = {name: np.full(len(data), np.nan) for name in sorted(names)}
@@ -498,7 +500,7 @@ def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
 
 
 def _early(store: Store, study_id: int, data: StudyData) -> Mask:
-    """Which trials were stopped early: only their reason says so, so all trials are read where a job asks for it."""
+    """Mask of the trials that were stopped early; only their reason says so, so all trials are read for it."""
     mask = np.zeros(len(data), dtype=bool)
     job = data.study.spec.get("job")
     if not isinstance(job, Mapping) or not job.get("early_stop"):
@@ -510,7 +512,7 @@ def _early(store: Store, study_id: int, data: StudyData) -> Mask:
     return mask
 
 
-def _telling(data: StudyData) -> Iterable[int]:
+def _rows_to_explain(data: StudyData) -> Iterable[int]:
     """Rows whose reasons are worth a question each: the last failures, losses and aborted ones, the nearest misses."""
     lost = np.flatnonzero(data.having(TrialState.LOST))[-_REASONS // 3 :]
     failed = np.flatnonzero(data.having(TrialState.FAILED))[-_REASONS // 3 :]

@@ -24,7 +24,7 @@ from tradewind.store.studies.tabular import trial_document as trial_document
 
 
 def summary_document(summary: StudySummary) -> dict[str, Any]:
-    """A study as a whole: what was wanted, how far it is, what it has spent, and its best trial."""
+    """Describe a study as a whole: its goal, its progress, what it has spent, and its best trial."""
     study = summary.study
     goal = read_goal(study.spec)
     return {
@@ -53,12 +53,12 @@ def write_csv(store: Store, study_id: int, stream: IO[str], *, guarded: bool = F
     Args:
         store: An open store.
         study_id: The study's number in it.
-        stream: Where to.
+        stream: Text stream that is written to.
         guarded: Put an apostrophe before words that a spreadsheet would carry out as a formula. For files that people
             get of others; a program would read another word than was written.
 
     Returns:
-        How many trials.
+        The number of trials.
     """
     found = flat_rows(store, study_id)
     if guarded:
@@ -126,7 +126,7 @@ def report_document(data: StudyData) -> dict[str, Any]:
 
 
 def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, Any]:
-    """What the charts of a study show beside its trials: the curve, fronts, importance, levels, and the sentences.
+    """Make the document of a study's charts beside its trials: curve, fronts, importance, levels and sentences.
 
     Args:
         data: The study.
@@ -164,7 +164,7 @@ def trials_document(data: StudyData, since: int = 0, limit: int | None = None) -
     Args:
         data: The study.
         since: The number of the first trial.
-        limit: So many at most.
+        limit: Most trials to return; None for all.
 
     Returns:
         ``total`` (trials of the study), ``next`` (where the next page begins, or None), ``columns`` (numbers as lists
@@ -234,7 +234,7 @@ def _values(column: ParameterColumn, rows: slice) -> Any:
 
 
 def _natural(word: str) -> list[tuple[int, int | str]]:
-    """Sorts ``c5.2xlarge`` before ``c5.16xlarge``."""
+    """Sort key that puts ``c5.2xlarge`` before ``c5.16xlarge``."""
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", word) if part]
 
 
@@ -294,7 +294,7 @@ def _split(data: StudyData) -> list[dict[str, Any]]:
 
 
 def axis_words(metric: str) -> dict[str, str]:
-    """What an axis of a metric counts in: ``money``, ``time`` or ``number``, and its title."""
+    """Unit in which an axis of a metric counts (``money``, ``time`` or ``number``), and the title of the axis."""
     if metric == COST:
         return {"kind": "money", "title": "cost, USD this run"}
     if metric == RUNTIME:

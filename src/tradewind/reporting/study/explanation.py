@@ -16,31 +16,13 @@ from tradewind.reporting.words import compact, comparative, opposite, percent, v
 from tradewind.utils.units import count, format_duration, format_money
 
 
-def early_stopping_savings(data: StudyData) -> tuple[int, float]:
-    """How many trials were stopped early, and about how many USD that saved; see `tradewind.engine.state_machine.early_stopping.estimated_savings`."""
-    rows = np.flatnonzero(data.early)
-    finished = data.runtime[data.having(TrialState.SUCCEEDED) & data.whole]
-    hourly = data.floats["price_per_hour"][rows] * data.nodes[rows]
-    pairs = list(zip(data.runtime[rows].tolist(), np.nan_to_num(hourly).tolist(), strict=True))
-    return len(rows), estimated_savings(finished.tolist(), pairs)
-
-
-def early_stopping_sentence(data: StudyData) -> str:
-    """``6 trials were stopped early, which saved about $0.00012.``, or an empty text."""
-    number, dollars = early_stopping_savings(data)
-    if not number:
-        return ""
-    words = f"{count(number, 'trial')} {'was' if number == 1 else 'were'} stopped early"
-    return f"{words}, which saved about {format_money(dollars)}." if dollars > 0 else f"{words}."
-
-
 def explain_choice(data: StudyData, weight: ParameterImportance | None = None, *, by_command: bool = True) -> list[str]:
     """Sentences about a study, the most important first; each is true of the trials that are stored.
 
     Args:
         data: The study.
-        weight: How much each parameter mattered, where the caller has it already.
-        by_command: Whether ``tradewind tune`` is what goes on with it; a server or a cluster does so by itself.
+        weight: Importance of the parameters, where the caller has computed it already.
+        by_command: True where ``tradewind tune`` goes on with the study; a server or a cluster does so by itself.
     """
     if not len(data):
         return ["Nothing has been tried yet.", *_next(data, by_command)]
@@ -93,7 +75,7 @@ def _no_choice(data: StudyData) -> str:
 
 
 def _margin(data: StudyData) -> list[str]:
-    """How much better the best is than the next, the middle and the first."""
+    """Sentences that compare the best trial with the next, the median and the first one."""
     ranking = data.ranking
     best = data.best_row
     if best is None:
@@ -146,7 +128,7 @@ def _by(reference: float, value: float, word: str) -> str:
 
 
 _ALL_TRIED = "every configuration has been tried"
-"""How a search ends that has tried all; several configurations that come to one offer are tried by one trial."""
+"""Reasons of a search that has tried all; several configurations that come to one offer are one trial."""
 
 
 def _certainty(data: StudyData) -> list[str]:
@@ -204,6 +186,27 @@ def _neighbours(data: StudyData, best: int) -> int:
 
 
 # ---------------------------------------------------------------------- money
+
+
+def early_stopping_savings(data: StudyData) -> tuple[int, float]:
+    """Count the trials that were stopped early, and estimate the USD that this saved.
+
+    The estimate is `tradewind.engine.state_machine.early_stopping.estimated_savings`.
+    """
+    rows = np.flatnonzero(data.early)
+    finished = data.runtime[data.having(TrialState.SUCCEEDED) & data.whole]
+    hourly = data.floats["price_per_hour"][rows] * data.nodes[rows]
+    pairs = list(zip(data.runtime[rows].tolist(), np.nan_to_num(hourly).tolist(), strict=True))
+    return len(rows), estimated_savings(finished.tolist(), pairs)
+
+
+def early_stopping_sentence(data: StudyData) -> str:
+    """``6 trials were stopped early, which saved about $0.00012.``, or an empty text."""
+    number, dollars = early_stopping_savings(data)
+    if not number:
+        return ""
+    words = f"{count(number, 'trial')} {'was' if number == 1 else 'were'} stopped early"
+    return f"{words}, which saved about {format_money(dollars)}." if dollars > 0 else f"{words}."
 
 
 def _spending(data: StudyData) -> list[str]:
@@ -327,14 +330,14 @@ def _nearest_miss(data: StudyData) -> list[str]:
 
 
 _FOR_WANT = re.compile(r"the \S+ left\b|budget of .+ (is used up|does not pay)|budget has \d")
-"""How a search ends that had too little money, time or trials to go on, whoever says so."""
+"""Reasons of a search that had too little money, time or trials to go on."""
 
 _INPUT_SCALING_IGNORED = "ignore the share of the input"
-"""What a search says, with what to do, that ends because a part takes as long as the whole."""
+"""Reason, with advice, of a search that ended because a part of the input takes as long as the whole."""
 
 
 def _nothing_whole(data: StudyData) -> list[str]:
-    """What to do where no trial on the whole input ran to its end."""
+    """Sentences that advise where no trial on the whole input ran to its end."""
     aborted, failed = data.having(TrialState.ABORTED), data.having(TrialState.FAILED)
     parts = int((data.having(TrialState.SUCCEEDED) & ~data.whole).sum())
     advice = _advice(data)
@@ -350,7 +353,7 @@ def _nothing_whole(data: StudyData) -> list[str]:
 
 
 def _advice(data: StudyData) -> str:
-    """What would have let a whole run come to its end; empty where the reason of the end says what to do."""
+    """Words on what would have let a whole run end; empty where the reason of the end says what to do."""
     reason, failed = data.study.reason, data.having(TrialState.FAILED)
     aborted = data.having(TrialState.ABORTED) & ~data.early
     if _INPUT_SCALING_IGNORED in reason:

@@ -28,10 +28,10 @@ _FIRST_ROWS = 25
 
 @dataclass(frozen=True, slots=True)
 class ReportFigure:
-    """A chart with what is said about it.
+    """A chart with its heading and a note.
 
     Attributes:
-        title: Its heading.
+        title: Heading above the chart.
         note: A sentence below it.
         svg: The drawing.
     """
@@ -118,7 +118,7 @@ def figures(data: StudyData, weight: ParameterImportance | None) -> list[ReportF
 
 
 def effects(data: StudyData, weight: ParameterImportance | None) -> list[ReportFigure]:
-    """What each parameter did, those that explain most first."""
+    """The charts of the single parameters, those that explain most first."""
     names = list(weight.shares) if weight else []
     names += [name for name in data.parameters if name not in names]
     limits = charts.effect_limits(data)
@@ -167,7 +167,7 @@ def _tiles(data: StudyData) -> list[tuple[str, str]]:
 
 
 def _split(data: StudyData) -> list[tuple[str, int, str, float]]:
-    """Where the money went: state, trials, money in words and its share of all."""
+    """The money by state: state, trials, money in words and its share of all."""
     total = float(data.spent.sum())
     rows = []
     for state in TrialState:

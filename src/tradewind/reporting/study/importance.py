@@ -1,4 +1,4 @@
-"""How much each parameter mattered.
+"""Computes the importance of each parameter for the objective.
 
 The objective (its logarithm, where it is above zero) of the measured trials is explained by an additive model: one
 free constant for each level of each parameter, shrunk by a small ridge. How well a set of parameters explains it is
@@ -35,12 +35,12 @@ _FEWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class ParameterImportance:
-    """What the additive model says.
+    """Shares of the variance that an additive model ascribes to the parameters.
 
     Attributes:
         shares: Share of the variance by parameter, the greatest first; 0 or more, together at most 1.
-        explained: Their sum.
-        trials: How many trials it was computed from.
+        explained: Sum of all shares, at most 1.
+        trials: Number of trials that it was computed from.
         constant: The parameters that had one value in all of them that had the parameter: nothing is known of these.
     """
 
@@ -51,7 +51,7 @@ class ParameterImportance:
 
 
 def importance(data: StudyData) -> ParameterImportance | None:
-    """How much each parameter mattered, or None with too few measured trials (under eight) or no differences."""
+    """Compute the importance of each parameter; None with under eight measured trials or without differences."""
     rows = thin(np.flatnonzero(data.measured), _SAMPLE)
     if len(rows) < _FEWEST or not data.parameters:
         return None

@@ -26,10 +26,10 @@ class ParetoFront:
     """The non-dominated trials of a study.
 
     Attributes:
-        objectives: What is compared; the first is the study's objective.
+        objectives: The objectives that are compared; the first is the study's objective.
         rows: Rows of the data, by the first objective, the best first; of trials that are equal in all, the first.
         values: Their values, shape (rows, objectives).
-        among: How many feasible trials on the whole input have a value of every objective.
+        among: Number of feasible trials on the whole input that have a value of every objective.
         wanted: True when the user named several objectives.
     """
 
@@ -41,7 +41,7 @@ class ParetoFront:
 
 
 def front(data: StudyData) -> ParetoFront:
-    """The trials that no other one equals or beats in all objectives.
+    """Find the trials that no other one equals or beats in all objectives.
 
     The objectives are the study's and those in its ``also``. Where it has no others, cost stands beside the run time,
     the run time beside cost, and cost beside any other metric. Only feasible trials on the whole input count.
@@ -77,7 +77,7 @@ def non_dominated(losses: Floats) -> NDArray[np.int64]:
     """The rows that no other row equals or beats in every column, by the first column.
 
     Args:
-        losses: To be made small, finite, shape (n, k).
+        losses: Values to minimise, finite, shape (n, k).
 
     Returns:
         Row numbers; of equal rows only the first.
@@ -113,12 +113,12 @@ def read_also(words: Sequence[str]) -> tuple[Objective, ...]:
 
 
 def title(found: ParetoFront) -> str:
-    """A heading: what is traded for what."""
+    """Heading that names the objectives that are traded for each other."""
     return "Trade-off between " + " and ".join(one.metric for one in found.objectives)
 
 
 def sentence(found: ParetoFront) -> str:
-    """What the front says, in one sentence."""
+    """Summarise the front in one sentence."""
     if not len(found.rows):
         return "No feasible trial has a value of every objective."
     if len(found.rows) == 1:

@@ -56,7 +56,7 @@ def write_pngs(data: StudyData, folder: Path) -> list[Path]:
 
     Args:
         data: The study.
-        folder: Where; it is made.
+        folder: Folder for the files; it is made.
 
     Returns:
         The files: ``best-so-far.png``, ``cost-time.png``, ``parameters.png``, and ``trade-off.png`` where the study has

@@ -32,7 +32,7 @@ _LINES = 20
 
 @dataclass(frozen=True)
 class PredictedMap:
-    """What is predicted of every configuration, the best first, and what was measured.
+    """Predicted cost and run time of every configuration, the best first, beside the measured ones.
 
     Attributes:
         study: The study's name.
@@ -50,7 +50,7 @@ class PredictedMap:
 
     @classmethod
     def load(cls, store: Store, study_id: int, data_folder: Path) -> PredictedMap:
-        """Make the study's searcher again, tell it the stored trials and ask it.
+        """Make the study's searcher again, feed it the stored trials and ask it for its map.
 
         Args:
             store: An open store.
@@ -99,7 +99,7 @@ class PredictedMap:
         return trial.observation.runtime, trial.observation.cost
 
     def document(self) -> dict[str, Any]:
-        """What ``--json`` says of it."""
+        """Return the map as the document that ``--json`` prints."""
         return {
             "deadline": self.deadline,
             "basis": self.basis,
@@ -163,7 +163,7 @@ def print_map(predicted: PredictedMap, console: Console, most: int = _LINES) -> 
 
     Args:
         predicted: The map.
-        console: Where to print.
+        console: Console that is printed on.
         most: Lines at most.
     """
     total = len(predicted.points)
@@ -266,7 +266,7 @@ def write_map(predicted: PredictedMap, file: Path) -> Path:
 
     Args:
         predicted: The map.
-        file: Where.
+        file: The file to write, ``.svg`` or ``.png``.
 
     Returns:
         The file.

@@ -1,4 +1,4 @@
-"""What the charts show, as numbers: the text, SVG and PNG drawings share it."""
+"""Computes the numbers that the text, SVG and PNG charts of a study share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tradewind.problem import TrialState
 from tradewind.reporting.study.data import Floats, Mask, ParameterColumn, StudyData
 
 MAX_POINTS = 1200
-"""Points of a chart: more cannot be told apart, and a page of 100,000 does not open."""
+"""Most points of a chart: more cannot be distinguished, and a page of 100,000 does not open."""
 
 _MAX_LEVELS = 10
 _BINS = 6
@@ -42,7 +42,7 @@ class OutcomeGroup:
     Attributes:
         name: ``feasible``, ``infeasible``, ``failed``, ``aborted`` or ``lost``.
         rows: Rows of the data that are shown.
-        total: How many there are, shown or not.
+        total: Number of trials of this outcome, shown or not.
     """
 
     name: str
@@ -52,7 +52,7 @@ class OutcomeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ParameterLevel:
-    """What trials with one value (or one range of values) of a parameter measured.
+    """Measurements of the trials with one value (or one range of values) of a parameter.
 
     Attributes:
         label: The value, or the range.
@@ -154,7 +154,7 @@ def _range_names(values: Floats, codes: NDArray[np.int64], bins: int) -> list[st
 
 
 def levels(data: StudyData, column: ParameterColumn, most: int = 14) -> list[ParameterLevel]:
-    """What the measured trials say of each level of a parameter.
+    """Summarise the measured trials at each level of a parameter.
 
     Args:
         data: The study.

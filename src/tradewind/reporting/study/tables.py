@@ -35,7 +35,7 @@ STYLES = {
     "pending": "bright_black",
     "infeasible": "yellow",
 }
-"""How a state is coloured."""
+"""Colour of each state."""
 
 
 _LONGEST_NAME = 100
@@ -47,16 +47,16 @@ _WHOLE = 2000
 
 @dataclass(frozen=True, slots=True)
 class TrialLine:
-    """What a table of trials shows of one.
+    """A line in a table of trials.
 
     Attributes:
-        number: Its number.
-        state: Its state; ``infeasible`` for one that succeeded and broke a constraint.
-        configuration: Its configuration.
+        number: Number of the trial.
+        state: State of the trial; ``infeasible`` for one that succeeded and broke a constraint.
+        configuration: Values of the parameters by name.
         objective: The value of the objective, or None.
         cost: USD this run, or None.
         runtime: Seconds, or None.
-        why: Why it failed, was aborted or is infeasible.
+        why: Reason that it failed, was aborted or is infeasible; else empty.
         best: True for the best of the study.
         share: Share of the input that was run.
     """
@@ -206,14 +206,14 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
 
 def print_trials(console: Console, lines: Sequence[TrialLine], objective: Objective) -> None:
     """Print a table of trials; what is equal in all of them is said once above it."""
-    shared, told = _apart(lines)
+    shared, rest = _split_shared(lines)
     if shared:
         console.print(f"all trials below: {compact(shared)}", markup=False)
     with _room(console) as width:
-        console.print(trials(told, objective, width))
+        console.print(trials(rest, objective, width))
 
 
-def _apart(lines: Sequence[TrialLine]) -> tuple[dict[str, Any], list[TrialLine]]:
+def _split_shared(lines: Sequence[TrialLine]) -> tuple[dict[str, Any], list[TrialLine]]:
     """The parameters that all of several trials share, and the trials without them; each keeps one at least."""
     first = lines[0].configuration if len(lines) > 1 else {}
     missing = object()
@@ -299,7 +299,7 @@ def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
 
 
 def usage_facts(seen: Observation) -> list[tuple[str, str]]:
-    """What the run used, as far as its runner could tell."""
+    """Names and values of the resources that a run used, as far as its runner knows."""
     memory, seconds = seen.profile.get("peak_memory_bytes"), seen.profile.get("cpu_seconds")
     pairs = [] if memory is None else [("memory", f"{format_memory(int(memory))} at its peak")]
     return pairs if seconds is None else [*pairs, ("CPU time", format_duration(seconds))]

@@ -1,4 +1,8 @@
-"""The report on the terminal: the recommendation, the best trials, a plot and the reasons."""
+"""Shows a search while it runs, and its report at the end, on the terminal.
+
+The live view has money, time and trials, the best so far, and the running trials; the report has the recommendation,
+the best trials, a plot and the reasons.
+"""
 
 from __future__ import annotations
 
@@ -291,7 +295,7 @@ def _fitting(choices: Sequence[str], width: int) -> str:
 
 
 def _room(words: Sequence[str], width: int) -> int:
-    """How long the bars are: all alike, and as long as what stands beside them lets them be.
+    """Length of the bars: all alike, and as long as the words beside them permit.
 
     In steps, so that they stay as they are while a figure beside them gets or loses a digit. A row whose words leave no
     room for the shortest bar has none, and does not count.
@@ -305,7 +309,7 @@ def _beside(words: str, width: int) -> int:
 
 
 def _splits(snapshot: SearchSnapshot) -> tuple[str, str, str]:
-    """How many of the trials ended badly, by state; together; and nothing."""
+    """Words for the trials that ended badly, from long to short: by state, together, and none."""
     bad = {state: count for state, count in snapshot.counts.items() if state != "succeeded" and count}
     if not bad:
         return "", "", ""
