@@ -1,4 +1,4 @@
-"""What no schedule can beat: lower bounds of the makespan."""
+"""Computes lower bounds of the makespan, which no schedule can beat."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.platform import Platform
 
 _STEPS = 16
-"""Beginnings and ends of intervals that are looked at, each."""
+"""Most beginnings, and most ends, of the intervals that are looked at."""
 
 _PRICES = 12
-"""Sets of prices for two classes of machines."""
+"""Number of sets of prices for two classes of machines."""
 
 _ROOM_WORK, _FEWEST_ROOMS = 200_000, 16
-"""Tasks times rooms that are looked at, and how many rooms in any case."""
+"""Most tasks times rooms that are looked at, and the rooms that are looked at in any case."""
 
 _CLOSE = 1e-6
-"""The bound is found to this share."""
+"""Relative precision of the bound."""
 
 
 def lower_bound(flow: Workflow, platform: Platform) -> float:
-    """Seconds that no schedule of the workflow on the machines can beat.
+    """Compute the seconds that no schedule of the workflow on the machines can beat.
 
     A makespan is refuted (so that the bound is above it) by what has to follow from it: a task cannot begin before all
     that it waits for found room on the machines, and likewise what comes after it needs room; a machine on which a task
@@ -70,9 +70,9 @@ class _Refutation:
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        needs: What each task takes of what is counted: cores, or memory.
-        sizes: What each machine has of it.
+        platform: The machines that its tasks run on.
+        needs: Amount of the counted resource, cores or memory, that each task takes.
+        sizes: Amount of that resource that each machine has.
     """
 
     def __init__(self, flow: Workflow, platform: Platform, needs: Numbers, sizes: Numbers) -> None:
@@ -100,7 +100,7 @@ class _Refutation:
         self.serial = float(least.sum())
 
     def _ways(self, seconds: Numbers) -> tuple[Numbers, Numbers]:
-        """What comes before and after each task at least, if it takes so long on the classes that are open to it."""
+        """Least times before and after each task, if it takes so long on the classes that are open to it."""
         least, values = seconds.min(axis=1), self._values(seconds)
         heads = self._kernel.heads(self._order[0], *self._before, least, values, self._heads)
         tails = self._kernel.heads(self._order[1], *self._after, least, values, self._tails)

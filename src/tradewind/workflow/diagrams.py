@@ -1,4 +1,4 @@
-"""Workflows and schedules as the plain documents that pictures are drawn from."""
+"""Turns workflows and schedules into the plain documents that pictures are drawn from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tradewind.workflow.schedule import Schedule
 
 
 def critical_chain(flow: Workflow, schedule: Schedule) -> tuple[int, ...]:
-    """The tasks that the makespan consists of: each begins when the one before it, a parent or on its machine, ends.
+    """Find the tasks that the makespan consists of: each begins when a parent, or a task on its machine, ends.
 
     Where nothing ends at a task's start (it waited for something else), the chain goes on with what ended last.
     """
@@ -45,14 +45,14 @@ def gantt_document(
     actual: Schedule | None = None,
     figures: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """A schedule as `tradewind.reporting.workflow.layout` describes it.
+    """Turn a schedule into the document that `tradewind.reporting.workflow.layout` describes.
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        schedule: What is planned.
+        platform: The machines that its tasks run on.
+        schedule: The plan.
         title: The picture's heading.
-        actual: What really happened, or was simulated; drawn beneath.
+        actual: The real or simulated run, drawn beneath the plan; None for the plan alone.
         figures: Names and values to show above.
     """
     critical = set(critical_chain(flow, schedule))
@@ -79,7 +79,7 @@ def gantt_document(
 
 
 def dag_document(flow: Workflow) -> dict[str, Any]:
-    """A workflow as `tradewind.reporting.workflow.dag` draws it."""
+    """Turn a workflow into the document that `tradewind.reporting.workflow.dag` draws."""
     critical = set(flow.critical_path()[1])
     return {
         "title": flow.name,

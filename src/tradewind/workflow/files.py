@@ -1,4 +1,4 @@
-"""The files of workflows: graphs, machines and plans, read by their content and written."""
+"""Reads the files of workflows, machines and plans by their content, and writes plans."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tradewind.workflow.readers.yaml_lines import YamlMapping, plain, read_yaml_
 from tradewind.workflow.schedule import FORMAT, Schedule, check, dump, from_json, to_json
 
 _MOST = 1 << 30
-"""Bytes of a file, unpacked."""
+"""Most bytes of a file, unpacked."""
 
 _WIDE = b"<\0", b"\0<"
 """How XML in UTF-16 begins."""
 
 _MARK = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()) + b'"')
-"""What says that a JSON object is a plan; other programs may have written it anew, with other blanks and order."""
+"""Pattern of a JSON object that is a plan; other programs may have written it anew, with other blanks and order."""
 
 KNOWN = "Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), Tradewind's own YAML, or a plan"
 
@@ -40,8 +40,8 @@ class Plan:
         flow: The workflow.
         platform: The machines.
         schedule: Which machine runs which task, and when.
-        planner: Who made it.
-        folder: Where the files that come from outside are: the folder of the workflow's file; None if that is not
+        planner: Name of the planner that made it.
+        folder: Folder of the files that come from outside, which is that of the workflow's file; None if it is not
             known.
     """
 
@@ -53,14 +53,14 @@ class Plan:
 
 
 def read_workflow(path: Path, *, lenient: bool = False) -> Workflow:
-    """The workflow of a file, whatever its format; a file packed with gzip is unpacked.
+    """Read the workflow of a file, whatever its format; a file packed with gzip is unpacked.
 
     Args:
         path: A DAX, WfFormat, Pegasus 5 or own file, or a plan.
         lenient: Accept sizes and run times below zero: sizes without their sign, times as 0 s.
 
     Raises:
-        WorkflowError: It is not there, is none of these, or something in it is wrong; with the place.
+        WorkflowError: The file is not there, is none of these, or something in it is wrong; with the place.
     """
     with _without_collection():
         return _read(path, lenient)
@@ -127,27 +127,27 @@ def is_plan(path: Path) -> bool:
     """True for a file of `write_plan`.
 
     Raises:
-        WorkflowError: It is not there or cannot be read.
+        WorkflowError: The file is not there or cannot be read.
     """
     text = read_bytes(path)
     return text.lstrip().startswith(b"{") and _MARK.search(text) is not None
 
 
 def folder_of(path: Path) -> Path:
-    """The folder that a workflow's inputs are in: that of its file, or the one that a plan remembers.
+    """Find the folder that a workflow's inputs are in: that of its file, or the one that a plan remembers.
 
     Raises:
-        WorkflowError: It is not there or cannot be read.
+        WorkflowError: The file is not there or cannot be read.
     """
     remembered = read_plan(path).folder if is_plan(path) else None
     return remembered or path.absolute().parent
 
 
 def read_platform(path: Path) -> Platform:
-    """The machines of a YAML file, or of a plan.
+    """Read the machines of a YAML file, or of a plan.
 
     Raises:
-        WorkflowError: It is not there, or something in it is wrong; with the line.
+        WorkflowError: The file is not there, or something in it is wrong; with the line.
     """
     text, file = read_bytes(path), str(path)
     if text.lstrip().startswith(b"{"):
@@ -161,7 +161,7 @@ def read_platform(path: Path) -> Platform:
 
 
 def open_platform(text: str) -> Platform:
-    """The machines of ``--vms``: a file, or a set by its name such as ``paper3:16``.
+    """Read the machines of ``--vms``: a file, or a set by its name such as ``paper3:16``.
 
     Raises:
         WorkflowError: There is no such file or set, or something in it is wrong.
@@ -178,13 +178,13 @@ def write_plan(path: Path, plan: Plan) -> None:
     """Write a plan to a JSON file that holds the workflow and the machines, too.
 
     Raises:
-        WorkflowError: It cannot be written.
+        WorkflowError: The file cannot be written.
     """
     write_text(path, dump(plan_document(plan)))
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as a document: `tradewind.workflow.schedule.to_json`, the machines and the graph."""
+    """Turn a plan into a document: `tradewind.workflow.schedule.to_json`, the machines and the graph."""
     document = to_json(plan.flow, plan.platform, plan.schedule, plan.planner)
     tasks = document.pop("tasks")
     if plan.folder is not None:
@@ -198,24 +198,24 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan of a file of `write_plan`.
+    """Read the plan of a file of `write_plan`.
 
     Raises:
-        WorkflowError: It is not there, is no plan, or something in it is wrong.
+        WorkflowError: The file is not there, is no plan, or something in it is wrong.
     """
     with _without_collection():
         return parse_plan(read_bytes(path), str(path))
 
 
 def parse_plan(text: bytes, file: str) -> Plan:
-    """The plan that `write_plan` has written.
+    """Parse the plan that `write_plan` has written.
 
     Args:
-        text: What is in the file.
-        file: Its name, for messages.
+        text: Content of the file.
+        file: Name of the file, for messages.
 
     Raises:
-        WorkflowError: It is no plan, or something in it is wrong.
+        WorkflowError: The file is no plan, or something in it is wrong.
     """
     try:
         document = json.loads(text)
@@ -246,10 +246,10 @@ def _plan(document: Any, file: str) -> Plan:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked where it is packed with gzip.
+    """Read a file, unpacked where it is packed with gzip.
 
     Raises:
-        WorkflowError: It is not there, cannot be read, or is too large.
+        WorkflowError: The file is not there, cannot be read, or is too large.
     """
     try:
         if path.is_dir():
@@ -296,7 +296,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file in one step: a reader sees all of it or nothing; pipes and devices are written to.
 
     Raises:
-        WorkflowError: It cannot be written.
+        WorkflowError: The file cannot be written.
     """
     try:
         with atomic_user_path(path) as part:
@@ -306,14 +306,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def with_feasible_times(plan: Plan) -> tuple[Plan, str]:
-    """A plan whose times keep every rule.
+    """Correct the times of a plan, so that they keep every rule.
 
     Args:
-        plan: A plan; who edits one to change an order changes its starts, and seldom all times that follow from them.
+        plan: A plan; one edited by hand has a changed order of starts, and seldom all times that follow from it.
 
     Returns:
-        The plan, and what there is to say: where its own times break a rule, those of following its order are in their
-        place; "" where they hold.
+        The plan and a message: where its own times break a rule, those of following its order are in their place; ""
+        where they hold.
 
     Raises:
         WorkflowError: Its order contradicts the graph.
@@ -329,10 +329,9 @@ def with_feasible_times(plan: Plan) -> tuple[Plan, str]:
 
 
 def without_commands(plan: Plan) -> Plan:
-    """The same plan, of tasks that have no command and only take their time.
+    """Remove the commands of a plan's tasks, which then only take their time.
 
     Args:
-        plan: A plan; one of a workflow that ran elsewhere has the commands of there, whose programs and files are not
-            here.
+        plan: A plan; that of a workflow which ran elsewhere has commands whose programs and files are not here.
     """
     return replace(plan, flow=replace(plan.flow, tasks=tuple(replace(task, command=()) for task in plan.flow.tasks)))

@@ -1,4 +1,4 @@
-"""A scientific workflow: tasks, the files between them, and who waits for whom."""
+"""A scientific workflow: a graph of tasks, and the files between them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Task:
     """One task of a workflow.
 
     Attributes:
-        id: Its name, unique within the workflow.
-        activity: What kind of task it is; tasks of one activity run the same program.
+        id: Name of the task, unique within the workflow.
+        activity: Kind of the task; tasks of one activity run the same program.
         runtime: Seconds on one core of the reference machine (speed 1).
         inputs: Files that it reads, each once.
         outputs: Files that it writes, each once.
@@ -48,7 +48,7 @@ class Task:
 
 
 def _beyond(task: Task) -> str:
-    """What of a task is beyond all that numbers can hold, in words; empty if nothing is."""
+    """Name the demand of a task that is too large for the numbers of arrays; empty if none is."""
     if task.cores > MOST:
         return f"uses {task.cores:.3g} cores"
     if (task.memory_bytes or 0) > MOST:
@@ -61,11 +61,11 @@ class Workflow:
     """An acyclic graph of tasks, as arrays over the tasks in the order of the file.
 
     Attributes:
-        name: Its name.
+        name: Name of the workflow.
         tasks: The tasks.
         parents: For each task the tasks that it waits for, sorted.
         sizes: Bytes of each file; each file has one size.
-        warnings: What the reader decided where the file left it open, in words.
+        warnings: Decisions of the reader where the file left something open, in words.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Workflow:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _ = self.order  # a cycle is an error of the input, to be told at once
+        _ = self.order  # a cycle is an error of the input: raise it at once
         for task in self.tasks:
             if why := _beyond(task):
                 raise WorkflowError(f"workflow {self.name}: task {task.id!r} {why}", hint="see its unit")
@@ -150,7 +150,7 @@ class Workflow:
 
     @cached_property
     def largest(self) -> tuple[tuple[int, int], ...]:
-        """Those of `demands` that no other one exceeds in both: where they fit, every task fits."""
+        """The `demands` that no other one exceeds in both: where they fit, every task fits."""
         found: list[tuple[int, int]] = []
         for cores, memory in reversed(self.demands.tolist()):
             if not found or memory > found[-1][1]:
@@ -165,12 +165,12 @@ class Workflow:
 
     @cached_property
     def edges(self) -> int:
-        """How many pairs of parent and child there are."""
+        """Number of pairs of parent and child."""
         return sum(len(parents) for parents in self.parents)
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """How many tasks there are at each depth."""
+        """Number of tasks at each depth."""
         return tuple(int(count) for count in np.bincount(self.depth)) if len(self) else ()
 
     @cached_property
@@ -219,13 +219,13 @@ class Workflow:
         return False
 
     def critical_path(self, seconds: Sequence[float] | Numbers | None = None) -> tuple[float, tuple[int, ...]]:
-        """The longest path through the graph.
+        """Find the longest path through the graph.
 
         Args:
-            seconds: What each task takes; its run time on the reference machine without it.
+            seconds: Seconds of each task; its run time on the reference machine without it.
 
         Returns:
-            Its length in seconds, and its tasks in order.
+            The length of the path in seconds, and its tasks in order.
         """
         weights = self.runtimes if seconds is None else np.asarray(seconds, dtype=np.float64)
         ends = np.zeros(len(self))

@@ -19,7 +19,7 @@ Bits = NDArray[np.uint64]
 Marks = NDArray[np.bool_]
 
 _STEPS = 10
-"""Thresholds of heads and of tails that are looked at in a room, each."""
+"""Most thresholds of heads, and of tails, that are looked at in a room."""
 
 
 @njit
@@ -73,18 +73,18 @@ def heads(
     order: Ints, parent_starts: Ints, parents: Ints, child_starts: Ints, children: Ints, rows: Bits, chosen: Marks,
     least: Numbers, values: Numbers, known: Numbers,
 ) -> Numbers:  # fmt: skip
-    """Before which moment no task can begin: by paths, and by the room that all tasks before it need.
+    """Earliest begin of each task, by paths and by the room that all tasks before it need.
 
     The tasks before a task that themselves have a head and a way to it need so much time in between as their work fills
     all machines.
 
     Args:
         order: The tasks, parents before children.
-        parent_starts: Where the parents of each task begin in ``parents``.
+        parent_starts: Index in ``parents`` at which those of each task begin.
         parents: The parents of all tasks.
-        child_starts: Where the children of each task begin in ``children``.
+        child_starts: Index in ``children`` at which those of each task begin.
         children: The children of all tasks.
-        rows: Of `ancestors`.
+        rows: Bit rows of `ancestors`.
         chosen: The tasks whose rooms are looked at.
         least: The fewest seconds of each task.
         values: For each set of prices the least that each task's work can cost; shape (sets, tasks).
@@ -122,7 +122,7 @@ def heads(
 
 @njit
 def _room(chosen: Ints, head: Numbers, way: Numbers, values: Numbers) -> float:
-    """When some tasks, each with a head and a way after it, can have ended with their ways, at the earliest."""
+    """Earliest time at which some tasks, each with a head and a way after it, can have ended with their ways."""
     if len(chosen) < 2:
         return 0.0
     head_steps, way_steps = _steps(head[chosen]), _steps(way[chosen])
@@ -173,11 +173,11 @@ def crowded(
 
     Args:
         makespan: The makespan that is to be refuted.
-        head: Before which no task can begin.
-        tail: What comes after each task at least.
-        seconds: Of each task on each class, infinite where it cannot run; shape (tasks, classes).
-        cores: That each task uses.
-        prices: Of the classes' time, one over all slots; shape (sets, classes).
+        head: Earliest begin of each task.
+        tail: Least seconds after each task.
+        seconds: Seconds of each task on each class, infinite where it cannot run; shape (tasks, classes).
+        cores: Cores that each task uses.
+        prices: Prices of the classes' time, one over all slots; shape (sets, classes).
         begins: Beginnings of intervals.
         ends: Ends of intervals.
     """
@@ -215,17 +215,17 @@ def crowded(
 
 @njit
 def cost_table(order: Ints, child_starts: Ints, children: Ints, sending: Numbers, seconds: Numbers) -> Numbers:
-    """PEFT's optimistic cost table: the shortest possible way from a task on a machine to the end, itself left out.
+    """Compute PEFT's optimistic cost table: the shortest way from a task on a machine to the end, itself left out.
 
     Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table", IEEE TPDS
     25(3), 2014, equation 6.
 
     Args:
         order: The tasks, parents before children.
-        child_starts: Where the children of each task begin in ``children``.
+        child_starts: Index in ``children`` at which those of each task begin.
         children: The children of all tasks.
         sending: Mean seconds that files need on each of those edges.
-        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
+        seconds: Seconds of each task on each machine, infinite where it does not fit; shape (tasks, machines).
 
     Returns:
         Shape (tasks, machines).

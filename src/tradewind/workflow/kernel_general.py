@@ -1,7 +1,8 @@
 """The inner loops of planning where a task may use several cores, and files may lie on machines.
 
-Slower than those of `tradewind.workflow.kernel_plain`, and more general. They stay in one file because numba renews a cached
-function when its own file changes, and not when a file that it calls changes. Import this module inside functions.
+Slower than those of `tradewind.workflow.kernel_plain`, and more general. They stay in one file because numba renews a
+cached function when its own file changes, and not when a file that it calls changes. Import this module inside
+functions.
 
 A task that starts on a machine before a file that it reads is there has to fetch it, which is part of the task's time.
 Without local storage tasks read and write no files here.
@@ -20,17 +21,18 @@ from tradewind.workflow.graph import Numbers
 Ints = NDArray[np.integer[Any]]
 
 Files = tuple[Ints, Ints, Ints, Ints, Numbers, Numbers]
-"""Which files each task reads and writes, and where they are.
+"""The files that each task reads and writes, and their places.
 
-Where the files that each task reads begin in the second; those files; the same two for the files that it writes; the
-seconds to bring each file to a machine; and from when each file is on each machine, which the loops change.
+The index at which the files that each task reads begin in the second; those files; the same two for the files that it
+writes; the seconds to bring each file to a machine; and the time from which each file is on each machine, which the
+loops change.
 """
 
 Sizes = tuple[Ints, Ints]
 """Cores and bytes of memory that each task takes, or that each machine has; 0 bytes where memory is not counted."""
 
 Kept = tuple[Numbers, Numbers, Ints, Ints]
-"""From when each core of each machine is free, ascending; pieces of its memory, from when, how large and how many."""
+"""Times from which the cores of each machine are free, ascending; pieces of its memory: times, sizes and number."""
 
 MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
 """Rules of `batch_all` and `batch_now`; the last takes tasks in the order of arrival."""
@@ -74,14 +76,14 @@ def insert_general(
 
     Args:
         sequence: The tasks; parents before children.
-        parent_starts: Where the parents of each task begin in ``parents``.
+        parent_starts: Index in ``parents`` at which those of each task begin.
         parents: The parents of all tasks.
-        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
+        seconds: Seconds of each task on each machine, infinite where it does not fit; shape (tasks, machines).
         bonus: Added to a task's end where machines are compared; shape (tasks, machines).
-        needs: What each task takes.
-        sizes: What each machine has.
-        ready_at: When each machine can run its first task.
-        files: What tasks read and write, and where it is.
+        needs: Cores and memory that each task takes.
+        sizes: Cores and memory that each machine has.
+        ready_at: Time at which each machine can run its first task.
+        files: Files that tasks read and write, and their places.
 
     Returns:
         Machine, start and finish of each task.
@@ -133,7 +135,7 @@ def _occupy(
     vm: int, begin: float, end: float, cores: int, memory: int, since: Numbers, free: Ints, spare: Ints,
     following: Ints, used: int,
 ) -> int:  # fmt: skip
-    """Take cores and memory of a machine for a time; how many steps there are since."""
+    """Take cores and memory of a machine for a time; returns the number of steps since."""
     before, step = -1, vm
     while following[step] >= 0 and since[following[step]] <= begin:
         before, step = step, following[step]
@@ -174,7 +176,7 @@ def _nothing_kept(sizes: Sizes, ready_at: Numbers, most: int) -> Kept:
 
 @njit
 def _free_from(kept: Kept, vm: int, task: int, needs: Sizes) -> float:
-    """From when a machine has room for a task, behind all that is placed there."""
+    """Time from which a machine has room for a task, behind all that is placed there."""
     lanes, until, size, count = kept
     begin, left = lanes[vm, needs[0][task] - 1], needs[1][task]
     for at in range(count[vm]):
@@ -262,7 +264,7 @@ def batch_all(
 
         rule: `MINMIN`, `MAXMIN`, `SUFFERAGE` or `MCT`.
         place: The place of each task in the order of arrival, which breaks ties.
-        waiting: How many parents each task has.
+        waiting: Number of parents of each task.
     """
     tasks = len(place)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
@@ -313,14 +315,15 @@ def batch_now(rule: int, seconds: Numbers, needs: Sizes, slots: Ints, now: float
 
     Args:
         rule: `MINMIN`, `MAXMIN`, `SUFFERAGE` or `MCT`.
-        seconds: Of each task of the batch on each machine, infinite where it does not fit; in the order of arrival.
-        needs: What each task of the batch takes.
+        seconds: Seconds of each task of the batch on each machine, infinite where it does not fit; in the order of
+            arrival.
+        needs: Cores and memory that each task of the batch takes.
         slots: Cores of each machine.
-        now: The moment.
-        kept: When what each machine has becomes free; with space for the batch; it is changed.
+        now: The time, in seconds.
+        kept: Times at which cores and memory of each machine become free; with space for the batch; it is changed.
 
     Returns:
-        The machine of each task, and when it would begin; of those that begin now, the others may be left out.
+        The machine of each task, and its begin; of those that begin now, the others may be left out.
     """
     tasks = len(seconds)
     vm, start = np.full(tasks, -1, np.int64), np.full(tasks, np.inf)
@@ -355,7 +358,7 @@ def _rate(
     task: int, earliest: float, kept: Kept, needs: Sizes, seconds: Numbers, files: Files, best: Ints, first: Numbers,
     second: Numbers,
 ) -> None:  # fmt: skip
-    """Find where a task ends first, when, and when on the second-best machine."""
+    """Find the machine on which a task ends first, that end, and the end on the second-best machine."""
     first[task], second[task], best[task] = np.inf, np.inf, -1
     for each in range(seconds.shape[1]):
         if not np.isfinite(seconds[task, each]):

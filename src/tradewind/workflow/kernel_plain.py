@@ -47,12 +47,12 @@ def insert_all(
 
     Args:
         sequence: The tasks; parents before children.
-        parent_starts: Where the parents of each task begin in ``parents``.
+        parent_starts: Index in ``parents`` at which those of each task begin.
         parents: The parents of all tasks.
-        seconds: Of each task on each lane's machine class; shape (tasks, machines).
+        seconds: Seconds of each task on each lane's machine class; shape (tasks, machines).
         lane_vm: The machine of each lane.
-        ready_at: When each lane can run its first task.
-        lean: How many times a task's own time counts on top of its end where lanes are compared: above zero it leans
+        ready_at: Time at which each lane can run its first task.
+        lean: Factor by which a task's own time counts on top of its end where lanes are compared: above zero it leans
             to fast machines, below to slow ones.
 
     Returns:
@@ -114,7 +114,7 @@ def _fill_gap(
     first: Ints, following: Ints, gap_from: Numbers, gap_to: Numbers,
     lane: int, gap: int, before: int, start: float, end: float, used: int,
 ) -> int:  # fmt: skip
-    """Take a task's time out of a gap, which may become two, smaller or none; how many gaps have been used since."""
+    """Take a task's time out of a gap, which may become two, smaller or none; returns the gaps used since."""
     left, right = gap_from[gap], gap_to[gap]
     if start > left:
         gap_to[gap] = start
@@ -153,14 +153,14 @@ def simulate_online(
     """Run a workflow with a policy that gives the first ready task to the preferred idle lane.
 
     Args:
-        child_starts: Where the children of each task begin in ``children``.
+        child_starts: Index in ``children`` at which those of each task begin.
         children: The children of all tasks.
-        waiting: How many parents each task waits for.
-        seconds: Of each task on each machine; shape (tasks, machines).
-        keys: Ready tasks go in the order of these, the smallest first, ties in the order in which they became ready.
+        waiting: Number of parents that each task waits for.
+        seconds: Seconds of each task on each machine; shape (tasks, machines).
+        keys: Priorities: ready tasks go in their order, the smallest first, ties in the order of becoming ready.
         lane_vm: The machine of each lane.
         preference: The lanes, the most preferred first.
-        ready_at: When each lane can run its first task.
+        ready_at: Time at which each lane can run its first task.
 
     Returns:
         Lane, start and finish of each task.
@@ -210,7 +210,7 @@ def simulate_online(
 
 @njit
 def _release(done: int, child_starts: Ints, children: Ints, left: Ints, heap: Ints, count: int) -> int:
-    """Put the children that waited for one task only behind the heap; how many tasks there are with them."""
+    """Put the children that waited for one task only behind the heap; returns the number of tasks with them."""
     for at in range(child_starts[done], child_starts[done + 1]):
         child = children[at]
         left[child] -= 1
@@ -304,23 +304,23 @@ def climb(
 
     Args:
         order: The tasks, parents before children.
-        child_starts: Where the children of each task begin in ``children``.
+        child_starts: Index in ``children`` at which those of each task begin.
         children: The children of all tasks.
-        parent_starts: Where the parents of each task begin in ``parents``.
+        parent_starts: Index in ``parents`` at which those of each task begin.
         parents: The parents of all tasks.
-        seconds: Of each task on each machine; shape (tasks, machines).
+        seconds: Seconds of each task on each machine; shape (tasks, machines).
         lane_vm: The machine of each lane.
-        ready_at: When each lane can run its first task.
+        ready_at: Time at which each lane can run its first task.
         now: Priorities and leanings (see `insert_all`) that changes begin with; it is changed; shape (2, tasks).
         best: The best ones so far; likewise.
-        past: The makespan of ``now``, that of ``best``, and the turn of the last gain; it is changed.
+        past: Makespan of ``now``, that of ``best``, and the turn of the last gain; it is changed.
         goal: A makespan that need not be beaten.
         turns: Changes to try.
-        turn: How many were tried before.
-        state: Of the random numbers; it is changed.
+        turn: Number of changes tried before.
+        state: State of the random numbers; it is changed.
 
     Returns:
-        The changes that have been tried, those before included.
+        The number of changes that have been tried, those before included.
     """
     trial = now.copy()
     place = np.argsort(order)

@@ -18,17 +18,17 @@ from tradewind.workflow.graph import Numbers
 Ints = NDArray[np.integer[Any]]
 
 Graph = tuple[Ints, Ints, Ints]
-"""Where the children of each task begin, the children of all tasks, and how many parents each task has."""
+"""Index at which the children of each task begin, the children of all tasks, and the parents of each task (number)."""
 
 Files = tuple[Ints, Ints, Ints, Ints, Numbers, int]
-"""Under local storage: where the files that each task reads begin, those files, the same two for what it writes, the
-seconds to fetch each file, and how many machines there are; else zero machines."""
+"""Under local storage: index at which the files that each task reads begin, those files, the same two for those that it
+writes, the seconds to fetch each file, and the number of machines; else zero machines."""
 
 Sizes = tuple[Ints, Ints]
 """Slots and bytes of memory that each task takes, or that each machine has; 0 bytes where memory is not counted."""
 
 Delays = tuple[Numbers, Numbers, Numbers]
-"""Seconds for each task before it is ready, between its placement and its start, and until its children are told."""
+"""Seconds for each task before it is ready, between its placement and its start, and until its children know."""
 
 
 @njit
@@ -42,20 +42,20 @@ def follow_plan(
     graph and the machines' orders, without a clock.
 
     Args:
-        graph: Who waits for whom.
-        seconds: Of each task on each machine; shape (tasks, machines).
+        graph: Tasks and their children.
+        seconds: Seconds of each task on each machine; shape (tasks, machines).
         vm: The machine of each task.
         before: The task before each one on its machine, or -1.
         after: The task after each one on its machine, or -1.
-        needs: What each task takes.
-        sizes: What each machine has.
-        ready_at: When each machine can run its first task.
-        files: What tasks read and write.
-        delays: Of the workflow system.
+        needs: Slots and memory that each task takes.
+        sizes: Slots and memory that each machine has.
+        ready_at: Time at which each machine can run its first task.
+        files: Files that tasks read and write.
+        delays: Delays of the workflow system.
 
     Returns:
-        Start and finish of each task, and how many tasks were run: fewer than there are where the plan contradicts
-        the graph.
+        Start and finish of each task, and the number of tasks that were run: fewer than there are where the plan
+        contradicts the graph.
     """
     parents, engine, queue, (cores, memory), (slots, rooms) = graph[2], delays[0], delays[1], needs, sizes
     machines, tasks = files[5], len(vm)
@@ -106,7 +106,7 @@ def follow_plan(
 
 @njit
 def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
-    """Where the slots of each machine begin, and from when each of them is free."""
+    """Index at which the slots of each machine begin, and the time from which each of them is free."""
     starts = np.zeros(len(slots) + 1, np.int64)
     for each in range(len(slots)):
         starts[each + 1] = starts[each] + slots[each]
@@ -120,7 +120,7 @@ def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
 def _with_memory(
     task: int, where: int, at: float, memory: Ints, rooms: Ints, finish: Numbers, running: Ints, under: Ints
 ) -> float:
-    """From when on a machine, not before a moment, there is memory for a task, which then is the first that runs."""
+    """Time, not before a moment, from which a machine has memory for a task, which then is the first that runs."""
     while True:
         left, soonest, last, each = rooms[where] - memory[task], np.inf, -1, running[where]
         while each >= 0:
@@ -145,7 +145,7 @@ def _tell(
     task: int, end: float, graph: Graph, delays: Delays, before: Ints, known: Numbers, left: Ints, ready: Numbers,
     waiting: Ints, count: int,
 ) -> int:  # fmt: skip
-    """Tell the children of a task that it has ended; how many tasks wait for nothing with those of them that do."""
+    """Let the children of a task know of its end; returns the number of tasks that wait for nothing then."""
     child_starts, children, _ = graph
     engine, _, post = delays
     for each in range(child_starts[task], child_starts[task + 1]):
@@ -174,7 +174,7 @@ def _fetched(task: int, where: int, now: float, files: Files, here: Numbers) -> 
 
 @njit_inline
 def _leave(task: int, where: int, end: float, files: Files, here: Numbers) -> None:
-    """Note from when on the files that a task writes are on its machine."""
+    """Note the time from which the files that a task writes are on its machine."""
     _, _, out_starts, outs, _, _ = files
     for each in range(out_starts[task], out_starts[task + 1]):
         here[outs[each], where] = min(here[outs[each], where], end)
@@ -199,19 +199,19 @@ def run_queue(
     """Give the first ready task that fits somewhere to the most preferred machine with room for it.
 
     Args:
-        graph: Who waits for whom.
-        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
-        ranks: Ready tasks go in the order of these, ties in the order in which they became ready; from 0, below 2³¹.
+        graph: Tasks and their children.
+        seconds: Seconds of each task on each machine, infinite where it does not fit; shape (tasks, machines).
+        ranks: Priorities: ready tasks go in their order, ties in the order of becoming ready; from 0, below 2³¹.
         preference: The machines, the most preferred first.
-        needs: What each task takes.
-        sizes: What each machine has.
-        plain: Every task uses one core and fits on every machine: no task can be passed over for another.
-        ready_at: When each machine can run its first task.
-        files: What tasks read and write.
-        delays: Of the workflow system.
+        needs: Slots and memory that each task takes.
+        sizes: Slots and memory that each machine has.
+        plain: True where every task uses one core and fits on every machine: no task can be passed over for another.
+        ready_at: Time at which each machine can run its first task.
+        files: Files that tasks read and write.
+        delays: Delays of the workflow system.
 
     Returns:
-        Machine, start and finish of each task, and how many tasks were run.
+        Machine, start and finish of each task, and the number of tasks that were run.
     """
     engine, queue, machines, (cores, memory), slots = delays[0], delays[1], files[5], needs, sizes[0]
     tasks, vms = len(ranks), len(slots)

@@ -1,4 +1,4 @@
-"""The machines of a workflow: how fast they are, how files reach them, and what they cost."""
+"""The machines of a workflow: their speed, the way of files to them, and their cost."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Vm:
     """One machine that tasks run on.
 
     Attributes:
-        name: Its name, unique on its platform.
+        name: Name of the machine, unique on its platform.
         speed: Speed of one core; 1 is the machine that run times are for.
         slots: Cores, each of which runs one task, or a share of a task of several cores.
         price_per_hour: USD for the whole machine.
-        kind: Its instance type; machines of one kind are alike.
+        kind: Instance type; machines of one kind are alike.
         boot_seconds: Seconds from its order until it can run a task; they are paid.
-        memory_bytes: Its memory, or None where unknown.
+        memory_bytes: Bytes of memory, or None where unknown.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Vm:
 
 
 def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:
-    """How many of a machine's slots can be in use at a time whatever runs there of the tasks that fit on it.
+    """Count the slots of a machine that can be in use at a time, whatever runs there of the tasks that fit on it.
 
     Args:
-        slots: Its cores.
-        memory_bytes: Its memory.
+        slots: Cores of the machine.
+        memory_bytes: Memory of the machine in bytes.
         flow: The workflow; its tasks may say what memory they need. Those that need more cores or memory than the
             machine has do not run there.
 
     Returns:
-        From 0, where no task fits.
+        The number of slots; 0 where no task fits.
     """
     if flow.densest is None:
         return slots
@@ -73,11 +73,11 @@ def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:
 
 
 def counted(slots: int, memory_bytes: float, flow: Workflow) -> tuple[int, bool]:
-    """The slots with which a machine is planned, and whether its memory has to be counted beside them.
+    """Choose the slots with which a machine is planned, and say if its memory has to be counted beside them.
 
     Args:
-        slots: Its cores.
-        memory_bytes: Its memory.
+        slots: Cores of the machine.
+        memory_bytes: Memory of the machine in bytes.
         flow: The workflow; its tasks may say what memory they need.
 
     Returns:
@@ -113,7 +113,7 @@ class Platform:
             (tasks that start there at the same moment all wait for it); files that no task writes come from outside.
         bandwidth: MB/s (10⁶ bytes) at which one machine reads; there is no contention.
         latency: Seconds for each file that is read.
-        billing: How the time of a machine becomes money.
+        billing: Rule that turns the time of a machine into money.
     """
 
     vms: tuple[Vm, ...]
@@ -168,7 +168,7 @@ class Platform:
     def reading(self, flow: Workflow) -> Numbers:
         """Seconds that each task reads before it runs, under shared storage; without it, zero.
 
-        Under local storage what is read depends on where files lie; see `transfers`.
+        Under local storage what is read depends on where files lie; see `fetching`.
         """
         if self.storage != "shared":
             return np.zeros(len(flow))
@@ -180,11 +180,11 @@ class Platform:
         return size / MEGABYTE / self.bandwidth + self.latency
 
     def local_files(self, flow: Workflow) -> tuple[Indices, Indices, Indices, Indices, Numbers]:
-        """What tasks read and what they write under local storage, by number, and the seconds to fetch each file.
+        """Number the files that tasks read and write under local storage, with the seconds to fetch each.
 
         Returns:
-            Where the files that each task reads begin, and those files; the same for those that it writes; and the
-            seconds of each. Nothing is read or written where storage is not local.
+            The index at which the files that each task reads begin, and those files; the same for those that it writes;
+            and the seconds of each. Nothing is read or written where storage is not local.
         """
         none = np.zeros(len(flow) + 1, dtype=np.int32)
         if self.storage != "local":
@@ -207,7 +207,7 @@ class Platform:
         return flow.needs[0] <= self._least[0] and flow.needs[1] <= self._least[1]
 
     def fits(self, flow: Workflow) -> Marks:
-        """On which machines each task fits, by its cores and its memory; shape (tasks, machines).
+        """Mask of the machines that each task fits on, by its cores and its memory; shape (tasks, machines).
 
         A machine whose memory is unknown has enough. Of several tasks that meet there, see `tight`.
         """
@@ -219,10 +219,10 @@ class Platform:
         return np.asarray(found)
 
     def check(self, flow: Workflow) -> None:
-        """See that every task fits on some machine.
+        """Check that every task fits on some machine.
 
         Raises:
-            WorkflowError: One uses more cores than any machine has, or more memory, or more of both.
+            WorkflowError: A task uses more cores than any machine has, or more memory, or more of both.
         """
         if not self.suits(flow):
             self._check(flow, self.fits(flow))
@@ -236,7 +236,7 @@ class Platform:
             )
 
     def _nowhere(self, task: Task) -> str:
-        """Why a task fits on no machine, with what it needs and the largest machine."""
+        """Explain that a task fits on no machine, with its needs and the largest machine."""
         memory = task.memory_bytes or 0
         needs = f"task {task.id!r} uses {count(task.cores, 'core')}"
         able = [vm for vm in self.vms if vm.slots >= task.cores]
@@ -257,7 +257,7 @@ class Platform:
         )
 
     def misfit(self, flow: Workflow, task: int, vm: int) -> str:
-        """Why a task does not fit on a machine, to follow its name; empty where it does.
+        """Explain that a task does not fit on a machine, in words to follow its name; empty where it fits.
 
         Args:
             flow: The workflow.
@@ -335,7 +335,7 @@ class Platform:
         """USD for stays of machines, each with its own start and its own bill.
 
         Args:
-            stays: The place of a machine, and for how many seconds it was there from the end of its start on.
+            stays: Pairs of a machine and the seconds that it was there from the end of its start on.
         """
         each = (self.billing.cost(s + self.vms[vm].boot_seconds, self.vms[vm].price_per_hour) for vm, s in stays)
         return round_money(sum(each))

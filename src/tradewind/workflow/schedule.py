@@ -1,4 +1,4 @@
-"""A schedule: which machine runs which task, in which order, and when."""
+"""A schedule: the machine, start and end of every task, with its figures and its rules."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tradewind.workflow.readers.yaml_lines import finite
 FORMAT = "tradewind-plan-1"
 
 AHEAD_SECONDS = 60.0
-"""How long before its first task a machine is asked for at least, unless a run says so."""
+"""Least seconds before its first task at which a machine is requested, unless a run says so."""
 
 _TIMES = ("start", "finish")
 
 _DEEPEST = 2
-"""What lies deeper in a plan's JSON stands on one line."""
+"""Depth of a plan's JSON below which everything stands on one line."""
 
 
 class RepeatedAttempt(NamedTuple):
@@ -34,8 +34,8 @@ class RepeatedAttempt(NamedTuple):
     Attributes:
         task: The task.
         vm: The machine that the attempt occupied.
-        start: When it began, in seconds.
-        finish: When it ended.
+        start: Begin of the attempt, in seconds.
+        finish: End of the attempt, in seconds.
     """
 
     task: int
@@ -46,13 +46,13 @@ class RepeatedAttempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """When and where each task runs; planned, simulated or measured.
+    """Machine, start and end of each task; planned, simulated or measured.
 
     Attributes:
         vm: The machine of each task.
-        start: When each task begins to occupy its machine, in seconds; reading its inputs is part of it.
-        finish: When it has ended.
-        attempts: How often each task was started; 1 where nothing failed.
+        start: Time at which each task begins to occupy its machine, in seconds; reading its inputs is part of it.
+        finish: Time at which it has ended, in seconds.
+        attempts: Number of starts of each task; 1 where nothing failed.
         repeated: The attempts before the last one of their task; they occupied machines too.
     """
 
@@ -85,7 +85,7 @@ class Schedule:
     def sequence(self, flow: Workflow) -> Indices:
         """All tasks in the order of their starts; of those that start together, tasks of no length and parents first.
 
-        Who follows a plan keeps its order, and comes to the times that it has.
+        A run that follows a plan keeps this order, and comes to the plan's times.
         """
         place = np.empty(len(flow), dtype=np.int32)
         place[flow.order] = np.arange(len(flow))
@@ -94,12 +94,12 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFigures:
-    """What is said of every schedule.
+    """The figures that are computed of every schedule.
 
     Attributes:
-        makespan: Seconds.
+        makespan: Seconds from the beginning to the end of the last task.
         lower_bound: Seconds that no schedule on these machines can beat.
-        gap: How far the makespan is above the bound, as a share of it.
+        gap: Excess of the makespan over the bound, as a share of the bound.
         serial: Seconds that the tasks take one after the other, each on its machine: what paper 3's table shows.
             Attempts that were repeated are in it, as they are in utilisation and cost.
         speedup: Serial time on the fastest machine over the makespan.
@@ -117,12 +117,12 @@ class ScheduleFigures:
 
 
 def figures(flow: Workflow, platform: Platform, schedule: Schedule, lower_bound: float) -> ScheduleFigures:
-    """The figures of a schedule.
+    """Compute the figures of a schedule.
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        schedule: The schedule.
+        platform: The machines that its tasks run on.
+        schedule: The schedule of all its tasks.
         lower_bound: Seconds, of `tradewind.workflow.bounds.lower_bound`.
     """
     again = schedule.repeated
@@ -150,7 +150,7 @@ def figures(flow: Workflow, platform: Platform, schedule: Schedule, lower_bound:
 
 
 def vm_request_times(platform: Platform, schedule: Schedule, ahead: float | None = AHEAD_SECONDS) -> Numbers:
-    """When a run asks for each machine of a plan, in seconds from its beginning.
+    """Compute the times at which a run requests each machine of a plan, in seconds from its beginning.
 
     One that costs money is asked for so long before its first task that it has twice the time that it takes to boot,
     and at least ``ahead``; one that costs nothing at the beginning.
@@ -174,14 +174,14 @@ def vm_request_times(platform: Platform, schedule: Schedule, ahead: float | None
 def held_cost(
     platform: Platform, schedule: Schedule, *, give_back: bool = True, ahead: float | None = AHEAD_SECONDS
 ) -> float:
-    """USD for the machines of a plan as a run holds them, each from the moment at which it is asked for.
+    """Compute the USD for the machines of a plan as a run holds them, each from the moment at which it is asked for.
 
     `ScheduleFigures.cost` counts each from its first task on: with a machine that comes no moment too early.
 
     Args:
         platform: The machines.
         schedule: The plan; a machine without a task is not asked for.
-        give_back: Each is given back after its last task, and not after the last of all.
+        give_back: True when each is given back after its last task, and not after the last of all.
         ahead: See `vm_request_times`.
     """
     ends = np.zeros(len(platform.vms))
@@ -192,7 +192,7 @@ def held_cost(
 
 
 def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: float = 1e-6) -> None:
-    """See that a schedule keeps every rule.
+    """Check that a schedule keeps every rule.
 
     Raises:
         WorkflowError: A task has no machine or one that it does not fit on, begins before a parent has ended, or a
@@ -231,7 +231,7 @@ def _check_fit(flow: Workflow, platform: Platform, task: int, vm: int, file: str
 def _overfull(
     schedule: Schedule, tasks: Sequence[int], needs: NDArray[np.int64], has: int, tolerance: float
 ) -> float | None:
-    """When some tasks take more at a time than their machine has, or None."""
+    """First time at which some tasks take more than their machine has, or None."""
     events = [(float(schedule.start[task]) + tolerance, int(needs[task])) for task in tasks]
     events += [(float(schedule.finish[task]), -int(needs[task])) for task in tasks]
     used = 0
@@ -243,7 +243,7 @@ def _overfull(
 
 
 def to_json(flow: Workflow, platform: Platform, schedule: Schedule, planner: str) -> dict[str, Any]:
-    """A plan as a document that people can read and another process can carry out."""
+    """Write a plan as a document that people can read and another process can carry out."""
     return {
         "format": FORMAT,
         "workflow": flow.name,
@@ -272,11 +272,11 @@ def to_json(flow: Workflow, platform: Platform, schedule: Schedule, planner: str
 
 
 def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -> Schedule:
-    """The schedule of a plan; the order of its tasks on a machine is that of their starts.
+    """Read the schedule of a plan; the order of its tasks on a machine is that of their starts.
 
     Raises:
-        WorkflowError: It is no plan, or not one of this workflow on these machines; or it gives a task a machine that
-            the task does not fit on.
+        WorkflowError: The document is no plan, or not one of this workflow on these machines; or it gives a task a
+            machine that the task does not fit on.
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise WorkflowError(f"it is no plan: its 'format' is not {FORMAT}", file=file)
@@ -310,7 +310,7 @@ def from_json(document: Any, flow: Workflow, platform: Platform, *, file: str) -
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """A plan as text, one task, machine or file a line."""
+    """Write a plan as text, one task, machine or file a line."""
     return _lines(document, 0) + "\n"
 
 

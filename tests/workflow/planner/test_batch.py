@@ -110,7 +110,7 @@ def test_tasks_without_run_times_take_every_free_slot_once(rule: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["heft", "minmin", "peft"])
-def test_local_files_are_foreseen(name: str) -> None:
+def test_local_files_are_planned_for(name: str) -> None:
     """A child stays where its large file is, although another machine is free and a little faster."""
     tasks = (Task("make", "a", 10.0, (), ("big",)), Task("read", "a", 10.0, ("big",)))
     flow = Workflow("pair", tasks, ((), (0,)), {"big": 1_000_000_000})

@@ -33,7 +33,7 @@ def test_the_settings_name_all_schedulers() -> None:
 
 
 def test_mct_prefers_cores_and_not_the_end() -> None:
-    """Its MCT takes the idle VM with the most MIPS in total, whatever a task gains from them."""
+    """WorkflowSim's MCT takes the idle VM with the most MIPS in total, whatever a task gains from them."""
     platform = Platform((Vm("quick", 3.0), Vm("wide", 1.0, 8)), "shared")
     flow = Workflow("one", (Task("a", "a", 9.0),), ((),))
     theirs = plugins.create("planner", "workflowsim", {"scheduler": "MCT"}).plan(flow, platform)

@@ -1,4 +1,4 @@
-"""The contract of a planner."""
+"""The contract of a planner of workflows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Online(Capability):
     """It decides as the run goes on, from what has really happened: late tasks change where others go."""
 
     def director(self, flow: Workflow, platform: Platform) -> Director:
-        """Who decides during one run of a workflow, simulated or real.
+        """Make the director that decides during one run of a workflow, simulated or real.
 
         Args:
             flow: The workflow.
-            platform: Its machines.
+            platform: The machines that its tasks run on.
 
         Raises:
             WorkflowError: A task fits on no machine.
@@ -32,12 +32,12 @@ class Planner(Plugin, ABC):
     """Decides which machine runs which task of a workflow, in which order.
 
     Args:
-        settings: Its settings.
-        seed: Of its chance, if it has any.
+        settings: Settings of the planner.
+        seed: Seed of its random choices, if it makes any.
         data_folder: Below it the planner may keep what it has learned.
 
     Attributes:
-        said: What it has to say of its last plan, in a few words (``proven optimal``); empty if nothing.
+        said: Remark about its last plan, in a few words (``proven optimal``); empty if none.
     """
 
     def __init__(self, *, settings: Settings, seed: int = 0, data_folder: Path | None = None) -> None:
@@ -48,7 +48,7 @@ class Planner(Plugin, ABC):
 
     @abstractmethod
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
-        """The schedule of a workflow, as if every task took what it should take.
+        """Plan a workflow, as if every task took its expected time.
 
         Raises:
             WorkflowError: A task fits on no machine.

@@ -1,4 +1,4 @@
-"""Min-Min, Max-Min, Sufferage and MCT: which of the tasks that could be placed is placed next."""
+"""Min-Min, Max-Min, Sufferage and MCT: rules that choose the next of the tasks that could be placed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
 
 
 class _BatchPlanner(Planner, Online):
-    """What the rules share: a batch of tasks whose parents have been placed, or have ended."""
+    """Planner of a batch of tasks whose parents have been placed, or have ended; subclasses give the rule."""
 
     rule: ClassVar[int]
 
@@ -83,7 +83,7 @@ class BatchDirector(Director):
 
     Args:
         flow: The workflow.
-        platform: Its machines.
+        platform: The machines that its tasks run on.
         rule: `MINMIN`, `MAXMIN`, `SUFFERAGE` or `MCT`.
     """
 
@@ -142,7 +142,7 @@ class BatchDirector(Director):
         return decided
 
     def _pieces(self, state: SimulationState, batch: int) -> tuple[Numbers, Places, Places]:
-        """When which pieces of each machine's memory are expected to be free, with space for those of a batch."""
+        """Expected times and sizes of the free pieces of each machine's memory, with space for those of a batch."""
         vms, later = len(self._slots), np.nextafter(state.now, np.inf)
         if not self._rooms.any():
             return np.empty((vms, 1)), np.zeros((vms, 1), dtype=np.int64), np.ones(vms, dtype=np.int64)
@@ -161,7 +161,7 @@ class BatchDirector(Director):
         return until, size, np.array([len(pieces) for pieces in found], dtype=np.int64)
 
     def _lanes(self, state: SimulationState) -> Numbers:
-        """When each core is expected to be free: now, when its task should end, or when its machine is up."""
+        """Time at which each core is expected to be free: now, at the end of its task, or once its machine is up."""
         lanes = np.full((len(self._slots), int(self._slots.max())), np.inf)
         later = np.nextafter(state.now, np.inf)
         ends: dict[int, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Plans for a deadline and for money, by local search."""
+"""Plans for a deadline and a budget, by local search."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class CostSearchSettings(Settings):
 
 @dataclass(frozen=True)
 class _Genes:
-    """What a plan is made from.
+    """Decisions from which a plan is made.
 
     Attributes:
         ranks: The priority of each task.
-        used: Whether each machine may be used.
+        used: True for each machine that may be used.
         pinned: The machine of each task, or -1 where it is chosen.
         thrift: Seconds of delay that a task takes to save one USD.
     """
@@ -116,7 +116,7 @@ class CostSearchPlanner(Planner):
         return min(tried, key=lambda each: self._value(machines, each[1]))
 
     def _value(self, machines: MachineArrays, plan: Schedule) -> tuple[float, float, float]:
-        """By how much it misses what is demanded, then what is to be small, then what breaks ties."""
+        """Rank of a plan: its excess over the limits, then the figure to minimise, then the tie breaker."""
         given = self.settings
         cost = _cost(machines, plan)
         late = max(0.0, plan.makespan / given.deadline - 1.0 - _CLOSE) if given.deadline else 0.0
@@ -126,7 +126,7 @@ class CostSearchPlanner(Planner):
         return late + dear, cost, plan.makespan
 
     def _demand(self, machines: MachineArrays, plan: Schedule) -> None:
-        """See that the plan keeps deadline and budget."""
+        """Raise unless the plan keeps deadline and budget."""
         given, flow = self.settings, machines.flow
         cost = _cost(machines, plan)
         if self._value(machines, plan)[0] == 0.0:
@@ -149,7 +149,7 @@ class CostSearchPlanner(Planner):
 
 
 def _cost(machines: MachineArrays, plan: Schedule) -> float:
-    """USD for a plan."""
+    """Compute the USD of a plan."""
     return figures(machines.flow, machines.platform, plan, 0.0).cost
 
 

@@ -69,7 +69,7 @@ class IcPcpPlanner(Planner):
 
 
 def critical_paths(machines: MachineArrays, deadline: float | None) -> Schedule:
-    """The plan of IC-PCP, which may be late.
+    """Make the plan of IC-PCP, which may be late.
 
     Args:
         machines: The workflow and its machines.
@@ -83,12 +83,12 @@ class _Instance:
     """A machine, and what it runs by now.
 
     Attributes:
-        has: Its cores, and its memory in bytes; none where that is not counted.
+        has: Cores and bytes of memory of the machine; 0 bytes where memory is not counted.
         up: Seconds until it can run a task.
-        times: When what is in use changes; it begins with 0.
+        times: Times at which the use changes, in seconds; the first is 0.
         used: The cores and bytes in use from each of these times to the next one; of the last, none.
-        first: When its first task begins.
-        last: When its last one ends.
+        first: Begin of its first task.
+        last: End of its last task.
     """
 
     has: tuple[int, int]
@@ -99,7 +99,7 @@ class _Instance:
     last: float = -math.inf
 
     def earliest(self, after: float, seconds: float, needs: tuple[int, int]) -> float:
-        """When a task can begin at the earliest, in a gap if there is one."""
+        """Earliest time at which a task can begin, in a gap if there is one."""
         begin = max(after, self.up)
         for at in range(bisect_right(self.times, begin) - 1, len(self.times) - 1):
             end = self.times[at + 1]
@@ -110,13 +110,13 @@ class _Instance:
         return begin
 
     def take(self, begin: float, end: float, needs: tuple[int, int]) -> None:
-        """Note a task."""
+        """Note that a task runs from one moment to another."""
         for at in range(self._cut(begin), self._cut(end)):
             self.used[at] = self.used[at][0] + needs[0], self.used[at][1] + needs[1]
         self.first, self.last = min(self.first, begin), max(self.last, end)
 
     def _cut(self, moment: float) -> int:
-        """Where a moment is among the times; it is put there if it is not."""
+        """Index of a moment among the times; it is inserted if it is missing."""
         at = bisect_left(self.times, moment)
         if at == len(self.times) or self.times[at] != moment:
             self.times.insert(at, moment)
@@ -129,7 +129,7 @@ class _Instance:
 
 
 class _Paths:
-    """The partial critical paths of a workflow, and where they go.
+    """Assigns the partial critical paths of a workflow to machines.
 
     Args:
         machines: The workflow and its machines.
@@ -214,7 +214,7 @@ class _Paths:
     def _offer(
         self, path: Sequence[int], vm: int, *, late: bool = False
     ) -> tuple[float, bool, float, int, list[tuple[float, float]]] | None:
-        """What a path costs on a machine, and when its tasks run there; None when it does not fit, or not in time."""
+        """Cost of a path on a machine, and the times of its tasks there; None if it does not fit, or not in time."""
         instance, times = self._instances[vm], []
         before = 0.0
         for task in path:
@@ -247,7 +247,7 @@ class _Paths:
             self._platform.fetching(flow.sizes.get(name, 0)) for name in flow.real_inputs[task] if name not in made
         )
 
-    # ------------------------------------------------------------------ what else could and must end when
+    # ------------------------------------------------------------------ earliest and latest ends of the others
 
     def _could_end(self, task: int) -> float:
         if self._vm[task] >= 0:
@@ -261,7 +261,7 @@ class _Paths:
         return min((self._before(task, child) for child in self._flow.children[task]), default=self._deadline)
 
     def _before(self, task: int, child: int) -> float:
-        """When a task must have ended for a child of it."""
+        """Latest time at which a task must have ended for one of its children."""
         if self._vm[child] >= 0:
             return float(self._begin[child])  # what it fetches is part of it
         return float(self._latest[child] - self._least[child] - self._sending[task, child])

@@ -1,4 +1,8 @@
-"""A workflow and its machines as the arrays of the general loops: tasks of several cores, files on machines."""
+"""Turns a workflow and its machines into the arrays of the list-scheduling loops, and orders its tasks.
+
+`SlotArrays` serves tasks of one core (`tradewind.workflow.kernel_plain`), `MachineArrays` tasks of several cores and
+files on machines (`tradewind.workflow.kernel_general`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ from tradewind.workflow.graph import Indices, Numbers, Workflow
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule
 
+Ints = NDArray[np.integer[Any]]
+"""Whole numbers of any size, one dimension."""
+
 
 def mean_of_fitting(seconds: Numbers) -> Numbers:
     """The mean of each row over what is not infinite."""
@@ -25,19 +32,19 @@ def mean_of_fitting(seconds: Numbers) -> Numbers:
 
 
 class LocalSearchState:
-    """Where a climb is.
+    """State of a local search over priorities.
 
     Args:
         ranks: The priorities to begin with.
-        makespan: Their makespan.
-        seed: Of the changes.
+        makespan: Makespan of the plan that they give.
+        seed: Seed of the random changes.
 
     Attributes:
         now: Priorities and leanings to fast machines that the next change begins with; shape (2, tasks).
         best: The best ones so far.
         past: The makespan of ``now``, that of ``best``, and the turn of the last gain.
-        turn: The changes that were tried.
-        state: Of the random numbers.
+        turn: Number of changes that were tried.
+        state: State of the random numbers.
     """
 
     def __init__(self, ranks: Numbers, makespan: float, seed: int) -> None:
@@ -53,10 +60,10 @@ class SlotArrays:
 
     Args:
         flow: The workflow; each of its tasks uses one core.
-        platform: Its machines.
+        platform: The machines that its tasks run on.
 
     Attributes:
-        seconds: Of each task on each machine, infinite where it does not fit; shape (tasks, machines).
+        seconds: Seconds of each task on each machine, infinite where it does not fit; shape (tasks, machines).
     """
 
     def __init__(self, flow: Workflow, platform: Platform) -> None:
@@ -83,7 +90,8 @@ class SlotArrays:
 
         Args:
             sequence: Parents before children.
-            lean: Of each task to fast machines, see `tradewind.workflow.kernel_plain.insert_all`; none without it.
+            lean: Leaning of each task to fast machines, see `tradewind.workflow.kernel_plain.insert_all`; None for
+                no leaning.
         """
         from tradewind.workflow import kernel_plain
 
@@ -94,7 +102,7 @@ class SlotArrays:
         return Schedule(self._vm[lane].astype(np.int32), start, finish)
 
     def simulate(self, keys: Numbers, preference: Indices) -> Schedule:
-        """Run it: the ready task of the smallest key goes to the first idle machine of ``preference``.
+        """Simulate an online policy: the ready task of the smallest key goes to the first idle machine listed.
 
         Every task must fit on every machine.
         """
@@ -147,10 +155,6 @@ def above_children(flow: Workflow, ranks: Numbers) -> Numbers:
     return ranks
 
 
-Ints = NDArray[np.integer[Any]]
-"""Whole numbers of any size, one dimension."""
-
-
 def is_plain(flow: Workflow, platform: Platform) -> bool:
     """True when every task uses one core and no memory that could run out, wherever files are."""
     return platform.storage != "local" and flow.needs[0] == 1 and not platform.tight(flow)
@@ -159,16 +163,16 @@ def is_plain(flow: Workflow, platform: Platform) -> bool:
 class MachineArrays:
     """A workflow and its machines as arrays.
 
-    In all schedules machines run their tasks in order, each as soon as it can, as who follows one does in
+    In all schedules machines run their tasks in order, each as soon as it can, like a run that follows a plan in
     `tradewind.workflow.simulator.reference`.
 
     Args:
         flow: The workflow.
-        platform: Its machines.
+        platform: The machines that its tasks run on.
 
     Attributes:
-        seconds: Of each task on each machine, infinite where it does not fit; what is fetched under local storage is
-            left out; shape (tasks, machines).
+        seconds: Seconds of each task on each machine, infinite where it does not fit; what is fetched under local
+            storage is left out; shape (tasks, machines).
 
     Raises:
         WorkflowError: A task fits on no machine.

@@ -1,4 +1,4 @@
-"""Puts a workflow together from what a file says, and counts what the file leaves open."""
+"""Builds a workflow from the content of a file, and counts what the file leaves open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 
 _MOST_BYTES = 1 << 63
-"""No file is as large."""
+"""Bytes that no file has."""
 
 
 @dataclass
@@ -30,8 +30,8 @@ class WorkflowBuilder:
 
     Args:
         file: The file, for messages.
-        name: The workflow's name.
-        lenient: Accept sizes and run times below zero.
+        name: Name of the workflow.
+        lenient: True to accept sizes and run times below zero.
         text: The file's content, where lines are not known as it is read: errors look them up.
     """
 
@@ -52,12 +52,12 @@ class WorkflowBuilder:
     def fail(
         self, message: str, line: int | None = None, hint: str | None = None, about: str | None = None
     ) -> WorkflowError:
-        """An error with the place in the file.
+        """Make an error with the place in the file.
 
         Args:
-            message: What is wrong.
+            message: The mistake.
             line: The line, where it is known.
-            hint: What to do about it.
+            hint: Advice what to do about it.
             about: The task or file that it is about, to look for the line.
         """
         if line is None and about is not None:
@@ -96,7 +96,7 @@ class WorkflowBuilder:
         """Note the size that a file is declared with at one task.
 
         Raises:
-            WorkflowError: It is below zero, or no number of bytes.
+            WorkflowError: The size is below zero, or no number of bytes.
         """
         if size is None:
             self._unsized.add(name)
@@ -120,11 +120,11 @@ class WorkflowBuilder:
         self._edges.append((parent, child, line))
 
     def count(self, what: str, number: int = 1) -> None:
-        """Count something that the user should know of; ``what`` names several, and goes before the number."""
+        """Count something that the user should know of; ``what`` is its plural, and goes before the number."""
         self._counts[what] += number
 
     def workflow(self) -> Workflow:
-        """The workflow.
+        """Build the workflow.
 
         Raises:
             WorkflowError: An edge names a task that is not there, a task waits for itself, there is no task, or there

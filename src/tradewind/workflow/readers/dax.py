@@ -13,7 +13,7 @@ from tradewind.workflow.readers.builder import WorkflowBuilder
 
 
 def read_dax(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
-    """The workflow of a DAX file.
+    """Read the workflow of a DAX file.
 
     Run times are those of the ``runtime`` attribute, or of a ``<profile key="runtime">``; edges are those of
     ``<child>`` and ``<parent>``.
@@ -24,7 +24,7 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False) -> Workflow:
         lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
 
     Raises:
-        WorkflowError: It is no DAX file, or something in it is wrong; with the line.
+        WorkflowError: The text is no DAX file, or something in it is wrong; with the line.
     """
     builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
     root = True

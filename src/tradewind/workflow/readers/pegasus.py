@@ -13,7 +13,7 @@ _MEBIBYTE = 1 << 20
 
 
 def read_pegasus(document: YamlMapping, file: str, name: str, *, lenient: bool = False) -> Workflow:
-    """The workflow of a Pegasus 5 document.
+    """Read the workflow of a Pegasus 5 document.
 
     Run times are those of a job's ``metadata.runtime`` or ``profiles.pegasus.runtime``, else of its transformation's;
     sizes those of ``size`` or ``metadata.size`` at a use, else in the replica catalogue. Edges are those of
@@ -33,7 +33,7 @@ def read_pegasus(document: YamlMapping, file: str, name: str, *, lenient: bool =
     if not version.startswith("5"):
         raise values.fail(f"its Pegasus version is {version}", document.at("pegasus"), "5.0 and later 5.x are read")
     builder = WorkflowBuilder(file, values.text(document, "name") or name, lenient)
-    reader = _Pegasus(values, builder, document)
+    reader = _PegasusReader(values, builder, document)
     for given, line in _rows(values, document, "jobs"):
         reader.job(given, line)
     for given, line in _rows(values, document, "jobDependencies"):
@@ -55,8 +55,8 @@ def _rows(values: YamlValueReader, given: YamlMapping, key: str) -> list[tuple[Y
     return found
 
 
-class _Pegasus:
-    """What the catalogues within the document say, and the jobs."""
+class _PegasusReader:
+    """Reads the jobs of a document, with the catalogues within it."""
 
     def __init__(self, values: YamlValueReader, builder: WorkflowBuilder, document: YamlMapping) -> None:
         self._values, self._builder = values, builder
@@ -161,7 +161,7 @@ def _key(values: YamlValueReader, given: YamlMapping) -> tuple[str, str, str]:
 
 
 def _program(values: YamlValueReader, transformation: YamlMapping) -> str:
-    """Where a transformation's program lies, on the first site that says so."""
+    """Path of a transformation's program, on the first site that has one."""
     for site in transformation.get("sites") or ():
         if isinstance(site, YamlMapping) and site.get("pfn"):
             return str(site["pfn"])

@@ -17,7 +17,7 @@ _VM_KEYS = ("kind", "offer", "name", "count", "speed", "slots", "price", "boot",
 _BILLING = {"setup": "setup_seconds", "minimum": "minimum_seconds", "granularity": "granularity_seconds"}
 
 _MOST_SLOTS = 1_000_000
-"""Of one machine; the simulators count in 32 bits."""
+"""Most slots of one machine; the simulators count in 32 bits."""
 
 _MOST_MACHINES = 100_000
 
@@ -26,9 +26,9 @@ PAPER3 = {8: (0, 1), 16: (8, 1), 32: (8, 3), 64: (8, 7), 128: (8, 15)}
 
 
 def paper3(vcpu: int) -> Platform:
-    """A machine set of paper 3: each machine runs one task at a time, files come from a shared file system at 15 MB/s.
+    """Make a machine set of paper 3: each machine runs one task at a time.
 
-    Prices are those of us-east-1 on demand.
+    Files come from a shared file system at 15 MB/s. Prices are those of us-east-1 on demand.
 
     Args:
         vcpu: 8, 16, 32, 64 or 128.
@@ -45,7 +45,7 @@ def paper3(vcpu: int) -> Platform:
 
 
 def read_platform_yaml(document: YamlMapping, file: str) -> Platform:
-    """The machines of a document of kinds and counts.
+    """Read the machines of a document of kinds and counts.
 
     A document is such as::
 
@@ -178,7 +178,7 @@ def _rate(value: Any) -> float:
 
 
 def to_document(platform: Platform) -> dict[str, Any]:
-    """Machines as a document that `from_document` reads."""
+    """Write machines as a document that `from_document` reads."""
     billing = platform.billing
     return {
         "vms": [
@@ -201,10 +201,10 @@ def to_document(platform: Platform) -> dict[str, Any]:
 
 
 def from_document(document: Any, file: str) -> Platform:
-    """The machines of `to_document`.
+    """Read the machines of a document of `to_document`.
 
     Raises:
-        WorkflowError: It is none.
+        WorkflowError: The document is no such one.
     """
     try:
         vms = [_machine(row) for row in document["vms"]]
@@ -225,7 +225,7 @@ def _machine(row: Any) -> Vm:
     """The machine of one row of `to_document`.
 
     Raises:
-        ValueError: A number of it is none.
+        ValueError: A figure of it is no number.
     """
     name = str(row["name"])
     memory = row.get("memory_bytes")

@@ -16,7 +16,7 @@ _TASK_KEYS = ("command", "activity", "runtime", "inputs", "outputs", "after", "c
 
 
 def read_tradewind_yaml(document: YamlMapping, file: str, name: str, *, lenient: bool = False) -> Workflow:
-    """The workflow of a document of commands and files.
+    """Read the workflow of a document of commands and files.
 
     A document is such as::
 
@@ -130,7 +130,7 @@ def _bytes(value: Any) -> int:
 
 
 def to_document(flow: Workflow) -> dict[str, Any]:
-    """A workflow as the document of `read_tradewind_yaml`, from which the same graph comes back."""
+    """Write a workflow as the document of `read_tradewind_yaml`, from which the same graph comes back."""
     makers = flow.producers
     implied = [
         {maker for name in task.inputs for maker in makers.get(name, ()) if maker != place}
@@ -159,7 +159,7 @@ def to_document(flow: Workflow) -> dict[str, Any]:
 
 
 def write_tradewind_yaml(flow: Workflow) -> str:
-    """A workflow as Tradewind's own YAML."""
+    """Write a workflow as Tradewind's own YAML."""
     import yaml
 
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -21,12 +21,12 @@ VERSIONS = ("1.4", "1.5", "1.6")
 """The versions that can be written."""
 
 _MOST = 1 << 60
-"""No task has as many cores, or bytes of memory."""
+"""Number of cores, or bytes of memory, that no task has."""
 _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
 
 def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool = False) -> Workflow:
-    """The workflow of a WfFormat document.
+    """Read the workflow of a WfFormat document.
 
     The activity of a task is its category, or its name where that is not its id, or the program that it runs, or its
     name without the number at its end. Until 1.4 tasks, files and times stand together; since 1.5 times are those of
@@ -42,7 +42,7 @@ def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool 
         lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
 
     Raises:
-        WorkflowError: It is no WfFormat document, or something in it is wrong; with the task.
+        WorkflowError: The document is no WfFormat document, or something in it is wrong; with the task.
     """
     given = document if isinstance(document, Mapping) else {}
     name = str(given.get("name") or Path(file).name.removesuffix(".gz").rsplit(".", 1)[0])
@@ -63,7 +63,7 @@ def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool 
 
 
 def _split(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
-    """Version 1.5 and later: what tasks are, and how they ran, apart."""
+    """Read version 1.5 and later, in which the run of each task is apart from its specification."""
     specification = flow["specification"]
     listed = _mappings(builder, specification, "tasks")
     executed = _mappings(builder, flow.get("execution") or {}, "tasks", "execution.tasks")
@@ -82,7 +82,7 @@ def _split(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
 
 
 def _joined(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
-    """Until 1.4: everything at the task."""
+    """Read versions until 1.4, in which everything stands at the task."""
     if "tasks" not in flow and "jobs" not in flow:
         raise builder.fail("its 'workflow' has no 'tasks'")
     tasks = _mappings(builder, flow, "tasks" if "tasks" in flow else "jobs")
@@ -102,7 +102,7 @@ def _id_of(task: Mapping[str, Any]) -> str:
 
 
 def _edges(builder: WorkflowBuilder, tasks: Sequence[Mapping[str, Any]]) -> None:
-    """Who waits for whom: a file may have it at one end only, and may name tasks by names that are not their ids."""
+    """Add the edges: a file may have each at one end only, and may name tasks by names that are not their ids."""
     ids = {_id_of(task) for task in tasks}
     named = [task for task in tasks if "name" in task]
     names = Counter(str(task["name"]) for task in named)

@@ -1,1 +1,1 @@
-"""What a workflow does on a set of machines, without running it."""
+"""Simulates workflows on sets of machines, without running them."""

@@ -23,16 +23,16 @@ _TURNS = 8
 class CompiledSimulator:
     """A workflow and its machines as arrays, simulated by compiled loops.
 
-    What it does is tested to be equal to `tradewind.workflow.simulator.reference.simulate`, whose `Following` is
-    `follow` here, and whose `PriorityDirector` is `queue`. All kinds of storage, tasks of several cores, boot times and delays of
-    the system are the same; noise, drift, failures and directors of one's own are left to the readable one. Under
-    local storage they may differ where a task reads a file without waiting for a task of no length that writes it at
+    Tests compare it with `tradewind.workflow.simulator.reference.simulate`, whose `ScheduleDirector` is `follow` here,
+    and whose `PriorityDirector` is `queue`. All kinds of storage, tasks of several cores, boot times and delays of the
+    system are the same; noise, drift, failures and directors of one's own are left to the readable one. Under local
+    storage they may differ where a task reads a file without waiting for a task of no length that writes it at
     the same moment.
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        delays: Of the workflow system, as `World` has them.
+        platform: The machines that its tasks run on.
+        delays: Delays of the workflow system, as `World` has them.
 
     Raises:
         WorkflowError: A task fits on no machine.
@@ -64,7 +64,7 @@ class CompiledSimulator:
 
     @cached_property
     def _files(self) -> tuple[Indices, Indices, Indices, Indices, Numbers, int]:
-        """What tasks read and write under local storage, and on how many machines; none without it."""
+        """Files that tasks read and write under local storage, with the number of machines; none without it."""
         local = self.platform.storage == "local"
         return *self.platform.local_files(self.flow), len(self.platform.vms) if local else 0
 
@@ -73,7 +73,7 @@ class CompiledSimulator:
 
         Args:
             schedule: Only machines and order are read from it.
-            factors: What the time of each task on its machine is multiplied with, reading left out; 1 without it.
+            factors: Factor of the time of each task on its machine, reading left out; 1 without it.
 
         Raises:
             WorkflowError: The plan contradicts the graph, or a task is on a machine that it does not fit on.
@@ -113,7 +113,7 @@ class CompiledSimulator:
         """Give the ready task of the smallest key that fits somewhere to the most preferred machine with room.
 
         Args:
-            keys: One number for each task; of equal ones, the task that became ready first goes first.
+            keys: Priority of each task, the smallest first; of equal ones, the task that became ready first goes first.
             preference: The machines, the most preferred first.
         """
         from tradewind.workflow import kernel_simulate
@@ -129,16 +129,16 @@ class CompiledSimulator:
 
 
 def replay_plan(flow: Workflow, platform: Platform, schedule: Schedule) -> Schedule:
-    """A plan with the times that come of following it, as long as every task takes what it should.
+    """Give a plan the times that come of following it when every task takes its expected time.
 
     Under local storage planners are now and then wrong about them: a task that reads a file without waiting for the
-    task that writes it fetches the file from outside or not, as things go, and who starts earlier may end later.
+    task that writes it fetches the file from outside or not, as things go, and one that starts earlier may end later.
     Elsewhere a plan keeps its times.
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        schedule: A planner's.
+        platform: The machines that its tasks run on.
+        schedule: The schedule of a planner.
 
     Raises:
         WorkflowError: The plan contradicts the graph.

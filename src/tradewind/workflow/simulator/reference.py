@@ -1,4 +1,4 @@
-"""A readable event-driven simulator: what a schedule or an online policy does on a set of machines."""
+"""A readable event-driven simulator of schedules and online policies on a set of machines."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tradewind.workflow.simulator.world import World
 
 @dataclass
 class SimulationState:
-    """What a policy may know at a moment.
+    """State of a run that a policy may know at a moment.
 
     Attributes:
         flow: The workflow.
-        platform: Its machines.
+        platform: The machines that its tasks run on.
         now: Seconds since the beginning.
         free: Free slots of each machine.
         spare: Free memory of each machine in bytes; without end where it is not counted (see `Platform.tight`).
@@ -54,7 +54,7 @@ class SimulationState:
 
     @cached_property
     def _misfits(self) -> list[list[bool]] | None:
-        """On which machines each task does not fit however free they are; None where all fit everywhere."""
+        """Marks of the machines that each task does not fit on however free they are; None where all fit."""
         return None if self.platform.suits(self.flow) else (~self.platform.fits(self.flow)).tolist()
 
     def fits(self, task: int, vm: int) -> bool:
@@ -79,21 +79,21 @@ class Director(ABC):
 
     @abstractmethod
     def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
-        """A ready task and the machine with free slots for it that it is placed on now, or None to wait.
+        """Choose a ready task and the machine with free slots for it that it is placed on now, or None to wait.
 
         Args:
             ready: Tasks whose parents have ended, in the order in which they became ready.
-            state: What is known; it changes after each answer.
+            state: State of the run; it changes after each answer.
         """
 
     def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:  # noqa: B027 most need not
-        """Be told that an attempt has ended, before the next `pick`; a director that learns overrides this.
+        """Take note of the end of an attempt, before the next `pick`; a director that learns overrides this.
 
         Args:
             task: The task.
-            vm: Its machine.
-            begin: When the attempt began to occupy the machine, in seconds.
-            now: When it ended.
+            vm: The machine that it ran on.
+            begin: Time at which the attempt began to occupy the machine, in seconds.
+            now: Time at which it ended, in seconds.
             failed: True if the task has to be run again.
         """
 
@@ -130,7 +130,7 @@ class PriorityDirector(Director):
     """Gives the ready task of the smallest key to the first machine of a list that has room for it.
 
     Args:
-        keys: One number for each task.
+        keys: Priority of each task, the smallest first.
         preference: The machines, the most preferred first.
     """
 
@@ -154,11 +154,11 @@ def simulate(flow: Workflow, platform: Platform, director: Director, world: Worl
     Args:
         flow: The workflow.
         platform: The machines.
-        director: Who decides.
-        world: What is not as planned: noise, failures, delays; nothing without it.
+        director: Decides which task goes where, and when.
+        world: Deviations from the plan: noise, failures, delays; none without it.
 
     Returns:
-        When and where each task really ran; of a repeated task, its last attempt, and those before in `repeated`.
+        The schedule as it really was; of a repeated task, its last attempt, and those before in `repeated`.
 
     Raises:
         WorkflowError: A task fits on no machine, the director places one where it does not fit, or it places nothing
@@ -169,7 +169,7 @@ def simulate(flow: Workflow, platform: Platform, director: Director, world: Worl
 
 
 class _Run:
-    """One simulation."""
+    """State of one simulation."""
 
     def __init__(self, flow: Workflow, platform: Platform, director: Director, world: World) -> None:
         self.flow, self.platform, self.director, self.world = flow, platform, director, world
@@ -178,7 +178,7 @@ class _Run:
         )
         self.ready: list[int] = []
         self.left = [len(parents) for parents in flow.parents]
-        # When each task knows that those of its parents that have ended have done so.
+        # Time at which each task knows of the ends of those of its parents that have ended.
         self.known = [0.0] * len(flow)
         self.start, self.finish = np.zeros(len(flow)), np.zeros(len(flow))
         self.attempts = np.zeros(len(flow), dtype=np.int32)
@@ -193,7 +193,7 @@ class _Run:
         heapq.heappush(self.events, (time, order, what, number))
 
     def run(self) -> Schedule:
-        """Until every task has ended."""
+        """Run until every task has ended."""
         for vm, machine in enumerate(self.platform.vms):
             self._at(machine.boot_seconds, "up", vm)
         for task, count in enumerate(self.left):

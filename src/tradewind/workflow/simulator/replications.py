@@ -1,4 +1,4 @@
-"""One workflow simulated several times: each with its own luck."""
+"""Simulates one workflow several times, each with its own luck."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tradewind.workflow.simulator.world import World
 
 @dataclass(frozen=True)
 class SimulationCase:
-    """What is to be simulated.
+    """A workflow, its machines, and the plan or the planner to simulate.
 
     Attributes:
         flow: The workflow.
-        platform: Its machines.
+        platform: The machines that its tasks run on.
         schedule: The plan to follow, on these machines; None where a planner decides.
         planned: The same with its planned times, to be compared with.
         planner: The planner's name.
@@ -45,14 +45,14 @@ class SimulationCase:
 
 @dataclass(frozen=True)
 class ReplicationResult:
-    """What came of it.
+    """Result of repeated simulations.
 
     Attributes:
         platform: The machines.
-        schedule: When and where each task ran, in the first simulation.
+        schedule: The schedule of the first simulation.
         figures: The figures of each simulation.
-        seeds: The seed of each.
-        notes: Names and values of what else there is to say.
+        seeds: The seed of each simulation.
+        notes: Names and values of further remarks.
     """
 
     platform: Platform
@@ -65,12 +65,12 @@ class ReplicationResult:
 def simulate_repeatedly(
     case: SimulationCase, world: World, repeat: int, clustering: str | None = None, joining: Sequence[float] = ()
 ) -> ReplicationResult:
-    """Simulate a case.
+    """Simulate a case several times.
 
     Args:
         case: The case.
-        world: What is not as planned; its seed is that of the first simulation, each further one has the next.
-        repeat: How many simulations.
+        world: Deviations from the plan; its seed is that of the first simulation, each further one has the next.
+        repeat: Number of simulations.
         clustering: Tasks are put together first; see `tradewind.workflow.simulator.task_clustering.cluster`.
         joining: Seconds more for each job of several tasks.
 
@@ -94,7 +94,7 @@ def simulate_repeatedly(
 
 
 def _simulation(case: SimulationCase, flow: Workflow, world: World) -> Callable[[World], Schedule]:
-    """What simulates: with the plan, or a planner that goes on deciding, or its plan.
+    """Make the function that simulates a world: with the plan, a planner that goes on deciding, or its plan.
 
     A plan in a world of noise and delays only is followed by the compiled simulator, which comes to the same times.
     """
@@ -114,7 +114,7 @@ def _simulation(case: SimulationCase, flow: Workflow, world: World) -> Callable[
 
 
 def _noise(flow: Workflow, world: World) -> Numbers | None:
-    """What each task's time is multiplied with."""
+    """Draw the factor of each task's time; None without noise."""
     if not world.noise:
         return None
     return np.array([world.luck(task, 0)[0] for task in range(len(flow))])
@@ -138,7 +138,7 @@ def spread(values: Sequence[float]) -> tuple[float, float, float, float, float]:
 
 
 def to_json(case: SimulationCase, result: ReplicationResult) -> dict[str, Any]:
-    """A result as a document."""
+    """Write a result as a JSON-able document."""
     schedule, vms = result.schedule, result.platform.vms
     names = ("mean", "low", "high", "least", "most")
     return {
@@ -173,18 +173,18 @@ WORKFLOWSIM_POLICIES = (*POLICIES, "DHEFT", "HEFT")
 
 
 def simulate_like_workflowsim(flow: Workflow, platform: Platform, policy: str) -> ReplicationResult:
-    """Simulate it as WorkflowSim 1.0 does: a machine runs one task at a time at the speed of one of its cores.
+    """Simulate a workflow as WorkflowSim 1.0 does: a machine runs one task at a time at the speed of one of its cores.
 
     A task of several cores takes one. Figures are those of such machines, at WorkflowSim's own bandwidth.
 
     Args:
         flow: The workflow.
         platform: The machines; speed 1 is 1000 MIPS, and slots are cores, which only say which machine is preferred.
-        policy: WorkflowSim's name of it.
+        policy: Policy, by its name in WorkflowSim.
 
     Raises:
-        WorkflowError: It has no such policy, storage is neither shared nor local, or a machine is too small for a task:
-            its rules look at no memory.
+        WorkflowError: WorkflowSim has no such policy, storage is neither shared nor local, or a machine is too small
+            for a task: its rules look at no memory.
     """
     if policy not in WORKFLOWSIM_POLICIES:
         hint = f"there are {', '.join(WORKFLOWSIM_POLICIES)}"

@@ -1,4 +1,4 @@
-"""Which tasks become one job: horizontal, vertical, block and balanced clustering.
+"""Merges tasks into jobs: horizontal, vertical, block and balanced clustering.
 
 Chen, Ferreira da Silva, Deelman and Sakellariou, "Balanced task clustering in scientific workflows", IEEE e-Science
 2013; horizontal and vertical clustering are those of Pegasus and WorkflowSim.
@@ -58,7 +58,7 @@ class ClusteredWorkflow:
         return Schedule(vm, start, finish, attempts, tuple(repeated))
 
     def _ends(self, job: int, seconds: float) -> Numbers:
-        """When each task of a job ends, of a job that takes so many seconds."""
+        """Seconds after its start at which each task of a job ends, of a job that takes so many seconds."""
         runtimes = self.original.runtimes[list(self.members[job])]
         weights = runtimes if runtimes.sum() > 0 else np.ones(len(runtimes))
         ends = np.cumsum(weights) / weights.sum() * seconds
@@ -69,7 +69,7 @@ class ClusteredWorkflow:
 def merge_tasks(
     flow: Workflow, groups: Sequence[Sequence[int]], delay: float | Sequence[float] = 0.0
 ) -> ClusteredWorkflow:
-    """A workflow with one task for each group of tasks.
+    """Merge each group of tasks into one task.
 
     A job takes the sum of its tasks' run times, the most cores and memory of any of them, and the delay where it has
     several tasks. It reads what its tasks read and none of them writes.
@@ -124,7 +124,7 @@ Groups = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class JobLimit:
-    """How large or how many the jobs of a level may be.
+    """Limit of the number, or of the size, of the jobs of a level.
 
     Attributes:
         number: Jobs of each level at most, or None.
@@ -135,14 +135,14 @@ class JobLimit:
     size: int | None = None
 
     def jobs(self, tasks: int) -> int:
-        """How many jobs so many tasks of a level become."""
+        """Number of jobs that so many tasks of a level become."""
         if self.number is not None:
             return min(tasks, self.number)
         return math.ceil(tasks / (self.size or 1))
 
 
 def cluster(flow: Workflow, method: str, delay: float | Sequence[float] = 0.0) -> ClusteredWorkflow:
-    """A workflow whose tasks are put together.
+    """Put tasks of a workflow together by a method.
 
     Args:
         flow: The workflow.
@@ -242,7 +242,7 @@ def impact_balanced(flow: Workflow, bound: JobLimit) -> Groups:
 
 
 def impact_factors(flow: Workflow) -> Numbers:
-    """How much each task matters to what follows it (Chen et al., equation 3)."""
+    """Impact factor of each task on those that follow it (Chen et al., equation 3)."""
     impact = np.zeros(len(flow))
     for task in flow.order[::-1]:
         children = flow.children[task]

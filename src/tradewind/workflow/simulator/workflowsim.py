@@ -16,82 +16,6 @@ from typing import Literal, Protocol
 
 from tradewind.workflow.graph import Workflow
 
-HEFT_RATE = 1000.0
-"""WorkflowSim's bandwidth of every VM; here it is read as Mbit/s."""
-
-Busy = list[tuple[float, float]]
-"""When a VM runs something, in the order in which WorkflowSim keeps it, which is not always that of time."""
-
-
-class HasMips(Protocol):
-    """A VM, as far as HEFT looks at it."""
-
-    @property
-    def mips(self) -> float:
-        """Speed of one core."""
-
-
-def heft(flow: Workflow, vms: Sequence[HasMips]) -> list[int]:
-    """WorkflowSim's HEFT plan: the VM of each task; equal ranks in the order of the file.
-
-    It knows no shared file system, and fixes VMs, not the order on them.
-    """
-    lengths = [int(max(1000.0 * task.runtime, 100.0)) for task in flow.tasks]
-    costs = [[length / vm.mips for vm in vms] for length in lengths]
-    sending = _sending(flow)
-    ranks = [0.0] * len(flow)
-    for task in map(int, flow.order[::-1]):
-        below = (sending[task, child] + ranks[child] for child in flow.children[task])
-        ranks[task] = sum(costs[task]) / len(vms) + max(below, default=0.0)
-    plan, ends = [0] * len(flow), [0.0] * len(flow)
-    busy: list[Busy] = [[] for _ in vms]
-    # Equal ranks of a parent and its child occur where a task is so short that adding it changes nothing.
-    for task in sorted(range(len(flow)), key=lambda each: (-ranks[each], int(flow.places[each]))):
-        best, least, ready = 0, float("inf"), 0.0
-        for vm in range(len(vms)):
-            arrivals = (ends[p] + (sending[p, task] if plan[p] != vm else 0.0) for p in flow.parents[task])
-            arrival = max(arrivals, default=0.0)
-            _, start = _slot(busy[vm], arrival, costs[task][vm])
-            if start + costs[task][vm] < least:
-                best, least, ready = vm, start + costs[task][vm], arrival
-        place, start = _slot(busy[best], ready, costs[task][best])
-        busy[best].insert(place, (start, start + costs[task][best]))
-        plan[task], ends[task] = best, least
-    return plan
-
-
-def _sending(flow: Workflow) -> dict[tuple[int, int], float]:
-    """Seconds that files need from each task to each of its children, bytes over Mbit/s."""
-    found = {}
-    for task, children in enumerate(flow.children):
-        for child in children:
-            wanted = frozenset(flow.tasks[child].inputs)
-            size = sum(flow.sizes.get(name, 0) or 1 for name in flow.tasks[task].outputs if name in wanted)
-            found[task, child] = size / 1_000_000 * 8.0 / HEFT_RATE
-    return found
-
-
-def _slot(busy: Busy, ready: float, cost: float) -> tuple[int, float]:
-    """Where in the list of a VM a task would stand, and when it would start; the list may end up unsorted."""
-    if not busy:
-        return 0, ready
-    if len(busy) == 1:
-        if ready >= busy[0][1]:
-            return 1, ready
-        return (0, ready) if ready + cost <= busy[0][0] else (1, busy[0][1])
-    place, start = len(busy), max(ready, busy[-1][1])
-    for at in range(len(busy) - 1, 0, -1):
-        if ready > busy[at - 1][1]:
-            if ready + cost <= busy[at][0]:
-                start = ready  # and its place stays at the end of the list: the fault
-            break
-        if busy[at - 1][1] + cost <= busy[at][0]:
-            place, start = at, busy[at - 1][1]
-    if ready + cost <= busy[0][0]:
-        return 0, ready
-    return place, start
-
-
 Storage = Literal["SHARED", "LOCAL"]
 
 SHARED_RATE = 15.0
@@ -99,6 +23,9 @@ SHARED_RATE = 15.0
 
 LOCAL_RATE = 1000.0
 """MB/s between a VM and wherever a file is."""
+
+HEFT_RATE = 1000.0
+"""WorkflowSim's bandwidth of every VM, which its HEFT reads as Mbit/s."""
 
 _MILLION = 1_000_000
 _STEP, _LOOK, _PAUSE, _EARLY = 0.1, 0.11, 0.01, 0.111
@@ -122,12 +49,12 @@ class WorkflowSimVm:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSimResult:
-    """What a simulation came to.
+    """Result of a simulation.
 
     Attributes:
         makespan: Seconds until the last task has ended.
-        starts: When each task started, in seconds.
-        ends: When each task ended.
+        starts: Start of each task, in seconds.
+        ends: End of each task, in seconds.
         vms: The VM of each task.
     """
 
@@ -151,18 +78,18 @@ class _Job:
 
 
 WorkflowSimPolicy = Callable[["WorkflowSim", "list[_Job]"], "list[tuple[_Job, int]]"]
-"""From the queue, in order, to what is placed where now."""
+"""Type of a policy: takes the queue, in order, and returns the jobs to place now with their VMs."""
 
 
 @dataclass
 class WorkflowSim:
-    """One simulation.
+    """One simulation by the rules of WorkflowSim.
 
     Args:
         workflow: The workflow.
         vms: The VMs, in order.
         policy: One of `POLICIES`, or ``DHEFT`` or ``HEFT``.
-        storage: Where files are.
+        storage: Place of the files: ``SHARED`` or ``LOCAL``.
     """
 
     workflow: Workflow
@@ -175,7 +102,7 @@ class WorkflowSim:
     plan: Sequence[int] | None = None
 
     def run(self) -> WorkflowSimResult:
-        """Simulate it."""
+        """Run the simulation."""
         self.busy = [False] * len(self.vms)
         self.replicas = {}
         plans = {"DHEFT": dheft, "HEFT": heft}
@@ -228,7 +155,7 @@ class _Events:
 
     def __init__(self, sim: WorkflowSim, place: WorkflowSimPolicy) -> None:
         self._sim, self._place = sim, place
-        self._center = _Center(sim)
+        self._center = _Datacenter(sim)
         self._jobs = [_Job(n, int(max(1000.0 * task.runtime, 100.0))) for n, task in enumerate(sim.workflow.tasks)]
         self._stage_in = _Job(_STAGE_IN, _STAGE_IN_LENGTH)
         self._received: set[int] = set()
@@ -238,7 +165,7 @@ class _Events:
         self._waiting: list[tuple[float, int, int, Callable[[], None]]] = []
 
     def run(self) -> list[_Job]:
-        """Until nothing is due; the jobs as they ended."""
+        """Deliver messages until none is due; returns the jobs as they ended."""
         sim = self._sim
         sim.now = _START
         self._send(_ENGINE, self._submit)
@@ -313,7 +240,7 @@ class _Events:
             self._send(_SCHEDULER, partial(self._return, job))
 
 
-class _Center:
+class _Datacenter:
     """The datacenter: work done on each VM, looked at in steps."""
 
     def __init__(self, sim: WorkflowSim) -> None:
@@ -422,6 +349,79 @@ POLICIES: dict[str, WorkflowSimPolicy] = {
     "DATA": _data_aware,
 }
 """WorkflowSim's policies by their names there; none is the textbook's algorithm of that name."""
+
+
+Busy = list[tuple[float, float]]
+"""Busy times of a VM in the order in which WorkflowSim keeps them, which is not always that of time."""
+
+
+class HasMips(Protocol):
+    """A VM, as far as HEFT looks at it."""
+
+    @property
+    def mips(self) -> float:
+        """Speed of one core."""
+
+
+def heft(flow: Workflow, vms: Sequence[HasMips]) -> list[int]:
+    """Make WorkflowSim's HEFT plan, the VM of each task; equal ranks in the order of the file.
+
+    It knows no shared file system, and fixes VMs, not the order on them.
+    """
+    lengths = [int(max(1000.0 * task.runtime, 100.0)) for task in flow.tasks]
+    costs = [[length / vm.mips for vm in vms] for length in lengths]
+    sending = _sending(flow)
+    ranks = [0.0] * len(flow)
+    for task in map(int, flow.order[::-1]):
+        below = (sending[task, child] + ranks[child] for child in flow.children[task])
+        ranks[task] = sum(costs[task]) / len(vms) + max(below, default=0.0)
+    plan, ends = [0] * len(flow), [0.0] * len(flow)
+    busy: list[Busy] = [[] for _ in vms]
+    # Equal ranks of a parent and its child occur where a task is so short that adding it changes nothing.
+    for task in sorted(range(len(flow)), key=lambda each: (-ranks[each], int(flow.places[each]))):
+        best, least, ready = 0, float("inf"), 0.0
+        for vm in range(len(vms)):
+            arrivals = (ends[p] + (sending[p, task] if plan[p] != vm else 0.0) for p in flow.parents[task])
+            arrival = max(arrivals, default=0.0)
+            _, start = _slot(busy[vm], arrival, costs[task][vm])
+            if start + costs[task][vm] < least:
+                best, least, ready = vm, start + costs[task][vm], arrival
+        place, start = _slot(busy[best], ready, costs[task][best])
+        busy[best].insert(place, (start, start + costs[task][best]))
+        plan[task], ends[task] = best, least
+    return plan
+
+
+def _sending(flow: Workflow) -> dict[tuple[int, int], float]:
+    """Seconds that files need from each task to each of its children, bytes over Mbit/s."""
+    found = {}
+    for task, children in enumerate(flow.children):
+        for child in children:
+            wanted = frozenset(flow.tasks[child].inputs)
+            size = sum(flow.sizes.get(name, 0) or 1 for name in flow.tasks[task].outputs if name in wanted)
+            found[task, child] = size / 1_000_000 * 8.0 / HEFT_RATE
+    return found
+
+
+def _slot(busy: Busy, ready: float, cost: float) -> tuple[int, float]:
+    """Find the index in the list of a VM that a task would get, and its start; the list may end up unsorted."""
+    if not busy:
+        return 0, ready
+    if len(busy) == 1:
+        if ready >= busy[0][1]:
+            return 1, ready
+        return (0, ready) if ready + cost <= busy[0][0] else (1, busy[0][1])
+    place, start = len(busy), max(ready, busy[-1][1])
+    for at in range(len(busy) - 1, 0, -1):
+        if ready > busy[at - 1][1]:
+            if ready + cost <= busy[at][0]:
+                start = ready  # and its place stays at the end of the list: the fault
+            break
+        if busy[at - 1][1] + cost <= busy[at][0]:
+            place, start = at, busy[at - 1][1]
+    if ready + cost <= busy[0][0]:
+        return 0, ready
+    return place, start
 
 
 def dheft(flow: Workflow, vms: Sequence[WorkflowSimVm]) -> list[int]:

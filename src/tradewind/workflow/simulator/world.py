@@ -1,4 +1,4 @@
-"""What is not as planned: noise, machines that drift and move, failures, delays of the workflow system."""
+"""Deviations from a plan: noise, machines that drift and move, failures, delays of the workflow system."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_PERIODS = 1_000_000
 
 @dataclass(frozen=True)
 class World:
-    """How tasks and machines deviate from what is known of them; without arguments they do not.
+    """Deviations of tasks and machines from what is known of them; none without arguments.
 
     Everything is drawn from the seed together with the task, machine and attempt: two schedules of the same workflow
     meet the same luck.
@@ -43,9 +43,9 @@ class World:
         failure: Chance of an attempt to fail; it has then used a uniform share of its time.
         retries: Attempts that may fail; after so many, an attempt ends well.
         delays: Seconds that the workflow system takes before a task is ready (``engine``), between its placement and
-            its start (``queue``), and after its end before its children are told (``post``). A list has one figure for
-            each depth, the last for all below.
-        seed: Of all chance.
+            its start (``queue``), and after its end before its children know of it (``post``). A list has one figure
+            for each depth, the last for all below.
+        seed: Seed of all random draws.
 
     Raises:
         WorkflowError: A deviation is more than `MOST_DEVIATION`, a chance no chance, or a time no time; or no machine
@@ -94,13 +94,13 @@ class World:
     def duration(
         self, task: int, vm: int, begin: float, attempt: int, fetching: float, running: float
     ) -> tuple[float, bool]:
-        """Seconds that an attempt occupies its machine, and whether it fails at the end of them.
+        """Compute the seconds that an attempt occupies its machine, and if it fails at the end of them.
 
         Args:
             task: The task.
             vm: The machine.
-            begin: When it begins.
-            attempt: How many attempts there were before.
+            begin: Time at which it begins, in seconds.
+            attempt: Number of attempts before this one.
             fetching: Seconds for its inputs.
             running: Seconds at the stated speed.
         """
@@ -114,11 +114,11 @@ class World:
         return fetching + self._at_real_speed(vm, begin + fetching, work), fails
 
     def luck(self, task: int, attempt: int) -> tuple[float, float | None]:
-        """Run time over the expected one of an attempt, and the share of it after which it fails, None if it ends well.
+        """Draw the run time of an attempt over the expected one, and the share after which it fails, or None.
 
         Args:
             task: The task.
-            attempt: How many attempts there were before.
+            attempt: Number of attempts before this one.
         """
         if not (self.noise or self.failure):
             return 1.0, None
@@ -128,11 +128,11 @@ class World:
         return factor, luck.random() if fails else None
 
     def speed(self, vm: int, place: int) -> tuple[float, float]:
-        """A machine's speed factor in one ``period``, and until when it stands still in it.
+        """Draw a machine's speed factor in one ``period``, and the time until which it stands still in it.
 
         Args:
             vm: The machine.
-            place: Which period, from 0.
+            place: Number of the period, from 0.
         """
         # A walk of many large steps leaves the numbers that a computer has.
         factor = math.exp(max(-_FARTHEST, min(_FARTHEST, self._walked(vm, place))))
@@ -182,7 +182,7 @@ class World:
 
 
 class WorldSettings(Settings):
-    """How run times and machines may deviate while a policy learns; without any, they do not."""
+    """Deviations of run times and machines while a policy learns; none without settings."""
 
     noise: float = Field(0.0, ge=0, le=3, description="Standard deviation of ln(run time / expected) of each attempt")
     unknown: float = Field(0.0, ge=0, le=3, description="Standard deviation of ln(speed / stated) of each machine")
