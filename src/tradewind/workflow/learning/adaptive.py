@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveWeights:
-    """What the adaptive policy can be taught; the fields stand in the order of the compiled loops.
+    """Weights of the adaptive policy, which can be learned; the fields stand in the order of the compiled loops.
 
     The defaults were learned by ``benchmarks/learning/prepare.py`` over graphs, machines and worlds of all kinds.
 
     Attributes:
-        deviation: How far ln(real speed / stated speed) of a machine may be off before anything has run.
-        drift: How far it may move in the mean run time of a task.
-        noise: How far ln(run time) of one task may be off on a machine of known speed.
+        deviation: Standard deviation of ln(real speed / stated speed) of a machine before anything has run.
+        drift: Standard deviation of its change in the mean run time of a task.
+        noise: Standard deviation of ln(run time) of one task on a machine of known speed.
         overdue: A task that should have ended is expected to take this share of its time so far in addition.
         caution: Deviations by which a machine is expected to be slower than the mean says; below 0, faster.
         patience: Seconds that a second of waiting for a busy machine counts in addition to itself.
@@ -61,7 +61,7 @@ class AdaptiveWeights:
 
     @classmethod
     def of_free(cls, numbers: Sequence[float] | Numbers) -> AdaptiveWeights:
-        """The weights of such numbers."""
+        """Make the weights of the numbers that `free` gives."""
         values = {
             name: math.exp(min(max(float(v), -9.0), 3.0)) if name in _POSITIVE else float(v)
             for name, v in zip(NAMES, numbers, strict=True)
@@ -86,9 +86,9 @@ class AdaptivePolicy:
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        weights: What was learned before.
-        arrays: The workflow and its machines as arrays, where somebody has them.
+        platform: The machines that its tasks run on.
+        weights: Weights that were learned before.
+        arrays: The workflow and its machines as arrays, where the caller has them.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class AdaptivePolicy:
         self.unit = max(float(mean.mean()), 1e-9) if len(flow) else 1.0
 
     def run(self, world: World) -> Schedule:
-        """What the policy comes to in a world, compiled."""
+        """Simulate the policy in a world, compiled."""
         return schedule(self.arrays.run(world, self.episode))
 
     def episode(self, given: EpisodeInput) -> EpisodeState:
@@ -123,7 +123,7 @@ class AdaptivePolicy:
         )
 
     def director(self) -> AdaptiveDirector:
-        """Who decides in one run."""
+        """Make the director of one run."""
         return AdaptiveDirector(self)
 
 
@@ -134,7 +134,8 @@ class AdaptiveDirector(Director):
         policy: The policy.
 
     Attributes:
-        belief: Of each machine the mean and variance of ln(real speed / stated), and when it was last learned of.
+        posterior: Mean and variance of ln(real speed / stated) of each machine, and the time of its last update; shape
+            (3, machines).
     """
 
     def __init__(self, policy: AdaptivePolicy) -> None:
@@ -196,5 +197,5 @@ class AdaptiveDirector(Director):
 
 
 def readable(policy: AdaptivePolicy, world: World) -> Schedule:
-    """The same as `AdaptivePolicy.run`, by the readable simulator."""
+    """Do the same as `AdaptivePolicy.run` with the readable simulator."""
     return simulate(policy.arrays.flow, policy.arrays.platform, policy.director(), world)

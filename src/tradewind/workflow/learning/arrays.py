@@ -1,4 +1,4 @@
-"""A workflow, its machines and a world as the arrays that the compiled episodes take."""
+"""Turns a workflow, its machines and a world into the arrays that the compiled episodes take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EpisodeArrays:
 
     Args:
         flow: The workflow.
-        platform: Its machines; files on their own disks (storage ``local``) are not foreseen.
+        platform: The machines that its tasks run on; under storage ``local`` the time to fetch files is left out.
 
     Attributes:
         stated: Seconds of each task on each machine at its stated speed, without reading, infinite where it does not
@@ -32,11 +32,11 @@ class EpisodeArrays:
         reading: Seconds that each task reads before it runs.
         cores: Slots that each task uses.
         slots: Slots of each machine.
-        memory: Bytes of memory that each task takes, and
-        rooms: Bytes that each machine has; zero where memory cannot run out before the slots do.
+        memory: Bytes of memory that each task takes; zero where memory cannot run out before the slots do.
+        rooms: Bytes of memory that each machine has; zero where memory cannot run out before the slots do.
         boot: Seconds until each machine is up.
         lane_vm: The machine of each slot.
-        lane_starts: Where the slots of each machine begin.
+        lane_starts: Index at which the slots of each machine begin.
 
     Raises:
         WorkflowError: A task fits on no machine.
@@ -64,15 +64,15 @@ class EpisodeArrays:
 
     @property
     def seconds(self) -> Numbers:
-        """Of each task on each machine, as stated, reading included."""
+        """Seconds of each task on each machine, as stated, reading included; shape (tasks, machines)."""
         return self.stated + self.reading[:, None]
 
     def given(self, world: World, periods: int = 32) -> EpisodeInput:
-        """The arrays of one world.
+        """Draw one world as arrays.
 
         Args:
             world: The world.
-            periods: For how many of its periods speeds are drawn.
+            periods: Number of its periods for which speeds are drawn.
         """
         from tradewind.workflow.learning.kernel import EpisodeInput
 
@@ -87,10 +87,10 @@ class EpisodeArrays:
         )  # fmt: skip
 
     def longer(self, given: EpisodeInput, world: World) -> EpisodeInput:
-        """The same world with its speeds drawn for twice as long.
+        """Draw the same world with speeds for twice as long.
 
         Raises:
-            WorkflowError: They are drawn for as long as one task may take.
+            WorkflowError: Speeds are drawn for as long as one task may take.
         """
         if given.speed.shape[1] > MOST_PERIODS:
             raise WorkflowError(
@@ -101,7 +101,10 @@ class EpisodeArrays:
         return given._replace(speed=speed, still=still)
 
     def _speeds(self, world: World, speed: Numbers, still: Numbers, periods: int) -> tuple[Numbers, Numbers]:
-        """The speed factor of each machine in each period and until when it stands still, those known not drawn."""
+        """Draw the speed factor of each machine in each period, and the time until which it stands still.
+
+        Those that are known already are not drawn again.
+        """
         known = speed.shape[1]
         more = np.array([[world.speed(vm, place) for place in range(known, periods)] for vm in range(len(self.slots))])
         return np.hstack([speed, more[:, :, 0]]), np.hstack([still, more[:, :, 1]])
@@ -112,7 +115,10 @@ class EpisodeArrays:
         return np.array([world.delay(moment, self.flow, task) for task in range(len(self.flow))])
 
     def _luck(self, world: World) -> tuple[NDArray[np.int64], Numbers, Numbers]:
-        """Where the attempts of each task begin, the factor of each attempt, its share (-1 where it ends well)."""
+        """Draw the attempts: the index at which those of each task begin, their factors, and their shares.
+
+        A share is the part of its time after which an attempt fails, and -1 where it ends well.
+        """
         tasks = len(self.flow)
         if not (world.noise or world.failure):
             return np.arange(tasks + 1, dtype=np.int64), np.ones(tasks), np.full(tasks, -1.0)
@@ -133,7 +139,7 @@ class EpisodeArrays:
 
         Args:
             world: The world.
-            episode: What is run; it must be repeatable.
+            episode: Function that runs an episode; it must be repeatable.
 
         Raises:
             WorkflowError: Tasks were left over.
@@ -143,7 +149,7 @@ class EpisodeArrays:
         return self._last.run(episode)
 
     def prepared(self, world: World) -> PreparedWorld:
-        """One world for many episodes."""
+        """Draw one world for many episodes."""
         return PreparedWorld(self, world)
 
 
@@ -178,5 +184,5 @@ class PreparedWorld:
 
 
 def schedule(run: EpisodeState) -> Schedule:
-    """What an episode came to."""
+    """Make the schedule of an episode that has ended."""
     return Schedule(run.vm.astype(np.int32), run.start, run.finish, run.attempts.astype(np.int32))

@@ -70,8 +70,8 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
 
     Args:
         flow: The workflow; a small one without it.
-        platform: Its machines.
-        settings: What deviates: ``noise``, ``unknown``, ``drift`` and the others of `WorldSettings`.
+        platform: The machines; four small ones without it.
+        settings: Deviations of the worlds: ``noise``, ``unknown``, ``drift`` and the others of `WorldSettings`.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 as Gymnasium has it
@@ -127,7 +127,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
 
     @property
     def schedule(self) -> Schedule:
-        """What the run has come to so far."""
+        """Make the schedule of the run so far."""
         return schedule(self._run)
 
     def _task(self) -> int | None:

@@ -1,4 +1,7 @@
-"""What was learned, beside a plan that is followed and a search: in worlds that nothing was learned from."""
+"""Compares a learned policy with a plan that is followed and with a search, in worlds that it has not seen.
+
+Each policy meets the same luck in a world, so that differences say more than means.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tradewind.workflow.simulator.world import World
 
 
 def simulate_schedule(arrays: EpisodeArrays, plan: Schedule, world: World | PreparedWorld) -> Schedule:
-    """What a plan comes to when each machine runs its tasks in their order, compiled.
+    """Simulate a plan, each machine running its tasks in their order, compiled.
 
     Args:
         arrays: The workflow and its machines.
@@ -41,13 +44,13 @@ def simulate_schedule(arrays: EpisodeArrays, plan: Schedule, world: World | Prep
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """How much longer one policy takes than another in the same worlds.
+    """Comparison of one policy's makespans with another's in the same worlds.
 
     Attributes:
         ratio: Geometric mean of the ratio of their makespans; below 1, the first is faster.
         low: Lower end of the 95 % interval of the mean.
-        high: Its upper end.
-        worlds: In how many worlds.
+        high: Upper end of that interval.
+        worlds: Number of worlds.
     """
 
     ratio: float
@@ -57,7 +60,7 @@ class PairedComparison:
 
 
 def compare_pairs(ours: Sequence[float] | Numbers, theirs: Sequence[float] | Numbers) -> PairedComparison:
-    """The ratio of makespans in the same worlds, with a 95 % interval (Student's t over logarithms)."""
+    """Estimate the ratio of makespans in the same worlds, with a 95 % interval (Student's t over logarithms)."""
     from scipy.stats import t
 
     logs = np.log(np.asarray(ours, dtype=float) / np.asarray(theirs, dtype=float))
@@ -71,9 +74,9 @@ class PolicyResult:
     """One way of running the workflow.
 
     Attributes:
-        name: What it is called.
+        name: Name in the table.
         makespan: Seconds as planned, or the geometric mean over the worlds of a test.
-        against: How much longer than HEFT's plan it takes in the same worlds, where there is a test.
+        against: Comparison with HEFT's plan in the same worlds, where there is a test.
     """
 
     name: str
@@ -83,13 +86,13 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class PolicyEvaluation:
-    """What learning came to.
+    """Result of learning: the best plan, and the policy beside others.
 
     Attributes:
         plan: The best plan, as if every task took what it should take.
-        figures: Its figures.
-        rows: Ways of running the workflow, what was learned first.
-        worlds: How many worlds they were tested in; 0 where everything is known.
+        figures: Figures of that plan.
+        rows: Results of the policies, the learned one first.
+        worlds: Number of worlds that they were tested in; 0 where everything is known.
     """
 
     plan: Schedule
@@ -99,18 +102,18 @@ class PolicyEvaluation:
 
     @property
     def best(self) -> PolicyResult:
-        """The shortest way."""
+        """The policy of the least makespan."""
         return min(self.rows, key=lambda row: row.makespan)
 
 
 def evaluate_policy(learner: Learner, best: Schedule | None, *, worlds: int, seconds: float) -> PolicyEvaluation:
-    """Set what was learned beside HEFT, a search and online HEFT.
+    """Compare a learned policy with HEFT, a search and online HEFT.
 
     Args:
-        learner: Who has learned.
+        learner: Learner of the policy.
         best: The best run that was learned from, where it is a plan that holds.
-        worlds: In how many worlds to test, if anything deviates; none of them was learned from.
-        seconds: What the search may take.
+        worlds: Number of worlds to test in, if anything deviates; none of them was learned from.
+        seconds: Processor seconds that the search may take.
     """
     flow, platform = learner.flow, learner.platform
     bound = lower_bound(flow, platform)
@@ -132,7 +135,7 @@ def evaluate_policy(learner: Learner, best: Schedule | None, *, worlds: int, sec
             *(PolicyResult(n, p.makespan) for n, p in plans.items()),
         )
         return PolicyEvaluation(plan, said, rows, 0)
-    meet = _Meeting(learner, plans)
+    meet = _PolicyRuns(learner, plans)
     lengths: dict[str, list[float]] = {}
     for number in range(worlds):
         met = meet(learner.drawn(TESTING + number))
@@ -149,12 +152,12 @@ def evaluate_policy(learner: Learner, best: Schedule | None, *, worlds: int, sec
     return PolicyEvaluation(plan, said, rows, worlds)
 
 
-class _Meeting:
-    """Runs what was learned, plans that are followed and online HEFT in the same worlds.
+class _PolicyRuns:
+    """Runs a learned policy, plans that are followed and online HEFT in the same worlds.
 
     Args:
-        learner: Who has learned.
-        plans: What is followed.
+        learner: Learner of the policy.
+        plans: Plans that are followed, by name.
     """
 
     def __init__(self, learner: Learner, plans: Mapping[str, Schedule]) -> None:

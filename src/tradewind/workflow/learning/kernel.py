@@ -1,9 +1,10 @@
 """The inner loops of learning: a simulation step by step, and whole episodes; compiled where numba is installed.
 
 They stay in one file because numba renews a cached function when its own file changes, and not when a file that it
-calls changes. Import this module inside functions: it loads numba. What a decision is made of (`choose_machine`,
-`credit`, `assign`, `observe`) is also what the directors of `tradewind.workflow.learning.directors` call, so that the
-episodes here and the readable simulator decide alike.
+calls changes. Import this module inside functions: it loads numba. The directors of
+`tradewind.workflow.learning.adaptive` and `tradewind.workflow.learning.q_learning` call the parts of a decision
+(`choose_machine`, `credit`, `assign`, `observe`) too, so that the episodes here and the readable simulator decide
+alike.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from tradewind.workflow.graph import Numbers
 Ints = NDArray[np.integer[Any]]
 
 END, FAIL, UP, READY = 0, 1, 2, 3
-"""What happens, in the order in which it happens at one moment."""
+"""Kinds of events, in the order in which they happen at one moment."""
 
 EVENTS, WAITING, FINISHED, BEYOND, ARRIVED = 0, 1, 2, 3, 4
-"""Places in `EpisodeState.counts`: events to come, ready tasks, ended tasks, whether speeds were asked for too far, arrivals."""
+"""Places in `EpisodeState.counts`: events to come, ready tasks, ended tasks, 1 if speeds ran out, arrivals."""
 
 DEVIATION, DRIFT, NOISE, OVERDUE, CAUTION, PATIENCE, OWN, FASTEST = 0, 1, 2, 3, 4, 5, 6, 7
 """Places in the weights of the adaptive policy; see `tradewind.workflow.learning.adaptive`."""
@@ -58,7 +59,7 @@ class EpisodeInput(NamedTuple):
 
 
 class EpisodeState(NamedTuple):
-    """What changes during one episode."""
+    """Changing state of one episode."""
 
     left: Ints
     known: Numbers
@@ -79,16 +80,16 @@ class EpisodeState(NamedTuple):
 
 
 class MachineForecast(NamedTuple):
-    """What is expected of machines at a moment.
+    """Expected speeds and free times of machines at a moment.
 
     Attributes:
         slow: Seconds per stated second of each machine.
-        lanes: When each slot is free.
-        since: What memory is free over time, in steps: since when, how much, and the step after it on its machine or
-            -1. The first step of a machine has its number; there are none where memory is not counted.
+        lanes: Time at which each slot is free.
+        since: Free memory over time, in steps: time, amount, and the step after it on its machine or -1. The first
+            step of a machine has its number; there are none where memory is not counted.
         memory: See ``since``.
         following: See ``since``.
-        steps: How many there are.
+        steps: Number of steps.
     """
 
     slow: Numbers
@@ -121,7 +122,9 @@ def begin(given: EpisodeInput) -> EpisodeState:
 
 @njit
 def advance(given: EpisodeInput, run: EpisodeState, turn: Numbers) -> int:
-    """Let all that comes next happen; how many attempts ended (``run.ended``: task, or -1 - task if failed), -1: over.
+    """Let all that comes next happen; returns the number of attempts that ended, or -1 when all is over.
+
+    They are in ``run.ended``: the task, or -1 - task if it failed.
 
     Args:
         given: The workflow, its machines and the world.
@@ -263,11 +266,11 @@ def _pop(run: EpisodeState) -> int:
 
 @njit
 def follow(given: EpisodeInput, starts: Ints, order: Ints) -> EpisodeState:
-    """An episode in which each machine runs its tasks in the order of a plan.
+    """Run an episode in which each machine runs its tasks in the order of a plan.
 
     Args:
         given: The workflow, its machines and the world.
-        starts: Where the tasks of each machine begin in ``order``.
+        starts: Index in ``order`` at which the tasks of each machine begin.
         order: The tasks of all machines.
     """
     run, at = begin(given), starts[:-1].copy()
@@ -297,7 +300,7 @@ def follow(given: EpisodeInput, starts: Ints, order: Ints) -> EpisodeState:
 
 @njit
 def by_key(given: EpisodeInput, turn: Numbers, preference: Ints) -> EpisodeState:
-    """An episode in which the ready task of the smallest key goes to the first machine of a list with room for it."""
+    """Run an episode in which the ready task of the smallest key goes to the first machine listed with room."""
     run = begin(given)
     while advance(given, run, turn) >= 0:
         at = 0
@@ -373,12 +376,12 @@ def credit(
         following: The highest value in the state after it.
         took: Seconds that the task takes on the machine (paper: te).
         waited: Seconds that it was ready before (paper: tf).
-        seen: How many placements of this execution came before, the mean of their indices, the sum of squares.
-        efficiency: Of each machine (paper: rle).
+        seen: Number of placements of this execution before, the mean of their indices, the sum of squares.
+        efficiency: Efficiency of each machine (paper: rle).
         vm: The machine.
-        weight: Of ``took`` in the index (paper: α of P_i).
-        rate: Of learning (paper: l).
-        discount: Of what follows (paper: γ).
+        weight: Weight of ``took`` in the index (paper: α of P_i).
+        rate: Learning rate (paper: l).
+        discount: Discount of what follows (paper: γ).
     """
     index = took * weight + (1.0 - weight) * waited
     reward = 0.0
@@ -402,7 +405,7 @@ def q_episode(
     given: EpisodeInput, table: Numbers, rows: Ints, buckets: int, columns: Ints, efficiency: Numbers, times: Numbers,
     numbers: Numbers, state: Ints,
 ) -> EpisodeState:  # fmt: skip
-    """An episode of Q-learning as paper 3 has it; table, efficiency and the state of chance change.
+    """Run an episode of Q-learning as paper 3 has it; table, efficiency and the state of chance change.
 
     Args:
         given: The workflow, its machines and the world.
@@ -410,10 +413,10 @@ def q_episode(
         rows: The row of each task, before the buckets.
         buckets: Rows for each, by how many tasks are ready.
         columns: The column of each machine.
-        efficiency: Of each machine.
+        efficiency: Efficiency of each machine.
         times: Seconds of each task on each machine, as last seen.
         numbers: Weight, learning rate, discount, chance to explore, the value that the table begins with.
-        state: Of chance.
+        state: State of the random numbers.
     """
     run, seen, none = begin(given), np.zeros(3), np.zeros(0)
     while advance(given, run, none) >= 0:
@@ -444,11 +447,11 @@ def observe(posterior: Numbers, vm: int, ratio: float, now: float, weights: Numb
     """Learn from one ended task how fast a machine is: a Kalman filter of ln(real speed / stated speed).
 
     Args:
-        belief: Of each machine the mean, the variance, and when it was last learned of; shape (3, machines).
+        posterior: Mean and variance of each machine, and the time of its last update; shape (3, machines).
         vm: The machine.
         ratio: Expected seconds over real ones, without reading.
-        now: When it ended.
-        weights: Of the policy.
+        now: Time at which it ended.
+        weights: Weights of the policy.
         unit: Seconds in which the variance grows by the square of the drift.
     """
     variance = posterior[1, vm] + weights[DRIFT] ** 2 * (now - posterior[2, vm]) / unit
@@ -464,7 +467,7 @@ def expect(
     now: float, posterior: Numbers, weights: Numbers, unit: float, running: Numbers, reading: Numbers, boot: Numbers,
     lane_vm: Ints, lane_task: Ints, lane_begin: Numbers, memory: Ints, rooms: Ints,
 ) -> MachineForecast:  # fmt: skip
-    """What is expected of machines now, from what was learned of their speeds and what runs on their slots."""
+    """Forecast the machines, from what was learned of their speeds and from the tasks on their slots."""
     slow, lanes, vms = np.empty(len(boot)), np.empty(len(lane_vm)), len(boot)
     most = vms + 2 * len(memory) if rooms.max() > 0 else 0
     expected = MachineForecast(slow, lanes, np.zeros(most), np.zeros(most, np.int64), np.full(most, -1, np.int64),
@@ -517,7 +520,7 @@ def _split(expected: MachineForecast, step: int, moment: float) -> int:
 
 @njit
 def _with_memory(expected: MachineForecast, vm: int, at: float, took: float, amount: int) -> float:
-    """From when, not before a moment, a machine is expected to have so much memory for a time."""
+    """Time, not before a moment, from which a machine is expected to have so much memory for a while."""
     if amount == 0:
         return at
     step, begin = vm, -1.0
@@ -548,9 +551,9 @@ def assign(
     Args:
         now: The time.
         ready: The tasks, the most urgent first.
-        waiting: How many of them.
-        expected: What is expected of machines.
-        lane_starts: Where the slots of each machine begin.
+        waiting: Number of ready tasks.
+        expected: Forecast of the machines.
+        lane_starts: Index at which the slots of each machine begin.
         free: Free slots of each machine.
         spare: Free memory of each machine.
         running: Stated seconds of each task on each machine, infinite where it does not fit.
@@ -561,7 +564,7 @@ def assign(
         chosen: Becomes the tasks to place now and their machines; shape (2, tasks).
 
     Returns:
-        How many are to be placed.
+        The number of tasks that are to be placed.
     """
     slow, lanes, count, open_slots = expected.slow, expected.lanes, 0, free.sum()
     for at in range(waiting):
@@ -633,17 +636,18 @@ def occupy(lane_task: Ints, lane_begin: Numbers, lane_starts: Ints, vm: int, tas
 
 @njit
 def adaptive_episode(
-    given: EpisodeInput, turn: Numbers, weights: Numbers, unit: float, lane_vm: Ints, lane_starts: Ints, stated: Numbers,
+    given: EpisodeInput, turn: Numbers, weights: Numbers, unit: float, lane_vm: Ints, lane_starts: Ints,
+    stated: Numbers,
 ) -> EpisodeState:  # fmt: skip
-    """An episode of the adaptive policy.
+    """Run an episode of the adaptive policy.
 
     Args:
         given: The workflow, its machines and the world.
         turn: The order of tasks, the most urgent first.
-        weights: Of the policy.
+        weights: Weights of the policy.
         unit: Seconds in which drift is counted.
         lane_vm: The machine of each slot.
-        lane_starts: Where the slots of each machine begin.
+        lane_starts: Index at which the slots of each machine begin.
         stated: Stated seconds of each task on each machine, without reading.
     """
     tasks, vms = stated.shape

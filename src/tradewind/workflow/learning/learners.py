@@ -1,4 +1,4 @@
-"""The methods of learning behind one contract: episodes, what was learned, and a policy."""
+"""The methods of learning behind one contract: run episodes, keep what was learned, and give a policy."""
 
 from __future__ import annotations
 
@@ -22,52 +22,6 @@ from tradewind.workflow.schedule import Schedule
 from tradewind.workflow.simulator.reference import Director
 from tradewind.workflow.simulator.world import World, WorldSettings
 
-
-class CrossEntropy:
-    """Draws generations of candidates from a normal distribution, which moves to the best of each.
-
-    Rubinstein and Kroese, "The Cross-Entropy Method", Springer, 2004, algorithm 2.2, with a step that is smaller than
-    the whole way, since what a candidate comes to is partly luck.
-
-    Args:
-        mean: Where the search begins.
-        spread: The standard deviation of each number at the beginning.
-        size: Candidates in a generation; the first is the mean itself.
-        seed: Of the draws.
-        step: Share of the way to the best that is gone in a generation.
-
-    Attributes:
-        mean: The middle of the distribution.
-        spread: Its standard deviations.
-        generation: How many have been told.
-    """
-
-    def __init__(
-        self, mean: Sequence[float] | Numbers, spread: Sequence[float] | Numbers, *, size: int, seed: int,
-        step: float = 0.5,
-    ) -> None:  # fmt: skip
-        self.mean, self.spread = np.array(mean, dtype=float), np.array(spread, dtype=float)
-        self.generation = 0
-        self._size, self._seed, self._step = size, seed, step
-
-    def ask(self) -> Numbers:
-        """The candidates of this generation, one a row; the same as often as it is asked."""
-        draws = np.random.default_rng((self._seed, self.generation)).standard_normal((self._size, len(self.mean)))
-        draws[0] = 0.0
-        # Each draw stands beside its mirror image: the middle is then not moved by which side was drawn more.
-        half = (self._size - 1) // 2
-        draws[1 + half : 1 + 2 * half] = -draws[1 : 1 + half]
-        return np.asarray(self.mean + draws * self.spread)
-
-    def tell(self, scores: Sequence[float] | Numbers) -> None:
-        """Take what the candidates came to, the smaller the better, and go on to the next generation."""
-        candidates = self.ask()
-        best = candidates[np.argsort(np.asarray(scores), kind="stable")[: max(2, self._size // 3)]]
-        self.mean = self.mean + self._step * (best.mean(axis=0) - self.mean)
-        self.spread = np.maximum((1.0 - self._step) * self.spread + self._step * best.std(axis=0), 0.02)
-        self.generation += 1
-
-
 TESTING = 1_000_000_000
 """Seeds of worlds from here on are for tests; no episode is drawn from them."""
 
@@ -77,10 +31,10 @@ class Episode:
     """One simulated run that was learned from.
 
     Attributes:
-        number: Which, from 1.
-        schedule: What it came to.
-        seconds: How long simulating it and learning from it took.
-        state: What was known after it, as a document that the method can go on from.
+        number: Number of the episode, from 1.
+        schedule: The schedule that it ended with.
+        seconds: Time that simulating it and learning from it took.
+        state: State of the learner after it, as a document that the method can go on from.
     """
 
     number: int
@@ -104,9 +58,9 @@ class Learner(ABC):
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        settings: Its settings, the deviations of the worlds among them.
-        seed: Of all its chance.
+        platform: The machines that its tasks run on.
+        settings: Settings of the method, the deviations of the worlds among them.
+        seed: Seed of all random choices.
     """
 
     name: ClassVar[str]
@@ -156,11 +110,11 @@ class Learner(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Before the first episode."""
+        """Prepare for the first episode."""
 
     @abstractmethod
     def _learn(self) -> tuple[Schedule, dict[str, Any]]:
-        """One episode, and what is known after it."""
+        """Run one episode; returns its schedule and the state after it."""
 
     @abstractmethod
     def _recall(self, episode: Episode) -> None:
@@ -168,7 +122,7 @@ class Learner(ABC):
 
     @abstractmethod
     def run(self, world: World) -> Schedule:
-        """What the policy comes to in a world, as it is now, without learning more between runs."""
+        """Simulate the policy as it is now in a world, without learning more between runs."""
 
     @abstractmethod
     def director(self) -> Director:
@@ -176,7 +130,7 @@ class Learner(ABC):
 
     @abstractmethod
     def lines(self) -> Iterator[Sequence[str | float]]:
-        """What was learned, as the rows of a table with a heading."""
+        """Write what was learned as the rows of a table with a heading."""
 
 
 class QLearner(Learner):
@@ -211,6 +165,51 @@ class QLearner(Learner):
         return self.policy.lines()
 
 
+class CrossEntropy:
+    """Draws generations of candidates from a normal distribution, which moves to the best of each.
+
+    Rubinstein and Kroese, "The Cross-Entropy Method", Springer, 2004, algorithm 2.2, with a step that is smaller than
+    the whole way, since what a candidate comes to is partly luck.
+
+    Args:
+        mean: Mean of the first generation, shape (n,).
+        spread: The standard deviation of each number at the beginning.
+        size: Number of candidates in a generation; the first is the mean itself.
+        seed: Seed of the draws.
+        step: Share of the way to the best that is gone in a generation.
+
+    Attributes:
+        mean: The middle of the distribution.
+        spread: Standard deviations of the distribution.
+        generation: Number of generations whose scores are known.
+    """
+
+    def __init__(
+        self, mean: Sequence[float] | Numbers, spread: Sequence[float] | Numbers, *, size: int, seed: int,
+        step: float = 0.5,
+    ) -> None:  # fmt: skip
+        self.mean, self.spread = np.array(mean, dtype=float), np.array(spread, dtype=float)
+        self.generation = 0
+        self._size, self._seed, self._step = size, seed, step
+
+    def ask(self) -> Numbers:
+        """The candidates of this generation, one a row; the same as often as it is asked."""
+        draws = np.random.default_rng((self._seed, self.generation)).standard_normal((self._size, len(self.mean)))
+        draws[0] = 0.0
+        # Each draw stands beside its mirror image: the middle is then not moved by which side was drawn more.
+        half = (self._size - 1) // 2
+        draws[1 + half : 1 + 2 * half] = -draws[1 : 1 + half]
+        return np.asarray(self.mean + draws * self.spread)
+
+    def tell(self, scores: Sequence[float] | Numbers) -> None:
+        """Take the scores of the candidates, the smaller the better, and go on to the next generation."""
+        candidates = self.ask()
+        best = candidates[np.argsort(np.asarray(scores), kind="stable")[: max(2, self._size // 3)]]
+        self.mean = self.mean + self._step * (best.mean(axis=0) - self.mean)
+        self.spread = np.maximum((1.0 - self._step) * self.spread + self._step * best.std(axis=0), 0.02)
+        self.generation += 1
+
+
 class AdaptiveSettings(WorldSettings):
     """Settings of the adaptive policy."""
 
@@ -219,7 +218,7 @@ class AdaptiveSettings(WorldSettings):
 
 
 SPREAD = AdaptiveWeights(0.7, 0.7, 0.5, 0.7, 0.3, 0.1, 0.2, 0.3)
-"""How far weights are varied at first; of those above 0 the logarithm."""
+"""Standard deviations with which weights are varied at first; of those above 0 the logarithm."""
 
 
 class AdaptiveLearner(Learner):

@@ -1,4 +1,4 @@
-"""What the planners that learn share."""
+"""Base class of the planners that learn."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class QLearningSettings(WorldSettings):
 
 
 class QPolicy:
-    """A table of values, and how it is learned and followed.
+    """A table of values, and the rules by which it is learned and followed.
 
     Where the paper leaves something open, this is what is done:
 
@@ -73,9 +73,9 @@ class QPolicy:
 
     Args:
         flow: The workflow.
-        platform: Its machines.
-        settings: The settings.
-        seed: Of the choices at random.
+        platform: The machines that its tasks run on.
+        settings: Settings of the method.
+        seed: Seed of the random choices.
 
     Attributes:
         table: The value of each allocation; one row a state of the activation, one column a choice of machine.
@@ -122,7 +122,7 @@ class QPolicy:
         return self._run(world, self.settings.explore, self.settings.learning_rate, keep=True)
 
     def run(self, world: World) -> Schedule:
-        """What the table comes to in a world, without learning and without chance, compiled."""
+        """Simulate the table in a world, without learning and without random choices, compiled."""
         return self._run(world, 0.0, 0.0, keep=False)
 
     def _run(self, world: World, explore: float, rate: float, *, keep: bool) -> Schedule:
@@ -152,10 +152,10 @@ class QPolicy:
         self.times[np.arange(len(done.vm)), done.vm] = done.finish - done.start
 
     def director(self, *, learning: bool = False) -> QDirector:
-        """Who decides in one run.
+        """Make the director of one run.
 
         Args:
-            learning: Choose at random at times, and change the table.
+            learning: True to choose at random at times, and to change the table.
         """
         return QDirector(self, learning=learning)
 
@@ -168,10 +168,10 @@ class QPolicy:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take what `state` gave.
+        """Restore what `state` gave.
 
         Raises:
-            WorkflowError: It is of another shape.
+            WorkflowError: The table is of another shape.
         """
         table, efficiency = np.array(state["table"], dtype=float), np.array(state["efficiency"], dtype=float)
         if table.shape != self.table.shape or efficiency.shape != self.efficiency.shape:
@@ -201,7 +201,7 @@ class QDirector(Director):
 
     Args:
         policy: The table; it changes if the director learns.
-        learning: Choose at random at times, and change the table.
+        learning: True to choose at random at times, and to change the table.
     """
 
     def __init__(self, policy: QPolicy, *, learning: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""A folder with everything that was learned: one file for each episode, and the table for people."""
+"""Keeps everything that was learned in a folder: one file for each episode, and the table for people."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class TrainingFolder:
 
     Args:
         path: The folder; it is made.
-        learner: Who learns.
-        settings: What it is set to, but for the number of episodes.
-        resume: Go on with what is there; otherwise there must be nothing.
+        learner: Learner whose episodes are kept.
+        settings: Settings of the learner, but for the number of episodes.
+        resume: True to go on with what is there; otherwise the folder must be empty.
 
     Raises:
-        WorkflowError: Something else was learned there, or something is there and nobody said to go on.
+        WorkflowError: Something else was learned there, or something is there without ``resume``.
     """
 
     def __init__(self, path: Path, learner: Learner, settings: Mapping[str, Any], *, resume: bool) -> None:
