@@ -32,11 +32,11 @@ def test_no_plan_beats_the_bounds_of_its_set(flow: Workflow, offer: Offer, nodes
     several = offer.times(nodes)
     platform = terms.platform(several, flow)
     made = HeftPlanner(settings=plugins.Settings()).plan(flow, platform)
-    outlook = MachineSetBounds(flow, terms)
-    assert outlook.makespan(several) <= lower_bound(flow, platform) * (1 + 1e-3)
-    assert outlook.makespan(several) <= made.makespan * (1 + 1e-9)
-    assert outlook.cost(several) <= kept_cost(platform, made.makespan) + 1e-9
-    if outlook.idle(several):
+    set_bounds = MachineSetBounds(flow, terms)
+    assert set_bounds.makespan(several) <= lower_bound(flow, platform) * (1 + 1e-3)
+    assert set_bounds.makespan(several) <= made.makespan * (1 + 1e-9)
+    assert set_bounds.cost(several) <= kept_cost(platform, made.makespan) + 1e-9
+    if set_bounds.idle(several):
         fewer = terms.platform(offer.times(nodes - 1), flow)
         assert HeftPlanner(settings=plugins.Settings()).plan(flow, fewer).makespan <= made.makespan * (1 + 1e-9)
 
@@ -100,17 +100,17 @@ def test_no_plan_beats_the_bounds_where_memory_is_short(
     )
     flow, terms = replace(flow, tasks=tasks), replace(TERMS, storage=storage)
     several = Offer("here", "eight", 8, 8, 1.0, nodes=nodes)
-    platform, outlook = terms.platform(several, flow), MachineSetBounds(flow, terms)
+    platform, set_bounds = terms.platform(several, flow), MachineSetBounds(flow, terms)
     made = HeftPlanner(settings=plugins.Settings()).plan(flow, platform)
-    assert outlook.makespan(several) <= made.makespan * (1 + 1e-9)
+    assert set_bounds.makespan(several) <= made.makespan * (1 + 1e-9)
     kinds = (
         np.array([[1.0, 1.0]]),
         np.array([[float(nodes * terms.room(several, flow)), 0.0]]),
         np.array([[nodes * 8.0 * 2**30, 0.0]]),
     )
-    path, work = outlook.parts_together(*kinds)
-    assert (path[0], work[0]) == pytest.approx(outlook.parts(several))
-    if outlook.idle(several):
+    path, work = set_bounds.parts_together(*kinds)
+    assert (path[0], work[0]) == pytest.approx(set_bounds.parts(several))
+    if set_bounds.idle(several):
         fewer = terms.platform(several.times(nodes - 1), flow)
         spread = simulate(flow, fewer, PriorityDirector([0.0] * len(flow), range(nodes - 1)))
         assert spread.makespan == pytest.approx(flow.critical_path(platform.seconds(flow)[:, 0])[0] + 20.0)

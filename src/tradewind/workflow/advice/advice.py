@@ -45,9 +45,9 @@ class MachineSetOption:
     Attributes:
         offers: The machines: each kind with its number of nodes, the fastest first.
         platform: The same as machines of a workflow.
-        schedule: The plan.
-        planner: Who made it.
-        figures: Its figures; the cost is that of all machines from their order to the end.
+        schedule: The plan on these machines.
+        planner: Name of the planner that made it.
+        figures: Figures of the plan; the cost is that of all machines from their order to the end.
     """
 
     offers: tuple[Offer, ...]
@@ -58,13 +58,13 @@ class MachineSetOption:
 
     @property
     def key(self) -> str:
-        """What makes two sets the same."""
+        """Key that is equal for equal sets of machines."""
         return key_of(self.offers)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What is advised.
+    """The set of machines to take, its alternatives, and the reasons.
 
     Attributes:
         best: The set to take.
@@ -72,8 +72,8 @@ class Advice:
             them.
         searched: The search over sets of one type.
         mixing: The search over sets of several types.
-        reasons: Why, in sentences.
-        warnings: What was assumed, in sentences.
+        reasons: Reasons for the choice, in sentences.
+        warnings: Assumptions that were made, in sentences.
     """
 
     best: MachineSetOption
@@ -84,93 +84,95 @@ class Advice:
     warnings: tuple[str, ...]
 
 
-def advise(wanted: AdviceRequest, offers: Sequence[Offer], store: Store, data_folder: Path) -> Advice:
-    """Which machines, how many, and which plan on them.
+def advise(request: AdviceRequest, offers: Sequence[Offer], store: Store, data_folder: Path) -> Advice:
+    """Choose the machines of a workflow: which types, how many of each, and the plan on them.
 
     The sets are searched with a quick planner. For the best one, and for those that a better plan could put before it,
     such a plan is then looked for.
 
     Args:
-        wanted: What is asked for.
-        offers: What may be used, one node each.
-        store: Where the search is kept.
-        data_folder: For the runner.
+        request: The workflow with its limits and the settings of the search.
+        offers: The machine types to choose from, one node each.
+        store: Store that the search is kept in.
+        data_folder: Folder in which the runner may keep data.
 
     Raises:
         NoOfferError: A task, or all of them together, have no room on what is offered.
         NothingFeasibleError: No set keeps deadline and budget; with what comes closest.
     """
-    searched = search_sets(wanted, offers, store, data_folder)
-    made = _Maker(wanted, data_folder)
+    searched = search_sets(request, offers, store, data_folder)
+    made = _SetPlanner(request, data_folder)
     mixing = made.mixing(offers, searched)
     if not (searched.sets or mixing.sets):
-        raise _no_room(wanted)
+        raise _no_room(request)
     tried = [trial for trial in searched.trials if trial.state is TrialState.SUCCEEDED]
     seen = [PlannedMachineSet((trial.offer,), trial.observation.runtime, trial.observation.cost)
             for trial in tried if trial.observation is not None]  # fmt: skip
     promising = [*_front(seen), *_front(mixing.planned)]
     rows = {planned.key: made.choice(planned.offers) for planned in promising}
-    if wanted.refine > 0:
-        for offer in _promising(wanted, searched, tried):
+    if request.refine > 0:
+        for offer in _promising(request, searched, tried):
             _keep(rows, made.refined((offer,)))
-        for machines in _near_mixed(wanted, mixing, _best(wanted, rows.values())):
+        for machines in _near_mixed(request, mixing, _best(request, rows.values())):
             _keep(rows, made.refined(machines))
     every = _without_trifles(rows.values())
-    best = _best(wanted, every)
+    best = _best(request, every)
     if best is None:
-        raise _nothing(wanted, searched, mixing, every)
+        raise _nothing(request, searched, mixing, every)
     front = [row for row in every if not any(_beats(other, row) for other in every)]
     shown = _thinned(sorted(front, key=lambda row: row.figures.cost), best)
     bounded = tuple(made.bounded(row) for row in shown)
     best = next(row for row in bounded if row.key == best.key)
-    single = _best(wanted, (row for row in every if len(row.offers) == 1))
-    reasons = (*_reasons(wanted, searched, best), *_mixed_reasons(wanted, searched, mixing, best, single))
-    return Advice(best, bounded, searched, mixing, reasons, _warnings(wanted, searched, best))
+    single = _best(request, (row for row in every if len(row.offers) == 1))
+    reasons = (*_reasons(request, searched, best), *_mixed_reasons(request, searched, mixing, best, single))
+    return Advice(best, bounded, searched, mixing, reasons, _warnings(request, searched, best))
 
 
-def keeps_limits(wanted: AdviceRequest, choice: MachineSetOption) -> bool:
+def keeps_limits(request: AdviceRequest, choice: MachineSetOption) -> bool:
     """True where a set keeps the deadline and the budget."""
-    in_time = wanted.deadline is None or choice.figures.makespan <= wanted.deadline
-    return in_time and (wanted.budget is None or choice.figures.cost <= wanted.budget)
+    in_time = request.deadline is None or choice.figures.makespan <= request.deadline
+    return in_time and (request.budget is None or choice.figures.cost <= request.budget)
 
 
-class _Maker:
-    """Makes choices of offers."""
+class _SetPlanner:
+    """Plans sets of machines, and keeps the plans that were made."""
 
-    def __init__(self, wanted: AdviceRequest, data_folder: Path) -> None:
-        self._wanted, self._data_folder = wanted, data_folder
-        self._planner = make_planner(wanted.planner, wanted.seed, data_folder)
+    def __init__(self, request: AdviceRequest, data_folder: Path) -> None:
+        self._request, self._data_folder = request, data_folder
+        self._planner = make_planner(request.planner, request.seed, data_folder)
 
     def mixing(self, offers: Sequence[Offer], searched: SetSearchResult) -> MixedSearchResult:
-        """The search over sets of several types, in the time that is left."""
-        left = self._wanted.seconds - searched.seconds
+        """Search the sets of several types in the time that is left."""
+        left = self._request.seconds - searched.seconds
         return (
-            mix_sets(self._wanted, offers, searched, self._planner, left)
-            if self._wanted.mix > 1
+            mix_sets(self._request, offers, searched, self._planner, left)
+            if self._request.mix > 1
             else MixedSearchResult()
         )
 
     def choice(self, offers: tuple[Offer, ...]) -> MachineSetOption:
-        """The set as the search saw it."""
-        platform = self._wanted.terms.together(offers, self._wanted.flow)
-        schedule = simulate_planner(self._wanted.flow, platform, self._planner)
+        """Make the set with the plan that the search found."""
+        platform = self._request.terms.together(offers, self._request.flow)
+        schedule = simulate_planner(self._request.flow, platform, self._planner)
         return self._with_figures(MachineSetOption(offers, platform, schedule, self._planner.name, _NONE))
 
     def refined(self, offers: tuple[Offer, ...]) -> MachineSetOption:
-        """The set with the plan of a longer search, where that is better."""
+        """Make the set with the plan of a longer search, where that is better."""
         quick = self.choice(offers)
-        planner = make_planner({"use": "search", "seconds": self._wanted.refine}, self._wanted.seed, self._data_folder)
-        schedule = simulate_planner(self._wanted.flow, quick.platform, planner)
+        planner = make_planner(
+            {"use": "search", "seconds": self._request.refine}, self._request.seed, self._data_folder
+        )
+        schedule = simulate_planner(self._request.flow, quick.platform, planner)
         if schedule.makespan >= quick.schedule.makespan:
             return quick
         return self._with_figures(replace(quick, schedule=schedule, planner=planner.name))
 
     def bounded(self, choice: MachineSetOption) -> MachineSetOption:
-        """With the lower bound of its makespan."""
-        return self._with_figures(choice, lower_bound(self._wanted.flow, choice.platform))
+        """Add the lower bound of its makespan to a set."""
+        return self._with_figures(choice, lower_bound(self._request.flow, choice.platform))
 
     def _with_figures(self, choice: MachineSetOption, bound: float = 0.0) -> MachineSetOption:
-        found = figures(self._wanted.flow, choice.platform, choice.schedule, bound)
+        found = figures(self._request.flow, choice.platform, choice.schedule, bound)
         return replace(choice, figures=replace(found, cost=kept_cost(choice.platform, found.makespan)))
 
 
@@ -183,8 +185,8 @@ def _keep(rows: dict[str, MachineSetOption], better: MachineSetOption) -> None:
         rows[better.key] = better
 
 
-def _best(wanted: AdviceRequest, rows: Iterable[MachineSetOption]) -> MachineSetOption | None:
-    return min((row for row in rows if keeps_limits(wanted, row)), key=lambda row: _order(wanted, row), default=None)
+def _best(request: AdviceRequest, rows: Iterable[MachineSetOption]) -> MachineSetOption | None:
+    return min((row for row in rows if keeps_limits(request, row)), key=lambda row: _order(request, row), default=None)
 
 
 def _without_trifles(rows: Iterable[MachineSetOption]) -> list[MachineSetOption]:
@@ -209,13 +211,13 @@ def _front(seen: Sequence[PlannedMachineSet]) -> list[PlannedMachineSet]:
     return kept
 
 
-def _promising(wanted: AdviceRequest, searched: SetSearchResult, tried: Sequence[Trial]) -> list[Offer]:
+def _promising(request: AdviceRequest, searched: SetSearchResult, tried: Sequence[Trial]) -> list[Offer]:
     """The best set, and those that a better plan could put before it, the most promising first."""
-    outlook = searched.outlook
-    by_cost = wanted.metric == COST
+    set_bounds = searched.set_bounds
+    by_cost = request.metric == COST
 
     def least(offer: Offer) -> float:
-        return outlook.cost(offer) if by_cost else outlook.makespan(offer)
+        return set_bounds.cost(offer) if by_cost else set_bounds.makespan(offer)
 
     good = [t for t in tried if t.observation and t.observation.feasible]
     best = min(good, key=lambda t: (t.observation.objective or 0.0, t.observation.runtime), default=None)  # type: ignore[union-attr]
@@ -225,31 +227,31 @@ def _promising(wanted: AdviceRequest, searched: SetSearchResult, tried: Sequence
         for trial in tried
         if trial is not best
         and least(trial.offer) < value
-        and (wanted.deadline is None or outlook.makespan(trial.offer) <= wanted.deadline)
-        and (wanted.budget is None or outlook.cost(trial.offer) <= wanted.budget)
+        and (request.deadline is None or set_bounds.makespan(trial.offer) <= request.deadline)
+        and (request.budget is None or set_bounds.cost(trial.offer) <= request.budget)
     ]
     near.sort(key=least)
     return ([best.offer] if best else []) + near[:_NEAR]
 
 
 def _near_mixed(
-    wanted: AdviceRequest, mixing: MixedSearchResult, best: MachineSetOption | None
+    request: AdviceRequest, mixing: MixedSearchResult, best: MachineSetOption | None
 ) -> list[tuple[Offer, ...]]:
     """The mixed sets that a slightly better plan would put first, the one that needs the least of it first."""
-    least = math.inf if best is None else _order(wanted, best)[0]
+    least = math.inf if best is None else _order(request, best)[0]
 
     def needed(planned: PlannedMachineSet) -> float:
-        value = planned.cost if wanted.metric == COST else planned.makespan
-        over = planned.makespan / (wanted.deadline or math.inf), planned.cost / (wanted.budget or math.inf)
+        value = planned.cost if request.metric == COST else planned.makespan
+        over = planned.makespan / (request.deadline or math.inf), planned.cost / (request.budget or math.inf)
         return max(*over, value / least)
 
     near = sorted((planned for planned in mixing.planned if needed(planned) <= _BETTER), key=needed)
     return [planned.offers for planned in near[:_NEAR_MIXED]]
 
 
-def _order(wanted: AdviceRequest, choice: MachineSetOption) -> tuple[float, float]:
+def _order(request: AdviceRequest, choice: MachineSetOption) -> tuple[float, float]:
     found = choice.figures
-    return (found.cost, found.makespan) if wanted.metric == COST else (found.makespan, found.cost)
+    return (found.cost, found.makespan) if request.metric == COST else (found.makespan, found.cost)
 
 
 def _beats(one: MachineSetOption, other: MachineSetOption) -> bool:
@@ -266,16 +268,16 @@ def _thinned(rows: Sequence[MachineSetOption], best: MachineSetOption) -> list[M
     return [rows[place] for place in sorted(places | {chosen})]
 
 
-def limit_words(wanted: AdviceRequest) -> str:
-    """Deadline and budget in words, to follow a verb."""
-    words = [f"within {format_duration(wanted.deadline)}"] if wanted.deadline is not None else []
-    words += [f"for at most {format_money(wanted.budget)}"] if wanted.budget is not None else []
+def limit_words(request: AdviceRequest) -> str:
+    """Write deadline and budget in words, to follow a verb."""
+    words = [f"within {format_duration(request.deadline)}"] if request.deadline is not None else []
+    words += [f"for at most {format_money(request.budget)}"] if request.budget is not None else []
     return " and ".join(words)
 
 
-def _reasons(wanted: AdviceRequest, searched: SetSearchResult, best: MachineSetOption) -> tuple[str, ...]:
-    what = "cheapest" if wanted.metric == COST else "quickest"
-    within = f" that ends {limit_words(wanted)}" if limit_words(wanted) else ""
+def _reasons(request: AdviceRequest, searched: SetSearchResult, best: MachineSetOption) -> tuple[str, ...]:
+    what = "cheapest" if request.metric == COST else "quickest"
+    within = f" that ends {limit_words(request)}" if limit_words(request) else ""
     first = f"{offer_words(best.offers)} is the {what} set found{within}."
     left = searched.sets - len(searched.trials)
     if not searched.sets:
@@ -284,7 +286,7 @@ def _reasons(wanted: AdviceRequest, searched: SetSearchResult, best: MachineSetO
         rest = "was not tried, and it" if left == 1 else "were not tried, and some of them"
         second = f"{left} of {count(searched.sets, 'set')} {rest} could be better: {searched.why}."
     elif left:
-        better = "cheaper" if wanted.metric == COST else "quicker"
+        better = "cheaper" if request.metric == COST else "quicker"
         none = (
             f"None of the {left} sets that were not tried can" if left > 1 else "The one set that was not tried cannot"
         )
@@ -295,22 +297,22 @@ def _reasons(wanted: AdviceRequest, searched: SetSearchResult, best: MachineSetO
 
 
 def _mixed_reasons(
-    wanted: AdviceRequest,
+    request: AdviceRequest,
     searched: SetSearchResult,
     mixing: MixedSearchResult,
     best: MachineSetOption,
     single: MachineSetOption | None,
 ) -> tuple[str, ...]:
-    """What is to be said of sets of several types; nothing where none could be made."""
+    """Sentences about sets of several types; none where no such set could be made."""
     if not mixing.sets:
         return ()
-    better = "cheaper" if wanted.metric == COST else "quicker"
+    better = "cheaper" if request.metric == COST else "quicker"
     found = []
     if len(best.offers) > 1 and searched.sets:
-        kind = "cheapest" if wanted.metric == COST else "quickest"
+        kind = "cheapest" if request.metric == COST else "quickest"
         found.append("No set of one type was found that does so." if single is None else
                      f"{_words(f'The {kind} set of one type found is', single)}.")  # fmt: skip
-    types = "2" if wanted.mix == 2 else f"2 to {wanted.mix}"
+    types = "2" if request.mix == 2 else f"2 to {request.mix}"
     were = "was" if len(mixing.planned) == 1 else "were"
     tried = f"Of {count(mixing.sets, 'set')} of {types} types, {len(mixing.planned)} {were} planned"
     if mixing.proven:
@@ -320,8 +322,8 @@ def _mixed_reasons(
     return tuple(found)
 
 
-def _warnings(wanted: AdviceRequest, searched: SetSearchResult, best: MachineSetOption) -> tuple[str, ...]:
-    terms = wanted.terms
+def _warnings(request: AdviceRequest, searched: SetSearchResult, best: MachineSetOption) -> tuple[str, ...]:
+    terms = request.terms
     offers = searched.offers or best.offers
     unknown = [offer for offer in offers if not terms.known(offer)]
     found = []
@@ -345,46 +347,46 @@ def _warnings(wanted: AdviceRequest, searched: SetSearchResult, best: MachineSet
     minimum = terms.billing.minimum_seconds
     paid = f"each VM is paid from its order to the end, {format_duration(terms.boot_seconds)} of boot included"
     found.append(paid + (f", and for {format_duration(minimum)} at least" if minimum else ""))
-    return (*wanted.flow.warnings, *found)
+    return (*request.flow.warnings, *found)
 
 
 def _nothing(
-    wanted: AdviceRequest, searched: SetSearchResult, mixing: MixedSearchResult, rows: Sequence[MachineSetOption]
+    request: AdviceRequest, searched: SetSearchResult, mixing: MixedSearchResult, rows: Sequence[MachineSetOption]
 ) -> NothingFeasibleError:
-    """What to say where no set keeps the limits."""
-    sets = f"no set of up to {count(wanted.max_vms, 'VM')}"
-    message = f"{sets} was found that ends {limit_words(wanted)}" if limit_words(wanted) else f"{sets} was planned"
+    """Make the error for the case that no set keeps the limits."""
+    sets = f"no set of up to {count(request.max_vms, 'VM')}"
+    message = f"{sets} was found that ends {limit_words(request)}" if limit_words(request) else f"{sets} was planned"
     if not rows and mixing.proven and not searched.sets:
         hint = f"{_NO_TYPE[:-1].lower()}, and lower bounds exclude the {count(mixing.sets, 'set')} of several types"
-        return NothingFeasibleError(f"{sets} can end {limit_words(wanted)}", hint=hint)
+        return NothingFeasibleError(f"{sets} can end {limit_words(request)}", hint=hint)
     if not rows:
         refused = {trial.observation.reason: None for trial in searched.trials if trial.observation is not None}
         return NothingFeasibleError(message, hint=next((why for why in refused if why), searched.why or _LONGER))
     quick = min(rows, key=lambda row: (row.figures.makespan, row.figures.cost))
     cheap = min(rows, key=lambda row: (row.figures.cost, row.figures.makespan))
     words = [_words("the quickest found is", quick)]
-    if wanted.budget is not None and cheap is not quick:
+    if request.budget is not None and cheap is not quick:
         words.append(_words("the cheapest", cheap))
     # A mixed set is planned only where its bounds leave room.
-    if searched.proven and mixing.proven and not mixing.planned and not _possible(wanted, searched):
-        message = f"{sets} can end {limit_words(wanted)}"
+    if searched.proven and mixing.proven and not mixing.planned and not _possible(request, searched):
+        message = f"{sets} can end {limit_words(request)}"
     return NothingFeasibleError(message, hint="; ".join(words))
 
 
-def _no_room(wanted: AdviceRequest) -> NoOfferError:
-    """What to say where each task has room somewhere, and no set is offered that has room for all of them."""
-    where = "" if wanted.mix == 1 else f", nor have {wanted.mix} types of one provider, region and architecture"
-    more = f"--mix {wanted.mix + 1} looks for sets of more types" if wanted.mix < _MOST_TYPES else ""
+def _no_room(request: AdviceRequest) -> NoOfferError:
+    """Make the error for the case that each task has room on some type, and no set has room for all of them."""
+    where = "" if request.mix == 1 else f", nor have {request.mix} types of one provider, region and architecture"
+    more = f"--mix {request.mix + 1} looks for sets of more types" if request.mix < _MOST_TYPES else ""
     hint = ", or ".join(filter(None, ("allow larger types", more)))
     return NoOfferError(f"no type alone has room for every task{where}", hint=hint)
 
 
-def _possible(wanted: AdviceRequest, searched: SetSearchResult) -> bool:
+def _possible(request: AdviceRequest, searched: SetSearchResult) -> bool:
     """True where the bounds of a tried set leave room for a better plan that keeps the limits."""
-    outlook = searched.outlook
+    set_bounds = searched.set_bounds
     return any(
-        (wanted.deadline is None or outlook.makespan(trial.offer) <= wanted.deadline)
-        and (wanted.budget is None or outlook.cost(trial.offer) <= wanted.budget)
+        (request.deadline is None or set_bounds.makespan(trial.offer) <= request.deadline)
+        and (request.budget is None or set_bounds.cost(trial.offer) <= request.budget)
         for trial in searched.trials
     )
 
@@ -394,23 +396,23 @@ def _words(what: str, choice: MachineSetOption) -> str:
     return f"{what} {offer_words(choice.offers)}: {format_duration(found.makespan)}, {format_money(found.cost)}"
 
 
-def to_json(advice: Advice, wanted: AdviceRequest) -> dict[str, Any]:
-    """Advice as a document."""
+def to_json(advice: Advice, request: AdviceRequest) -> dict[str, Any]:
+    """Write advice as a JSON-able document."""
     searched = advice.searched
     return {
-        "workflow": wanted.flow.name,
-        "tasks": len(wanted.flow),
-        "deadline": wanted.deadline,
-        "budget": wanted.budget,
-        "best": choice_to_json(advice.best, wanted),
-        "front": [choice_to_json(row, wanted) for row in advice.front],
+        "workflow": request.flow.name,
+        "tasks": len(request.flow),
+        "deadline": request.deadline,
+        "budget": request.budget,
+        "best": choice_to_json(advice.best, request),
+        "front": [choice_to_json(row, request) for row in advice.front],
         "reasons": list(advice.reasons),
         "warnings": list(advice.warnings),
         "sets": searched.sets,
         "tried": len(searched.trials),
         "proven": searched.proven,
         "mixed": {
-            "kinds": wanted.mix,
+            "kinds": request.mix,
             "sets": advice.mixing.sets,
             "tried": len(advice.mixing.planned),
             "proven": advice.mixing.proven,
@@ -419,8 +421,8 @@ def to_json(advice: Advice, wanted: AdviceRequest) -> dict[str, Any]:
     }
 
 
-def choice_to_json(choice: MachineSetOption, wanted: AdviceRequest) -> dict[str, Any]:
-    """One set as a document."""
+def choice_to_json(choice: MachineSetOption, request: AdviceRequest) -> dict[str, Any]:
+    """Write one set as a JSON-able document."""
     found = choice.figures
     machines = _machines(choice)
     single = machines[0] if len(machines) == 1 else dict.fromkeys(machines[0])
@@ -434,7 +436,7 @@ def choice_to_json(choice: MachineSetOption, wanted: AdviceRequest) -> dict[str,
         "serial": found.serial,
         "utilisation": found.utilisation,
         "cost": found.cost,
-        "fits": keeps_limits(wanted, choice),
+        "fits": keeps_limits(request, choice),
         "planner": choice.planner,
     }
 
@@ -460,7 +462,7 @@ def _machines(choice: MachineSetOption) -> list[dict[str, Any]]:
 
 
 def vms_yaml(choice: MachineSetOption) -> str:
-    """The machines of a set as a file for ``--vms``, the offers in comments."""
+    """Write the machines of a set as a file for ``--vms``, the offers in comments."""
     platform = choice.platform
     vm, billing = platform.vms[0], platform.billing
     kinds, first = [], 0

@@ -1,4 +1,4 @@
-"""Sets of several kinds of machines: looked for beside the sets of one kind, each judged by a plan on it."""
+"""Searches sets of several kinds of machines, beside the sets of one kind; a plan is made on each."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class PlannedMachineSet:
 
     @property
     def key(self) -> str:
-        """What makes two sets the same."""
+        """Key that is equal for equal sets of machines."""
         return key_of(self.offers)
 
 
 @dataclass(frozen=True)
 class MixedSearchResult:
-    """What became of the search over mixed sets.
+    """Result of a search over mixed sets.
 
     Attributes:
         planned: The sets that were planned, in order.
-        sets: Mixed sets whose bounds were looked at.
+        sets: Number of mixed sets whose bounds were computed.
         proven: True when no mixed set of one provider, region and architecture can be better by more than a trifle,
             whoever plans.
     """
@@ -82,12 +82,12 @@ class MixedSearchResult:
 
 
 def key_of(offers: Sequence[Offer]) -> str:
-    """What makes two sets of machines the same."""
+    """Key that is equal for equal sets of machines."""
     return " + ".join(sorted(offer.key for offer in offers))
 
 
 def mix_sets(
-    wanted: AdviceRequest, offers: Sequence[Offer], pure: SetSearchResult, planner: Planner, seconds: float
+    request: AdviceRequest, offers: Sequence[Offer], pure: SetSearchResult, planner: Planner, seconds: float
 ) -> MixedSearchResult:
     """Look for a mixed set that is better than all sets of one kind that were tried.
 
@@ -97,21 +97,21 @@ def mix_sets(
     the best expected neighbour of the best known set (a machine added, taken away or exchanged).
 
     Args:
-        wanted: What is asked for; its `mix` is the most kinds in one set.
-        offers: What may be used, one node each.
+        request: The workflow with its limits; its `mix` is the most kinds in one set.
+        offers: The machine types to choose from, one node each.
         pure: The search over sets of one kind.
-        planner: Who plans.
+        planner: Planner that is run on each set.
         seconds: Processor time that it may take.
     """
-    search = _Search(wanted, offers, pure)
+    search = _MixedSearch(request, offers, pure)
     until = time.process_time() + seconds
-    while len(search.planned) < wanted.trials and time.process_time() < until:
+    while len(search.planned) < request.trials and time.process_time() < until:
         row = search.next()
         if row is None:
             return MixedSearchResult(tuple(search.planned), search.sets, search.complete)
         chosen = search.offers(row)
-        platform = wanted.terms.together(chosen, wanted.flow)
-        makespan = simulate_planner(wanted.flow, platform, planner).makespan
+        platform = request.terms.together(chosen, request.flow)
+        makespan = simulate_planner(request.flow, platform, planner).makespan
         search.tell(row, PlannedMachineSet(chosen, makespan, kept_cost(platform, makespan)))
         if not pure.trials and len(search.planned) == 1:  # which may have waited for a compiler
             until = time.process_time() + seconds
@@ -127,7 +127,7 @@ def kinds_of(offers: Sequence[Offer], flow: Workflow, terms: MachineAssumptions)
     Args:
         offers: One node each.
         flow: The workflow.
-        terms: What makes machines of offers.
+        terms: Assumptions that turn offers into machines.
     """
     places: dict[tuple[str, str, str], list[Offer]] = {}
     for offer in offers:
@@ -162,12 +162,14 @@ def _unreplaced(offers: Sequence[Offer], flow: Workflow, terms: MachineAssumptio
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Some sets: kinds by number, ascending, and how many machines of each; unused columns have the number 0 and none.
+class _MachineSets:
+    """Sets of machines as arrays: the numbers of their kinds, ascending, and the count of each.
+
+    Unused columns have kind 0 and count 0.
 
     Attributes:
         kinds: Shape (sets, most kinds of a set).
-        counts: The same shape.
+        counts: Machines of each kind; the same shape.
     """
 
     kinds: CountMatrix
@@ -176,40 +178,40 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def of(self, chosen: Any) -> _Rows:
-        return _Rows(self.kinds[chosen], self.counts[chosen])
+    def of(self, chosen: Any) -> _MachineSets:
+        return _MachineSets(self.kinds[chosen], self.counts[chosen])
 
     def key(self, row: int) -> VmCounts:
         pairs = zip(self.kinds[row].tolist(), self.counts[row].tolist(), strict=True)
         return tuple((kind, count) for kind, count in pairs if count)
 
 
-class _Search:
-    """Says which mixed set to plan next."""
+class _MixedSearch:
+    """Chooses the mixed set to plan next, by bounds and expectations."""
 
-    def __init__(self, wanted: AdviceRequest, offers: Sequence[Offer], pure: SetSearchResult) -> None:
-        self._wanted, self._outlook = wanted, pure.outlook
-        places = kinds_of(offers, wanted.flow, wanted.terms)
+    def __init__(self, request: AdviceRequest, offers: Sequence[Offer], pure: SetSearchResult) -> None:
+        self._request, self._set_bounds = request, pure.set_bounds
+        places = kinds_of(offers, request.flow, request.terms)
         self._offers = [offer for here in places for offer in here]
         self._place = np.repeat(np.arange(len(places)), [len(here) for here in places])
-        self._speeds = np.array([wanted.terms.speed(offer) for offer in self._offers])
-        self._slots = np.array([wanted.terms.some_room(offer, wanted.flow) for offer in self._offers], dtype=float)
-        counted = any(wanted.terms.memory(offer, wanted.flow) < math.inf for offer in self._offers)
+        self._speeds = np.array([request.terms.speed(offer) for offer in self._offers])
+        self._slots = np.array([request.terms.some_room(offer, request.flow) for offer in self._offers], dtype=float)
+        counted = any(request.terms.memory(offer, request.flow) < math.inf for offer in self._offers)
         memory = [offer.memory_gib * 2**30 or math.inf for offer in self._offers]
         self._memory = np.array(memory) if counted else None
-        self._takes = np.array([wanted.terms.takes(offer, wanted.flow) for offer in self._offers], dtype=np.bool_)
+        self._takes = np.array([request.terms.takes(offer, request.flow) for offer in self._offers], dtype=np.bool_)
         self._prices = np.array([offer.price_per_hour for offer in self._offers])
         self.planned: list[PlannedMachineSet] = []
         self._tried: set[VmCounts] = set()
         self._parts: list[tuple[float, float, float]] = []  # path, work and seconds of each plan
         self._best, self._best_row = self._start(pure)
-        rows, self.complete = _every(places, wanted.mix, wanted.max_vms, wanted.seed)
+        rows, self.complete = _every(places, request.mix, request.max_vms, request.seed)
         rows = self._whole(rows)
         self.sets = len(rows)
         self._power = self._fitted()
         self._pool = self._hopeful(rows)
         self._order = self._sorted(self._pool)
-        self._nearby: _Rows | None = None
+        self._nearby: _MachineSets | None = None
 
     def _start(self, pure: SetSearchResult) -> tuple[tuple[float, float, float], VmCounts]:
         """The best set of one kind, as a value to beat, and as a row where mixed sets can begin from it."""
@@ -225,27 +227,27 @@ class _Search:
             number = numbers.get(trial.offer.times(1).key)
             if number is not None and value < near:
                 near, row = value, ((number, trial.offer.nodes),)
-            self._parts.append((*self._outlook.parts(trial.offer), seen.runtime))
+            self._parts.append((*self._set_bounds.parts(trial.offer), seen.runtime))
         return best, row
 
     def _value(self, makespan: float, cost: float) -> tuple[float, float, float]:
-        """How far a set is beyond the limits, and its objective; less is better."""
+        """Rank of a set by its excess over the limits, then by its objective; less is better."""
         return (max(self._over(makespan, cost), 1.0), *self._objectives(makespan, cost))
 
     def _over(self, makespan: Any, cost: Any) -> Any:
-        deadline, budget = self._wanted.deadline or math.inf, self._wanted.budget or math.inf
+        deadline, budget = self._request.deadline or math.inf, self._request.budget or math.inf
         return np.maximum(makespan / deadline, cost / budget)
 
     def _objectives(self, makespan: Any, cost: Any) -> tuple[Any, Any]:
-        return (cost, makespan) if self._wanted.metric == COST else (makespan, cost)
+        return (cost, makespan) if self._request.metric == COST else (makespan, cost)
 
     def offers(self, row: VmCounts) -> tuple[Offer, ...]:
         """The machines of a row."""
         return tuple(replace(self._offers[kind], nodes=count) for kind, count in row)
 
     def tell(self, row: VmCounts, planned: PlannedMachineSet) -> None:
-        """What became of a set."""
-        rows = _rows([row], self._wanted.mix)
+        """Take note of the plan on a set."""
+        rows = _rows([row], self._request.mix)
         path, work = self._bounds(rows)
         self.planned.append(planned)
         self._parts.append((float(path[0]), float(work[0]), planned.makespan))
@@ -274,7 +276,7 @@ class _Search:
 
     def _neighbour(self) -> VmCounts | None:
         if self._nearby is None:
-            near = self._hopeful(self._whole(_rows(self._changed(), self._wanted.mix)))
+            near = self._hopeful(self._whole(_rows(self._changed(), self._request.mix)))
             self._nearby = near.of(self._sorted(near))
         return next((row for row in map(self._nearby.key, range(len(self._nearby))) if row not in self._tried), None)
 
@@ -293,44 +295,44 @@ class _Search:
                 if more is not None:
                     counts[more] = counts.get(more, 0) + 1
                 row = tuple(sorted((kind, count) for kind, count in counts.items() if count))
-                if 1 < len(row) <= self._wanted.mix and sum(counts.values()) <= self._wanted.max_vms:
+                if 1 < len(row) <= self._request.mix and sum(counts.values()) <= self._request.max_vms:
                     found.add(row)
         return sorted(found - self._tried - {self._best_row})
 
-    def _whole(self, rows: _Rows) -> _Rows:
-        """Those of some sets on which every task fits some machine."""
+    def _whole(self, rows: _MachineSets) -> _MachineSets:
+        """Pick the sets on which every task fits some machine."""
         if self._takes.all() or not len(rows):
             return rows
         taken = self._takes[rows.kinds] & (rows.counts > 0)[:, :, None]
         return rows.of(np.all(np.any(taken, axis=1), axis=1))
 
-    def _bounds(self, rows: _Rows) -> tuple[Numbers, Numbers]:
+    def _bounds(self, rows: _MachineSets) -> tuple[Numbers, Numbers]:
         """Path and work of some sets, in seconds without boot."""
         counts, memory = rows.counts.astype(float), None
         if self._memory is not None:
             memory = np.where(rows.counts > 0, self._memory[rows.kinds], 0.0) * counts
-        return self._outlook.parts_together(self._speeds[rows.kinds], self._slots[rows.kinds] * counts, memory)
+        return self._set_bounds.parts_together(self._speeds[rows.kinds], self._slots[rows.kinds] * counts, memory)
 
-    def _cost(self, rows: _Rows, seconds: Numbers) -> Numbers:
+    def _cost(self, rows: _MachineSets, seconds: Numbers) -> Numbers:
         hourly = (self._prices[rows.kinds] * rows.counts).sum(axis=1)
-        return np.asarray(billable_seconds(self._wanted.terms.billing, seconds) / 3600.0 * hourly)
+        return np.asarray(billable_seconds(self._request.terms.billing, seconds) / 3600.0 * hourly)
 
-    def _hopeful(self, rows: _Rows) -> _Rows:
-        """Those of some sets that keep the limits and are better than the best one, by their bounds."""
+    def _hopeful(self, rows: _MachineSets) -> _MachineSets:
+        """Pick the sets that keep the limits and are better than the best one, by their bounds."""
         if not len(rows):
             return rows
-        seconds = self._outlook.boot + np.maximum(*self._bounds(rows))
+        seconds = self._set_bounds.boot + np.maximum(*self._bounds(rows))
         money = self._cost(rows, seconds)
         possible = self._over(seconds, money) <= 1.0 + _CLOSE
         if self._best[0] <= 1.0 + _CLOSE:
             possible &= self._objectives(seconds, money)[0] < self._best[1] * (1.0 - TRIFLE)
         return rows.of(possible)
 
-    def _sorted(self, rows: _Rows) -> NDArray[np.intp]:
+    def _sorted(self, rows: _MachineSets) -> NDArray[np.intp]:
         """Sets in the order of what is expected of them: those within the limits first, the best of them first."""
         if not len(rows):
             return np.zeros(0, dtype=np.intp)
-        seconds = self._outlook.boot + probable_makespan(*self._bounds(rows), self._power)
+        seconds = self._set_bounds.boot + probable_makespan(*self._bounds(rows), self._power)
         money = self._cost(rows, seconds)
         first, second = self._objectives(seconds, money)
         return np.lexsort((second, first, np.maximum(self._over(seconds, money), 1.0)))
@@ -338,17 +340,17 @@ class _Search:
     def _fitted(self) -> float:
         parts = self._parts[-len(self.planned) :] if len(self.planned) >= _ENOUGH else self._parts
         path, work, seconds = np.array(parts).reshape(-1, 3).T
-        return fitting_power(path, work, seconds, self._outlook.boot)
+        return fitting_power(path, work, seconds, self._set_bounds.boot)
 
 
-def _rows(sets: Sequence[VmCounts], width: int) -> _Rows:
+def _rows(sets: Sequence[VmCounts], width: int) -> _MachineSets:
     table = np.zeros((len(sets), width, 2), dtype=np.int32)
     for place, pairs in enumerate(sets):
         table[place, : len(pairs)] = pairs
-    return _Rows(table[:, :, 0], table[:, :, 1])
+    return _MachineSets(table[:, :, 0], table[:, :, 1])
 
 
-def _every(places: Sequence[Sequence[Offer]], most: int, machines: int, seed: int) -> tuple[_Rows, bool]:
+def _every(places: Sequence[Sequence[Offer]], most: int, machines: int, seed: int) -> tuple[_MachineSets, bool]:
     """All mixed sets, or so many drawn from them as are looked at, and whether these are all."""
     chance = np.random.default_rng(seed)
     found, left, complete, first = [], _MOST, True, 0
@@ -365,7 +367,7 @@ def _every(places: Sequence[Sequence[Offer]], most: int, machines: int, seed: in
         left = max(0, left - count)
         first += len(here)
     empty = np.zeros((0, most), dtype=np.int32)
-    return _Rows(*(np.concatenate([empty, *[rows[part] for rows in found]]) for part in (0, 1))), complete
+    return _MachineSets(*(np.concatenate([empty, *[rows[part] for rows in found]]) for part in (0, 1))), complete
 
 
 def _all_of(kinds: int, size: int, machines: int, width: int, first: int) -> tuple[CountMatrix, CountMatrix]:

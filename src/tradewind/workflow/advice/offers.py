@@ -1,4 +1,4 @@
-"""Offers of the catalogue as machines of a workflow, and what a set of them must take and cost at least."""
+"""Turns offers of the catalogue into machines of a workflow, and bounds the time and cost of a set of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POWERS = (4.0, 1.2, 1.5, 2.0, 3.0, 6.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class MachineAssumptions:
-    """What turns offers into machines of a workflow.
+    """Assumptions that turn offers into machines of a workflow: speeds, slots, start and files.
 
     Attributes:
         speeds: Speed of one vCPU by instance type, family or pattern of types; the first that fits counts, in this
@@ -38,7 +38,7 @@ class MachineAssumptions:
         storage: As in `Platform`.
         bandwidth: MB/s, as in `Platform`.
         latency: Seconds, as in `Platform`.
-        billing: How time becomes money.
+        billing: Rule that turns time into money.
     """
 
     speeds: Mapping[str, float] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class MachineAssumptions:
         return float(fact)
 
     def known(self, offer: Offer) -> bool:
-        """True when something is said of an offer's speed."""
+        """True when the speed of an offer is stated."""
         by_pattern = any(fnmatch.fnmatchcase(offer.instance_type, pattern) for pattern in self.speeds)
         return by_pattern or offer.family in self.speeds or SPEED in offer.facts
 
@@ -91,20 +91,20 @@ class MachineAssumptions:
         return int(offer.vcpu) if self.slots is None else self.slots
 
     def takes(self, offer: Offer, flow: Workflow) -> tuple[bool, ...]:
-        """Which of the `Workflow.largest` demands fit one machine of an offer: with all of them, every task does."""
+        """Mask of the `Workflow.largest` demands that fit one machine of an offer: with all, every task does."""
         return tuple(self.takes_one(offer, flow, cores, needs) for cores, needs in flow.largest)
 
     def takes_one(self, offer: Offer, flow: Workflow, cores: int, needs: int) -> bool:
-        """Whether a task of so many cores and bytes of memory fits one machine of an offer."""
+        """True where a task of so many cores and bytes of memory fits one machine of an offer."""
         return cores <= self.some_room(offer, flow) and needs <= _memory(offer)
 
     def fitting(self, offer: Offer, flow: Workflow) -> Marks:
-        """Which of the `Workflow.demands` fit one machine of an offer."""
+        """Mask of the `Workflow.demands` that fit one machine of an offer."""
         cores, needs = flow.demands.T
         return np.asarray((cores <= self.some_room(offer, flow)) & (needs <= _memory(offer)))
 
     def platform(self, offer: Offer, flow: Workflow) -> Platform:
-        """The machines of an offer, as many as it has nodes.
+        """Make the machines of an offer, as many as it has nodes.
 
         Raises:
             WorkflowError: A task of the workflow fits none of them.
@@ -115,7 +115,7 @@ class MachineAssumptions:
         return self.together((offer,), flow)
 
     def together(self, offers: Sequence[Offer], flow: Workflow) -> Platform:
-        """The machines of several offers as one set, of each as many as it has nodes.
+        """Make the machines of several offers as one set, of each as many as it has nodes.
 
         Where some tasks do not fit some of them, or memory is counted, the machines say what memory they have.
 
@@ -149,7 +149,7 @@ def _memory(offer: Offer) -> float:
 
 
 def largest_demand(flow: Workflow) -> str:
-    """What a machine must have so that every task fits it, in words."""
+    """Describe the machine that every task fits on, in words."""
     cores, memory = flow.needs
     return count(cores, "core") + (f" and {memory / 2**30:.3g} GiB" if memory else "")
 
@@ -167,7 +167,7 @@ def kept_cost(platform: Platform, makespan: float) -> float:
 def worth_trying(
     offers: Sequence[Offer], flow: Workflow, terms: MachineAssumptions, *, partly: bool = False
 ) -> list[Offer]:
-    """The offers that can be part of a best set: of those with the same speed, slots and memory, only the cheapest.
+    """Pick the offers that can be part of a best set: the cheapest of each speed, number of slots and memory.
 
     Machines with the same of all three run the same schedule, so nothing is lost. Slots beyond the cores of all tasks
     together are none, and so is memory beyond theirs, or where it is not counted.
@@ -175,7 +175,7 @@ def worth_trying(
     Args:
         offers: One node each.
         flow: The workflow.
-        terms: What makes machines of them.
+        terms: Assumptions that turn offers into machines.
         partly: Take those that only some tasks fit, too; machines alike are then those that the same tasks fit.
 
     Returns:
@@ -198,7 +198,7 @@ def memory_of_all(flow: Workflow) -> int:
 
 
 class MachineSetBounds:
-    """What sets of machines must take and cost at least, whoever plans.
+    """Lower bounds of the time and the cost of a workflow on sets of machines, for any planner.
 
     A makespan is at least the longest path at the set's speed, and all work over all slots, or all that tasks hold of
     memory over all memory. They follow from the definition; `tradewind.workflow.bounds.lower_bound` is closer and takes
@@ -206,7 +206,7 @@ class MachineSetBounds:
 
     Args:
         flow: The workflow.
-        terms: What makes machines of offers.
+        terms: Assumptions that turn offers into machines.
     """
 
     def __init__(self, flow: Workflow, terms: MachineAssumptions) -> None:
@@ -270,7 +270,7 @@ class MachineSetBounds:
         return path, work
 
     def _worth(self, each: Numbers, least: Numbers) -> Numbers:
-        """What running all tasks is worth at least, where a second of each counts so much and all have this speed."""
+        """Least worth of running all tasks, where a second of each counts so much and all have this speed."""
         return np.asarray(float(self._flow.runtimes @ each) + float(self._reading @ each) * least)
 
     def makespan(self, offer: Offer) -> float:
@@ -295,7 +295,7 @@ class MachineSetBounds:
 
 
 def probable_makespan(path: Numbers, work: Numbers, power: float) -> Numbers:
-    """Seconds that plans probably take: ``(path**k + work**k) ** (1/k)``, between the bound and the sum of the parts.
+    """Estimate the seconds that plans take: ``(path**k + work**k) ** (1/k)``, between bound and sum of the parts.
 
     Args:
         path: Seconds of the longest path.
@@ -307,7 +307,7 @@ def probable_makespan(path: Numbers, work: Numbers, power: float) -> Numbers:
 
 
 def fitting_power(path: Numbers, work: Numbers, seconds: Numbers, boot: float) -> float:
-    """The power of `probable_makespan` that fits best what was planned.
+    """Fit the power of `probable_makespan` to the plans that were made.
 
     Args:
         path: Seconds of the longest path, for each set.
@@ -325,6 +325,6 @@ def fitting_power(path: Numbers, work: Numbers, seconds: Numbers, boot: float) -
 
 
 def billable_seconds(billing: Billing, seconds: Numbers) -> Numbers:
-    """As `Billing.billed_seconds`, for many times at once."""
+    """Apply `Billing.billed_seconds` to many times at once."""
     units = np.maximum(billing.setup_seconds + seconds, billing.minimum_seconds) / billing.granularity_seconds
     return np.asarray(np.ceil(units - np.minimum(0.5, 1e-9 * np.maximum(1.0, units))) * billing.granularity_seconds)

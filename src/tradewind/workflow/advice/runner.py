@@ -1,4 +1,4 @@
-"""Answers the question of a trial, which machines, by planning a workflow on them."""
+"""Runs the trials of a search for machines: a workflow is planned on the machines of the trial."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class WorkflowRunner(SimulatedRunner):
     """Plans a workflow on the machines of a trial and simulates it: which machines to take costs nothing to try.
 
     The offer's instance type and number of nodes are the machines; a run takes the makespan, counted from the order
-    of the machines, and costs all of them for so long. Its metrics are those of `tradewind.workflow.schedule.ScheduleFigures`.
-    The job's command is not run. The clock jumps.
+    of the machines, and costs all of them for so long. Its metrics are those of
+    `tradewind.workflow.schedule.ScheduleFigures`. The job's command is not run. The clock jumps.
     """
 
     name = "workflow"
@@ -95,7 +95,7 @@ class WorkflowRunner(SimulatedRunner):
 
     @cached_property
     def planner(self) -> Planner:
-        """Who plans.
+        """The planner that is run on the machines of each trial.
 
         Raises:
             PluginError: There is no such planner.
@@ -105,7 +105,7 @@ class WorkflowRunner(SimulatedRunner):
 
     @property
     def terms(self) -> MachineAssumptions:
-        """What makes machines of offers; what they cost is for the engine to say."""
+        """Assumptions that turn offers into machines; the engine adds the cost."""
         given = self.settings
         return MachineAssumptions(given.speeds, given.slots, given.boot, given.storage, given.bandwidth, given.latency)
 
@@ -132,11 +132,11 @@ class WorkflowRunner(SimulatedRunner):
 
 
 def make_planner(choice: str | Mapping[str, Any], seed: int, data_folder: Path) -> Planner:
-    """A planner by its name, or by ``{use: name, ...}`` with settings.
+    """Make a planner by its name, or by ``{use: name, ...}`` with settings.
 
     Args:
-        choice: The user's.
-        seed: Of its chance.
+        choice: The name, or the mapping, as the user gave it.
+        seed: Seed of its random choices.
         data_folder: Below it the planner may keep what it has learned.
 
     Raises:
@@ -150,7 +150,7 @@ def make_planner(choice: str | Mapping[str, Any], seed: int, data_folder: Path) 
 
 
 def simulate_planner(flow: Workflow, platform: Platform, planner: Planner) -> Schedule:
-    """What becomes of a planner's decisions when every task takes what it should take.
+    """Simulate a planner's decisions in a world where every task takes its expected time.
 
     Raises:
         WorkflowError: A task fits on no machine, or the plan breaks a rule.
@@ -163,10 +163,10 @@ def simulate_planner(flow: Workflow, platform: Platform, planner: Planner) -> Sc
 
 
 def offer_words(offers: Sequence[Offer]) -> str:
-    """A set of machines in words: ``1 x c7i.2xlarge + 4 x c7i.large``."""
+    """Write a set of machines in words: ``1 x c7i.2xlarge + 4 x c7i.large``."""
     return " + ".join(f"{offer.nodes} x {offer.instance_type}" for offer in offers)
 
 
 def rounded_up_duration(seconds: float) -> str:
-    """Seconds as people write them, to the second and never less than they are."""
+    """Write seconds as a duration, rounded up to whole seconds."""
     return format_duration(float(-(-seconds // 1)))

@@ -36,7 +36,7 @@ from tradewind.workflow.graph import Numbers, Workflow
 
 _STAGE = "stage"
 BEST, FRONT = "could be the best", "could be worth its money"
-"""Why a set is tried."""
+"""Reasons for which a set is tried."""
 
 _CLOSE = 1e-9
 
@@ -50,19 +50,19 @@ class BoundSearcherSettings(plugins.Settings):
 class BoundSearcher(Searcher, Concludes, Explains):
     """Tries the sets of machines that could be best by their bounds, and ends when no other can be better.
 
-    What a set must take and cost at least is known before any plan is made (`MachineSetBounds`). Once the best one found is no
-    worse than the bound of every untried one, none of those can win, whoever plans (branch and bound, the sets being
-    the leaves: Lawler and Wood, "Branch-and-bound methods", Operations Research 14(4), 1966). Of those that could, the
-    ones come first that are expected to keep deadline and budget, the best expected objective first. A plan is
-    expected to take ``(path**k + work**k) ** (1/k)`` seconds, between the bound and the sum of its two parts, with the
-    k that fits best what was tried. Some more trials then go where something cheaper or quicker than all that was
+    Bounds of the time and cost of a set are known before any plan is made (`MachineSetBounds`). Once the best one found
+    is no worse than the bound of every untried one, none of those can win, whoever plans (branch and bound, the sets
+    being the leaves: Lawler and Wood, "Branch-and-bound methods", Operations Research 14(4), 1966). Of those that
+    could, the ones come first that are expected to keep deadline and budget, the best expected objective first. A plan
+    is expected to take ``(path**k + work**k) ** (1/k)`` seconds, between the bound and the sum of its two parts, with
+    the k that fits best what was tried. Some more trials then go where something cheaper or quicker than all that was
     tried is possible.
 
     Args:
-        settings: Its settings.
+        settings: Settings of the search.
         problem: Its configurations are sets of machines; the objective is ``cost`` or ``runtime``.
         seed: Not used: nothing is left to chance.
-        outlook: The bounds.
+        set_bounds: Bounds of the time and cost of sets.
     """
 
     name = "bounds"
@@ -70,27 +70,27 @@ class BoundSearcher(Searcher, Concludes, Explains):
     settings: BoundSearcherSettings
 
     def __init__(
-        self, *, settings: plugins.Settings, problem: Problem, seed: int = 0, outlook: MachineSetBounds
+        self, *, settings: plugins.Settings, problem: Problem, seed: int = 0, set_bounds: MachineSetBounds
     ) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
-        self._outlook = outlook
+        self._set_bounds = set_bounds
         if problem.objective.metric not in (COST, RUNTIME) or problem.objective.goal != "minimise":
             raise SpecError("sets of machines are searched for the least cost or the least runtime")
 
     @cached_property
     def _least(self) -> tuple[Numbers, Numbers]:
-        """Seconds and USD of each candidate at least; infinite where it can never be of use."""
+        """Lower bounds of the seconds and USD of each candidate; infinite where it can never be of use."""
         candidates = self.problem.candidates
         offers = [candidates.offer(place) for place in range(len(candidates))]
         seconds = np.array(
-            [math.inf if self._outlook.idle(offer) else self._outlook.makespan(offer) for offer in offers]
+            [math.inf if self._set_bounds.idle(offer) else self._set_bounds.makespan(offer) for offer in offers]
         )
-        money = np.array([self._outlook.cost(offer) if least < math.inf else math.inf
+        money = np.array([self._set_bounds.cost(offer) if least < math.inf else math.inf
                           for offer, least in zip(offers, seconds, strict=True)])  # fmt: skip
         return seconds, money
 
     @property
-    def _wanted(self) -> Numbers:
+    def _least_objective(self) -> Numbers:
         seconds, money = self._least
         return money if self.problem.objective.metric == COST else seconds
 
@@ -99,7 +99,7 @@ class BoundSearcher(Searcher, Concludes, Explains):
         return min(bounds, default=math.inf)
 
     def hopeful(self, tried: Sequence[Trial], free: Any) -> Any:
-        """Which of some candidates could still be better than the best feasible trial; their places.
+        """Pick the candidates that could still be better than the best feasible trial.
 
         Args:
             tried: The trials that have ended.
@@ -112,7 +112,7 @@ class BoundSearcher(Searcher, Concludes, Explains):
             possible &= seconds[free] <= deadline + _CLOSE
         values = [t.observation.objective for t in tried if t.observation and t.observation.feasible]
         best = min((value for value in values if value is not None), default=math.inf)
-        return free[possible & (self._wanted[free] < best * (1.0 - _CLOSE))]
+        return free[possible & (self._least_objective[free] < best * (1.0 - _CLOSE))]
 
     def ask(self, state: SearchState, count: int = 1) -> list[Proposal] | NothingLeft:
         """The sets that could be best, then some of the front; see `Searcher.ask`."""
@@ -134,7 +134,7 @@ class BoundSearcher(Searcher, Concludes, Explains):
         offers = [self.problem.candidates.offer(int(place)) for place in places]
         seconds = self._expected(offers, self._power())
         money = np.array(
-            [self._outlook.cost_of(offer, float(each)) for offer, each in zip(offers, seconds, strict=True)]
+            [self._set_bounds.cost_of(offer, float(each)) for offer, each in zip(offers, seconds, strict=True)]
         )
         deadline = self.problem.constraints.deadline
         over = np.maximum(seconds / (deadline or math.inf), money / self._most_money())
@@ -144,17 +144,17 @@ class BoundSearcher(Searcher, Concludes, Explains):
 
     def _expected(self, offers: Sequence[Offer], power: float) -> Numbers:
         """Seconds that plans on the machines of some offers probably take."""
-        return np.asarray(self._outlook.boot + probable_makespan(*self._parts(offers), power))
+        return np.asarray(self._set_bounds.boot + probable_makespan(*self._parts(offers), power))
 
     def _parts(self, offers: Sequence[Offer]) -> tuple[Numbers, Numbers]:
-        parts = np.array([self._outlook.parts(offer) for offer in offers]).reshape(-1, 2)
+        parts = np.array([self._set_bounds.parts(offer) for offer in offers]).reshape(-1, 2)
         return parts[:, 0], parts[:, 1]
 
     def _power(self) -> float:
         """The power that fits what was tried best."""
         seen = [(trial.offer, trial.observation.runtime) for trial in self.history if trial.observation is not None]
         seconds = np.array([runtime for _, runtime in seen])
-        return fitting_power(*self._parts([offer for offer, _ in seen]), seconds, self._outlook.boot)
+        return fitting_power(*self._parts([offer for offer, _ in seen]), seconds, self._set_bounds.boot)
 
     def _next_of_front(self, tried: Sequence[Trial], free: Any) -> int | None:
         """The set farthest in time from all tried ones, of those that could be quicker or cheaper than each of them."""
@@ -186,28 +186,28 @@ class BoundSearcher(Searcher, Concludes, Explains):
 
 
 BOUNDS = BoundSearcher.name
-"""The searcher that knows the workflow; others know only what they are told."""
+"""Name of the searcher that knows the workflow; others know only the trials."""
 
 
 @dataclass(frozen=True)
 class AdviceRequest:
-    """What is asked for.
+    """A request for advice: a workflow, its limits, and settings of the search.
 
     Attributes:
         file: The workflow's file.
         flow: The workflow.
-        terms: What makes machines of offers.
+        terms: Assumptions that turn offers into machines.
         deadline: Seconds from the order of the machines to the end, or None.
         budget: USD that one execution may cost, or None. Looking for it costs nothing.
         max_vms: Machines of a set at most.
-        planner: Who plans during the search: a name, or ``{use: name, ...}``.
+        planner: Planner of the search: a name, or ``{use: name, ...}``.
         searcher: ``bounds``, or the name of any searcher.
         mix: Kinds of machines in one set at most; 1 for sets of one type alone.
         trials: Sets of one type to try at most, and mixed sets as well.
-        front: Sets to try for the choice of time against money, by the searcher ``bounds``.
+        front: Number of sets to try for the choice of time against money, by the searcher ``bounds``.
         seconds: Processor time that the search may take.
         refine: Processor seconds that a better plan is looked for, for each of the best sets; 0 for none.
-        seed: Of all chance.
+        seed: Seed of all random choices.
         lenient: Accept sizes and run times below zero.
         catalogues: The user's settings for catalogues, by name.
     """
@@ -231,7 +231,7 @@ class AdviceRequest:
 
     @property
     def metric(self) -> str:
-        """What is made small: the cost, or the time where only money is limited."""
+        """Metric to minimise: the cost, or the time where only money is limited."""
         return RUNTIME if self.deadline is None and self.budget is not None else COST
 
 
@@ -241,13 +241,13 @@ class SetSearchResult:
 
     Attributes:
         study: Number of the study in the store; None where no type alone has room for every task: there is none then.
-        name: Its name there.
-        trials: What was tried, in order.
+        name: Name of the study in the store.
+        trials: The trials, in order.
         offers: The offers that were left to choose from, one node each.
-        sets: How many sets of machines they make.
-        why: Why the search ended.
+        sets: Number of sets of machines that they make.
+        why: Reason that the search ended.
         proven: True when no set that was not tried can be better, whoever plans.
-        outlook: What sets must take and cost at least.
+        set_bounds: Bounds of the time and cost of sets.
         seconds: Processor time that the search took.
     """
 
@@ -258,46 +258,46 @@ class SetSearchResult:
     sets: int
     why: str
     proven: bool
-    outlook: MachineSetBounds
+    set_bounds: MachineSetBounds
     seconds: float
 
 
-def search_sets(wanted: AdviceRequest, offers: Sequence[Offer], store: Store, data_folder: Path) -> SetSearchResult:
+def search_sets(request: AdviceRequest, offers: Sequence[Offer], store: Store, data_folder: Path) -> SetSearchResult:
     """Search the sets of machines, as a study in the store.
 
     Args:
-        wanted: What is asked for.
-        offers: What may be used, one node each.
-        store: Where the study is kept.
-        data_folder: For the runner.
+        request: The workflow with its limits and the settings of the search.
+        offers: The machine types to choose from, one node each.
+        store: Store that the study is kept in.
+        data_folder: Folder in which the runner may keep data.
 
     Raises:
         NoOfferError: A task has room on no offer.
     """
-    kept = worth_trying(offers, wanted.flow, wanted.terms)
+    kept = worth_trying(offers, request.flow, request.terms)
     if not kept:
-        _see_that_each_fits(wanted, offers)
-        return SetSearchResult(None, "", (), (), 0, "", True, MachineSetBounds(wanted.flow, wanted.terms), 0.0)
-    spec = _specification(wanted, kept)
+        _check_each_fits(request, offers)
+        return SetSearchResult(None, "", (), (), 0, "", True, MachineSetBounds(request.flow, request.terms), 0.0)
+    spec = _specification(request, kept)
     problem = _problem(spec, kept)
-    outlook = MachineSetBounds(wanted.flow, wanted.terms)
+    set_bounds = MachineSetBounds(request.flow, request.terms)
     own = None
-    if wanted.searcher == BOUNDS:
-        settings = BoundSearcherSettings(front=wanted.front)
-        own = BoundSearcher(settings=settings, problem=problem, seed=wanted.seed, outlook=outlook)
+    if request.searcher == BOUNDS:
+        settings = BoundSearcherSettings(front=request.front)
+        own = BoundSearcher(settings=settings, problem=problem, seed=request.seed, set_bounds=set_bounds)
     # The first plan may wait for a compiler; that time is not the search's.
     smallest = min(kept, key=lambda offer: offer.vcpu)
     simulate_planner(
-        wanted.flow,
-        wanted.terms.platform(smallest, wanted.flow),
-        make_planner(wanted.planner, wanted.seed, data_folder),
+        request.flow,
+        request.terms.platform(smallest, request.flow),
+        make_planner(request.planner, request.seed, data_folder),
     )
     began = time.process_time()
-    rules = [_in_time(wanted.seconds)]
+    rules = [_in_time(request.seconds)]
     search = build_search(spec, new_study(spec), store, data_folder, problem=problem, searcher=own, rules=rules)
     stop = search.run()
     trials = tuple(search.trials[number] for number in sorted(search.trials))
-    judge = own or BoundSearcher(settings=BoundSearcherSettings(), problem=problem, outlook=outlook)
+    judge = own or BoundSearcher(settings=BoundSearcherSettings(), problem=problem, set_bounds=set_bounds)
     for trial in trials:
         judge.tell(trial)
     candidates = problem.candidates
@@ -307,17 +307,17 @@ def search_sets(wanted: AdviceRequest, offers: Sequence[Offer], store: Store, da
     took = time.process_time() - began
     study = search.study
     return SetSearchResult(
-        study.id, study.name, trials, tuple(kept), len(candidates), stop.reason, proven, outlook, took
+        study.id, study.name, trials, tuple(kept), len(candidates), stop.reason, proven, set_bounds, took
     )
 
 
-def _see_that_each_fits(wanted: AdviceRequest, offers: Sequence[Offer]) -> None:
-    """See that every task has room on some offer."""
-    for cores, memory in wanted.flow.largest:
-        if not any(wanted.terms.takes_one(offer, wanted.flow, cores, memory) for offer in offers):
-            task = next(t for t in wanted.flow.tasks if (t.cores, t.memory_bytes or 0) == (cores, memory))
+def _check_each_fits(request: AdviceRequest, offers: Sequence[Offer]) -> None:
+    """Raise unless every task has room on some offer."""
+    for cores, memory in request.flow.largest:
+        if not any(request.terms.takes_one(offer, request.flow, cores, memory) for offer in offers):
+            task = next(t for t in request.flow.tasks if (t.cores, t.memory_bytes or 0) == (cores, memory))
             needs = count(cores, "core") + (f" and {format_memory(memory)} of memory" if memory else "")
-            wide = all(cores > wanted.terms.some_room(offer, wanted.flow) for offer in offers)
+            wide = all(cores > request.terms.some_room(offer, request.flow) for offer in offers)
             hint = "allow larger types" + (", or give --slots" if wide else "")
             raise NoOfferError(f"no offer has room for task {task.id!r}, which takes {needs}", hint=hint)
 
@@ -332,42 +332,42 @@ def _in_time(seconds: float) -> StoppingRule:
     return late
 
 
-def _specification(wanted: AdviceRequest, kept: Sequence[Offer]) -> JobSpec:
-    """The study as a job YAML would say it; it is stored with the study."""
-    terms = wanted.terms
+def _specification(request: AdviceRequest, kept: Sequence[Offer]) -> JobSpec:
+    """Write the study as a job specification, which is stored with the study."""
+    terms = request.terms
     regions = sorted({offer.region for offer in kept} - {""})
     instance = {"provider": sorted({offer.provider for offer in kept}), "types": [o.instance_type for o in kept]}
     limits: dict[str, Any] = {}
-    if wanted.deadline is not None:
-        limits["deadline"] = wanted.deadline
-    if wanted.budget is not None:
-        limits["metrics"] = {COST: {"at_most": wanted.budget}}
+    if request.deadline is not None:
+        limits["deadline"] = request.deadline
+    if request.budget is not None:
+        limits["metrics"] = {COST: {"at_most": request.budget}}
     runner = {
         "use": "workflow",
-        "file": str(wanted.file.absolute()),
-        "planner": wanted.planner if isinstance(wanted.planner, str) else dict(wanted.planner),
+        "file": str(request.file.absolute()),
+        "planner": request.planner if isinstance(request.planner, str) else dict(request.planner),
         "speeds": dict(terms.speeds),
         **({"slots": terms.slots} if terms.slots is not None else {}),
         "boot": terms.boot_seconds,
         "storage": terms.storage,
         "bandwidth": terms.bandwidth,
         "latency": terms.latency,
-        "lenient": wanted.lenient,
+        "lenient": request.lenient,
         "bound": False,
-        "seed": wanted.seed,
+        "seed": request.seed,
     }
     billing = terms.billing
     document = {
-        "name": study_name(wanted.flow),
-        "job": {"command": ["tradewind", "workflow", "simulate", wanted.file.name]},
+        "name": study_name(request.flow),
+        "job": {"command": ["tradewind", "workflow", "simulate", request.file.name]},
         "space": {
             "instance": {**instance, **({"region": regions} if regions else {}), "spot": "any"},
-            "nodes": {"low": 1, "high": wanted.max_vms},
+            "nodes": {"low": 1, "high": request.max_vms},
         },
-        "catalogues": {name: dict(given) for name, given in wanted.catalogues.items()},
-        "objective": {"minimise": wanted.metric},
+        "catalogues": {name: dict(given) for name, given in request.catalogues.items()},
+        "objective": {"minimise": request.metric},
         "constraints": limits,
-        "budget": {"trials": wanted.trials},
+        "budget": {"trials": request.trials},
         "deploy": {
             "runner": runner,
             "billing": {
@@ -376,8 +376,8 @@ def _specification(wanted: AdviceRequest, kept: Sequence[Offer]) -> JobSpec:
                 "granularity": billing.granularity_seconds,
             },
         },
-        "searcher": "exhaustive" if wanted.searcher == BOUNDS else wanted.searcher,
-        "seed": wanted.seed,
+        "searcher": "exhaustive" if request.searcher == BOUNDS else request.searcher,
+        "seed": request.seed,
         "abort": False,  # a simulated run is over at once: its whole time is worth knowing
         "past": "none",
     }
@@ -390,6 +390,6 @@ def study_name(flow: Workflow) -> str:
 
 
 def _problem(spec: JobSpec, kept: Sequence[Offer]) -> Problem:
-    """As `tradewind.engine.search_builder.build_problem`, with offers that were chosen before."""
+    """Build the problem as `tradewind.engine.search_builder.build_problem` does, with offers chosen before."""
     space = spec.build_space({"instance": kept})
     return compose_problem(spec, space, plugins.create("selector", "exact", {}, offers=list(kept), space=space))
