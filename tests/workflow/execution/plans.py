@@ -91,7 +91,7 @@ def carry(
 
 
 def history(folder: Path) -> RunHistory:
-    """What the journal of a run tells."""
+    """Read the journal of a run."""
     journal = Journal(folder / "journal.jsonl")
     found = RunHistory()
     for record in journal.records:
@@ -101,7 +101,7 @@ def history(folder: Path) -> RunHistory:
 
 
 def counted(folder: Path, log: str = "log") -> Counter[str]:
-    """How often each line was written to a file of the run."""
+    """Count the times that each line was written to a file of the run."""
     path = folder / "files" / log
     return Counter(path.read_text().split()) if path.exists() else Counter()
 
@@ -176,12 +176,12 @@ def asked_just_in_time(run: Path, carried: ExecutionResult, plan: Plan, scale: f
         scale: In which it was played.
     """
     assert carried.ending is ExecutionEnding.DONE
-    told = history(run)
-    assert told.began is not None and not told.lost
-    [asked] = [(at - told.began) / scale for at in told.asked["vm-2"]]
-    [(_, up, _)] = [each for each in told.ups if each[0] == "vm-2"]
+    past = history(run)
+    assert past.began is not None and not past.lost
+    [asked] = [(at - past.began) / scale for at in past.requested["vm-2"]]
+    [(_, up, _)] = [each for each in past.ups if each[0] == "vm-2"]
     assert 850 <= asked < 1050  # 1100 s less twice the boot time
-    assert (up - told.began) / scale > 850
+    assert (up - past.began) / scale > 850
     # One machine for 1100 s and one for 1200 s, and what this machine took longer.
     held = held_cost(plan.platform, plan.schedule)
     assert carried.results["kept_cost"] == pytest.approx(held, abs=2 / scale)

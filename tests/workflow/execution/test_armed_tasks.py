@@ -36,9 +36,11 @@ def made(
     order: dict[int, list[int]],
     slots: tuple[int, ...] = (1, 1),
     cores: list[int] | None = None,
-    **patience: int,
+    **retry_limits: int,
 ) -> ExecutionMachine:
-    return ExecutionMachine(ExecutionGraph(parents, cores or [1] * len(parents), slots), order, RetryLimits(**patience))
+    return ExecutionMachine(
+        ExecutionGraph(parents, cores or [1] * len(parents), slots), order, RetryLimits(**retry_limits)
+    )
 
 
 def up(target: ExecutionMachine, *vms: int) -> list[ExecutionInstruction]:
@@ -100,7 +102,7 @@ def test_it_waits_for_the_only_set_of_tasks_that_lets_it_begin(data: st.DataObje
 def test_a_chain_is_begun_without_asking() -> None:
     runs = made([(), (0,), (1,)], {0: [0, 1, 2]}, (1,))
     assert up(runs, 0) == [TaskLaunch(0, 0, 1), Arm(1, 0, 1, (0,))]
-    assert (runs.steps[1], runs.left, list(runs.places)) == (TaskState.ARMED, (2,), [0])
+    assert (runs.task_states[1], runs.left, list(runs.places)) == (TaskState.ARMED, (2,), [0])
     assert runs.handle(AttemptEnded(1, 1, DONE)) == []  # it has not begun
     assert runs.handle(AttemptEnded(0, 1, DONE)) == [ArmedTaskBegun(1, 0, 1), Arm(2, 0, 1, (1,))]
     assert runs.places == {1: (0, 1)}
@@ -140,7 +142,7 @@ def test_what_waits_for_a_failure_for_good_is_left_out() -> None:
     runs = made([(), (0,), ()], {0: [0, 1], 1: [2]}, retries=0)
     up(runs, 0, 1)
     assert runs.handle(AttemptEnded(0, 1, FAILED)) == []
-    assert [runs.steps[task] for task in (0, 1)] == [TaskState.FAILED, TaskState.BLOCKED]
+    assert [runs.task_states[task] for task in (0, 1)] == [TaskState.FAILED, TaskState.BLOCKED]
     assert runs.armed == {}
     assert runs.handle(AttemptEnded(2, 1, DONE)) == [Finish(ExecutionEnding.FAILED)]
 
@@ -155,7 +157,7 @@ def test_a_lost_machine_takes_no_attempt_of_what_had_not_begun() -> None:
     runs = made([(), (0,)], {0: [0, 1]}, losses=0)
     up(runs, 0, 1)
     assert runs.handle(MachineLost(0)) == [Finish(ExecutionEnding.FAILED)]
-    assert [runs.steps[task] for task in (0, 1)] == [TaskState.FAILED, TaskState.BLOCKED]
+    assert [runs.task_states[task] for task in (0, 1)] == [TaskState.FAILED, TaskState.BLOCKED]
     runs = made([(), ()], {0: [0, 1]}, losses=1)
     up(runs, 0, 1)
     assert runs.handle(MachineLost(0)) == [Replan((0, 1), (1,))]
@@ -199,6 +201,6 @@ def test_going_on_knows_what_is_armed() -> None:
     runs = made([(), (0,), ()], {0: [0, 1, 2]})
     armed = {0: ArmedTask(1, 2, frozenset({0}))}
     assert runs.handle(ExecutionOpened(running={0: (0, 1)}, attempts={0: 1, 1: 2}, armed=armed)) == []
-    assert runs.handle(AttemptEnded(0, 1, FAILED)) == []  # told before the machine is there for more
+    assert runs.handle(AttemptEnded(0, 1, FAILED)) == []  # reported before the machine is there for more
     assert runs.handle(MachineUp(0)) == [TaskLaunch(0, 0, 2), Arm(1, 0, 2, (0,))]
     assert runs.handle(AttemptEnded(0, 2, DONE)) == [ArmedTaskBegun(1, 0, 2), Arm(2, 0, 1, (1,))]

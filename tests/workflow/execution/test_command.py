@@ -118,9 +118,9 @@ def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path, quick
     done = command.finish()
     assert done.returncode == 0, done.stderr
     assert counted(command.run) == {"work0": 1, "work1": 1, "join": 1}
-    told = history(command.run)
-    assert told.pilots == {"vm-1": 1, "vm-2": 1}  # the same machines
-    assert told.sessions == 2
+    past = history(command.run)
+    assert past.pilots == {"vm-1": 1, "vm-2": 1}  # the same machines
+    assert past.sessions == 2
 
 
 @pytest.mark.slow

@@ -109,9 +109,9 @@ def test_a_machine_whose_first_task_is_late_comes_just_in_time_and_is_billed_so(
     carried = carry(plan, tmp_path / "run", synthetic=True, scale=scale, watch=seen.append)
     assert carried.ending is ExecutionEnding.DONE
     assert {each.later for each in seen} == {0, 1}
-    told = history(tmp_path / "run")
-    assert told.began is not None
-    [asked] = [(at - told.began) / scale for at in told.asked["vm-2"]]
+    past = history(tmp_path / "run")
+    assert past.began is not None
+    [asked] = [(at - past.began) / scale for at in past.requested["vm-2"]]
     assert 850 <= asked < 1050  # 1100 s less twice the boot time
     late = carried.results["actual"]["makespan"] - carried.results["planned"]["makespan"]
     assert late < 600  # 1.2 s of this machine; waiting for a machine that boots then would not add more than 100 s
@@ -134,7 +134,7 @@ def test_a_machine_that_was_to_come_later_comes_when_the_run_is_ahead_of_its_pla
 
 
 def test_a_run_that_goes_on_asks_for_a_later_machine_once(tmp_path: Path) -> None:
-    """Its first task waits for nothing any more when the second session begins, long before it is due."""
+    """The first task of a machine waits for nothing any more when the second session begins, long before it is due."""
     plan, run = quicker(two_after_another(1000.0), "test $TRADEWIND_TASK = first || sleep 1"), tmp_path / "run"
     seen: list[ExecutionProgress] = []
     carry(plan, run, watch=seen.append, wanted=lambda: not (seen and seen[-1].done))
@@ -196,9 +196,9 @@ def test_a_machine_that_was_given_back_comes_again_when_another_is_lost(tmp_path
     assert killed
     assert carried.ending is ExecutionEnding.DONE
     assert {row["task"]: row["attempts"] for row in carried.results["tasks"]} == {"long": 2, "short": 1}
-    told = history(run)
-    assert [each["vm"] for each in told.lost] == ["vm-1"]
-    assert set(told.pilots) - {"vm-1"}, "nobody was asked for again"
+    past = history(run)
+    assert [each["vm"] for each in past.lost] == ["vm-1"]
+    assert set(past.pilots) - {"vm-1"}, "nobody was asked for again"
     assert not agents(run)
 
 
@@ -250,7 +250,7 @@ def test_what_fails_for_good_leaves_out_what_needs_it(tmp_path: Path) -> None:
             sh("other", "touch c", writes="c"),
         )
     )
-    carried = carry(plan, tmp_path / "run", patience=RetryLimits(retries=1))
+    carried = carry(plan, tmp_path / "run", retry_limits=RetryLimits(retries=1))
     assert (carried.ending, carried.failures) == (ExecutionEnding.FAILED, {"bad": "it exited with code 3"})
     assert (tmp_path / "run/files/c").exists()
     rows = {row["task"]: row for row in carried.results["tasks"]}
@@ -258,7 +258,7 @@ def test_what_fails_for_good_leaves_out_what_needs_it(tmp_path: Path) -> None:
     assert carried.results["actual"] is None
     (tmp_path / "run/files/a").touch()  # as if the user had mended it
     mended = plan_of(plan.flow)
-    assert carry(mended, tmp_path / "run", patience=RetryLimits(retries=0)).results["tasks"][0]["attempts"] == 3
+    assert carry(mended, tmp_path / "run", retry_limits=RetryLimits(retries=0)).results["tasks"][0]["attempts"] == 3
 
 
 @pytest.mark.parametrize(
@@ -271,18 +271,20 @@ def test_what_fails_for_good_leaves_out_what_needs_it(tmp_path: Path) -> None:
 )
 def test_why_a_task_failed(tmp_path: Path, script: str, reason: str) -> None:
     plan = plan_of(flow_of(sh("t", script, writes="out more")), vms=1)
-    assert carry(plan, tmp_path / "run", patience=RetryLimits(retries=0)).failures == {"t": reason}
+    assert carry(plan, tmp_path / "run", retry_limits=RetryLimits(retries=0)).failures == {"t": reason}
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     task = Task("t", "t", 0.1, command=("no-such-program", "x"))
-    carried = carry(plan_of(flow_of(task), vms=1), tmp_path / "run", patience=RetryLimits(retries=0))
+    carried = carry(plan_of(flow_of(task), vms=1), tmp_path / "run", retry_limits=RetryLimits(retries=0))
     assert carried.failures["t"] == "it cannot be started: No such file or directory: no-such-program"
 
 
 def test_an_output_of_an_earlier_attempt_does_not_count(tmp_path: Path) -> None:
     script = "test -e again && exit 0; touch out again; exit 1"
-    carried = carry(plan_of(flow_of(sh("t", script, writes="out")), vms=1), tmp_path / "run", patience=RetryLimits(1))
+    carried = carry(
+        plan_of(flow_of(sh("t", script, writes="out")), vms=1), tmp_path / "run", retry_limits=RetryLimits(1)
+    )
     assert carried.failures == {"t": "it ended without writing its output out"}
 
 

@@ -1,4 +1,4 @@
-"""Somebody decides during a run where tasks go: he is told what happens, and nothing is lost or done twice."""
+"""Somebody decides during a run where tasks go: the guide learns of every end, and nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class GuidedWorld(World):
 
     def made(self) -> ExecutionMachine:
         guide = ByChance(tuple(range(len(self.graph.slots))), self.graph, self.chance)
-        return ExecutionMachine(self.graph, {}, self.patience, guide)
+        return ExecutionMachine(self.graph, {}, self.retry_limits, guide)
 
     def plan(self) -> None:
         asked = self.plans.pop()
@@ -83,7 +83,7 @@ class GuidedWorld(World):
 
 
 def guided(world: World) -> GuidedWorld:
-    return GuidedWorld(world.graph, {}, world.patience, world.chance, world.troubles)
+    return GuidedWorld(world.graph, {}, world.retry_limits, world.chance, world.troubles)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(plain: W
     world = guided(plain)
     world.run()
     assert all(count == 1 for count in world.finished.values())
-    steps = world.machine.steps
+    steps = world.machine.task_states
     assert [step is TaskState.DONE for step in steps] == [task in world.finished for task in range(len(steps))]
     if world.ending is ExecutionEnding.DONE:
         assert len(world.finished) == len(steps)
@@ -131,7 +131,7 @@ class DirectedWorld(GuidedWorld):
         ))  # fmt: skip
         self.directed = flow, Platform(tuple(Vm(f"m{vm}", slots=count) for vm, count in enumerate(self.graph.slots)))
         guide = self.director(range(len(flow)), range(len(self.graph.slots)))
-        return ExecutionMachine(self.graph, {}, self.patience, guide)
+        return ExecutionMachine(self.graph, {}, self.retry_limits, guide)
 
     def director(self, tasks: Sequence[int], vms: Sequence[int]) -> DirectorGuide:
         flow, platform = self.directed
@@ -158,7 +158,7 @@ def test_each_of_them_bears_failures_losses_and_crashes(planner: str) -> None:
     @settings(max_examples=40, deadline=None)
     @given(worlds(troubles=12))
     def bears(plain: World) -> None:
-        world = DirectedWorld(plain.graph, {}, plain.patience, plain.chance, plain.troubles)
+        world = DirectedWorld(plain.graph, {}, plain.retry_limits, plain.chance, plain.troubles)
         world.planner = planner
         world.run()
         assert all(count == 1 for count in world.finished.values())
@@ -199,14 +199,14 @@ def test_who_decides_what_cannot_be_is_refused() -> None:
         runs.handle(MachineUp(0))
 
 
-# ---------------------------------------------------------------- what a director is told
+# ---------------------------------------------------------------- what a director learns
 
 
 class Notes(Director):
-    """Writes down what it is asked and told; takes the first task that fits, on the last machine."""
+    """Writes down the ends that it learns of; takes the first task that fits, on the last machine."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.ends: list[tuple[Any, ...]] = []
         self.moments: list[float] = []
 
     def pick(self, ready: Sequence[int], state: SimulationState) -> tuple[int, int] | None:
@@ -215,7 +215,7 @@ class Notes(Director):
         return next(choices, None)
 
     def ended(self, task: int, vm: int, begin: float, now: float, failed: bool) -> None:
-        self.told.append((task, vm, begin, now, failed))
+        self.ends.append((task, vm, begin, now, failed))
 
 
 def test_a_director_over_the_rest_is_told_its_own_numbers_and_the_plans_time() -> None:
@@ -236,7 +236,7 @@ def test_a_director_over_the_rest_is_told_its_own_numbers_and_the_plans_time() -
     guide.ended(1, 2, failed=False)
     guide.ended(0, 0, failed=True)  # it began before this director
     guide.ended(2, 1, failed=True)
-    assert notes.told == [(0, 1, 10.0, 17.0, False), (1, 0, 10.0, 17.0, True)]
+    assert notes.ends == [(0, 1, 10.0, 17.0, False), (1, 0, 10.0, 17.0, True)]
     assert guide.pick([2], [0, 1, 1]) == (2, 2)
     assert notes.moments[-1] == 17.0
     assert flow.parents[3] == (1, 2)
@@ -287,7 +287,7 @@ def test_what_fails_is_run_again_and_what_needs_it_is_left_out(tmp_path: Path) -
 
 
 def slow_machines(count: int) -> Plan:
-    """Half of the machines are five times as slow as the plan believes; tasks find out by the name of theirs."""
+    """Half of the machines are five times as slow as the plan says; tasks find out by the name of theirs."""
     script = "case $TRADEWIND_MACHINE in vm-1|vm-2) sleep 1;; *) sleep 0.2;; esac"
     return plan_of(flow_of(*(sh(f"t{n}", script, runtime=0.2, activity="a") for n in range(count))), vms=4)
 

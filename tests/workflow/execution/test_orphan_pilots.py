@@ -150,18 +150,18 @@ def test_fresh_takes_a_journal_as_far_as_it_can_be_read(tmp_path: Path) -> None:
 
 
 def test_what_was_left_is_neither_lost_nor_paid_nor_asked_for_any_more() -> None:
-    told = RunHistory()
+    past = RunHistory()
     records: list[dict[str, Any]] = [
         {"e": "session", "on": "slurm"}, {"e": "pilot", "vm": "vm-1", "pilot": 1}, {"e": "up", "vm": "vm-1"},
         {"e": "began"}, {"e": "left", "vm": "vm-1", "at": 90.0}, {"e": "session", "on": "process", "at": 91.0},
         {"e": "pilot", "vm": "vm-1", "pilot": 2, "at": 92.0}, {"e": "up", "vm": "vm-1", "at": 93.0},
     ]  # fmt: skip
     for at, record in enumerate(records):
-        told.take({"at": float(at), **record})
-    assert told.ups == [("vm-1", 2.0, 90.0), ("vm-1", 93.0, None)]
-    assert told.pauses == [(3.0, 93.0)]  # nobody was there from the last sign of the first session
-    assert told.lost == []
-    assert told.homes["vm-1"]["on"] == "process"
+        past.take({"at": float(at), **record})
+    assert past.ups == [("vm-1", 2.0, 90.0), ("vm-1", 93.0, None)]
+    assert past.pauses == [(3.0, 93.0)]  # nobody was there from the last sign of the first session
+    assert past.lost == []
+    assert past.pilot_sessions["vm-1"]["on"] == "process"
 
 
 def test_the_mark_of_settings_tells_nothing_and_differs_with_them(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What machines are asked for with."""
+"""Tests of the resources that pilots request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ asked: dict[str, float] = {}
 
 
 def memory(folder: Path, *tasks: Task, slots: int = 8, has: int | None = None) -> Mapping[str, float]:
-    """What the machines of a plan are asked for with."""
+    """Memory that each machine of a plan is requested with."""
     asked.clear()
     plan = plan_of(Workflow("w", tasks, tuple(() for _ in tasks)), vms=1, slots=slots, memory_bytes=has)
     runner = Refuses(settings=Refuses.Settings(), data_folder=folder / "machines")

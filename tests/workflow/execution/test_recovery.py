@@ -1,4 +1,4 @@
-"""What a later session makes of tasks that were given to their machines beforehand."""
+"""Tests of a later session that finds tasks armed by an earlier one."""
 
 from __future__ import annotations
 

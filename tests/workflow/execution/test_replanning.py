@@ -1,4 +1,4 @@
-"""What is left of a run is planned around what is under way."""
+"""Tests of planning the rest of a run around its running tasks."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def heft() -> HeftPlanner:
     return HeftPlanner(settings=Settings())
 
 
-def told(*records: dict[str, Any]) -> RunHistory:
+def history_of(*records: dict[str, Any]) -> RunHistory:
     found = RunHistory()
     for record in records:
         found.take(record)
@@ -73,7 +73,7 @@ def plan() -> Plan:
 
 
 def test_planned_and_actual_times() -> None:
-    found = results_of(plan(), told(*RUN), engine="process", ending="done", now=136.0)
+    found = results_of(plan(), history_of(*RUN), engine="process", ending="done", now=136.0)
     assert found["planned"]["makespan"] == pytest.approx(15.0)
     assert found["actual"]["makespan"] == pytest.approx(36.0)
     rows = {row["task"]: row for row in found["tasks"]}
@@ -95,10 +95,10 @@ def test_a_start_that_was_only_played_is_paid_once() -> None:
         *RUN[1:],
         {"e": "down", "at": 140.0, "vm": "fast", "lost": False},
     ]
-    assert vm_stays(told(*played), boots, 150.0) == [(1, 2 * (41.0 - 20.0 * 0.5))]
-    assert vm_stays(told(*RUN), boots, 150.0) == [(1, 51.0)]  # who came after its start was not there meanwhile
+    assert vm_stays(history_of(*played), boots, 150.0) == [(1, 2 * (41.0 - 20.0 * 0.5))]
+    assert vm_stays(history_of(*RUN), boots, 150.0) == [(1, 51.0)]  # who came after its start was not there meanwhile
     early = [*played[:4], {"e": "down", "at": 104.0, "vm": "fast", "lost": False}]
-    assert vm_stays(told(*early), boots, 150.0) == [(1, 2 * 1.0)]
+    assert vm_stays(history_of(*early), boots, 150.0) == [(1, 2 * 1.0)]
 
 
 def test_a_machine_that_is_asked_for_again_is_billed_for_each_start() -> None:
@@ -108,7 +108,7 @@ def test_a_machine_that_is_asked_for_again_is_billed_for_each_start() -> None:
     again = [{**asked, "at": 150.0, "pilot": 2}, {"e": "up", "at": 170.0, "vm": "fast"}]
     records = [*RUN[:2], asked, *RUN[2:6], back, *again, start("b", 170.0), start("c", 170.0), end("c", 170.0, 20.0),
                end("b", 170.0, 100.0)]  # fmt: skip
-    history = told(*records)
+    history = history_of(*records)
     assert vm_stays(history, boots, 280.0) == [(1, 21.0), (1, 110.0)]
     made = Plan(FLOW, boots, heft().plan(FLOW, boots), "heft")
     found = results_of(made, history, engine="process", ending="done", now=280.0)
@@ -116,13 +116,13 @@ def test_a_machine_that_is_asked_for_again_is_billed_for_each_start() -> None:
     assert found["kept_cost"] == pytest.approx((60.0 + 130.0) * 7.2 / 3600)
     # The same machine for the next controller is still the same stay.
     killed = [*records[:7], {"e": "session", "at": 125.0}, {"e": "up", "at": 130.0, "vm": "fast"}]
-    assert vm_stays(told(*killed), boots, 140.0) == [(1, 41.0)]
+    assert vm_stays(history_of(*killed), boots, 140.0) == [(1, 41.0)]
 
 
 def test_pauses_are_left_out() -> None:
     records = [*RUN[:6], {"e": "session", "at": 1000.0}, {"e": "up", "at": 1002.0, "vm": "fast"}]
     records += [start("b", 1003.0), start("c", 1003.0, "slow"), end("c", 1003.0, 1.0), end("b", 1003.0, 10.0)]
-    found = results_of(plan(), told(*records), engine="process", ending="done", now=1013.0)
+    found = results_of(plan(), history_of(*records), engine="process", ending="done", now=1013.0)
     assert found["paused"] == 1002.0 - 106.0
     assert found["actual"]["makespan"] == pytest.approx(106 - 100 + 1013 - 1002)
 
@@ -130,7 +130,7 @@ def test_pauses_are_left_out() -> None:
 def test_time_without_a_controller_counts_where_tasks_ran_on() -> None:
     records = [*RUN[:6], start("b", 106.0), {"e": "session", "at": 1000.0}, {"e": "up", "at": 1002.0, "vm": "fast"}]
     records += [end("b", 106.0, 500.0), start("c", 1003.0, "slow"), end("c", 1003.0, 1.0)]
-    found = results_of(plan(), told(*records), engine="process", ending="done", now=1013.0)
+    found = results_of(plan(), history_of(*records), engine="process", ending="done", now=1013.0)
     assert found["paused"] == 1002.0 - 606.0
     assert found["actual"]["makespan"] == pytest.approx(1004 - 100 - (1002 - 606))
     rows = {row["task"]: row for row in found["tasks"]}
@@ -158,7 +158,7 @@ def test_attempts_that_failed_or_were_lost_are_paid() -> None:
     lost = [start("a", 160.0, "slow", 2), {"e": "end", "at": 190.0, "task": "a", "attempt": 2, "outcome": "lost"}]
     last = [start("a", 190.0, "fast", 3), end("a", 190.0, 6.0, attempt=3)]
     rest = [start("b", 196.0), end("b", 196.0, 30.0), start("c", 226.0), end("c", 226.0, 4.0)]
-    found = results_of(plan(), told(*failed, *lost, *last, *rest), engine="process", ending="done", now=230.0)
+    found = results_of(plan(), history_of(*failed, *lost, *last, *rest), engine="process", ending="done", now=230.0)
     said = found["actual"]
     assert said["serial"] == pytest.approx(60 + 30 + 6 + 30 + 4)
     assert said["utilisation"] == pytest.approx(130 / 260)
@@ -169,16 +169,16 @@ def test_an_output_that_went_later_does_not_change_when_its_task_ran() -> None:
     gone = {"e": "end", "at": 5000.0, "task": "a", "attempt": 1, "outcome": "gone", "reason": "r"}
     again = [start("a", 5003.0, attempt=2), end("a", 5003.0, 6.0, attempt=2)]
     later = [{"e": "session", "at": 5000.0}, gone, {"e": "up", "at": 5002.0, "vm": "fast"}, *again]
-    told_ = told(*RUN, *later)
-    assert told_.pauses == [(136.0, 5002.0)]
-    found = actual_schedule(plan(), told_, 1.0)
+    history = history_of(*RUN, *later)
+    assert history.pauses == [(136.0, 5002.0)]
+    found = actual_schedule(plan(), history, 1.0)
     assert found.repeated == (RepeatedAttempt(0, 1, 0.0, 6.0),)
     assert found.attempts[0] == 2
 
 
 def test_an_unfinished_run_has_rows_of_what_was_done() -> None:
     records = [*RUN[:6], start("b", 106.0), end("b", 106.0, 1.0, "failed")]
-    found = results_of(plan(), told(*records), engine="process", ending="failed", now=110.0)
+    found = results_of(plan(), history_of(*records), engine="process", ending="failed", now=110.0)
     assert found["actual"] is None
     rows = {row["task"]: row for row in found["tasks"]}
     assert (rows["b"]["vm"], rows["b"]["reason"], rows["c"]["attempts"]) == (None, "r", 0)
@@ -186,7 +186,7 @@ def test_an_unfinished_run_has_rows_of_what_was_done() -> None:
 
 
 def test_the_next_plan_has_the_median_of_measured_over_expected() -> None:
-    found = results_of(plan(), told(*RUN), engine="process", ending="done", now=136.0)
+    found = results_of(plan(), history_of(*RUN), engine="process", ending="done", now=136.0)
     learned = measured_runtimes(FLOW, [found])
     # a took 6 s for 5, b 30 s for 10: the median of 1.2 and 3; c took 20 s for 5.
     assert [task.runtime for task in learned.tasks] == pytest.approx([10 * 2.1, 20 * 2.1, 20.0])
@@ -199,7 +199,7 @@ def test_what_is_learned_holds_when_the_next_plan_was_made_with_it() -> None:
     flow, found = FLOW, []
     for _ in range(3):
         made = Plan(flow, PLATFORM, heft().plan(flow, PLATFORM), "heft")
-        found.append(results_of(made, told(*records), engine="process", ending="done", now=130.0))
+        found.append(results_of(made, history_of(*records), engine="process", ending="done", now=130.0))
         for known in (found[-1:], found):
             flow = measured_runtimes(FLOW, known)
             assert [task.runtime for task in flow.tasks] == pytest.approx([12.0, 24.0, 18.0])
@@ -217,7 +217,7 @@ def carried_out(made: Plan, late: float = 0.0) -> dict[str, Any]:
     for task, vm, begin, finish in spans:
         name = made.platform.vms[vm].name
         records += [start(task.id, 100.0 + begin, name), end(task.id, 100.0 + begin, finish - begin + late)]
-    return results_of(made, told(*records), engine="process", ending="done", now=500.0)
+    return results_of(made, history_of(*records), engine="process", ending="done", now=500.0)
 
 
 @pytest.mark.parametrize("storage", ["shared", "local"])
@@ -240,12 +240,14 @@ def test_the_time_of_files_is_not_learned_as_run_time(storage: Storage) -> None:
 
 def test_without_expectations_the_measured_time_is_taken_at_the_machines_speed() -> None:
     bare = Workflow("w", tuple(Task(task.id, task.activity, 0.0) for task in FLOW.tasks), FLOW.parents)
-    found = results_of(Plan(bare, PLATFORM, plan().schedule, "heft"), told(*RUN), engine="p", ending="done", now=136.0)
+    found = results_of(
+        Plan(bare, PLATFORM, plan().schedule, "heft"), history_of(*RUN), engine="p", ending="done", now=136.0
+    )
     assert [task.runtime for task in measured_runtimes(bare, [found]).tasks] == pytest.approx([36.0, 36.0, 20.0])
 
 
 def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
-    found = results_of(plan(), told(*RUN), engine="process", ending="done", now=136.0)
+    found = results_of(plan(), history_of(*RUN), engine="process", ending="done", now=136.0)
     with pytest.raises(WorkflowError, match="nothing of workflow v was measured there"):
         measured_runtimes(Workflow("v", (Task("q", "z", 1.0),), ((),)), [found])
     (tmp_path / "x.json").write_text('{"format": "other"}')

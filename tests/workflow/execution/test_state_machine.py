@@ -33,9 +33,9 @@ DONE, FAILED, LOST = AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.
 
 
 def machine(
-    parents: list[tuple[int, ...]], order: dict[int, list[int]], slots: tuple[int, ...] = (1, 1), **patience: int
+    parents: list[tuple[int, ...]], order: dict[int, list[int]], slots: tuple[int, ...] = (1, 1), **retry_limits: int
 ) -> ExecutionMachine:
-    return ExecutionMachine(ExecutionGraph(parents, [1] * len(parents), slots), order, RetryLimits(**patience))
+    return ExecutionMachine(ExecutionGraph(parents, [1] * len(parents), slots), order, RetryLimits(**retry_limits))
 
 
 def up(target: ExecutionMachine, *vms: int) -> list[ExecutionInstruction]:
@@ -95,7 +95,7 @@ def test_what_needs_a_failed_task_is_left_out_and_the_rest_is_planned_again() ->
     runs = machine([(), (0,), (1,), (), (), ()], {0: [0, 1, 2], 1: [3, 5, 4]}, retries=0)
     up(runs, 0, 1)  # so that 5 is armed
     assert runs.handle(AttemptEnded(0, 1, FAILED)) == [Replan((4,), (0, 1))]
-    assert [runs.steps[task] for task in (0, 1, 2)] == [TaskState.FAILED, TaskState.BLOCKED, TaskState.BLOCKED]
+    assert [runs.task_states[task] for task in (0, 1, 2)] == [TaskState.FAILED, TaskState.BLOCKED, TaskState.BLOCKED]
     assert runs.handle(OrderPlanned({0: (4,)})) == [TaskLaunch(4, 0, 1)]
     assert runs.handle(AttemptEnded(3, 1, DONE)) == [ArmedTaskBegun(5, 1, 1)]
     runs.handle(AttemptEnded(5, 1, DONE))
@@ -109,7 +109,7 @@ def test_a_lost_machine_gives_its_tasks_to_the_others() -> None:
     assert runs.handle(AttemptEnded(0, 1, DONE)) == []  # too late: it has been given up
     assert runs.handle(AttemptEnded(1, 1, DONE)) == []  # nothing of the old order is left but 3, which waits
     assert runs.handle(OrderPlanned({1: (0, 2, 3)})) == [TaskLaunch(0, 1, 2), Arm(2, 1, 2, (0,))]
-    assert runs.attempts == [2, 1, 2, 0]  # 2 was armed, and may have begun before anybody was told
+    assert runs.attempts == [2, 1, 2, 0]  # 2 was armed, and may have begun before it could report
 
 
 def test_what_is_lost_while_the_rest_is_planned_is_planned_at_once_too() -> None:
@@ -126,7 +126,7 @@ def test_a_task_that_takes_its_machines_along_is_given_up() -> None:
     assert runs.handle(MachineLost(0)) == [Replan((0,), (1, 2, 3))]
     assert runs.handle(OrderPlanned({2: (0,)})) == [TaskLaunch(0, 2, 2)]
     assert runs.handle(MachineLost(2)) == []
-    assert runs.steps[0] is TaskState.FAILED
+    assert runs.task_states[0] is TaskState.FAILED
     assert runs.handle(AttemptEnded(1, 1, DONE)) == [Finish(ExecutionEnding.FAILED)]
 
 
@@ -181,7 +181,7 @@ def test_a_machine_with_nothing_left_to_do_is_given_back() -> None:
     assert runs.handle(MachineUp(1)) == [TaskLaunch(1, 1, 1)]
     assert runs.handle(MachineUp(2)) == []
     assert runs.handle(AttemptEnded(1, 1, DONE)) == [Arm(2, 0, 1, (0,)), GiveBack(1)]
-    assert runs.presence == [VmState.UP, VmState.BACK, VmState.BACK]
+    assert runs.vm_states == [VmState.UP, VmState.BACK, VmState.BACK]
     assert runs.handle(MachineLost(1)) == []  # its end is no loss
     assert runs.handle(AttemptEnded(0, 1, DONE)) == [ArmedTaskBegun(2, 0, 1)]
     assert runs.handle(AttemptEnded(2, 1, DONE)) == [Finish(ExecutionEnding.DONE)]  # which gives all others back
@@ -278,7 +278,7 @@ def test_without_trouble_each_task_runs_once_and_in_order(world: World) -> None:
 def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(world: World) -> None:
     world.run()
     assert all(count == 1 for count in world.finished.values())
-    steps = world.machine.steps
+    steps = world.machine.task_states
     assert [step is TaskState.DONE for step in steps] == [task in world.finished for task in range(len(steps))]
     if world.ending is ExecutionEnding.DONE:
         assert len(world.finished) == len(steps)

@@ -1,4 +1,4 @@
-"""A world for the state machine of a run: machines that do as they are told, a journal, and troubles of all kinds."""
+"""A world for the state machine of a run: machines that obey their orders, a journal, and troubles of all kinds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KilledError(Exception):
 
 @dataclass
 class Node:
-    """What the agent of a machine does: see `tradewind.workflow.execution.agent`."""
+    """Simulated agent of a machine; see `tradewind.workflow.execution.agent`."""
 
     vm: int
     pilot: int
@@ -88,7 +88,7 @@ class Node:
 
 @dataclass
 class Notes:
-    """What machines have left in the folder of the run."""
+    """Simulated run folder, with the ends that machines have left there."""
 
     ends: dict[Try, AttemptOutcome] = field(default_factory=dict)
     begun: set[Try] = field(default_factory=set)
@@ -117,7 +117,7 @@ class World:
 
     graph: ExecutionGraph
     order: dict[int, list[int]]
-    patience: RetryLimits
+    retry_limits: RetryLimits
     chance: random.Random
     troubles: int
     finished: Counter[int] = field(default_factory=Counter)
@@ -142,7 +142,7 @@ class World:
         self.clock = 0.0
 
     def made(self) -> ExecutionMachine:
-        return ExecutionMachine(self.graph, self.order, self.patience, give_back=self.gives_back)
+        return ExecutionMachine(self.graph, self.order, self.retry_limits, give_back=self.gives_back)
 
     @property
     def running(self) -> set[int]:
@@ -188,7 +188,7 @@ class World:
         for vm in range(len(self.graph.slots)):
             if vm in self.nodes:
                 self.link(vm)
-            elif self.machine.presence[vm] is VmState.COMING:
+            elif self.machine.vm_states[vm] is VmState.COMING:
                 self.fetch(vm)
 
     def fetch(self, vm: int) -> None:
@@ -243,7 +243,7 @@ class World:
 
     def tell(self, vm: int, one: Try, after: set[Try]) -> None:
         self.perhaps_killed(0.02)
-        assert self.machine.presence[vm] is VmState.UP, "the machine is not there"
+        assert self.machine.vm_states[vm] is VmState.UP, "the machine is not there"
         self.nodes[vm].order(one, after)
 
     def written(self, each: TaskLaunch | Arm | ArmedTaskBegun) -> dict[str, Any]:
@@ -290,8 +290,8 @@ class World:
         ends = list(node.ended.items())
         keep = len(ends) - (bool(ends) and ends[-1][0] not in self.notes.ends and self.chance.random() < 0.5)
         self.notes.ends.update(ends[:keep])
-        told = {(int(task[1:]), n) for (task, n), each in self.history.attempts.items() if each.end is not None}
-        self.done -= {task for (task, n), _ in ends[keep:] if (task, n) not in told}
+        recorded = {(int(task[1:]), n) for (task, n), each in self.history.attempts.items() if each.end is not None}
+        self.done -= {task for (task, n), _ in ends[keep:] if (task, n) not in recorded}
 
     def see(self, node: Node, one: Try) -> None:
         """A machine begins something: look whether it may."""
@@ -308,10 +308,10 @@ class World:
     def step(self) -> None:
         choices: list[tuple[Any, ...]] = [
             (self.handle, MachineUp(vm))
-            for vm, there in enumerate(self.machine.presence)
+            for vm, there in enumerate(self.machine.vm_states)
             if there is VmState.COMING and vm in self.nodes
         ]
-        there = self.machine.presence
+        there = self.machine.vm_states
         choices += [(self.handle, VmDue(vm)) for vm in self.later if there[vm] is VmState.LATER and self.running]
         choices += [(self.finish, vm, one, DONE) for vm, node in self.nodes.items() for one in sorted(node.running)]
         choices += [(self.hear, vm) for vm, node in self.nodes.items() if node.said]

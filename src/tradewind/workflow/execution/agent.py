@@ -37,14 +37,14 @@ else:  # alone on a machine, where the folder of a program that is started with 
 BEAT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
 FIRST_SECONDS = 30.0
-"""So long it waits to be called for the first time at least, however short it lingers once it has been."""
+"""Least seconds to wait for the first call, however short it lingers after one."""
 DOUBT_SECONDS = 0.5
 """A signal from outside that ends a task may be the first word of the machine being taken away."""
 _TAKEN = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGKILL)
-"""Exit codes of what was ended like that, or of a shell whose program was."""
+"""Exit codes of a program ended by such a signal, or of a shell whose program was."""
 GUEST_SECONDS = 5.0
 GUESTS = 32
-"""Connections that have not proven anything yet: how long each is kept, and how many, or anybody could use them up."""
+"""Seconds and number of unproven connections that are kept: without limits, anybody could use them up."""
 NO_FOLDER = 78
 """The exit code that says: this machine does not see the run's folder."""
 
@@ -57,17 +57,17 @@ def write_document(path: Path, document: Document) -> None:
 
 
 def proof(secret: str, challenge: str) -> str:
-    """What only somebody who knows the secret can answer to a challenge."""
+    """Answer to a challenge that only a holder of the secret can give."""
     return hmac.new(secret.encode(), challenge.encode(), hashlib.sha256).hexdigest()
 
 
 class Agent:
-    """Serves one machine.
+    """Runs the tasks of one machine, by the orders of a controller.
 
     Args:
         run: The run's folder.
         machine: The folder of this machine's pilot in it.
-        host: Where to listen.
+        host: Address to listen on.
         linger: Seconds without controller and tasks, after which it ends, once a controller has called.
     """
 
@@ -78,7 +78,7 @@ class Agent:
         self._running: dict[str, Attempt] = {}
         self._armed: dict[str, Attempt] = {}
         self._ended: dict[str, Document] = {}
-        # Of what was ended by a signal from outside: how, and when that is told as a failure of its own.
+        # Attempts ended by a signal from outside: their result, and the time at which that is reported as a failure.
         self._doubtful: dict[str, tuple[Attempt, Document, float]] = {}
         self._listener = socket.create_server((host, 0))
         self._guests: dict[socket.socket, tuple[str, bytes, float]] = {}
@@ -86,7 +86,7 @@ class Agent:
         self._text = b""
         self._leaving = False
         self._alone_since = time.monotonic()
-        self._patience = max(linger, FIRST_SECONDS)
+        self._alone_limit = max(linger, FIRST_SECONDS)
         self._wake, wake = os.pipe()
         for fd in (self._wake, wake):
             os.set_blocking(fd, False)
@@ -97,7 +97,7 @@ class Agent:
             signal.signal(number, signal.SIG_IGN)
 
     def serve(self) -> None:
-        """Work until it is told to stop, or has been alone for too long."""
+        """Work until a controller says stop, or there was none and no task for too long."""
         name = socket.gethostname()
         places = [name, os.environ.get("SLURMD_NODENAME", ""), *_addresses(name)]
         address = {"host": name, "places": [place for place in dict.fromkeys(places) if place], "pid": os.getpid()}
@@ -184,13 +184,13 @@ class Agent:
                 if self._controller is not None:
                     self._controller.close()
                 self._controller, self._text = guest, rest
-                self._patience = self._linger
+                self._alone_limit = self._linger
                 self._say({"event": "welcome"})
                 return
         guest.close()
 
     def _regular(self, now: float) -> bool:
-        """What is done once a second; False when it is time to go."""
+        """Do the chores of each second; False when it is time to end."""
         if self._controller is not None:
             self._say({"event": "beat"})
         for guest in [guest for guest, (_, _, since) in self._guests.items() if now - since > GUEST_SECONDS]:
@@ -199,7 +199,7 @@ class Agent:
             self._alone_since = now
         if (self._machine / "fenced").exists() or not self._machine.is_dir():
             return False  # a controller has given this machine up, or has begun anew: its tasks run elsewhere
-        return now - self._alone_since <= self._patience  # no time is none where it is not alone
+        return now - self._alone_since <= self._alone_limit  # no time is none where it is not alone
 
     def _say(self, document: Document) -> None:
         if self._controller is not None:
@@ -251,7 +251,7 @@ class Agent:
             attempt.drop()  # one of them has ended otherwise, or nobody here knows of it: the controller is to say more
 
     def _go(self, attempt: Attempt) -> Document | None:
-        """Begin an attempt; what is to be told if it cannot be begun."""
+        """Begin an attempt; returns its result if it cannot be begun."""
         try:
             attempt.go()
         except OSError as error:

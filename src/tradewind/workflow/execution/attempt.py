@@ -23,23 +23,23 @@ Document = dict[str, Any]
 
 _FEW_FILES = 1 << 16
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
-"""What this process or Python ignores, and a program that it starts is to be able to hear."""
+"""Signals that this process or Python ignores, and that a program must be able to receive."""
 _GO = struct.Struct("d")
 
 
 class Attempt:
-    """A task that will run, runs, or has run.
+    """One attempt at a task: it will run, runs, or has run.
 
     Args:
         order: The controller's order.
         folder: The attempt's folder.
 
     Attributes:
-        key: What the controller calls it.
+        key: Name of the attempt in messages of the controller, ``TASK#ATTEMPT``.
         after: The keys of the attempts that it waits for.
-        pid: Its process, or 0.
-        kill_at: When it is to be killed, by the monotonic clock.
-        stopped: It is to end early.
+        pid: Id of its process, or 0.
+        kill_at: Time of the monotonic clock at which it is killed.
+        stopped: True when it is to end early.
     """
 
     def __init__(self, order: Document, folder: Path) -> None:
@@ -58,7 +58,7 @@ class Attempt:
     # ------------------------------------------------------------------ in the agent
 
     def prepare(self) -> None:
-        """Make its process, which waits for `go`, if it only sleeps; a program is started faster without a fork.
+        """Make the process, which waits for `go`, if it only sleeps; a program is started faster without a fork.
 
         Raises:
             OSError: It cannot be made.
@@ -107,7 +107,10 @@ class Attempt:
         self._go = -1
 
     def _make_room(self) -> Path:
-        """Its folder, and where it works; what an attempt before has left would hide that this one writes nothing."""
+        """Make its folder, and return its working folder.
+
+        Outputs of an attempt before are removed: they would hide that this one writes nothing.
+        """
         self.folder.mkdir(parents=True)
         for name in self.order["clears"]:
             path = self.work / name
@@ -163,14 +166,14 @@ class Attempt:
                 os.kill(self.pid, number)
 
     def result(self, status: int, used: Any) -> Document:
-        """How it ended, as the controller wants to know it.
+        """Result of the attempt, as the controller reads it.
 
         Args:
-            status: Of its process, as wait gives it.
-            used: What its process has used.
+            status: Wait status of its process.
+            used: Resource usage of its process, as `os.wait4` gives it.
         """
         seconds = time.monotonic() - self.begun
-        before, peak, error = self._hear()
+        before, peak, error = self._read_words()
         self.drop()
         if error is not None and not self.stopped:
             place = f": {error['file']}" if error["file"] else ""
@@ -194,8 +197,8 @@ class Attempt:
             **({"peak_memory_bytes": used.ru_maxrss * 1024} if grew else {}),
         }
 
-    def _hear(self) -> tuple[float, int, Any]:
-        """Of its process: processor time and memory (KiB) that it had used when it began; why it could not."""
+    def _read_words(self) -> tuple[float, int, Any]:
+        """Read the messages of its process: processor time and memory (KiB) at its begin, and an error or None."""
         if self._words < 0:
             return 0.0, 0, None
         with contextlib.suppress(BlockingIOError):  # somebody else holds the other end, and has said nothing
@@ -209,7 +212,7 @@ class Attempt:
         return 0.0, 0, None
 
     def _deliver(self) -> str:
-        """See that the outputs are there, and bring them to where others find them; what is wrong, in words."""
+        """Check that the outputs exist, and move them to where others find them; returns the trouble in words."""
         isolated = self.order["isolated"] and self.order["argv"] is not None
         place = self.folder / "work" if isolated else self.work
         outputs = [*self.order["outputs"], *self.order["updates"]]
@@ -234,13 +237,13 @@ def _spawn(argv: list[str], place: Path, folder: Path, env: dict[str, str]) -> i
     """Start a program, in a session of its own; `subprocess` takes 0.2 ms longer.
 
     Args:
-        argv: The program and its words.
-        place: Where it works.
-        folder: Where what it prints goes.
-        env: Its environment.
+        argv: The program and its arguments.
+        place: Working folder.
+        folder: Folder of the files for stdout and stderr.
+        env: Environment variables of the program.
 
     Returns:
-        Its process.
+        The id of its process.
 
     Raises:
         OSError: It cannot be started.
@@ -281,10 +284,10 @@ _most_seen = 0
 
 
 def _grew(peak: int) -> bool:
-    """Whether a process has had more memory than this one ever had: what it starts with is that of who started it.
+    """True if a process has had more memory than this one ever had; it begins with the memory of its parent.
 
     Args:
-        peak: What it had at most, in KiB.
+        peak: Most memory that it had, in KiB.
     """
     global _most_seen
     if peak > _most_seen:  # this one only grows, and looking takes a tenth of a millisecond
@@ -329,7 +332,7 @@ class _Child:
             os._exit(1)
 
     def _sleep(self, says: int, now: float) -> NoReturn:
-        """Nothing, for as long as the task would take."""
+        """Sleep for as long as the task would take."""
         try:
             for name in self._order["outputs"]:
                 file = self._work / name

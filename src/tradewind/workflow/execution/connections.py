@@ -1,4 +1,4 @@
-"""The connections to the machines of a run."""
+"""Connects to the agents of a run's machines, sends them orders, and receives their reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tradewind.workflow.execution.agent import proof
 
 
 class AgentConnection(NamedTuple):
-    """There is a connection to an agent that has let us in.
+    """A connection to an agent that has accepted our proof of the secret.
 
     Attributes:
         connection: The connection.
@@ -34,8 +34,8 @@ def connect_agent(folder: Path, secret: str, seconds: float) -> AgentConnection 
 
     Args:
         folder: The folder of the machine's pilot.
-        secret: What it asks us for.
-        seconds: How long one address is waited for.
+        secret: Secret of the run, which the agent wants proof of.
+        seconds: Most seconds to wait for one address.
     """
     try:
         address = json.loads((folder / "address.json").read_text(encoding="utf-8"))
@@ -51,7 +51,7 @@ def connect_agent(folder: Path, secret: str, seconds: float) -> AgentConnection 
 
 
 def _knock(place: str, port: int, secret: str, seconds: float) -> tuple[socket.socket, float] | None:
-    """A connection to an agent that has let us in, and the time there."""
+    """Open a connection to an agent that accepts our proof, and read the time there."""
     try:
         connection = socket.create_connection((place, port), timeout=seconds)
     except OSError:
@@ -81,17 +81,17 @@ def _line(connection: socket.socket) -> bytes:
 
 _SEND_SECONDS = 5.0
 STOP = {"op": "stop"}
-"""Tells a machine to end its tasks and itself."""
+"""Order to a machine to end its tasks and itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """A machine says how an attempt ended.
+    """Report of a machine about the end of an attempt.
 
     Attributes:
         vm: The machine.
         key: ``TASK#ATTEMPT``.
-        result: How it ended.
+        result: Result as `tradewind.workflow.execution.attempt.Attempt.result` makes it.
         offset: Seconds by which this machine's clock is ahead of that one's.
     """
 
@@ -111,11 +111,11 @@ class _Link:
 
 
 class AgentConnectionPool:
-    """The connections to the machines; none is opened here.
+    """The open connections to machines; `connect_agent` opens them.
 
     Args:
-        lost: Told of a machine whose connection has ended, or that says nothing any more.
-        silence: Seconds without a word after which that is so.
+        lost: Called with a machine whose connection has ended, or that sends nothing any more.
+        silence: Seconds without a message after which a machine counts as lost.
     """
 
     def __init__(self, lost: Callable[[int], None], silence: float) -> None:
@@ -149,7 +149,7 @@ class AgentConnectionPool:
             self._leaving.append(link)
 
     def send(self, vm: int, order: dict[str, Any]) -> None:
-        """Tell a machine something; one that cannot be told now is told again when it is back."""
+        """Send a machine an order; if it cannot be sent now, the controller sends it again when the machine is back."""
         link = self._links.get(vm)
         if link is not None:
             try:
@@ -158,11 +158,11 @@ class AgentConnectionPool:
                 self._lose(link)
 
     def wait(self, seconds: float, wake: socket.socket) -> Iterator[AttemptReport]:
-        """What the machines say, after waiting for it or for the bell.
+        """Yield the reports of the machines, after waiting for one or for `wake`.
 
         Args:
-            seconds: How long to wait at most.
-            bell: A socket that is emptied when it rings.
+            seconds: Most seconds to wait.
+            wake: A socket that ends the wait when it can be read; it is emptied.
         """
         for key, _ in self.selector.select(seconds):
             if key.fileobj is wake:

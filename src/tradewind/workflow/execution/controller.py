@@ -69,14 +69,16 @@ from tradewind.workflow.planner.base import Planner
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule, vm_request_times
 
+_TICK_SECONDS = 0.1
+
 
 class VmRequests:
-    """When each machine is asked for.
+    """Decides when each machine of a plan is requested, and how long one that does not come is waited for.
 
     Args:
         platform: The machines.
         schedule: The plan.
-        options: How it is carried out.
+        options: Settings of the run.
         history: The journal of the run.
     """
 
@@ -95,15 +97,15 @@ class VmRequests:
         now = self._history.clock(time.time())
         return frozenset(vm for vm, due in enumerate(self._due) if due > now and vm not in kept)
 
-    def due(self, presence: Sequence[VmState], late: float) -> list[int]:
+    def due(self, vm_states: Sequence[VmState], late: float) -> list[int]:
         """The machines to ask for now, each once: a new plan asks for what it needs by itself.
 
         Args:
-            presence: Where each machine is.
+            vm_states: State of each machine.
             late: Seconds that the run is behind its plan. One that is ahead needs its machines earlier; one that is
                 behind may catch up, so that they are there when they were to be.
         """
-        waiting = [vm for vm, there in enumerate(presence) if there is VmState.LATER]
+        waiting = [vm for vm, there in enumerate(vm_states) if there is VmState.LATER]
         if not waiting or self._history.began is None:
             return []
         now = self._history.clock(time.time()) + max(0.0, -late)
@@ -111,15 +113,15 @@ class VmRequests:
         self._due[due] = np.inf
         return due
 
-    def asked(self, vms: Collection[int]) -> None:
-        """Some machines have been asked for now."""
+    def mark_requested(self, vms: Collection[int]) -> None:
+        """Note that some machines have been requested now."""
         self._asked |= dict.fromkeys(vms, time.time())
 
-    def overdue(self, presence: Sequence[VmState], come: Collection[int]) -> list[int]:
+    def overdue(self, vm_states: Sequence[VmState], come: Collection[int]) -> list[int]:
         """The machines that were asked for long ago and have not come; each is named once.
 
         Args:
-            presence: Where each machine is.
+            vm_states: State of each machine.
             come: Those that are there, and only wait for the beginning.
         """
         if self._history.began is None:
@@ -128,12 +130,12 @@ class VmRequests:
         over = [vm for vm, at in self._asked.items() if max(self._history.began, at) <= long_ago]
         for vm in over:
             del self._asked[vm]
-        return [vm for vm in over if presence[vm] is VmState.COMING and vm not in come]
+        return [vm for vm in over if vm_states[vm] is VmState.COMING and vm not in come]
 
 
 @dataclass(frozen=True)
 class NewPlan:
-    """What is left has been planned; ``finish`` has the ends of ``tasks``, in seconds from the beginning of the run.
+    """A new plan of what is left; ``finish`` has the ends of ``tasks``, in seconds from the beginning of the run.
 
     Where somebody decides during the run, nothing is known of the ends.
     """
@@ -144,19 +146,19 @@ class NewPlan:
 
 
 class Replanner:
-    """Plans what is left.
+    """Plans what is left of a run in a thread of its own, while the rest of it goes on.
 
     Args:
         flow: The workflow.
         platform: All machines.
         seconds: What each task takes on each machine, in seconds of the plan.
         planner: Plans; or decides during the run (`ExecutionOptions.online`).
-        options: How the plan is carried out.
+        options: Settings of the run.
         history: The journal of the run.
-        post: Takes what comes of it, from the thread.
+        post: Takes the result, from the thread.
 
     Attributes:
-        fatal: Why nothing came of it, or None.
+        fatal: Error that ended the planning, or None.
     """
 
     def __init__(
@@ -179,7 +181,7 @@ class Replanner:
         threading.Thread(target=self._plan, args=(asked.tasks, asked.vms, active_tasks), daemon=True).start()
 
     def _active_tasks(self, machine: ExecutionMachine) -> list[ActiveTask]:
-        """What runs and what is armed, with the seconds of the plan that each takes yet."""
+        """List the running and the armed tasks, with the seconds of the plan that each takes yet."""
         now, starts = time.time(), self._history.attempts
         found = []
         for task, (vm, attempt) in machine.places.items():
@@ -204,7 +206,7 @@ class Replanner:
         self._post(NewPlan(OrderPlanned(orders), tasks, now + finish * self._options.scale))
 
     def guide(self, tasks: Sequence[int], vms: Sequence[int], *, booted: bool) -> OnlineGuide | None:
-        """Who decides during the run, where somebody is to.
+        """Make the guide that decides during the run; None where the plan's order is followed.
 
         Args:
             tasks: The tasks that are left, sorted.
@@ -220,9 +222,6 @@ class Replanner:
         return guide_for(self._flow, self._platform, tasks, vms, self._planner, clock, booted=booted)
 
 
-_TICK_SECONDS = 0.1
-
-
 class Controller:
     """Carries out one plan in one folder; a later one in the same folder goes on where it was ended.
 
@@ -231,12 +230,13 @@ class Controller:
         folder: The run's folder.
         journal: Its journal, open.
         runner: Gives the machines.
-        terms: How machines are got from it.
-        options: How the plan is carried out.
-        planner: Plans what is left when a machine or a task is lost; or decides during the run (`ExecutionOptions.online`).
-        digest: Of the plan.
-        watch: Told of progress some times a second.
-        wanted: False once somebody wants to stop.
+        terms: Settings of the pilots.
+        options: Settings of the run.
+        planner: Plans what is left when a machine or a task is lost, or decides during the run
+            (`ExecutionOptions.online`).
+        digest: Digest of the plan, which the journal keeps.
+        watch: Called with the progress some times a second.
+        wanted: Returns False once the run is to stop.
     """
 
     def __init__(
@@ -265,13 +265,13 @@ class Controller:
         self._seconds = self._platform.seconds(self._flow)
         planned = plan.schedule.finish - plan.schedule.start
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
-        self._asking = VmRequests(self._platform, plan.schedule, options, self.history)
+        self._vm_requests = VmRequests(self._platform, plan.schedule, options, self.history)
         self._planning = Replanner(
             self._flow, self._platform, self._seconds, planner, options, self.history, self._post
         )
         guide = self._planning.guide(range(len(self._flow)), range(len(self._platform.vms)), booted=False)
-        order, patience = plan.schedule.order_in(plan.flow), options.patience
-        self.machine = ExecutionMachine(graph, order, patience, guide, give_back=options.give_back)
+        order, retry_limits = plan.schedule.order_in(plan.flow), options.retry_limits
+        self.machine = ExecutionMachine(graph, order, retry_limits, guide, give_back=options.give_back)
         self.fatal: TradewindError | None = None
         self._reasons: dict[int, str] = {}
         self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
@@ -286,10 +286,10 @@ class Controller:
     # ------------------------------------------------------------------ the whole of it
 
     def run(self) -> ExecutionEnding:
-        """Carry it out.
+        """Carry out the plan.
 
         Returns:
-            How it ended.
+            The way that it ended.
 
         Raises:
             TradewindError: No machine could be had at all, or the run's folder cannot be used.
@@ -319,16 +319,16 @@ class Controller:
             opened = recover(self._flow, self._folder, self.history, there, self._record)
             only = [task for task in range(len(self._flow)) if task not in opened.finished]
             self._folder.stage(self._flow, self._options.inputs, only=only)
-            todo = self.machine.handle(replace(opened, later=self._asking.later(kept)))
+            todo = self.machine.handle(replace(opened, later=self._vm_requests.later(kept)))
             self._carry_out([each for each in todo if not isinstance(each, Recall)])  # they are among those below
             if self.machine.ending is None:
-                needed = [vm for vm, there in enumerate(self.machine.presence) if there is VmState.COMING]
-                self._asking.asked(needed)
+                needed = [vm for vm, there in enumerate(self.machine.vm_states) if there is VmState.COMING]
+                self._vm_requests.mark_requested(needed)
                 pilots.open(self._numbered([vm for vm in needed if vm not in kept]))
                 self._loop()
         finally:
             pilots.halt()
-            for report in self._reports:  # machines that came at the last moment: they are told to end, too
+            for report in self._reports:  # machines that came at the last moment end, too
                 if isinstance(report, PilotConnected):
                     self._fleet.add(report.vm, report.connection, report.offset)
             self._fleet.stop()
@@ -347,7 +347,7 @@ class Controller:
         return run_id
 
     def _numbered(self, vms: Sequence[int]) -> dict[int, int]:
-        """The next pilot of each of some machines, written down."""
+        """Number the next pilot of each of some machines, and write that into the journal."""
         fresh = {vm: self._numbers.get(vm, 0) + 1 for vm in vms}
         for vm, number in fresh.items():
             self._record({"e": "pilot", "vm": self._platform.vms[vm].name, "pilot": number})
@@ -381,15 +381,15 @@ class Controller:
         while self.machine.ending is None:
             now = time.time()
             pause = min([_TICK_SECONDS, *(max(0.0, moment - now) for moment, _ in self._held[:1])])
-            for told in self._fleet.wait(pause, self._wake):
-                self._hear(told)
+            for report in self._fleet.wait(pause, self._wake):
+                self._take_report(report)
                 self._settle()  # what ends next may have been armed until now
             while self._reports:
                 self._report(self._reports.popleft())
             self._release()
-            for vm in self._asking.overdue(self.machine.presence, {vm for _, vm in self._held}):
+            for vm in self._vm_requests.overdue(self.machine.vm_states, {vm for _, vm in self._held}):
                 self._pilots.give_up(vm)  # what was planned for it is given to the others
-            self._events += map(VmDue, self._asking.due(self.machine.presence, self._late))
+            self._events += map(VmDue, self._vm_requests.due(self.machine.vm_states, self._late))
             if not self._wanted():
                 self._events.append(ExecutionInterrupted())
             self._settle()
@@ -406,7 +406,7 @@ class Controller:
         match report:
             case PilotConnected(vm, connection, host, offset):
                 self._fleet.add(vm, connection, offset)
-                if self.machine.presence[vm] is VmState.BACK:  # an earlier session could not tell it any more
+                if self.machine.vm_states[vm] is VmState.BACK:  # an earlier session could not send it that any more
                     self._fleet.let_go(vm)
                 for task, (where, attempt) in self.machine.places.items():
                     if where == vm:  # it may not have heard of it, or tell again how it ended
@@ -414,7 +414,7 @@ class Controller:
                 if (armed := self.machine.armed.get(vm)) is not None:
                     self._send(armed.task, vm, armed.attempt, armed.after)
                 held = any(vm == each for _, each in self._held)
-                if not held and self.machine.presence[vm] is VmState.COMING:
+                if not held and self.machine.vm_states[vm] is VmState.COMING:
                     self._record({"e": "up", "vm": self._platform.vms[vm].name, "host": host})
                     self._hold(vm)
             case PilotLost(vm, reason, fatal):
@@ -443,7 +443,7 @@ class Controller:
     def _release(self) -> None:
         now = time.time()
         if self.history.began is None and self._held:
-            awaited = sum(there is VmState.COMING for there in self.machine.presence)
+            awaited = sum(there is VmState.COMING for there in self.machine.vm_states)
             if len(self._held) < awaited and now < self._gather_until:
                 return
             self._record({"e": "began"})
@@ -463,11 +463,11 @@ class Controller:
     def _recall(self, vm: int) -> None:
         name = self._platform.vms[vm].name
         self._notes.append(f"{name} is asked for{' again' if name in self.history.pilots else ''}")
-        self._asking.asked([vm])
+        self._vm_requests.mark_requested([vm])
         self._pilots.fetch(self._numbered([vm]))
 
     def _lose(self, vm: int, reason: str) -> None:
-        if self.machine.presence[vm] is VmState.LOST or self.machine.presence[vm] in ABSENT:
+        if self.machine.vm_states[vm] is VmState.LOST or self.machine.vm_states[vm] in ABSENT:
             return
         self._fleet.drop(vm)
         self._held = [each for each in self._held if each[1] != vm]
@@ -494,11 +494,11 @@ class Controller:
         """The tasks that run on a machine, each with its attempt."""
         return [(task, attempt) for task, (where, attempt) in self.machine.places.items() if where == vm]
 
-    def _hear(self, told: AttemptReport) -> None:
-        name, _, attempt = told.key.rpartition("#")
+    def _take_report(self, report: AttemptReport) -> None:
+        name, _, attempt = report.key.rpartition("#")
         task = self._flow.index.get(name, -1)
-        if self.machine.places.get(task, (-1, -1)) == (told.vm, int(attempt)):
-            self._ended(task, int(attempt), told.result, told.offset)
+        if self.machine.places.get(task, (-1, -1)) == (report.vm, int(attempt)):
+            self._ended(task, int(attempt), report.result, report.offset)
 
     def _ended(self, task: int, attempt: int, result: dict[str, Any], offset: float) -> None:
         if result["outcome"] not in ("done", "failed", "lost"):
@@ -559,18 +559,18 @@ class Controller:
 
     @property
     def impossible(self) -> str:
-        """Why what is left could not be planned; empty where it could."""
+        """Reason that what is left could not be planned; empty where it could."""
         why = self._planning.fatal
         return why.message if why is not None and self.machine.ending is ExecutionEnding.IMPOSSIBLE else ""
 
     @property
     def failed(self) -> dict[str, str]:
         """The tasks that failed for good, with the reason of each."""
-        failed = [task for task, step in enumerate(self.machine.steps) if step is TaskState.FAILED]
+        failed = [task for task, step in enumerate(self.machine.task_states) if step is TaskState.FAILED]
         return {self._flow.tasks[task].id: self._reasons.get(task, "it lost its machine too often") for task in failed}
 
     def progress(self) -> ExecutionProgress:
-        """Where the run is."""
+        """Progress of the run."""
         finish = self._finish + self._late
         return execution_progress(self.machine, self.history, self._platform, finish, tuple(self._notes))
 
@@ -580,10 +580,10 @@ class ExecutionResult:
     """A plan that was carried out, as far as it was.
 
     Attributes:
-        ending: How it ended.
+        ending: The way that it ended.
         results: The document that is also in ``results.json``.
         failures: The tasks that failed for good, with the reason of each.
-        reason: Why what is left cannot be planned, where it ended for that; else empty.
+        reason: Reason that what is left cannot be planned, where it ended for that; else empty.
     """
 
     ending: ExecutionEnding
@@ -611,13 +611,13 @@ def execute_plan(
         plan: The plan.
         folder: The run's folder; all machines must see it under this name.
         runner: Gives the machines; see `WorkflowRunFolder` for what it keeps there.
-        options: How the plan is carried out.
+        options: Settings of the run.
         planner: Plans what is left when a machine or a task is lost.
-        terms: How machines are got from the runner.
+        terms: Settings of the pilots.
         fresh: Begin anew, whatever has been done there.
         dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
-        watch: Told of progress some times a second.
-        wanted: False once somebody wants to stop.
+        watch: Called with the progress some times a second.
+        wanted: Returns False once the run is to stop.
 
     Raises:
         WorkflowError: The plan cannot be carried out like this, or the folder is of another one; or machines of an
@@ -643,7 +643,8 @@ def execute_plan(
             _forget(journal, place, runner, dismissed=dismiss)
         vms = [vm.name for vm in plan.platform.vms]
         terms = terms or PilotSettings()
-        gone = recovery.end_orphan_pilots(place, _told(journal), runner, vms, dismissed=dismiss, linger=terms.linger)
+        history = _read_journal(journal)
+        gone = recovery.end_orphan_pilots(place, history, runner, vms, dismissed=dismiss, linger=terms.linger)
         journal.records += journal.write(*gone)
         controller = Controller(plan, place, journal, runner, terms, options, planner, digest, watch, wanted)
         ending = controller.run()
@@ -658,8 +659,8 @@ def _header(journal: Journal) -> JournalRecord | None:
     return next((record for record in journal.records if record["e"] == "run"), None)
 
 
-def _told(journal: Journal, *, lenient: bool = False) -> RunHistory:
-    """What the journal of earlier sessions tells; leniently, as far as it can be read."""
+def _read_journal(journal: Journal, *, lenient: bool = False) -> RunHistory:
+    """Read the journal of earlier sessions; leniently, as far as it can be read."""
     history = RunHistory()
     with suppress(KeyError, TypeError) if lenient else nullcontext():
         for record in journal.records:
@@ -669,7 +670,7 @@ def _told(journal: Journal, *, lenient: bool = False) -> RunHistory:
 
 def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
     """Begin anew; machines of an earlier run that may still be there are given back first."""
-    history = _told(journal, lenient=True)
+    history = _read_journal(journal, lenient=True)
     if history.header is not None:
         recovery.cancel_pilots(runner, history.header["run"])
         recovery.end_orphan_pilots(folder, history, runner, (), dismissed=dismissed, fresh=True)
@@ -680,13 +681,13 @@ def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dism
 
 
 def _digest(plan: Plan) -> str:
-    """What makes it this plan; where its inputs were does not."""
+    """Digest that identifies a plan, wherever its inputs are."""
     document = plan_document(replace(plan, folder=None))
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: WorkflowRunFolder, *, fresh: bool) -> None:
-    """See that a run can begin; what was done before it is removed only after that."""
+    """Check that a run can begin; what was done before it is removed only after that."""
     if not options.synthetic:
         check_commands(plan.flow)
     check_names(plan.flow)
@@ -697,7 +698,7 @@ def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: Work
 def _check_same(
     plan: Plan, options: ExecutionOptions, digest: str, journal: Journal, folder: WorkflowRunFolder
 ) -> None:
-    """A folder belongs to one plan."""
+    """Check that the folder belongs to this plan."""
     header = _header(journal)
     if header is None:
         return

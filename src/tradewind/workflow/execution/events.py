@@ -1,4 +1,4 @@
-"""What happens while a plan is carried out, and what is to be done about it."""
+"""Events of a plan that is carried out, and the instructions that answer them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AttemptOutcome(StrEnum):
-    """How one attempt at a task ended.
+    """The way that one attempt at a task ended.
 
     ``done``: its program ended well, and its outputs are there. ``failed``: that is not so, and it is the task's own
     fault. ``lost``: its machine went away while it ran, or nobody knows what became of it.
@@ -26,10 +26,10 @@ class AttemptOutcome(StrEnum):
 
 
 class ExecutionEnding(StrEnum):
-    """How carrying out a plan ended.
+    """The way that carrying out a plan ended.
 
     ``done``: every task. ``failed``: tasks failed, and all that did not need them was run. ``machines``: no machine is
-    left. ``impossible``: what is left fits on no machine that is left. ``interrupted``: somebody wanted it.
+    left. ``impossible``: what is left fits on no machine that is left. ``interrupted``: the user wanted it.
     """
 
     DONE = "done"
@@ -46,7 +46,7 @@ class ExecutionOpened:
     Attributes:
         finished: Tasks that have ended well, and whose outputs are there.
         running: Tasks that may still be running, each with its machine and the number of the attempt.
-        attempts: How often each task was started, those of earlier sessions included.
+        attempts: Starts of each task so far, those of earlier sessions included.
         replan: The plan's order does not hold any more.
         armed: By machine, the task that it begins by itself after some of those that run.
         later: Machines that are not asked for before they are `VmDue`.
@@ -62,7 +62,7 @@ class ExecutionOpened:
 
 @dataclass(frozen=True, slots=True)
 class VmDue:
-    """By the plan it is time to ask for a machine that has not been asked for yet."""
+    """The time of the plan has come to ask for a machine that has not been asked for yet."""
 
     vm: int
 
@@ -76,7 +76,7 @@ class MachineUp:
 
 @dataclass(frozen=True, slots=True)
 class MachineSilent:
-    """A machine is as good as gone: nothing more is started there, and it is told what has ended before it is lost."""
+    """A machine is as good as gone: nothing is started there, and ends on it are read before it counts as lost."""
 
     vm: int
 
@@ -94,8 +94,8 @@ class AttemptEnded:
 
     Attributes:
         task: The task.
-        attempt: Which attempt, from 1.
-        outcome: How.
+        attempt: Number of the attempt at the task, from 1.
+        outcome: The way that it ended.
     """
 
     task: int
@@ -112,19 +112,19 @@ class OrderPlanned:
 
 @dataclass(frozen=True, slots=True)
 class GuideReady:
-    """There is somebody new who decides where what is left goes."""
+    """A new guide decides where the tasks that are left go."""
 
     guide: OnlineGuide
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """What is left cannot be planned on the machines that are left."""
+    """The rest cannot be planned on the machines that are left."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionInterrupted:
-    """Somebody wants to stop."""
+    """The run is to stop."""
 
 
 ExecutionEvent = (
@@ -147,8 +147,8 @@ class TaskLaunch:
 
     Attributes:
         task: The task.
-        vm: Its machine.
-        attempt: Which attempt, from 1.
+        vm: The machine that it runs on.
+        attempt: Number of the attempt at the task, from 1.
     """
 
     task: int
@@ -165,7 +165,7 @@ class Arm:
     Attributes:
         task: The task.
         vm: The machine.
-        attempt: Which attempt, from 1.
+        attempt: Number of the attempt at the task, from 1.
         after: The tasks that it waits for: they run on that machine.
     """
 
@@ -177,12 +177,12 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class ArmedTaskBegun:
-    """Write down that a machine has begun the task that it was given beforehand; it need not be told.
+    """Write down that a machine has begun the task that it was given beforehand; nothing is sent to it.
 
     Attributes:
         task: The task.
         vm: The machine.
-        attempt: Which attempt, from 1.
+        attempt: Number of the attempt at the task, from 1.
     """
 
     task: int
@@ -192,7 +192,9 @@ class ArmedTaskBegun:
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Plan what is left: `OrderPlanned` (or `GuideReady`) or `PlanFailed` is the answer; what is under way goes on meanwhile.
+    """Plan what is left; `OrderPlanned`, `GuideReady` or `PlanFailed` is the answer.
+
+    Running tasks go on meanwhile.
 
     Attributes:
         tasks: The tasks that have neither begun nor ended, nor wait for one that failed; where somebody decides during
@@ -233,7 +235,7 @@ class Finish:
     """Nothing more will be started.
 
     Attributes:
-        ending: Why.
+        ending: Reason of the end.
     """
 
     ending: ExecutionEnding

@@ -1,4 +1,4 @@
-"""What has happened in a run, line by line in a file: enough to go on after the controller was killed."""
+"""The journal of a run, a record on each line: enough to go on after the controller was killed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Journal:
 
     Args:
         path: The file; it is made where there is none.
-        lenient: Take it as far as it can be read.
+        lenient: Read it up to the first line that is no record, instead of raising.
 
     Attributes:
-        records: What was in it.
+        records: The records that were in it.
 
     Raises:
         StudyBusyError: Another process holds it.
@@ -121,11 +121,11 @@ class AttemptRecord:
 
     Attributes:
         task: The task's id.
-        attempt: Which attempt, from 1.
+        attempt: Number of the attempt at the task, from 1.
         vm: The name of its machine.
-        pilot: Which pilot of that machine, from 1.
-        at: When it was written down, in seconds since the epoch.
-        end: How it ended, or None where nobody knows.
+        pilot: Number of the pilot among those of that machine, from 1.
+        at: Time at which it was written down, in seconds since the epoch.
+        end: Record of its end, or None where that is not known.
     """
 
     task: str
@@ -142,9 +142,9 @@ class ArmedRecord:
 
     Attributes:
         task: The task's id.
-        attempt: Which attempt, from 1.
+        attempt: Number of the attempt at the task, from 1.
         vm: The name of its machine.
-        pilot: Which pilot of that machine, from 1.
+        pilot: Number of the pilot among those of that machine, from 1.
         after: The attempts after whose good end the machine begins it, as the machine knows them (`attempt_key`).
     """
 
@@ -162,14 +162,14 @@ class RunHistory:
     Attributes:
         header: The first record, or None in a new run.
         began: Seconds since the epoch at which tasks could begin, or None.
-        sessions: How often a controller was started.
+        sessions: Number of controllers that were started.
         pilots: The newest pilot of each machine, by name.
-        asked: When each machine was asked for, by name, in order.
-        homes: The session that asked for it, of each machine that may still be there, by name.
+        requested: Times at which each machine was requested, by name, in order.
+        pilot_sessions: The session that requested each machine that may still be there, by name of the machine.
         attempts: All attempts, in order of their starts.
         armings: The newest of each task that has not begun since.
-        ups: When each machine came up and was given back or lost (None while it is there), in order.
-        replans: How often what was left was planned again.
+        ups: Times at which each machine came up and was given back or lost (None while it is there), in order.
+        replans: Number of times that the rest was planned again.
         lost: Machines that were lost, with the reason.
         away: Times from the last sign of one controller until the next one had a machine, in order.
     """
@@ -178,8 +178,8 @@ class RunHistory:
     began: float | None = None
     sessions: int = 0
     pilots: dict[str, int] = field(default_factory=dict)
-    asked: dict[str, list[float]] = field(default_factory=dict)
-    homes: dict[str, JournalRecord] = field(default_factory=dict)
+    requested: dict[str, list[float]] = field(default_factory=dict)
+    pilot_sessions: dict[str, JournalRecord] = field(default_factory=dict)
     attempts: dict[tuple[str, int], AttemptRecord] = field(default_factory=dict)
     armings: dict[str, ArmedRecord] = field(default_factory=dict)
     ups: list[tuple[str, float, float | None]] = field(default_factory=list)
@@ -208,23 +208,23 @@ class RunHistory:
                 self.sessions += 1
                 self._session = record
             case "stop":
-                self.homes.clear()
+                self.pilot_sessions.clear()
             case "pilot":
                 self.pilots[record["vm"]] = record["pilot"]
-                self.asked.setdefault(record["vm"], []).append(record["at"])
+                self.requested.setdefault(record["vm"], []).append(record["at"])
                 if self._session is not None:
-                    self.homes[record["vm"]] = self._session
+                    self.pilot_sessions[record["vm"]] = self._session
             case "up":
                 self._down(record["vm"], record["at"])
                 self.ups.append((record["vm"], record["at"], None))
             case "down":
                 self._down(record["vm"], record["at"])
-                self.homes.pop(record["vm"], None)
+                self.pilot_sessions.pop(record["vm"], None)
                 if record["lost"]:
                     self.lost.append(record)
             case "left":
                 self._down(record["vm"], record["at"])
-                self.homes.pop(record["vm"], None)
+                self.pilot_sessions.pop(record["vm"], None)
             case "began":
                 self.began = record["at"]
             case "arm":
@@ -254,18 +254,18 @@ class RunHistory:
         return [(end["start"], end["finish"]) for end in ends if "finish" in end]
 
     def boots_from(self, name: str, at: float) -> float:
-        """When the start of a machine that is only played begins: when it was asked for, but not before the run's.
+        """Time at which the simulated boot of a machine begins: that of its request, but not before the run's.
 
         Args:
             name: The machine.
             at: A moment at which it was there, in seconds since the epoch.
         """
-        asked = [moment for moment in self.asked.get(name, ()) if moment <= at]
+        asked = [moment for moment in self.requested.get(name, ()) if moment <= at]
         return max([self.began or 0.0, *asked[-1:]])
 
     @property
     def last(self) -> float:
-        """When the last record was written, in seconds since the epoch."""
+        """Time of the last record, in seconds since the epoch."""
         return self._at
 
     def clock(self, at: float) -> float:
@@ -301,14 +301,14 @@ class RunHistory:
 
 
 def attempt_key(task: str, attempt: int) -> str:
-    """An attempt, as machines know it."""
+    """Name of an attempt in the messages to machines: ``TASK#ATTEMPT``."""
     return f"{task}#{attempt}"
 
 
 def subtract_spans(
     spans: Iterable[tuple[float, float]], others: Iterable[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """What of some spans of time is in none of others, in order."""
+    """Subtract spans of time from others; returns the rest in order."""
     taken, left = sorted(others), []
     for begin, end in sorted(spans):
         for start, finish in taken:
@@ -322,24 +322,24 @@ def subtract_spans(
 
 
 def start_record(task: str, attempt: int, vm: str, pilot: int) -> JournalRecord:
-    """The beginning of an attempt, for the journal.
+    """Make the record of the beginning of an attempt.
 
     Args:
         task: The task's id.
-        attempt: Which attempt.
+        attempt: Number of the attempt at the task, from 1.
         vm: The name of its machine.
-        pilot: Which pilot of that machine.
+        pilot: Number of the pilot among those of that machine, from 1.
     """
     return {"e": "start", "task": task, "attempt": attempt, "vm": vm, "pilot": pilot}
 
 
 def end_record(task: str, attempt: int, result: dict[str, Any], offset: float) -> dict[str, Any]:
-    """How an attempt ended, for the journal; times are those of the controller's clock.
+    """Make the record of the end of an attempt; times are those of the controller's clock.
 
     Args:
         task: The task's id.
-        attempt: Which attempt.
-        result: What the machine said.
+        attempt: Number of the attempt at the task, from 1.
+        result: Result that the machine sent.
         offset: Seconds by which the controller's clock is ahead of the machine's.
     """
     record = {"e": "end", "task": task, "attempt": attempt, **result}
@@ -350,11 +350,11 @@ def end_record(task: str, attempt: int, result: dict[str, Any], offset: float) -
 
 
 def read_history(text: bytes, file: str) -> RunHistory:
-    """What a journal tells up to its last whole line, without taking it from the process that writes it.
+    """Read a journal up to its last whole line, without taking it from the process that writes it.
 
     Args:
-        text: What is in the file.
-        file: Its name, for messages.
+        text: Content of the file.
+        file: Name of the file, for messages.
 
     Raises:
         WorkflowError: It is no journal of a run.

@@ -1,4 +1,4 @@
-"""How a plan is carried out, and how far it is."""
+"""Settings and progress of a plan that is carried out."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from tradewind.workflow.schedule import AHEAD_SECONDS
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """How a plan is carried out.
+    """Settings of carrying out a plan.
 
     Attributes:
         inputs: The folder of the files that come from outside.
-        patience: How often failures are repeated.
-        isolated: Each task has a working folder of its own, instead of all working in the same.
-        synthetic: Tasks without a command take as long as the plan says, and do nothing.
-        scale: What such a task takes, as a share of what the plan says.
+        retry_limits: Limits of repeated attempts.
+        isolated: True gives each task a working folder of its own, instead of all working in the same.
+        synthetic: True lets tasks without a command take as long as the plan says, and do nothing.
+        scale: Time that such a task takes, as a share of the plan's.
         gather: Seconds that the first machine waits for the others.
         give_up: Seconds after the first task could begin at which machines that have not come are given up.
-        online: The planner decides during the run where each task goes, instead of the plan.
+        online: True when the planner decides during the run where each task goes, instead of the plan.
         ahead: Seconds before its first task at which a machine that costs money is asked for at the latest; see
             `tradewind.workflow.schedule.vm_request_times`. None asks for all at the beginning, as `online` does.
-        give_back: Machines are given back as soon as the plan has nothing more for them; `online` keeps all to the end.
+        give_back: True to give machines back as soon as the plan has nothing more for them; `online` keeps all to the
+            end.
     """
 
     inputs: Path
-    patience: RetryLimits = field(default_factory=RetryLimits)
+    retry_limits: RetryLimits = field(default_factory=RetryLimits)
     isolated: bool = False
     synthetic: bool = False
     scale: float = 1.0
@@ -46,7 +47,7 @@ class ExecutionOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionProgress:
-    """Where a run is.
+    """Progress of a run.
 
     Attributes:
         done: Tasks that have ended well.
@@ -60,7 +61,7 @@ class ExecutionProgress:
         seconds: Since tasks could begin; None before.
         left: Seconds that the rest takes by the plan; None before tasks could begin.
         cost: USD so far, every machine from its first moment on.
-        notes: What has happened since the last time, in words.
+        notes: Messages about what has happened since the last time.
     """
 
     done: int
@@ -84,16 +85,16 @@ def execution_progress(
     finish: Numbers,
     notes: tuple[str, ...],
 ) -> ExecutionProgress:
-    """Where a run is.
+    """Compute the progress of a run.
 
     Args:
-        machine: Its state.
-        history: Its journal.
-        platform: Its machines.
-        finish: When each task is expected to end, in seconds from the beginning.
-        notes: What has happened, in words.
+        machine: State of its tasks and machines.
+        history: Journal of the run, put together.
+        platform: The machines that its tasks run on.
+        finish: Expected end of each task, in seconds from the beginning.
+        notes: Messages about what has happened.
     """
-    steps = machine.steps
+    steps = machine.task_states
     waiting = [
         task for task, step in enumerate(steps) if step in (TaskState.WAITING, TaskState.ARMED, TaskState.RUNNING)
     ]
@@ -107,9 +108,9 @@ def execution_progress(
         running=steps.count(TaskState.RUNNING),
         failed=steps.count(TaskState.FAILED) + steps.count(TaskState.BLOCKED),
         tasks=len(steps),
-        up=machine.presence.count(VmState.UP),
-        back=machine.presence.count(VmState.BACK),
-        later=machine.presence.count(VmState.LATER),
+        up=machine.vm_states.count(VmState.UP),
+        back=machine.vm_states.count(VmState.BACK),
+        later=machine.vm_states.count(VmState.LATER),
         machines=len(platform.vms),
         seconds=seconds,
         left=left,
@@ -119,7 +120,7 @@ def execution_progress(
 
 
 def vm_stays(history: RunHistory, platform: Platform, now: float) -> list[tuple[int, float]]:
-    """How long each machine has been there, once for each time that it was asked for and came.
+    """List the stays of machines: one for each time that a machine was requested and came.
 
     Args:
         history: The journal of a run, of all its sessions.
@@ -127,7 +128,7 @@ def vm_stays(history: RunHistory, platform: Platform, now: float) -> list[tuple[
         now: The time, in seconds since the epoch.
 
     Returns:
-        The place of the machine, and its seconds in the plan's time, without the start that one has only played.
+        Pairs of the machine and its seconds in the plan's time, without the start that one has only played.
     """
     found: dict[tuple[int, int], float] = {}
     names = {vm.name: place for place, vm in enumerate(platform.vms)}
@@ -141,6 +142,6 @@ def vm_stays(history: RunHistory, platform: Platform, now: float) -> list[tuple[
             booted = played + platform.vms[place].boot_seconds * scale
             seconds -= max(0.0, min(end, booted) - max(up, played))
         # A machine that outlived its controller comes up again for the next one without having been asked for.
-        stay = place, sum(asked <= up for asked in history.asked.get(name, ()))
+        stay = place, sum(asked <= up for asked in history.requested.get(name, ()))
         found[stay] = found.get(stay, 0.0) + seconds / scale
     return [(place, seconds) for (place, _), seconds in found.items()]

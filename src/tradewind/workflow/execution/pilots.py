@@ -35,11 +35,11 @@ _LEASE_SECONDS = 30 * 86400.0
 
 @dataclass(frozen=True)
 class PilotSettings:
-    """How machines are got from a runner.
+    """Settings of pilots: the Python on the machines, how long each is kept, and when it counts as lost.
 
     Attributes:
         python: The Python on the machines.
-        wall_seconds: How long a machine is kept at most, or None.
+        wall_seconds: Most seconds that a machine is kept, or None.
         linger: Seconds that a machine without controller and tasks waits before it is given back.
         poll_seconds: Seconds between two questions to the runner.
         silence: Seconds without a word after which a machine counts as lost.
@@ -57,7 +57,7 @@ class PilotSettings:
 
 @dataclass(frozen=True)
 class PilotConnected:
-    """There is a connection to a machine, whose clock is ``offset`` seconds behind this one's."""
+    """A connection to a machine was made, whose clock is ``offset`` seconds behind this one's."""
 
     vm: int
     connection: socket.socket
@@ -100,9 +100,9 @@ class PilotManager:
         vms: The machines of the plan.
         folder: The run's folder.
         run_id: Unique over all runs.
-        secret: Of `WorkflowRunFolder.prepare`.
-        terms: How machines are got.
-        post: Takes reports, from the thread.
+        secret: Secret of the run, from `WorkflowRunFolder.prepare`.
+        terms: Settings of the pilots.
+        post: Takes the reports, from the thread.
     """
 
     def __init__(
@@ -127,10 +127,10 @@ class PilotManager:
     # ------------------------------------------------------------------ before the thread runs
 
     def alive(self, numbers: dict[int, int]) -> set[int]:
-        """Which of some earlier pilots may still be there, by machine; these are kept.
+        """Keep those of some earlier pilots that may still be there, and return their machines.
 
         Args:
-            numbers: The newest pilot of each machine.
+            numbers: Number of the newest pilot, by machine.
         """
         pilots = {vm: self._make(vm, number) for vm, number in numbers.items()}
         known = {handle.run_id: handle for handle in self._runner.find(self._owner)}
@@ -145,7 +145,7 @@ class PilotManager:
         """Ask for new machines, and begin to look after all.
 
         Args:
-            numbers: Which pilot of each machine is to be made.
+            numbers: Number of the pilot to be made, by machine.
         """
         self._folder.install()
         self.fetch(numbers)
@@ -155,7 +155,7 @@ class PilotManager:
         """Ask for machines.
 
         Args:
-            numbers: Which pilot of each machine is to be made.
+            numbers: Number of the pilot to be made, by machine.
         """
         fresh = [self._make(vm, number) for vm, number in numbers.items()]
         for pilot in fresh:
@@ -207,7 +207,7 @@ class PilotManager:
     # ------------------------------------------------------------------ from the controller
 
     def unheard(self, vm: int) -> None:
-        """The connection to a machine has ended, or it says nothing any more: find out what has become of it."""
+        """Find out what has become of a machine whose connection has ended, or that sends nothing any more."""
         self._news.put(lambda: self._unlink(vm))
 
     def give_up(self, vm: int) -> None:
@@ -215,7 +215,7 @@ class PilotManager:
         self._news.put(lambda: self._abandon(vm))
 
     def give_back(self, vm: int) -> None:
-        """A machine has nothing more to do: see that it ends; one that was told to, and does not, is cancelled."""
+        """See that a machine ends that has nothing more to do; one that does not end by itself is cancelled."""
         self._news.put(lambda: self._dismiss(vm))
 
     def halt(self) -> None:
@@ -225,7 +225,7 @@ class PilotManager:
             self._thread.join()
 
     def close(self, *, seconds: float = _END_SECONDS) -> None:
-        """Give all machines back: those that were told to stop end by themselves, the others are cancelled."""
+        """Give all machines back: those with an order to stop end by themselves, the others are cancelled."""
         self.halt()
         waiting = [each for each in [*self._pilots.values(), *self._leaving] if each.handle is not None]
         self._cancel([pilot for pilot in waiting if not pilot.linked])
@@ -370,7 +370,7 @@ class PilotManager:
             self._post(PilotLost(vm, f"{self._vms[vm].name} has not come: the others do its work"))
 
     def _give_up(self, pilot: _Pilot) -> None:
-        """A machine that does not answer is kept from going on, as far as it can be reached at all."""
+        """Keep a machine that does not answer from going on, as far as it can be reached at all."""
         with suppress(OSError):
             (pilot.folder / "fenced").touch()
         self._cancel([pilot])

@@ -1,4 +1,9 @@
-"""What a run is, put together again from its journal and from what its machines have left."""
+"""Puts a run together again from its journal and from what its machines have left.
+
+No machine of an earlier session may work on beside those of this one. The runner finds its own again. Those of another
+engine it does not know, but they see the run's folder: they are called at the address that they have left there, and
+one that finds the file ``fenced`` ends its tasks and itself.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +35,14 @@ from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.execution.task_states import ArmedTask
 from tradewind.workflow.graph import Workflow
 
+_GO_SECONDS = 15.0
+_CALL_SECONDS = 3.0
+_CALLS = 16
+_END_SECONDS = 60.0  # for so long a network file system may hide a new file from a machine
+
 
 class _Recovery:
-    """See `recover`."""
+    """State of `recover` while it settles what earlier sessions left open."""
 
     def __init__(
         self,
@@ -49,7 +59,7 @@ class _Recovery:
         self.attempts: dict[int, int] = {}
 
     def settle(self, each: AttemptRecord) -> None:
-        """Find out what has become of an attempt of which nobody has written how it ended."""
+        """Find out what has become of an attempt whose end is not in the journal."""
         place, there = self._place(each)
         if there:
             self.running[self._flow.index[each.task]] = (place, each.attempt)
@@ -64,7 +74,7 @@ class _Recovery:
         awaited = [self._history.attempts[_split(key)] for key in each.after]
         outcomes = [None if other.end is None else other.end["outcome"] for other in awaited]
         if any(outcome not in ("done", None) for outcome in outcomes):
-            # A machine that is there has forgotten it; one that is gone may have begun it before anybody was told.
+            # A machine that is there has forgotten it; one that is gone may have begun it before it could report.
             self._burn(task, each.attempt - there)
         elif None in outcomes:  # so the machine is there
             after = [other.task for other in awaited if other.end is None]
@@ -73,7 +83,7 @@ class _Recovery:
         elif there or (self._folder.path / self._folder.attempt(each.task, each.attempt)).exists():
             self._record(start_record(each.task, each.attempt, each.vm, each.pilot))
             self.settle(self._history.attempts[each.task, each.attempt])
-        else:  # its machine was told to stop before it could begin it
+        else:  # its machine had an order to stop before it could begin it
             self._burn(task, each.attempt)
 
     def _place(self, each: AttemptRecord | ArmedRecord) -> tuple[int, bool]:
@@ -81,20 +91,22 @@ class _Recovery:
         return place, pilot == each.pilot
 
     def _burn(self, task: int, attempt: int) -> None:
-        """No later attempt may have this number, or one before it."""
+        """Use up a number: no later attempt may have it, or one before it."""
         self.attempts[task] = max(self.attempts.get(task, 0), attempt)
 
 
 def departures(
     folder: WorkflowRunFolder, history: RunHistory, vms: Collection[str], *, last: float, linger: float
 ) -> list[dict[str, Any]]:
-    """That machines which nobody has seen go have gone, for the journal: when they say themselves, or at the latest.
+    """Make records of the ends of machines that no controller has seen go.
+
+    The time is that which the machine has left, or the latest possible one.
 
     Args:
         folder: The run's folder.
-        history: Its journal.
+        history: Journal of the run, put together.
         vms: The names of the machines; the newest pilot of each is meant.
-        last: When the last controller gave its last sign, in seconds since the epoch.
+        last: Time of the last sign of the last controller, in seconds since the epoch.
         linger: Seconds that a machine waits without controller and tasks.
     """
     now, alive = time.time(), {(vm, history.pilots[vm]): last for vm in vms}
@@ -109,7 +121,7 @@ def departures(
 
 
 def _said(pilot: Path) -> float | None:
-    """When a machine went, as it says itself."""
+    """Time at which a machine ended, as it has written itself."""
     try:
         return float(json.loads((pilot / "left.json").read_text(encoding="utf-8"))["at"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -128,18 +140,18 @@ def recover(
     machines: dict[str, tuple[int, int]],
     record: Callable[..., None],
 ) -> ExecutionOpened:
-    """The beginning of a session, from all that earlier sessions have left.
+    """Make the first event of a session from all that earlier sessions have left.
 
-    An attempt of which nobody has written how it ended is still running if its machine is there; it has ended if the
+    An attempt whose end is not in the journal is still running if its machine is there; it has ended if the
     machine left a note of that in its folder; otherwise it is lost, and the task is run again. A task that was given
     to its machine beforehand has begun if all that it waited for has ended well.
 
     Args:
         flow: The workflow.
         folder: The run's folder.
-        history: Its journal.
+        history: Journal of the run, put together.
         machines: The machines of earlier sessions that are still there: name -> (place, number of its pilot).
-        record: Writes into the journal, and so into ``history``, what is found out here.
+        record: Writes the findings into the journal, and so into ``history``.
     """
     found = _Recovery(flow, folder, history, machines, record)
     for each in history.open():
@@ -159,40 +171,34 @@ def recover(
 
 
 def _lacking(flow: Workflow, folder: WorkflowRunFolder, done: Collection[int]) -> set[int]:
-    """Only real programs leave outputs that can be missing."""
+    """Find the finished tasks whose outputs are missing; only real programs leave outputs."""
     if not any(task.command for task in flow.tasks):
         return set()
     return folder.lacking(flow, done)
 
 
-_GO_SECONDS = 15.0
-_CALL_SECONDS = 3.0
-_CALLS = 16
-_END_SECONDS = 60.0  # for so long a network file system may hide a new file from a machine
-
-
 def pilot_owner(run_id: str) -> str:
-    """Who the pilots of a run belong to, as runners know it."""
+    """Name of the owner of a run's pilots, as runners know it."""
     return f"workflow-{run_id}"
 
 
 def pilot_id(run_id: str, vm: int, number: int) -> str:
-    """A pilot, as runners know it.
+    """Id of a pilot, as runners know it.
 
     Args:
-        run_id: Of the run.
+        run_id: Id of the run.
         vm: The place of its machine in the plan.
-        number: Which pilot of that machine, from 1.
+        number: Number of the pilot among those of that machine, from 1.
     """
     return f"{run_id}-m{vm + 1}-{number}"
 
 
 def runner_fingerprint(runner: Runner, secret: str) -> str:
-    """What tells the settings of a runner from others, and does not tell what they are.
+    """Compute a fingerprint that distinguishes the settings of a runner without revealing them.
 
     Args:
         runner: The runner.
-        secret: Of the run.
+        secret: Secret of the run, which keys the digest.
     """
     settings = runner.settings.model_dump(mode="json", exclude_defaults=True)
     return proof(secret, json.dumps(settings, sort_keys=True))
@@ -220,15 +226,15 @@ def cancel_pilots(runner: Runner, run_id: str) -> None:
 
 
 @dataclass
-class _Left:
+class _OrphanPilot:
     """A machine that an earlier session has left.
 
     Attributes:
-        name: Its name.
-        folder: The folder of its pilot.
-        home: The record of the session that asked for it.
-        line: A connection to it, if it answers.
-        gone: It has ended, or can begin nothing once it is fenced.
+        name: Name of the machine.
+        folder: Folder of its pilot.
+        home: Record of the session that requested it.
+        line: Connection to it, or None where it does not answer.
+        gone: True when it has ended, or can begin nothing once it is fenced.
     """
 
     name: str
@@ -238,7 +244,7 @@ class _Left:
     gone: bool = False
 
     def look(self, secret: str) -> None:
-        """Find out whether it is there."""
+        """Find out if it is there."""
         address = self.folder / "address.json"
         if not address.exists() or self.has_ended():  # one that comes later is fenced before anybody could call it
             self.gone = True
@@ -260,7 +266,7 @@ class _Left:
                 self.line.sendall(json.dumps(STOP).encode() + b"\n")
 
     def has_ended(self) -> bool:
-        """Whether it has said so, or has closed the connection, which it keeps as long as it lives."""
+        """True when it has written so, or has closed the connection, which it keeps as long as it lives."""
         if self.line is not None:
             try:
                 while self.line.recv(1 << 16):
@@ -287,22 +293,22 @@ def end_orphan_pilots(
 
     Args:
         folder: The run's folder.
-        history: Its journal.
-        runner: Of this session.
+        history: Journal of the run, put together.
+        runner: Runner of this session.
         vms: The names of the plan's machines.
-        dismissed: End the others, and go on without those that do not answer; their tasks are run again.
-        fresh: End the others: nothing that they do is wanted; what the runner knows of has been given back.
+        dismissed: True to end the others, and go on without those that do not answer; their tasks are run again.
+        fresh: True to end the others, whose work is not wanted; those that the runner knows were given back before.
         linger: Seconds that machines wait without controller and tasks.
 
     Returns:
-        What is to be written into the journal: which machines are not awaited any more.
+        Records for the journal about the machines that are not awaited any more.
 
     Raises:
-        WorkflowError: Some are there, or may be.
+        WorkflowError: Some of the others are there, or may be.
     """
     left = [
-        _Left(name, folder.pilot(name, history.pilots[name]), home)
-        for name, home in history.homes.items()
+        _OrphanPilot(name, folder.pilot(name, history.pilots[name]), home)
+        for name, home in history.pilot_sessions.items()
         if not _same(home, runner, folder)
     ]
     if left and not fresh:
@@ -310,10 +316,10 @@ def end_orphan_pilots(
         left = [each for each in left if each.name not in known]
     if not left:
         return []
-    with _looked_for(left, _secret(folder)):
+    with _contacting(left, _secret(folder)):
         there = [each for each in left if not each.gone]
         if there and not (dismissed or fresh):
-            raise WorkflowError(_told(there), hint=_way_on(there, runner))
+            raise WorkflowError(_in_the_way(there), hint=_way_on(there, runner))
         for each in left:
             each.fence()
         until = time.monotonic() + _END_SECONDS
@@ -321,14 +327,13 @@ def end_orphan_pilots(
             time.sleep(0.05)
         if there and not dismissed:
             them = "them" if len(there) > 1 else "it"
-            raise WorkflowError(
-                _told(there), hint=f"--folder names another folder, --dismiss goes on without {them} if gone for good"
-            )
+            hint = f"--folder names another folder, --dismiss goes on without {them} if gone for good"
+            raise WorkflowError(_in_the_way(there), hint=hint)
     return departures(folder, history, [each.name for each in left], last=history.last, linger=linger)
 
 
 @contextmanager
-def _looked_for(left: Sequence[_Left], secret: str) -> Iterator[None]:
+def _contacting(left: Sequence[_OrphanPilot], secret: str) -> Iterator[None]:
     """Find out which machines are there, and keep the connections to them for a while."""
     try:
         with ThreadPoolExecutor(_CALLS) as pool:
@@ -348,7 +353,7 @@ def _secret(folder: WorkflowRunFolder) -> str:
 
 
 def _same(home: Mapping[str, str], runner: Runner, folder: WorkflowRunFolder) -> bool:
-    """Whether a runner would find the machines that a session has asked for; older ones did not write all of it."""
+    """True if a runner would find the machines of a session; older sessions did not record all that it takes."""
     if isinstance(runner, ThisMachine) and home["host"] != socket.gethostname():
         return False
     return home["on"] == runner.name and home.get("settings") in (None, runner_fingerprint(runner, _secret(folder)))
@@ -366,8 +371,8 @@ def _known(runner: Runner, history: RunHistory, vms: Sequence[str]) -> set[str]:
     }  # fmt: skip
 
 
-def _told(there: Sequence[_Left]) -> str:
-    """Which machines are in the way, in words."""
+def _in_the_way(there: Sequence[_OrphanPilot]) -> str:
+    """Name the machines that are in the way, in words."""
     certain = all(each.line is not None for each in there)
     where = " and ".join(sorted({_place(each.home) for each in there}))
     names = [each.name for each in there]
@@ -378,14 +383,14 @@ def _told(there: Sequence[_Left]) -> str:
 
 
 def _place(home: Mapping[str, str]) -> str:
-    """Where the machines of a session are, as ``--on`` takes it, or the host whose processes they are."""
+    """Name the engine of a session's machines as ``--on`` takes it, or the host whose processes they are."""
     if home["on"] != "process":
         return home["on"]
     return "local" if home["host"] == socket.gethostname() else home["host"]
 
 
-def _way_on(there: Sequence[_Left], runner: Runner) -> str:
-    """What can be done."""
+def _way_on(there: Sequence[_OrphanPilot], runner: Runner) -> str:
+    """Advise what can be done about machines that are in the way."""
     home = there[0].home
     if home["on"] == "process" and home["host"] != socket.gethostname():
         way = f"the same command on {home['host']}"

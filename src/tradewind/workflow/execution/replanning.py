@@ -1,4 +1,4 @@
-"""Who decides where tasks go while they run: a planner's director, told of what really happens."""
+"""Plans what is left of a run, and lets a planner's director decide during the run from what really happens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ActiveTask:
 
     Attributes:
         task: The task.
-        vm: Its machine.
+        vm: The machine that it runs on.
         seconds: Until it ends, from now; or from the end of those that it waits for.
         after: The tasks on that machine that it waits for; all of them run.
     """
@@ -37,7 +37,7 @@ class ActiveTask:
 
 
 def remaining_workflow(flow: Workflow, tasks: Sequence[int]) -> Workflow:
-    """The workflow of some of its tasks; what they wait for outside of it does not count.
+    """Make the workflow of some of its tasks; what they wait for outside of it does not count.
 
     Args:
         flow: The workflow.
@@ -62,7 +62,7 @@ def plan_remaining(
 ) -> tuple[Orders, Numbers, Numbers, Numbers]:
     """Plan some tasks on some machines, around what is under way there.
 
-    The planner is told when each machine has a free slot. Of what tasks wait for outside of ``tasks`` it knows nothing:
+    The planner knows when each machine has a free slot. Of what tasks wait for outside of ``tasks`` it knows nothing:
     where that is still under way, they keep the machines that it gives them, and others fill the time until then.
 
     Args:
@@ -70,8 +70,8 @@ def plan_remaining(
         platform: All machines.
         tasks: The tasks that are left.
         vms: The machines that are left.
-        under_way: What runs on them, or will by itself.
-        planner: Who plans.
+        active_tasks: Tasks that run on the machines, or that these will begin by themselves.
+        planner: Planner of the rest.
 
     Returns:
         The order of each machine; and for ``tasks`` their machines, starts and ends in seconds from now.
@@ -152,7 +152,9 @@ def _around(
 
 
 class OnlineGuide(Protocol):
-    """Decides, and is told; tasks and machines are numbered as in the whole workflow.
+    """Decides where tasks go while a plan is carried out, and learns of the ends of attempts.
+
+    Tasks and machines are numbered as in the whole workflow.
 
     Attributes:
         vms: The machines that it gives tasks to.
@@ -176,10 +178,10 @@ class OnlineGuide(Protocol):
 
 
 def check_online(planner: Planner) -> None:
-    """See that a planner can decide during a run.
+    """Check that a planner can decide during a run.
 
     Raises:
-        PluginError: It cannot.
+        PluginError: The planner cannot.
     """
     if not isinstance(planner, Online):
         hint = "adaptive, fcfs, mct, minmin, maxmin, sufferage and q_learning do, with --planner"
@@ -187,10 +189,10 @@ def check_online(planner: Planner) -> None:
 
 
 class DirectorGuide:
-    """A director over what is left of a workflow.
+    """Lets a director decide over what is left of a workflow.
 
     Args:
-        director: Who decides, of the workflow of ``tasks`` on the machines of ``left``.
+        director: Director of the workflow of ``tasks`` on the machines of ``left``.
         rest: That workflow.
         left: Those machines.
         tasks: The tasks that are left, sorted.
@@ -234,7 +236,7 @@ class DirectorGuide:
         return self._tasks[task], self.vms[vm]
 
     def ended(self, task: int, vm: int, *, failed: bool) -> None:
-        """See `OnlineGuide.ended`. It is not told of what it has not begun: that ran before it, or on another's word."""
+        """See `OnlineGuide.ended`; the director learns only of attempts that it began itself."""
         self._deciding = False
         self._tick()
         place, where = self._task.get(task), self._vm.get(vm)
@@ -262,16 +264,16 @@ def guide_for(
     *,
     booted: bool,
 ) -> DirectorGuide:
-    """A planner's director over some tasks and machines.
+    """Make the guide of a planner's director over some tasks and machines.
 
     Args:
         flow: The workflow.
         platform: All machines.
         tasks: The tasks that are left, sorted; those that run may have to be run again.
         vms: The machines that are left, sorted.
-        planner: Whose director it is.
+        planner: Planner that makes the director.
         clock: Seconds since the run began, as the plan has them.
-        booted: The machines are up, or as good as.
+        booted: True when the machines are up, or as good as.
 
     Raises:
         PluginError: The planner does not decide during a run.

@@ -1,4 +1,4 @@
-"""The times of a run: planned and actual, task by task, and what a later plan can learn from them."""
+"""Writes the planned and actual times of a run, and measures run times from them for a later plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST = 1e-3
 
 
 def results_of(plan: Plan, history: RunHistory, *, engine: str, ending: str, now: float) -> dict[str, Any]:
-    """The result of a run as a document.
+    """Make the document of a run's results.
 
     All times are in seconds of the plan, from the moment at which tasks could begin, without pauses between two
     controllers; those of a run that was played faster are stretched. ``seconds`` is what a task took on its machine.
@@ -36,7 +36,7 @@ def results_of(plan: Plan, history: RunHistory, *, engine: str, ending: str, now
         plan: The plan.
         history: The journal of its run.
         engine: The name of the runner.
-        ending: How the run ended.
+        ending: The way that the run ended.
         now: The time, in seconds since the epoch.
     """
     flow, platform = plan.flow, plan.platform
@@ -70,7 +70,7 @@ def results_of(plan: Plan, history: RunHistory, *, engine: str, ending: str, now
 
 
 def actual_schedule(plan: Plan, history: RunHistory, scale: float) -> Schedule:
-    """When and where each task of a finished run really ran, and the attempts at it that failed or were lost."""
+    """Make the schedule of a finished run as it really was, with the attempts that failed or were lost."""
     names = {vm.name: place for place, vm in enumerate(plan.platform.vms)}
     done, count = history.done(), len(plan.flow)
     vm, attempts = np.zeros(count, dtype=np.int32), np.ones(count, dtype=np.int32)
@@ -158,7 +158,7 @@ def _transfers(plan: Plan) -> Numbers:
 
 
 def results_gantt(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The results of a run as the document that a Gantt chart is drawn from.
+    """Make the document of a Gantt chart from the results of a run.
 
     Args:
         results: A document of `results_of`, of a run that may have been ended early.
@@ -187,7 +187,7 @@ def results_gantt(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """The results of a run: of a file of `results_of`, or of the folder of a run.
+    """Read the results of a run: of a file of `results_of`, or of the folder of a run.
 
     Raises:
         WorkflowError: There are none.
@@ -204,7 +204,7 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> Workflow:
-    """A workflow with run times as they were measured, for the next plan.
+    """Give a workflow the run times that were measured, for the next plan.
 
     For each activity and kind of machine the median of measured over expected seconds is taken, and of those the median
     over the kinds; the run time of each task of that activity is multiplied with it. Where the workflow had no run

@@ -1,4 +1,4 @@
-"""The folder of a run: where its tasks work, and what is kept of them."""
+"""The folder of a run, in which its tasks work and its records are kept."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class WorkflowRunFolder:
 
     @property
     def files(self) -> Path:
-        """Where tasks find their inputs and leave their outputs."""
+        """Folder in which tasks find their inputs and leave their outputs."""
         return self.path / "files"
 
     @property
     def journal(self) -> Path:
-        """What happened."""
+        """File of the journal."""
         return self.path / "journal.jsonl"
 
     @property
     def results(self) -> Path:
-        """The times, planned and actual."""
+        """File of the planned and actual times."""
         return self.path / "results.json"
 
     @property
     def programs(self) -> Path:
-        """The programs that run on the machines."""
+        """Folder of the programs that run on the machines."""
         return self.path / "pilots"
 
     def attempt(self, task: str, attempt: int) -> str:
@@ -63,7 +63,7 @@ class WorkflowRunFolder:
         return f"tasks/{folder_name(task)}/{attempt}"
 
     def end(self, task: str, attempt: int) -> dict[str, Any] | None:
-        """How an attempt ended, as its machine has left it, or None."""
+        """Read the end of an attempt that its machine has left, or None."""
         try:
             text = (self.path / self.attempt(task, attempt) / "end.json").read_text(encoding="utf-8")
             found = json.loads(text)
@@ -79,7 +79,7 @@ class WorkflowRunFolder:
         """Make what is missing of it, and return the secret that its machines know their controller by.
 
         Raises:
-            DeployError: It cannot be made.
+            DeployError: The folder cannot be made.
         """
         try:
             for place in (self.files, self.path / "tasks", self.path / "machines"):
@@ -108,7 +108,7 @@ class WorkflowRunFolder:
         """Remove all that an earlier run has left in it, but not what else lies there.
 
         Raises:
-            DeployError: It cannot be removed.
+            DeployError: Something cannot be removed.
         """
         try:
             for name in _CLEARED:
@@ -120,19 +120,19 @@ class WorkflowRunFolder:
             raise _refused(self.path, error) from error
 
     def require(self, flow: Workflow, source: Path, *, only: Collection[int], anew: bool = False) -> dict[Path, Path]:
-        """See that the files that come from outside are there.
+        """Check that the files that come from outside are there.
 
         Args:
             flow: The workflow.
             source: The folder that they are in.
             only: The tasks whose inputs are wanted.
-            anew: What lies in the run's folder does not count: it is to be cleared.
+            anew: True where files in the run's folder do not count, as it is to be cleared.
 
         Returns:
-            Those that are not in the run's folder yet, each with where it is to be.
+            The files that are not in the run's folder yet, each with its place there.
 
         Raises:
-            WorkflowError: One is not there, or would be cleared before it could be copied.
+            WorkflowError: A file is not there, or would be cleared before it could be copied.
         """
         wanted, missing = {}, []
         if anew and any(source.resolve().is_relative_to((self.path / name).resolve()) for name in _CLEARED):
@@ -164,7 +164,7 @@ class WorkflowRunFolder:
             only: The tasks whose inputs are wanted.
 
         Raises:
-            WorkflowError: One is not there, or cannot be copied.
+            WorkflowError: A file is not there, or cannot be copied.
         """
         for origin, target in self.require(flow, source, only=only).items():
             try:
@@ -196,7 +196,7 @@ class WorkflowRunFolder:
 
 
 def folder_name(name: str) -> str:
-    """A task id or machine name as the name of a folder."""
+    """Turn a task id or machine name into the name of a folder."""
     text = quote(name, safe=" +,=@")
     if text in (".", ".."):
         text = text.replace(".", "%2E")
@@ -217,7 +217,7 @@ def external_inputs(flow: Workflow, only: Iterable[int]) -> dict[str, str]:
 
 
 def _later(flow: Workflow, name: str, reader: str) -> str:
-    """What else can be done about a file that is not there when a task reads it."""
+    """Advise about a file that is not there when a task reads it."""
     makers = [flow.tasks[place].id for place in flow.producers.get(name, ())]
     others = [maker for maker in makers if maker != reader]
     if others:
@@ -226,10 +226,10 @@ def _later(flow: Workflow, name: str, reader: str) -> str:
 
 
 def check_commands(flow: Workflow) -> None:
-    """See that each task has a command.
+    """Check that each task has a command.
 
     Raises:
-        WorkflowError: One has none.
+        WorkflowError: A task has none.
     """
     if bare := [task.id for task in flow.tasks if not task.command]:
         raise WorkflowError(
@@ -239,10 +239,10 @@ def check_commands(flow: Workflow) -> None:
 
 
 def check_names(flow: Workflow) -> None:
-    """See that no task leaves the run's folder by the names of its files.
+    """Check that no task leaves the run's folder by the names of its files.
 
     Raises:
-        WorkflowError: One does.
+        WorkflowError: A task does.
     """
     for task in flow.tasks:
         if task.command:
@@ -267,15 +267,15 @@ def _within(name: str) -> bool:
 def start_order(
     task: Task, attempt: int, folder: WorkflowRunFolder, *, isolated: bool, seconds: float, common: Collection[str] = ()
 ) -> dict[str, Any]:
-    """What a machine is told to start a task.
+    """Make the order by which a machine starts a task.
 
     Args:
         task: The task.
-        attempt: Which attempt, from 1.
+        attempt: Number of the attempt at the task, from 1.
         folder: The run's folder.
-        isolated: Give it a working folder of its own.
-        seconds: What it takes, if it has no command.
-        common: Files that several tasks write: what another has written is not removed before this one begins.
+        isolated: True gives it a working folder of its own.
+        seconds: Seconds that it takes, if it has no command.
+        common: Files that several tasks write, which are not removed before this one begins.
     """
     own = set(task.inputs)
     # A task that only sleeps makes empty files, and must not put one in the place of something outside the folder.

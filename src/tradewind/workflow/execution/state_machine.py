@@ -50,24 +50,24 @@ if TYPE_CHECKING:
 
 
 class ExecutionState:
-    """Where every task and every machine is.
+    """State of every task and every machine of a plan; it keeps accounts, and decides nothing.
 
     Args:
         graph: The workflow and its machines.
         order: The tasks of each machine, in the plan's order.
 
     Attributes:
-        steps: Where each task is.
-        presence: Where each machine is.
-        attempts: How often each task was started.
+        task_states: State of each task.
+        vm_states: State of each machine.
+        attempts: Number of starts of each task.
         places: The machine and the attempt of each task that runs.
         armed: By machine, the task that it begins by itself; nothing else is started there meanwhile.
     """
 
     def __init__(self, graph: ExecutionGraph, order: Mapping[int, Sequence[int]]) -> None:
         self.graph = graph
-        self.steps = [TaskState.WAITING] * len(graph.parents)
-        self.presence = [VmState.COMING] * len(graph.slots)
+        self.task_states = [TaskState.WAITING] * len(graph.parents)
+        self.vm_states = [VmState.COMING] * len(graph.slots)
         self.attempts = [0] * len(graph.parents)
         self.places: dict[int, tuple[int, int]] = {}
         self.armed: dict[int, ArmedTask] = {}
@@ -86,20 +86,20 @@ class ExecutionState:
     @property
     def left(self) -> tuple[int, ...]:
         """The tasks that wait for their turn."""
-        return tuple(task for task, step in enumerate(self.steps) if step is TaskState.WAITING)
+        return tuple(task for task, step in enumerate(self.task_states) if step is TaskState.WAITING)
 
     @property
     def vms(self) -> tuple[int, ...]:
         """The machines that are not lost; one that was given back can be asked for again."""
-        return tuple(vm for vm, there in enumerate(self.presence) if there is not VmState.LOST)
+        return tuple(vm for vm, there in enumerate(self.vm_states) if there is not VmState.LOST)
 
     def _room(self, task: int, vm: int) -> bool:
-        """Whether a machine has the free slots and the memory for a task."""
+        """True when a machine has the free slots and the memory for a task."""
         return self._free[vm] >= self.graph.cores[task] and self._spare[vm] >= self.graph.needs(task)
 
     def _place(self, task: int, vm: int, attempt: int) -> None:
-        """A task runs on a machine."""
-        self.steps[task] = TaskState.RUNNING
+        """Note that a task runs on a machine."""
+        self.task_states[task] = TaskState.RUNNING
         self.places[task] = (vm, attempt)
         self._running[vm].add(task)
         self._free[vm] -= self.graph.cores[task]
@@ -107,34 +107,34 @@ class ExecutionState:
         self._ready.pop(task, None)
 
     def _release(self, task: int) -> None:
-        """A task runs no longer."""
+        """Note that a task runs no longer."""
         vm, _ = self.places.pop(task)
         self._running[vm].discard(task)
         self._free[vm] += self.graph.cores[task]
         self._spare[vm] += self.graph.needs(task)
-        self.steps[task] = TaskState.WAITING
+        self.task_states[task] = TaskState.WAITING
         self._ready[task] = None
 
     def _complete(self, task: int) -> None:
-        """A task has ended well."""
-        self.steps[task] = TaskState.DONE
+        """Note that a task has ended well."""
+        self.task_states[task] = TaskState.DONE
         self._left -= 1
         self._ready.pop(task, None)
         for child in self._children[task]:
             self._unmet[child] -= 1
-            if not self._unmet[child] and self.steps[child] is TaskState.WAITING:
+            if not self._unmet[child] and self.task_states[child] is TaskState.WAITING:
                 self._ready[child] = None
 
     def _block(self, task: int) -> None:
-        """A task has failed for good: all that needs it is left out."""
-        self.steps[task] = TaskState.FAILED
+        """Leave out all that needs a task which has failed for good."""
+        self.task_states[task] = TaskState.FAILED
         self._ready.pop(task, None)
         self._left -= 1
         found = [task]
         while found:
             for child in self._children[found.pop()]:
-                if self.steps[child] is TaskState.WAITING:
-                    self.steps[child] = TaskState.BLOCKED
+                if self.task_states[child] is TaskState.WAITING:
+                    self.task_states[child] = TaskState.BLOCKED
                     self._left -= 1
                     found.append(child)
 
@@ -142,21 +142,21 @@ class ExecutionState:
         """Put what is armed back to the front of its queue; it counts as no failure and no loss."""
         armed = self.armed.pop(vm, None)
         if armed is not None:
-            self.steps[armed.task] = TaskState.WAITING
+            self.task_states[armed.task] = TaskState.WAITING
             self._queues[vm].appendleft(armed.task)
             if not self._unmet[armed.task]:
                 self._ready[armed.task] = None
 
     def _idle(self, vm: int) -> bool:
-        """Whether nothing runs on a machine, and nothing is to run there any more by the order."""
+        """True when nothing runs on a machine, and nothing is to run there any more by the order."""
         queue = self._queues[vm]
-        while queue and self.steps[queue[0]] is not TaskState.WAITING:
+        while queue and self.task_states[queue[0]] is not TaskState.WAITING:
             queue.popleft()
         return not (queue or self._running[vm] or vm in self.armed)
 
 
 class ExecutionMachine(ExecutionState):
-    """A plan that is carried out: where every task is, and what is to be started next.
+    """The state machine of a plan that is carried out: events in, instructions out.
 
     Each machine starts its tasks in the order of the plan: a task begins when all before it on its machine have begun,
     its parents have ended, and enough is free. Where all that the next one waits for runs on its machine, it is
@@ -166,26 +166,26 @@ class ExecutionMachine(ExecutionState):
     Args:
         graph: The workflow and its machines.
         order: The tasks of each machine, in the plan's order.
-        patience: How often failures are repeated.
-        guide: Who decides during the run, or None to follow the order.
-        give_back: Give a machine back when the order has nothing more for it. One that is needed after all, because
-            another one was lost or a task failed, is asked for again. With a guide all stay until the end.
+        retry_limits: Limits of repeated attempts.
+        guide: Decides during the run; None to follow the order.
+        give_back: True to give a machine back when the order has nothing more for it. One that is needed after all,
+            because another one was lost or a task failed, is asked for again. With a guide all stay until the end.
 
     Attributes:
-        ending: Why it is over, or None.
+        ending: Reason that it is over, or None.
     """
 
     def __init__(
         self,
         graph: ExecutionGraph,
         order: Mapping[int, Sequence[int]],
-        patience: RetryLimits,
+        retry_limits: RetryLimits,
         guide: OnlineGuide | None = None,
         *,
         give_back: bool = False,
     ) -> None:
         super().__init__(graph, order)
-        self.patience = patience
+        self.retry_limits = retry_limits
         self.ending: ExecutionEnding | None = None
         self._guide = guide
         self._gives_back = give_back
@@ -198,13 +198,13 @@ class ExecutionMachine(ExecutionState):
     # ------------------------------------------------------------------ the one method that changes anything
 
     def handle(self, event: ExecutionEvent) -> list[ExecutionInstruction]:
-        """Take one event.
+        """Take one event, and decide what follows from it.
 
         Args:
-            event: What happened.
+            event: The event.
 
         Returns:
-            What is to be done, in this order.
+            The instructions to carry out, in this order.
         """
         if self.ending is not None:
             return []
@@ -215,14 +215,14 @@ class ExecutionMachine(ExecutionState):
                 if event.replan:
                     out += self._replan()
             case VmDue(vm):
-                if self.presence[vm] is VmState.LATER and not self._idle(vm):
+                if self.vm_states[vm] is VmState.LATER and not self._idle(vm):
                     out += self._recall(vm)
             case MachineUp(vm):
-                if self.presence[vm] is VmState.COMING:
-                    self.presence[vm] = VmState.UP
+                if self.vm_states[vm] is VmState.COMING:
+                    self.vm_states[vm] = VmState.UP
             case MachineSilent(vm):
-                if self.presence[vm] is VmState.UP:
-                    self.presence[vm] = VmState.COMING
+                if self.vm_states[vm] is VmState.UP:
+                    self.vm_states[vm] = VmState.COMING
             case MachineLost(vm):
                 out += self._lose(vm)
             case AttemptEnded():
@@ -246,7 +246,7 @@ class ExecutionMachine(ExecutionState):
 
     def _open(self, event: ExecutionOpened) -> None:
         for vm in event.later:
-            self.presence[vm] = VmState.LATER
+            self.vm_states[vm] = VmState.LATER
         for task, count in event.attempts.items():
             self.attempts[task] = count
         for task in event.finished:
@@ -276,9 +276,9 @@ class ExecutionMachine(ExecutionState):
         if event.outcome is AttemptOutcome.LOST:
             return self._lost(task, vm)
         self._failures[task] += 1
-        if self._failures[task] > self.patience.retries:
+        if self._failures[task] > self.retry_limits.retries:
             return self._give_up(task)
-        last = self._failures[task] == self.patience.retries
+        last = self._failures[task] == self.retry_limits.retries
         vm = self._other(task, vm) if last else vm
         if last:
             self._moved[task] = vm
@@ -291,33 +291,33 @@ class ExecutionMachine(ExecutionState):
         One that is there comes before one that would have to be asked for.
         """
         others = [
-            (self.presence[other] in ABSENT, len(self._queues[other]), other)
+            (self.vm_states[other] in ABSENT, len(self._queues[other]), other)
             for other in self.vms
-            if other != vm and self.presence[other] is not VmState.COMING
+            if other != vm and self.vm_states[other] is not VmState.COMING
             if self.graph.fit(task, other)
         ]
         return min(others)[2] if others else vm
 
     def _lost(self, task: int, vm: int) -> list[ExecutionInstruction]:
-        """A task lost its machine, or was lost on it: it is run again, but not for ever."""
+        """Run a task again that lost its machine, or was lost on it; not for ever."""
         self._losses[task] += 1
-        if self._losses[task] > self.patience.losses:
+        if self._losses[task] > self.retry_limits.losses:
             return self._give_up(task)
-        if self.presence[vm] is not VmState.LOST:
+        if self.vm_states[vm] is not VmState.LOST:
             self._queues[vm].appendleft(task)
         return []
 
     def _give_up(self, task: int) -> list[ExecutionInstruction]:
-        """A task failed for good: all that needs it is left out, and the rest is planned anew."""
+        """Leave out all that needs a task which failed for good, and have the rest planned anew."""
         self._block(task)
         return self._replan()
 
     def _lose(self, vm: int) -> list[ExecutionInstruction]:
-        if self.presence[vm] is VmState.LOST or self.presence[vm] in ABSENT:
+        if self.vm_states[vm] is VmState.LOST or self.vm_states[vm] in ABSENT:
             return []
-        self.presence[vm] = VmState.LOST
+        self.vm_states[vm] = VmState.LOST
         self._withdraw(vm)
-        orphans = any(self.steps[task] is TaskState.WAITING for task in self._queues[vm])
+        orphans = any(self.task_states[task] is TaskState.WAITING for task in self._queues[vm])
         self._queues[vm].clear()
         out: list[ExecutionInstruction] = []
         for task, (where, _) in sorted(self.places.items()):
@@ -337,7 +337,7 @@ class ExecutionMachine(ExecutionState):
         running = self._running[vm]
         if vm in self.armed or self._planning or task in self._moved or self._unmet[task] > len(running):
             return []
-        missing = [parent for parent in self.graph.parents[task] if self.steps[parent] is not TaskState.DONE]
+        missing = [parent for parent in self.graph.parents[task] if self.task_states[parent] is not TaskState.DONE]
         after = awaited_tasks(self.graph, task, missing, running, self._free[vm], self._spare[vm])
         if after is None:
             return []
@@ -348,11 +348,11 @@ class ExecutionMachine(ExecutionState):
 
     def _hold(self, armed: ArmedTask, vm: int) -> None:
         self.armed[vm] = armed
-        self.steps[armed.task] = TaskState.ARMED
+        self.task_states[armed.task] = TaskState.ARMED
         self._ready.pop(armed.task, None)
 
     def _pull(self, vm: int, ended: int, *, well: bool) -> list[ExecutionInstruction]:
-        """One of the tasks on a machine has ended: what was to begin after it has begun, or is not armed any more."""
+        """Settle what is armed on a machine after the end of a task there: it has begun, or is not armed any more."""
         armed = self.armed.get(vm)
         if armed is None or ended not in armed.after:
             return []
@@ -384,14 +384,14 @@ class ExecutionMachine(ExecutionState):
         moved = {
             task: vm
             for task, vm in self._moved.items()
-            if self.steps[task] is TaskState.WAITING and self.presence[vm] is not VmState.LOST
+            if self.task_states[task] is TaskState.WAITING and self.vm_states[vm] is not VmState.LOST
         }
         for vm, queue in enumerate(self._queues):
             queue.clear()
-            if self.presence[vm] is VmState.LOST:
+            if self.vm_states[vm] is VmState.LOST:
                 continue
             queue.extend(
-                task for task in order.get(vm, ()) if self.steps[task] is TaskState.WAITING and task not in moved
+                task for task in order.get(vm, ()) if self.task_states[task] is TaskState.WAITING and task not in moved
             )
             queue.extendleft(task for task, where in moved.items() if where == vm)
             placed.update(queue)
@@ -413,7 +413,7 @@ class ExecutionMachine(ExecutionState):
     def _ask(self, guide: OnlineGuide) -> list[ExecutionInstruction]:
         """Start what the guide decides, after what is tried for the last time on a machine of its own."""
         out: list[ExecutionInstruction] = []
-        up = [there is VmState.UP for there in self.presence]
+        up = [there is VmState.UP for there in self.vm_states]
         pinned = {task: vm for task, vm in self._moved.items() if task in self._ready and up[vm]}
         for task, vm in pinned.items():
             if self._room(task, vm):
@@ -433,13 +433,13 @@ class ExecutionMachine(ExecutionState):
         """Start what is due by the order of each machine."""
         out: list[ExecutionInstruction] = []
         for vm, queue in enumerate(self._queues):
-            if self.presence[vm] is VmState.LATER and self._awaited(vm):
+            if self.vm_states[vm] is VmState.LATER and self._awaited(vm):
                 out += self._recall(vm)
-            if self.presence[vm] is not VmState.UP or vm in self.armed:
+            if self.vm_states[vm] is not VmState.UP or vm in self.armed:
                 continue
             while queue:
                 task = queue[0]
-                if self.steps[task] is TaskState.WAITING:
+                if self.task_states[task] is TaskState.WAITING:
                     if self._unmet[task] or not self._room(task, vm):
                         out += self._arm(task, vm)
                         break
@@ -448,7 +448,7 @@ class ExecutionMachine(ExecutionState):
         return out
 
     def _awaited(self, vm: int) -> bool:
-        """Whether what a machine is to begin with could begin now: its parents have ended earlier than planned."""
+        """True when the first task of a machine could begin now: its parents have ended earlier than planned."""
         return not self._idle(vm) and bool(self.graph.parents[(task := self._queues[vm][0])]) and not self._unmet[task]
 
     def _give_back(self) -> list[ExecutionInstruction]:
@@ -456,17 +456,17 @@ class ExecutionMachine(ExecutionState):
         if not self._gives_back or self._planning or self._guide is not None:
             return []
         idle = [
-            vm for vm, there in enumerate(self.presence) if there in (VmState.UP, VmState.COMING) and self._idle(vm)
+            vm for vm, there in enumerate(self.vm_states) if there in (VmState.UP, VmState.COMING) and self._idle(vm)
         ]
         for vm in idle:
-            self.presence[vm] = VmState.BACK
+            self.vm_states[vm] = VmState.BACK
         return [GiveBack(vm) for vm in idle]
 
     def _recall(self, vm: int) -> list[ExecutionInstruction]:
         """Ask for a machine that is not there, because it was given back or not asked for yet."""
-        if self.presence[vm] not in ABSENT:
+        if self.vm_states[vm] not in ABSENT:
             return []
-        self.presence[vm] = VmState.COMING
+        self.vm_states[vm] = VmState.COMING
         return [Recall(vm)]
 
     def _launch(self, task: int, vm: int) -> TaskLaunch:
@@ -475,15 +475,17 @@ class ExecutionMachine(ExecutionState):
         return TaskLaunch(task, vm, self.attempts[task])
 
     def _conclude(self) -> list[ExecutionInstruction]:
-        """Nothing runs and nothing can be started."""
+        """Conclude where nothing runs and nothing can be started."""
         if not self._left:
-            return self._finish(ExecutionEnding.FAILED if TaskState.FAILED in self.steps else ExecutionEnding.DONE)
+            return self._finish(
+                ExecutionEnding.FAILED if TaskState.FAILED in self.task_states else ExecutionEnding.DONE
+            )
         if not self.vms:
             return self._finish(ExecutionEnding.MACHINES)
-        coming = [vm for vm, there in enumerate(self.presence) if there is VmState.COMING]
+        coming = [vm for vm, there in enumerate(self.vm_states) if there is VmState.COMING]
         if coming and not (self._gives_back and self._guide is None and all(map(self._idle, coming))):
             return []  # those with nothing to do are given back instead
-        if later := [vm for vm, there in enumerate(self.presence) if there is VmState.LATER and not self._idle(vm)]:
+        if later := [vm for vm, there in enumerate(self.vm_states) if there is VmState.LATER and not self._idle(vm)]:
             return [each for vm in later for each in self._recall(vm)]  # nothing else is left to be done
         if self._stuck:
             return self._finish(ExecutionEnding.IMPOSSIBLE)

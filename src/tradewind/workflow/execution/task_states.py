@@ -1,4 +1,4 @@
-"""Where the tasks and the machines of a plan that is carried out are, and what is known of them beforehand."""
+"""States of the tasks and machines of a plan that is carried out, and its fixed facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 
 class TaskState(Enum):
-    """Where a task is; its machine begins an ``ARMED`` one by itself; a ``BLOCKED`` one needs one that failed."""
+    """State of a task; its machine begins an ``ARMED`` one by itself; a ``BLOCKED`` one needs one that failed."""
 
     WAITING = auto()
     ARMED = auto()
@@ -19,7 +19,7 @@ class TaskState(Enum):
 
 
 class VmState(Enum):
-    """Where a machine is.
+    """State of a machine.
 
     One that is ``LATER`` has not been asked for yet; one that is ``BACK`` was given back, for nothing was left to do
     there.
@@ -33,19 +33,20 @@ class VmState(Enum):
 
 
 ABSENT = (VmState.LATER, VmState.BACK)
-"""Nobody waits for such a machine; it can be asked for."""
+"""States of machines that are not awaited, and can be requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionGraph:
-    """What the state machine needs to know of a workflow and of its machines.
+    """Fixed facts about a workflow and its machines that the state machine needs.
 
     Attributes:
         parents: For each task the tasks that it waits for.
         cores: Slots that each task takes.
         slots: Slots of each machine.
-        fits: For each task on which machines it fits; None where each fits wherever there are the slots for it.
-        memory: Bytes that each task takes, and
+        fits: For each task the machines that it fits on, as marks; None where each fits wherever there are the
+            slots for it.
+        memory: Bytes that each task takes; None where memory cannot run out before the slots do.
         rooms: Bytes that each machine has; None where memory cannot run out before the slots do.
     """
 
@@ -67,11 +68,11 @@ class ExecutionGraph:
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """How often an attempt is repeated.
+    """Limits of repeated attempts.
 
     Attributes:
-        retries: How often a task that failed is started again; the last time on another machine, if there is one.
-        losses: How often a task may lose its machine; after that the task is believed to be the reason.
+        retries: Most times that a task that failed is started again; the last time on another machine, if there is one.
+        losses: Most times that a task may lose its machine; after that the task counts as the reason.
     """
 
     retries: int = 2
@@ -84,7 +85,7 @@ class ArmedTask:
 
     Attributes:
         task: The task.
-        attempt: Which attempt, from 1.
+        attempt: Number of the attempt at the task, from 1.
         after: The tasks that run on that machine, of which it waits for all.
     """
 
@@ -96,7 +97,7 @@ class ArmedTask:
 def awaited_tasks(
     graph: ExecutionGraph, task: int, missing: Sequence[int], running: Collection[int], free: int, spare: int = 0
 ) -> tuple[int, ...] | None:
-    """The tasks after whose end another can begin, and not before; None if that depends on the order of their ends.
+    """Find the tasks after whose ends another can begin, and not before; None if the order of the ends matters.
 
     These are the parents that have not ended, and each of the others without whose slots or memory there would not be
     enough even if all the rest had ended. Where that does not suffice, several sets of tasks would do.
