@@ -138,9 +138,9 @@ def test_a_run_that_goes_on_asks_for_a_later_machine_once(tmp_path: Path) -> Non
     plan, run = quicker(two_after_another(1000.0), "test $TRADEWIND_TASK = first || sleep 1"), tmp_path / "run"
     seen: list[ExecutionProgress] = []
     carry(plan, run, watch=seen.append, wanted=lambda: not (seen and seen[-1].done))
-    before = len(history(run).asked.get("vm-2", ()))
+    before = len(history(run).requested.get("vm-2", ()))
     assert carry(plan, run).ending is ExecutionEnding.DONE
-    assert len(history(run).asked["vm-2"]) == before + 1
+    assert len(history(run).requested["vm-2"]) == before + 1
 
 
 def test_a_machine_that_does_not_linger_stays_as_long_as_it_is_wanted(tmp_path: Path) -> None:
