@@ -9,6 +9,7 @@ import functools
 import os
 from typing import Any
 
+from tradewind import plugins
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.utils.dependencies import install_command
 
@@ -16,17 +17,14 @@ _FIRST_REGION = "us-east-1"
 
 
 def require_botocore() -> None:
-    """Import botocore.
+    """See that botocore is installed; it is not imported.
 
     Raises:
-        MissingProgramError: It is not installed.
+        MissingProgramError: It is not.
     """
-    try:
-        import botocore.session  # noqa: F401
-    except ImportError as error:
-        raise MissingProgramError(
-            "the package botocore is not installed, which asks Amazon", hint=install_command("terraform")
-        ) from error
+    if not plugins.installed("botocore"):
+        hint = install_command("terraform")
+        raise MissingProgramError("the package botocore is not installed, which asks Amazon", hint=hint)
 
 
 def aws_session() -> Any:

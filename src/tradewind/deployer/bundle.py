@@ -105,7 +105,7 @@ class Bundle:
     Attributes:
         path: The archive, a tar without compression.
         digest: The SHA-256 of its bytes, in hexadecimal; its name on other machines.
-        size: Its bytes.
+        size: Bytes of the archive.
     """
 
     path: Path
@@ -150,7 +150,7 @@ def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
 
 
 def _entries(root: Path, cache: Path, limit_bytes: int) -> Iterator[_Entry]:
-    """All that is packed, in a fixed order."""
+    """List all that is packed, in a fixed order; refuse a folder that is too large."""
     ignored = read_ignore_patterns(root)
     sizes: Counter[str] = Counter()
     count = 0
@@ -226,7 +226,7 @@ def _alone(cache: Path) -> Iterator[None]:
 
 
 def _fingerprint(entries: list[_Entry]) -> str:
-    """Tells without reading a file whether anything changed."""
+    """Digest of names, sizes and times, by which a change is seen without reading a file."""
     digest = hashlib.sha256()
     for entry in entries:
         facts = entry.facts

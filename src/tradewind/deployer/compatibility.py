@@ -1,4 +1,4 @@
-"""Which provisioners and runners go together, told from their capabilities."""
+"""Judges from their capabilities which provisioners and runners go together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tradewind.problem import Offer
 
 
 def incompatibility(provisioner: type[Provisioner], runner: type[Runner], *, given: bool = False) -> str:
-    """Why a runner cannot run on a provisioner's machines, or an empty text where it can.
+    """Say why a runner cannot run on a provisioner's machines; an empty text where it can.
 
     Args:
         provisioner: Who makes the machines.
@@ -34,7 +34,7 @@ def incompatibility(provisioner: type[Provisioner], runner: type[Runner], *, giv
 
 
 def offer_incompatibility(provisioner: Provisioner, runner: Runner, offer: Offer) -> str:
-    """Why a runner can never run on what a provisioner gives it for an offer, both with their settings; else empty.
+    """Say why a runner can never run on a provisioner's machines for an offer, both with their settings; else empty.
 
     Args:
         provisioner: Who makes the machines.

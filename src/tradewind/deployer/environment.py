@@ -1,4 +1,4 @@
-"""What a job finds in its environment, whoever runs it."""
+"""The environment variables of a job, the same with every runner, and the secrets among them."""
 
 from __future__ import annotations
 

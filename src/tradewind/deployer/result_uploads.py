@@ -40,12 +40,12 @@ _log = logging.getLogger("tradewind.deployer")
 
 
 class _FolderGoneError(DeployError):
-    """There is nothing left that could be uploaded."""
+    """The folder of the run is gone, so that nothing can be uploaded."""
 
 
 @dataclass(slots=True)
 class _Upload:
-    """Something that is still to be uploaded."""
+    """Files of a run that are still to be uploaded."""
 
     note: Path
     content: Mapping[str, Any]
@@ -209,7 +209,7 @@ def _put_all(place: StorageLocation, files: Mapping[str, Path], sums: Path) -> N
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """What a run kept, by name; no link that the job made is followed."""
+    """List the files that a run kept, by name; no link that the job made is followed."""
     if not folder.is_dir():
         raise _FolderGoneError(f"the run's folder {folder} is gone", retryable=False)
     found = {name: folder / name for name in _FILES if (folder / name).is_file() and not (folder / name).is_symlink()}
@@ -228,7 +228,7 @@ def _refuse(error: OSError) -> None:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can stand in a line of ``SHA256SUMS`` and in an address: file systems take any bytes."""
+    """True when a name can stand in a line of ``SHA256SUMS`` and in an address: file systems take any bytes."""
     return not any(unicodedata.category(sign) in ("Cc", "Cs") for sign in name)  # control signs; what is not UTF-8
 
 

@@ -34,7 +34,7 @@ from tradewind.utils.paths import expand
 
 
 def ssh_error(stderr: bytes, host: str, *, opening: bool, program: str = "", code: int = 255) -> DeployError:
-    """The error for what ``ssh``, or a command on the other machine, said.
+    """Make the error that fits the messages of ``ssh``, or of a command on the other machine.
 
     Args:
         stderr: What it said.
@@ -107,7 +107,7 @@ _NAME_FOLDER = 'rm -rf "$1" && mv "$2" "$1" || { rm -rf "$2"; exit 1; }'
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command on another machine came to."""
+    """Result of a command on another machine."""
 
     code: int
     stdout: bytes
@@ -131,7 +131,7 @@ class FileTransfers(ABC):
         Args:
             source: A file of this machine, or the content.
             remote: Its path there; a relative one starts at the login's home.
-            mode: Its permissions.
+            mode: The permissions of the file.
             timeout: Seconds that it may take.
 
         Raises:
@@ -241,7 +241,7 @@ def _past_noise(stream: IO[bytes]) -> bool:
 
 @contextlib.contextmanager
 def _ended_after(process: Popen[bytes], seconds: float) -> Iterator[threading.Event]:
-    """Kill a process that takes too long; the event tells that it was."""
+    """Kill a process that takes too long; the event is set when that happened."""
     late = threading.Event()
 
     def end() -> None:
@@ -269,7 +269,7 @@ __all__ = [
 ]
 
 MAX_SESSIONS = 8
-"""Commands at the same time over one connection; sshd allows 10 unless it is told otherwise."""
+"""Commands at the same time over one connection; sshd allows 10 unless it is configured otherwise."""
 
 _SSH_FAILED = 255
 _IDLE_SECONDS = 60
@@ -422,7 +422,7 @@ class SshConnection(FileTransfers):
         """Run a command there as a process here, whose input and output are the command's; it is killed at the end.
 
         Args:
-            argv: Its words.
+            argv: The command and its arguments.
             **pipes: ``stdin``, ``stdout`` and ``stderr``, as `subprocess.Popen` has them.
 
         Raises:
@@ -453,7 +453,7 @@ class SshConnection(FileTransfers):
         """Run a command there and wait for its end.
 
         Args:
-            argv: Its words.
+            argv: The command and its arguments.
             stdin: What it reads.
             timeout: Seconds that it may take.
             check: Raise when its exit code is not 0.

@@ -1,4 +1,4 @@
-"""How a machine is reached by SSH, as settings and handles have it."""
+"""Targets of SSH: a machine with login, port, keys and hops, as settings and handles have it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SshSettings(BaseModel):
     connect_seconds: float = Field(10.0, gt=0, le=600, description="How long opening a connection may take")
 
     def facts(self) -> dict[str, Any]:
-        """What was given, in the keys of `SshTarget`."""
+        """The settings that were given, in the keys of `SshTarget`."""
         return {
             key: value
             for key, value in self.model_dump().items()
@@ -36,7 +36,7 @@ class SshSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SshTarget:
-    """How a machine is reached.
+    """A machine with what SSH needs to reach it.
 
     Attributes:
         host: Its name or address, or an alias of ``~/.ssh/config``.
@@ -122,10 +122,10 @@ class Host(BaseModel):
 
     @property
     def name(self) -> str:
-        """What tells it from the others: two logins of one machine are one host, two ports are two."""
+        """Name that sets a host apart: two logins of one machine are one host, two ports are two."""
         return f"{self.host}:{self.port}" if self.port else self.host
 
     def facts(self, given: SshSettings | None = None) -> dict[str, Any]:
-        """How to reach it, in the keys of `SshTarget`; what it does not say is as ``given``."""
+        """The facts for reaching it, in the keys of `SshTarget`; those that it does not have are as ``given``."""
         own = self.model_dump(exclude={"host", "shared"})
         return {**(given.facts() if given else {}), **{key: value for key, value in own.items() if value}}

@@ -127,7 +127,7 @@ def check_inputs(request: RunRequest) -> None:
 
 @contextlib.contextmanager
 def _needed() -> Iterator[None]:
-    """What is wrong with an input for good keeps every run of the job from beginning."""
+    """Raise an error that stays as a `PrerequisiteError`: it keeps every run of the job from beginning."""
     try:
         yield
     except DeployError as error:

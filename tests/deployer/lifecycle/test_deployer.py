@@ -254,9 +254,9 @@ def test_a_sweep_ends_what_nobody_waits_for(make: Make, tmp_path: Path) -> None:
 def test_a_stray_that_does_not_end_is_an_error(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.deployer.lifecycle.orphans._PATIENCE_SECONDS", 0.05)
     stub = Stub(tmp_path)
-    stub.there = ["stray"]
+    stub.there = ["orphan"]
     monkeypatch.setattr(stub, "cancel", lambda handle: None)
-    with pytest.raises(TeardownError, match="stray"):
+    with pytest.raises(TeardownError, match="orphan"):
         make(runner=stub).sweep(set())
 
 
@@ -290,7 +290,7 @@ def test_a_provider_that_does_not_answer_has_not_lost_machines(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub, provisioner = Stub(tmp_path), real(tmp_path)
-    stub.there = ["stray"]
+    stub.there = ["orphan"]
 
     def silent(owner: str | None) -> list[Cluster]:
         raise UnreachableError("the cloud does not answer")
@@ -298,7 +298,7 @@ def test_a_provider_that_does_not_answer_has_not_lost_machines(
     monkeypatch.setattr(provisioner, "find", silent)
     with pytest.raises(UnreachableError):
         make(runner=stub, provisioner=provisioner).sweep(set())
-    assert stub.cancelled == ["stray"], "it is ended as if its machines were there"
+    assert stub.cancelled == ["orphan"], "it is ended as if its machines were there"
 
 
 def test_machines_that_boot_are_billed_as_measured(make: Make, tmp_path: Path) -> None:

@@ -236,15 +236,15 @@ def _all_here(host: Any, port: Any, *_: Any, **__: Any) -> Any:
     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (OUTSIDE, int(port)))]
 
 
-def test_a_gate_is_for_whom_it_was_made(names: Names) -> None:
+def test_a_proxy_is_for_whom_it_was_made(names: Names) -> None:
     names.answers = [[OUTSIDE]]
-    with closing(EgressProxy("s3://things")) as gate, closing(socket.create_server((OUTSIDE, 0))) as listening:
-        port = int(gate.url.rpartition(":")[2])
-        secret = re.findall(r"gate:([^@]+)@", gate.url)[0]
+    with closing(EgressProxy("s3://things")) as proxy, closing(socket.create_server((OUTSIDE, 0))) as listening:
+        port = int(proxy.url.rpartition(":")[2])
+        secret = re.findall(r"proxy:([^@]+)@", proxy.url)[0]
         target = f"{NAME}:{listening.getsockname()[1]}"
         import base64
 
-        known = base64.b64encode(f"gate:{secret}".encode()).decode()
+        known = base64.b64encode(f"proxy:{secret}".encode()).decode()
         for head, status in (
             (f"CONNECT {target} HTTP/1.1\r\n\r\n", 407),
             (f"CONNECT {target} HTTP/1.1\r\nProxy-Authorization: Basic Z2F0ZTp4\r\n\r\n", 407),

@@ -48,7 +48,7 @@ class Deployer:
         owner: The tag of everything that is created.
         hooks: The user's hooks.
         results: Uploads what runs kept, or None.
-        entered: Told of each stage that a run enters, or None.
+        entered: Called for each stage that a run enters, or None.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class Deployer:
         return destroy_orphans(self._context, self.owner, known_run_ids | set(self._lifecycles))
 
     def output(self, run: Run, request: RunRequest) -> RunOutput:
-        """What the interpreters read of an ended run."""
+        """Give what the interpreters read of an ended run."""
         folder = request.folder
         try:
             truncated = bool(json.loads((folder / "result.json").read_bytes()).get("truncated", False))

@@ -127,7 +127,7 @@ class Hooks:
                     _kill(process)
 
     def _carry_out(self, hook: Hook, moment: str, run: Run, request: RunRequest) -> str:
-        """What went wrong, in words, or an empty text."""
+        """Run one hook; give what went wrong, in words, or an empty text."""
         environment = {
             **os.environ,
             **request.env,

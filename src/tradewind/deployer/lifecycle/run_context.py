@@ -1,4 +1,4 @@
-"""What the runs of a deployer share."""
+"""The parts and settings that all runs of a deployer share."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _PREPARING = tuple(
 """When hooks may still bring what a run needs."""
 
 StageListener = Callable[[str, RunState], None]
-"""Told, at once, of a run that enters a stage."""
+"""Called at once with the id of a run and the stage that it enters."""
 
 
 def ignore_stage(run_id: str, stage: RunState) -> None:
-    """Nobody is told."""
+    """Do nothing: the `StageListener` of a deployer that has none."""
 
 
 class StagePhase(IntEnum):
-    """Where a run is within its stage."""
+    """Progress of a run within its stage: the hooks before it, the stage itself, the hooks after it."""
 
     BEFORE = 0
     ACT = 1
@@ -52,16 +52,16 @@ class StagePhase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What all runs of a deployer share.
+    """The parts and settings that all runs of a deployer share.
 
     Attributes:
-        provisioner: Who makes the machines.
-        runner: Who runs the jobs.
-        billing: How time becomes money.
+        provisioner: The provisioner that makes the machines.
+        runner: The runner of the jobs.
+        billing: The rule by which time becomes money.
         hooks: The user's hooks.
         later: Does in a thread what takes long.
         results: Uploads what runs kept, or None.
-        entered: Told of each stage that a run enters.
+        entered: Called for each stage that a run enters.
     """
 
     provisioner: Provisioner
@@ -112,11 +112,11 @@ class RunContext:
         return replace(request, expires=max(request.expires, cluster.expires))
 
     def seen(self, run: Run, status: RunStatus, *, going: bool) -> Run:
-        """The row of a run after its runner was asked, with what keeps it from going on.
+        """Give the row of a run after its runner was asked, with what keeps it from going on.
 
         Args:
-            run: Its row.
-            status: What the runner says.
+            run: The row as it is.
+            status: The runner's answer.
             going: False for one that is being ended: its row says why.
         """
         least = run.runtime if status.state is RunState.PREEMPTED else 0.0
@@ -144,7 +144,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTask:
-    """Something that takes long and is done in a thread.
+    """Work that takes long and is done in a thread.
 
     Attributes:
         task: The thread's.
@@ -160,5 +160,5 @@ class BackgroundTask:
 
 
 def handle_of(run: Run, request: RunRequest, runner: Runner) -> Handle:
-    """The handle of a run, or as much of one as its id and owner make."""
+    """Give the handle of a run, or as much of one as its id and owner make."""
     return run.handle or Handle(run.run_id, runner.name, {"owner": request.owner, "folder": str(request.folder)})

@@ -1,4 +1,7 @@
-"""One run on its way: the steps from its row to its end, each of which can be taken again."""
+"""Takes one run from its row to its end, by steps each of which can be taken again; counts what it costs.
+
+How a run ends is noted in its folder before its machines are given back: after a crash they cannot be asked any more.
+"""
 
 from __future__ import annotations
 
@@ -37,24 +40,24 @@ _BACKOFF = Backoff((1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0))
 
 @dataclass(frozen=True, slots=True)
 class RunEnding:
-    """How a run ends as soon as its machines are back."""
+    """State, reason and fault that a run gets as soon as its machines are back."""
 
     state: RunState
     reason: str = ""
     fault: Fault | None = None
 
     def of(self, run: Run, now: float) -> Run:
-        """The ended row of a run whose machines are back."""
+        """Give the ended row of a run whose machines are back."""
         return replace(run, state=self.state, reason=self.reason, fault=self.fault, ended=now, machines=())
 
 
 def ending_from_status(status: RunStatus) -> RunEnding:
-    """How a run ends whose job has ended so."""
+    """Give the ending of a run whose job has ended with a status."""
     return RunEnding(status.state, status.reason, status.fault)
 
 
 def ending_from_error(error: Exception) -> RunEnding:
-    """How a run ends that an error has stopped."""
+    """Give the ending of a run that an error has stopped."""
     if not isinstance(error, TradewindError):
         return RunEnding(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
     if isinstance(error, CredentialsError):
@@ -75,8 +78,8 @@ def save_ending(folder: Path, ending: RunEnding, status: RunStatus | None) -> No
 
     Args:
         folder: The run's folder.
-        ending: How it ends.
-        status: What its runner said of it last, if it ever did.
+        ending: The ending.
+        status: The last status that its runner gave, or None.
     """
     path = folder / _ENDING_FILE
     if path.exists():
@@ -89,7 +92,7 @@ def save_ending(folder: Path, ending: RunEnding, status: RunStatus | None) -> No
 
 
 def load_ending(folder: Path) -> tuple[RunEnding, RunStatus | None] | None:
-    """How a run ended whose machines an earlier process was giving back; None where none was."""
+    """Read the ending of a run whose machines an earlier process was giving back; None where none was."""
     try:
         noted = json.loads((folder / _ENDING_FILE).read_bytes())
         end, last = noted["ending"], noted["status"]
@@ -121,6 +124,8 @@ _PAUSE_SECONDS = 1.0
 
 class ResultCollector:
     """Brings what one run's ended job has left into the run's folder.
+
+    Where a connection breaks it is tried again: the results have been paid for.
 
     Args:
         context: What all runs share.
@@ -190,7 +195,7 @@ class CostMeter:
     """Adds up the time that a run is billed for.
 
     A run without machines of its own is billed for the time that it executed. Machines that were made for it are paid
-    for from the moment they were asked for until they were last told to go: booting as the provisioner measured it,
+    for from the moment they were asked for until they were last sent away: booting as the provisioner measured it,
     then all that passes while they are there, whether a program runs on them or inputs and outputs are being copied.
     Providers stop billing when they take the order to destroy. Where they refused it, or show the machines as ready all
     the same, they are asked again, and the machines are paid for until then; ones on their way down are not.
@@ -232,7 +237,7 @@ class CostMeter:
                 self._ready_at = now if begun is None else min(now, begun + self._setup_seconds)
 
     def _begun(self, cluster: Cluster) -> float | None:
-        """When machines that an earlier process may have made were asked for; None for those made just now."""
+        """Time when machines that an earlier process may have made were asked for; None for those made just now."""
         if self._earlier is None:
             return None
         created = cluster.data.get("created")
@@ -241,18 +246,18 @@ class CostMeter:
         return self._earlier.started if self._earlier.handle is not None else None
 
     def note_destroy_request(self, now: float) -> None:
-        """The machines are asked to go: what passes from now on is paid for only if that was in vain."""
+        """Note that the machines are asked to go: from now on they are paid for only if that was in vain."""
         if not self._accepted:
             self._leaving = False
             self.tick(now)
         self._leaving = True
 
     def accepted(self) -> None:
-        """The provider has taken the order: how long the machines take to go is its own affair."""
+        """Note that the provider has taken the order: the time that the machines take to go is not billed."""
         self._accepted = True
 
     def tick(self, now: float) -> None:
-        """Time has passed; the machines have been there all the while unless they are gone or were told to go."""
+        """Count the time up to ``now``, unless the machines are gone or were sent away."""
         if self._present and not self._leaving:
             self._until = max(self._until, now)
 
@@ -260,7 +265,7 @@ class CostMeter:
         """USD that a run has cost so far; None as long as nothing was started for it.
 
         Args:
-            run: Its row.
+            run: The row with the time that it has executed.
             hourly: USD per hour for all machines together.
         """
         # A handle that was found after a failed submission counts only when the job has really run.
@@ -277,16 +282,16 @@ class CostMeter:
 _NO_PROGRAM = 127  # as shells have it: there is no such program, or it cannot be started
 _REPEAT_SECONDS = 10.0
 _STUBBORN_SECONDS = 30.0
-"""A job that has not ended so long after it was told to is ended with the machines that were made for it."""
+"""A job that has not ended so long after its cancellation is ended with the machines that were made for it."""
 
 
 class RunLifecycle:
     """One run on its way.
 
     Args:
-        run: Its row.
-        request: What is to be run.
-        context: What all runs share.
+        run: The row that it begins with.
+        request: The job that is to be run.
+        context: The parts that all runs share.
     """
 
     def __init__(self, run: Run, request: RunRequest, context: RunContext) -> None:
@@ -456,7 +461,7 @@ class RunLifecycle:
         )
 
     def await_submission(self, task: Future[None], handle: Callable[[], Handle]) -> None:
-        """A submission of many runs is on its way; ``handle`` gives this one's when ``task`` is done."""
+        """Wait for a submission of many runs; ``handle`` gives this one's when ``task`` is done."""
 
         def submitted() -> None:
             self._handle = handle()
@@ -645,7 +650,7 @@ class RunLifecycle:
         self._meter.accepted()
 
     def _put_off(self, problem: str) -> None:
-        """Giving back failed: it is tried again later, and the run stays open until it works."""
+        """Try giving back again later, since it failed; the run stays open until it works."""
         delay = _BACKOFF.pause(self._refusals)
         self._refusals += 1
         self.retry_at = self._context.runner.clock.now() + delay

@@ -1,1 +1,1 @@
-"""Provisioners: who makes the machines."""
+"""Provisioners make the machines of runs and give them back."""

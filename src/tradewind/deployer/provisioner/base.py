@@ -39,7 +39,7 @@ class TurnsOffMachines(Capability):
 
 
 class ClusterState(StrEnum):
-    """Where a cluster is; ``unknown`` counts as alive."""
+    """States of a cluster between its creation and its end; ``unknown`` counts as alive."""
 
     BOOTING = "booting"
     READY = "ready"
@@ -84,12 +84,12 @@ class Provisioner(Plugin, ABC):
     """Makes machines and gives them back.
 
     Args:
-        settings: Its settings.
+        settings: The settings of the provisioner, of the type `Settings` of its class.
         data_folder: Below it the provisioner may keep what it needs between processes.
 
     Attributes:
         clock: The clock that its machines live on; the deployer sets it to its runner's.
-        patience_seconds: How long giving machines back may take before the user is told that it has not worked.
+        patience_seconds: Seconds that giving machines back may take before it is reported as failed.
     """
 
     clock: Clock = SystemClock()
@@ -105,7 +105,7 @@ class Provisioner(Plugin, ABC):
         return isinstance(self, MakesMachines)
 
     def refuses(self, offer: Offer) -> str:
-        """Why it can never make the machines of an offer (another provider's, no such region), or an empty text.
+        """Say why it can never make the machines of an offer (another provider's, no such region); else an empty text.
 
         It is asked before a search begins, for all offers of the space: no network, no money.
         """
@@ -134,11 +134,11 @@ class Provisioner(Plugin, ABC):
 
     @abstractmethod
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
-        """Where some clusters are, by run id."""
+        """Give the present state of some clusters, by run id."""
 
     @abstractmethod
     def find(self, owner: str | None) -> list[Cluster]:
-        """All clusters of an owner that are not certainly gone, by tag; of all owners without one.
+        """List all clusters of an owner that are not certainly gone, by tag; of all owners without one.
 
         Each says its ``owner`` and ``expires``. Nothing is noted at the provider: they may be somebody else's.
         """

@@ -55,7 +55,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         return bool(self.settings.hosts)
 
     def refuses(self, offer: Offer) -> str:
-        """Offers with more nodes than there are hosts."""
+        """Refuse offers with more nodes than there are hosts."""
         hosts = self.settings.hosts
         return (
             f"it has {count(len(hosts), 'node')} to offer, not {offer.nodes}"
@@ -99,7 +99,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         return Cluster(run_id, ClusterState.READY, tuple(machines), owner=owner, expires=expires)
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
-        """As they are; those that wait get hosts that have become free."""
+        """Give the clusters as they are; those that wait get hosts that have become free."""
         found = {}
         for cluster in clusters:
             if cluster.state is ClusterState.BOOTING:
@@ -108,7 +108,7 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         return found
 
     def find(self, owner: str | None) -> list[Cluster]:
-        """What is lent to the runs of an owner, or of all."""
+        """List the hosts that are lent to the runs of an owner, or of all."""
         if not self.settings.hosts:
             return []
         with self._lent() as lent:
@@ -136,12 +136,12 @@ class NoneProvisioner(Provisioner, ReachableBySsh):
         return Cluster(cluster.run_id, ClusterState.GONE)
 
     def next_change(self, clusters: Sequence[Cluster]) -> float:
-        """Hosts may become free at any time."""
+        """Seconds until the leases are looked at again: hosts may become free at any time."""
         return _LOOK_SECONDS
 
     @contextmanager
     def _lent(self) -> Iterator[_Leases]:
-        """What is lent, by host, for one process at a time; what is changed is written back."""
+        """Hold the leases, by host, for one process at a time; changes are written back."""
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.with_suffix(".lock").open("a") as lock:

@@ -76,7 +76,7 @@ class SimulatedProvisioner(Provisioner, MakesMachines, TagsMachines):
             return self._cluster(run_id, fleet[run_id])
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
-        """Where some clusters are on the clock; see `Provisioner.poll`."""
+        """Give the state of some clusters on the clock; see `Provisioner.poll`."""
         with self._fleet() as fleet:
             self._drop_gone(fleet)
             return {cluster.run_id: self._cluster(cluster.run_id, fleet.get(cluster.run_id)) for cluster in clusters}

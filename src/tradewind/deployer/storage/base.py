@@ -1,8 +1,8 @@
-"""Places that files come from and go to: object stores, SFTP and WebDAV servers, folders of this machine.
+"""The contract of storage that files come from and go to, and its addresses.
 
 An address names a file or a folder: ``s3://bucket/path``, ``gs://bucket/path``, ``sftp://user@host:port/path`` (a
 path from the root; ``/~/path`` from the login's folder), ``webdav://`` and ``webdavs://host/path``, ``file:///path``,
-or a path. Who may do what is told by the usual places: Amazon's and Google's environment variables and files,
+or a path. Credentials are read from the usual places: Amazon's and Google's environment variables and files,
 ``~/.ssh/config`` and the SSH agent, ``~/.netrc``; or by a user and a reference to a secret. An address with a password
 in it is refused.
 """
@@ -32,7 +32,7 @@ SILENCE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StorageAddress:
-    """Where something is.
+    """Address of a file or folder on this machine or a server.
 
     Attributes:
         scheme: One of `SCHEMES`; ``file`` for a path of this machine.
@@ -90,7 +90,7 @@ class StorageAddress:
 
 @dataclass(frozen=True, slots=True)
 class StorageAccess:
-    """How a place is entered, where the usual places do not say.
+    """Credentials and settings for an address that the usual places do not give.
 
     Attributes:
         user: The user, or the id of the access key; with one, an object store takes nothing of Amazon's environment

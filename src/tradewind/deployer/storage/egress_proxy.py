@@ -25,10 +25,10 @@ _LOW_PORTS = (80, 443)
 
 
 class EgressProxy:
-    """The way out for a place, until it is closed.
+    """An HTTP proxy on this machine for the client of one storage address, until it is closed.
 
     Args:
-        shown: What it is for, for messages.
+        shown: The storage address, for messages.
 
     Attributes:
         refusal: Why the last connection was refused; None where it was not.
@@ -41,12 +41,12 @@ class EgressProxy:
         self._server = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        threading.Thread(target=self._listen, name="tradewind-gate", daemon=True).start()
+        threading.Thread(target=self._listen, name="tradewind-egress", daemon=True).start()
 
     @property
     def url(self) -> str:
-        """What the client must be given as its proxy; nobody else on this machine knows its password."""
-        return f"http://gate:{self._secret}@127.0.0.1:{self._server.getsockname()[1]}"
+        """The address that the client uses as its proxy; nobody else on this machine knows its password."""
+        return f"http://proxy:{self._secret}@127.0.0.1:{self._server.getsockname()[1]}"
 
     def close(self) -> None:
         """Take no more connections, and end those that are open."""
@@ -63,7 +63,7 @@ class EgressProxy:
                 taken, _ = self._server.accept()
             except OSError:  # it is closed
                 return
-            threading.Thread(target=self._serve, args=(taken,), name="tradewind-gate", daemon=True).start()
+            threading.Thread(target=self._serve, args=(taken,), name="tradewind-egress", daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         """Carry one connection."""
@@ -81,18 +81,18 @@ class EgressProxy:
                 client.settimeout(None)
                 server.settimeout(None)
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                back = threading.Thread(target=_pass_on, args=(server, client), name="tradewind-gate", daemon=True)
+                back = threading.Thread(target=_pass_on, args=(server, client), name="tradewind-egress", daemon=True)
                 back.start()
                 _pass_on(client, server)
                 back.join()
 
     def _target(self, head: str) -> tuple[str, int] | None:
-        """Where a connection is to go; None where nobody may go."""
+        """Read the host and port that a request names; None where it has no right to any."""
         first, *fields = head.split("\r\n")
         method, _, rest = first.partition(" ")
         host, _, port = rest.partition(" ")[0].rpartition(":")
         values = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
-        wanted = b"Basic " + base64.b64encode(f"gate:{self._secret}".encode())
+        wanted = b"Basic " + base64.b64encode(f"proxy:{self._secret}".encode())
         known = hmac.compare_digest(values.get("proxy-authorization", "").encode(), wanted)
         if not known or method != "CONNECT" or not host or not port.isdecimal():
             return None

@@ -39,7 +39,7 @@ class ObjectStorage(StorageLocation):
         self._proxy: EgressProxy | None = None
 
     def close(self) -> None:
-        """Close the way out."""
+        """Close the proxy, where there is one."""
         if self._proxy is not None:
             self._proxy.close()
             self._proxy = self._store = None
@@ -153,12 +153,12 @@ class ObjectStorage(StorageLocation):
 
 
 def http_status(error: BaseException) -> str:
-    """The HTTP status that a server has answered with, as the package tells it; empty without an answer.
+    """The HTTP status of a server's answer, read from the package's message; empty without an answer.
 
     Its words have the address too, with a port of any digits, and how long it took.
     """
-    told = re.search(r"status(?: code:)? (\d{3})\b", str(error))
-    return told[1] if told else ""
+    found = re.search(r"status(?: code:)? (\d{3})\b", str(error))
+    return found[1] if found else ""
 
 
 def _first(error: BaseException) -> str:

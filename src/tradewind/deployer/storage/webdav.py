@@ -106,7 +106,7 @@ class WebdavStorage(StorageLocation):
         return f"{scheme}://{address.host}{port}{quote(path)}"
 
     def _list(self, path: str) -> dict[str, bool]:
-        """What there is at a path and directly below it: path -> whether it is a folder."""
+        """List what is at a path and directly below it: path -> True for a folder."""
         found = {}
         status, reason, elsewhere, text = self._entries(path or "/")
         if status in _MOVED and self._wants_slash(path, elsewhere):
@@ -119,7 +119,7 @@ class WebdavStorage(StorageLocation):
         return found
 
     def _entries(self, path: str) -> tuple[int, str, str, bytes]:
-        """What the server answers to what there is: status and reason, where else it is, and the list."""
+        """Ask the server for a listing: status, reason, where else it is, and the body."""
         with self._ask("PROPFIND", path, body=_LIST, headers={"Depth": "1"}, may=_MOVED) as answer:
             return answer.status, answer.reason, answer.headers.get("Location", ""), answer.read(_LONGEST_LIST)
 

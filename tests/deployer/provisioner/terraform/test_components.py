@@ -891,9 +891,9 @@ def test_what_is_not_taken_back_is_said(terraform: str, tmp_path: Path, monkeypa
     group = {"name": "g", "location": "eastus", "tags": tags, "properties": {"provisioningState": "Deleting"}}
     fake(tmp_path, monkeypatch, "az", _AZ, {"groups": [group]})
     provisioner = own(tmp_path, providers=("azure",), destroy_seconds=0.5)
-    [stray] = provisioner.find("me")
+    [orphan] = provisioner.find("me")
     with pytest.raises(TeardownError, match="resource group g"):
-        provisioner.destroy(stray)
+        provisioner.destroy(orphan)
     assert [each.run_id for each in provisioner.find("me")] == ["run-1"]
 
 

@@ -159,10 +159,10 @@ def test_all_that_is_made_has_the_tags(cloud: Maker, moto: Moto) -> None:
     # Another process whose data folder is lost finds and destroys them all the same.
     shutil.rmtree(makers["run-1"].data_folder / "terraform" / "runs")
     for run_id, region in (("run-1", plain), ("run-2", spot)):
-        [stray] = makers[run_id].find("me")
-        assert (stray.run_id, stray.owner, stray.expires, stray.state) == (run_id, "me", 4e9, ClusterState.UNKNOWN)
-        assert {machine.id for machine in stray.machines} == {machine.id for machine in made[run_id].machines}
-        assert makers[run_id].destroy(stray).state is ClusterState.GONE
+        [orphan] = makers[run_id].find("me")
+        assert (orphan.run_id, orphan.owner, orphan.expires, orphan.state) == (run_id, "me", 4e9, ClusterState.UNKNOWN)
+        assert {machine.id for machine in orphan.machines} == {machine.id for machine in made[run_id].machines}
+        assert makers[run_id].destroy(orphan).state is ClusterState.GONE
         assert moto.leftovers(region) == []
 
 

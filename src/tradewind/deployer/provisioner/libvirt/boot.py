@@ -198,11 +198,11 @@ _CONSOLE_LINES = 6
 
 @dataclass(frozen=True, slots=True)
 class BootProbe:
-    """What one look at a machine has shown.
+    """Findings of one look at a booting machine.
 
     Attributes:
-        address: Where it answers; empty until it does.
-        missing: What is still missing, in words.
+        address: The address that it answers at; empty until it does.
+        missing: The step that is still missing, in words.
         speaks: True once its SSH server has said what it is.
     """
 
@@ -212,7 +212,7 @@ class BootProbe:
 
 
 class BootProber:
-    """Looks at machines, each in a thread of its own, until they answer."""
+    """Looks at machines, each in a thread of its own, until they answer; callers never wait for a machine."""
 
     def __init__(self) -> None:
         self._seen: dict[str, BootProbe] = {}
@@ -220,11 +220,11 @@ class BootProber:
         self._guard = threading.Lock()
 
     def look(self, name: str, work: Callable[[BootProbe], BootProbe]) -> BootProbe:
-        """What the last look at a machine has shown; the next one is begun unless the machine answered.
+        """Give the findings of the last look at a machine; the next one is begun unless the machine answered.
 
         Args:
             name: The machine.
-            work: Looks at it, given what the last look has shown.
+            work: Looks at it, given the findings of the last look.
         """
         with self._guard:
             seen = self._seen.get(name, BootProbe())
@@ -236,7 +236,7 @@ class BootProber:
             return seen
 
     def forget(self, name: str) -> None:
-        """A machine is gone: another one may get its name."""
+        """Forget a machine that is gone: another one may get its name."""
         with self._guard:
             self._seen.pop(name, None)
 
@@ -254,7 +254,7 @@ class BootProber:
 
 
 def probe_machine(target: SshTarget, last: BootProbe, *, docker: bool) -> BootProbe:
-    """One look at a machine: its SSH server speaks, lets us in, and the machine has done what its seed says.
+    """Look at a machine once: its SSH server speaks, lets us in, and the machine has done what its seed says.
 
     Each connection costs a booting machine time, and QEMU keeps those that came too early for later: there is one at a
     time, and a machine that has spoken is not asked again whether it does.
@@ -298,7 +298,7 @@ def console_tail(console: Path) -> str:
 
 
 def ssh_data(folder: Path, user: str, host: str, port: int | None) -> dict[str, Any]:
-    """How a machine is reached, as `SshTarget` has it."""
+    """Make the facts by which a machine is reached, in the keys of `SshTarget`."""
     facts: dict[str, Any] = {
         "host": host,
         "user": user,

@@ -1,4 +1,4 @@
-"""What belongs to the machines of one run, in a folder of the host: plan, keys, disks, consoles, the shared folder."""
+"""Keeps what belongs to the machines of a run in a folder of the host: plan, keys, disks, consoles, shared folder."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class MachinePlan:
     port: int | None
 
     def disk(self, folder: Path) -> Path:
-        """What it has written."""
+        """The path of its disk."""
         return folder / f"{self.host}.qcow2"
 
     def seed(self, folder: Path) -> Path:
-        """The drive that tells it who it is."""
+        """The path of its seed drive, with its name, keys and first commands."""
         return folder / f"{self.host}.iso"
 
     def console(self, folder: Path) -> Path:
-        """What it says while it boots."""
+        """The path of the file with the output of its console."""
         return folder / f"{self.host}.log"
 
 
@@ -74,11 +74,11 @@ class ClusterPlan:
         run_id: The run.
         owner: Who pays.
         expires: Seconds since the epoch after which anyone may destroy them.
-        created: When they were first asked for, in seconds since the epoch.
+        created: Time of the first request for them, in seconds since the epoch.
         vcpu: Virtual CPUs of each.
         memory_mib: Memory of each.
         group: The multicast group that is their network among themselves.
-        group_port: Its port.
+        group_port: The UDP port of that group.
         machines: The machines.
         made: True once all were started.
         price_per_hour: What the machines cost together, in USD per hour, or None where that is not known.
@@ -98,7 +98,7 @@ class ClusterPlan:
 
     @property
     def facts(self) -> dict[str, float]:
-        """When the machines were asked for and what they cost, as far as it is known."""
+        """Time of the first request and price of the machines, as far as they are known."""
         price = {} if self.price_per_hour is None else {"price_per_hour": self.price_per_hour}
         return {"created": self.created, **price}
 
@@ -146,7 +146,7 @@ class ClusterFolders:
 
     @contextlib.contextmanager
     def locked(self, name: str = "") -> Iterator[int]:
-        """For one process at a time: a run's machines, or without a name the choice of ports and the host's room.
+        """Hold the lock of a run's machines, or without a name that of the choice of ports and the room of the host.
 
         Yields:
             The lock. Programs that are given it keep it until they end, even when we are killed.
@@ -243,7 +243,7 @@ class ClusterFolders:
         return replace(plan, machines=tuple(machines))
 
     def ready(self, folder: Path) -> tuple[float, list[str]] | None:
-        """When the machines were ready, in seconds since the epoch, and their addresses; None until then."""
+        """Read when the machines were ready, in seconds since the epoch, and their addresses; None until then."""
         try:
             document = json.loads((folder / _READY).read_bytes())
             return float(document["at"]), list(document["addresses"])
@@ -309,9 +309,9 @@ def run_tool(argv: list[str], package: str, *, lock: int | None = None) -> str:
     """Run a program of the host, and give its output.
 
     Args:
-        argv: Its words.
-        package: The package that has it.
-        lock: What it keeps until it ends.
+        argv: The program and its arguments.
+        package: The Debian package that has it.
+        lock: A file descriptor of a lock that the program keeps until it ends, or None.
 
     Raises:
         MissingProgramError: It is not there.
@@ -335,7 +335,7 @@ def run_tool(argv: list[str], package: str, *, lock: int | None = None) -> str:
 
 @contextlib.contextmanager
 def typed_file_errors(place: Path) -> Iterator[None]:
-    """Errors of the file system as those that the deployer knows.
+    """Raise errors of the file system as those that the deployer knows.
 
     Raises:
         CapacityError: The disk is full.

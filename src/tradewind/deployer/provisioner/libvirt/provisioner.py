@@ -99,7 +99,7 @@ class LibvirtProvisioner(
         self._tags: dict[str, DomainTags] = {}
 
     def refuses(self, offer: Offer) -> str:
-        """Offers of other providers and of other processors, and machines without memory."""
+        """Refuse offers of other providers and of other processors, and machines without memory."""
         if offer.provider not in self.settings.providers:
             return f"libvirt makes the machines of {' and '.join(self.settings.providers)}, not of {offer.provider}"
         if offer.arch not in ("", "x86_64"):
@@ -254,7 +254,7 @@ class LibvirtProvisioner(
         return self.settings.emulator == "kvm" or (self.settings.emulator == "auto" and self._host.capabilities().kvm)
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
-        """Where some clusters are, in one question to libvirt; see `Provisioner.poll`."""
+        """Give the state of some clusters, by one question to libvirt; see `Provisioner.poll`."""
         try:
             domains = self._host.domains()
         except DeployError as error:
@@ -304,7 +304,7 @@ class LibvirtProvisioner(
         )
 
     def _trouble(self, plan: ClusterPlan, folder: Path, domains: Mapping[str, Domain]) -> str:
-        """What is wrong with one of the machines, or an empty text."""
+        """Say what is wrong with one of the machines; an empty text if nothing."""
         for machine in plan.machines:
             domain = domains.get(machine.name)
             what = "not there any more" if domain is None else domain.trouble

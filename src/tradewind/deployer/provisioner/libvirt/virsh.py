@@ -26,11 +26,11 @@ _OUTSIDE_SLOT = "0x1c"  # on the machine's first bus, where libvirt does not get
 
 @dataclass(frozen=True, slots=True)
 class DomainTags:
-    """What a machine's description says about whose it is.
+    """Owner, run and expiry that a machine's description in libvirt has.
 
     Attributes:
-        run_id: Its run.
-        owner: Who pays.
+        run_id: The run that it was made for.
+        owner: The owner who pays for it.
         expires: Seconds since the epoch after which anyone may destroy it.
         folder: The folder with what belongs to it.
         facts: ``created`` (seconds since the epoch) and ``price_per_hour`` (USD, the whole run), where they are known.
@@ -199,18 +199,18 @@ class Domain:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with it, or an empty text."""
+        """The reason why it cannot work, or an empty text."""
         return "" if self.state in (RUNNING, BLOCKED) else _WORDS.get(self.state, f"in state {self.state}")
 
 
 @dataclass(frozen=True, slots=True)
 class HostCapabilities:
-    """What a host has.
+    """CPUs, memory and virtualisation of a host.
 
     Attributes:
         kvm: True when it says that it has KVM.
-        cpus: Its CPUs.
-        memory_kib: Its memory.
+        cpus: Number of its logical CPUs.
+        memory_kib: Its memory, in KiB.
     """
 
     kvm: bool
@@ -228,10 +228,10 @@ def find_virsh() -> str:
 
 
 class LibvirtHost:
-    """One libvirt.
+    """A libvirt, on this machine or another one.
 
     Args:
-        uri: Its address.
+        uri: The connection URI, such as ``qemu:///system``.
         timeout: Seconds that a call which changes something may take.
     """
 
@@ -285,7 +285,7 @@ class LibvirtHost:
         return found
 
     def capabilities(self) -> HostCapabilities:
-        """What the host has; asked once."""
+        """Ask for CPUs, memory and virtualisation of the host; it is asked once."""
         if self._capabilities is None:
             document = ElementTree.fromstring(self.call("capabilities"))  # noqa: S314  (libvirt's own answer)
             self._capabilities = HostCapabilities(
@@ -345,7 +345,7 @@ _FINAL: Mapping[str, str] = {
 
 
 def libvirt_error(stderr: str, uri: str) -> DeployError:
-    """What virsh said, as the error that fits."""
+    """Make the error that fits what virsh said."""
     lines = [line.removeprefix("error:").strip() for line in stderr.splitlines() if line.strip()]
     words = "; ".join(line for line in lines if line) or "no reason given"
     message = f"libvirt at {uri}: {words[:600]}"

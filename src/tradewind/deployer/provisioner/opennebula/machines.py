@@ -1,4 +1,4 @@
-"""Virtual machines of OpenNebula: what their XML says, and what a new one is asked for with."""
+"""Virtual machines of OpenNebula: reads their XML, writes requests for new ones, and judges the clusters they make."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ class OpenNebulaVm:
     """A virtual machine as oned lists it.
 
     Attributes:
-        id: Its number.
-        name: Its name.
+        id: The number that oned has given it.
+        name: The name, ``tradewind-RUN-NODE``.
         phase: ``waiting``, ``booting``, ``running``, ``leaving``, ``stopped``, ``failed``, ``unknown`` or ``gone``.
-        held: True when the scheduler has been told to wait.
+        held: True while the scheduler is to wait.
         words: Its state, in words for people.
         run: The run that it is tagged with, or empty.
         owner: The owner that it is tagged with.
@@ -119,7 +119,7 @@ class OpenNebulaVm:
         addresses: IP address by name of its network, in their order.
         created: When it was asked for, in seconds since the epoch.
         begun: When a host began to prepare it, or 0.
-        ready: When its cluster was ready, as far as oned was told, or 0.
+        ready: Time at which its cluster was ready, in seconds since the epoch, as oned has it noted, or 0.
         message: What oned or its scheduler say about it.
         price_per_hour: What the machines of its cluster cost together, in USD per hour, or None.
     """
@@ -202,7 +202,7 @@ def _number(document: ElementTree.Element, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class VmOptions:
-    """What the settings ask of every machine.
+    """Wishes of the settings for every machine.
 
     Attributes:
         cluster: Name or number of the cluster of hosts, or empty.
@@ -226,11 +226,11 @@ class VmOptions:
 
 
 def extra_template(base: ElementTree.Element, vm_options: VmOptions, offer: Offer, tags: Mapping[str, str]) -> str:
-    """What a machine is asked for with beyond its template: size, place, context and tags.
+    """Write the template of a new machine beyond the one it is made from: size, place, context and tags.
 
     Args:
         base: The ``TEMPLATE`` element of the template; what is replaced of it is replaced as a whole.
-        wishes: What the settings ask.
+        vm_options: The wishes of the settings.
         offer: The machine.
         tags: Its tags, with `EXPIRES`.
     """
@@ -282,7 +282,7 @@ def _is_device(card: ElementTree.Element, device: Mapping[str, str]) -> bool:
 
 
 def template_gpus(base: ElementTree.Element) -> int:
-    """How many devices a template passes through that are no network cards."""
+    """Count the devices that a template passes through and that are no network cards."""
     return sum(each.findtext("TYPE") != "NIC" for each in base.iterfind("PCI"))
 
 
@@ -307,10 +307,10 @@ def _context(base: ElementTree.Element | None, vm_options: VmOptions, expires: i
 
 
 def start_script(expires: int, scripts: Sequence[str]) -> str:
-    """What a machine runs as root at every boot: the timer that turns it off, then the scripts of others.
+    """Write the script that a machine runs as root at every boot: the timer that turns it off, then others' scripts.
 
     Args:
-        expires: When it turns itself off, in seconds since the epoch.
+        expires: Time at which it turns itself off, in seconds since the epoch.
         scripts: Each is run by the interpreter that its first line names.
     """
     lines = [
@@ -331,11 +331,11 @@ _KNOCK_SECONDS = 1.0
 
 
 class ClusterObservation:
-    """What this process has seen of a cluster, beyond what oned keeps.
+    """Facts that this process has seen of a cluster, beyond those that oned keeps.
 
     Attributes:
         ready: When it was ready, in seconds since the epoch, or None.
-        told: oned has been told when that was, for other processes.
+        reported: True once oned has that time noted, for other processes.
     """
 
     def __init__(self) -> None:
@@ -398,7 +398,7 @@ def cluster_from_vms(
 
 
 def _facts(vms: Sequence[OpenNebulaVm]) -> dict[str, float]:
-    """When they were asked for and what they cost, as far as oned knows."""
+    """Time of the first request and price of the machines, as far as oned knows."""
     created = min((vm.created for vm in vms if vm.created), default=None)
     price = next((vm.price_per_hour for vm in vms if vm.price_per_hour is not None), None)
     known = {"created": created, "price_per_hour": price}

@@ -93,7 +93,7 @@ class OpenNebulaProvisioner(
         self._observations: dict[str, ClusterObservation] = {}
 
     def refuses(self, offer: Offer) -> str:
-        """Whether an offer is another provider's, or has GPUs that nothing is said of; see `Provisioner.refuses`."""
+        """Refuse another provider's offers, and GPUs that the settings do not name; see `Provisioner.refuses`."""
         if offer.provider not in self.settings.providers:
             return f"the opennebula provisioner makes offers of {', '.join(self.settings.providers)} only"
         if offer.gpus and not self.settings.gpu:
@@ -159,7 +159,7 @@ class OpenNebulaProvisioner(
                     self._oned().ask("vm.action", "release", vm.id)
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
-        """Where some clusters are, with one listing for all; see `Provisioner.poll`."""
+        """Give the state of some clusters, by one listing for all; see `Provisioner.poll`."""
         try:
             listed = self._recent()
         except UnreachableError:

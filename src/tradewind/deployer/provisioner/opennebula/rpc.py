@@ -72,12 +72,12 @@ class OneClient:
         self._seconds = seconds
 
     def call(self, method: str, *arguments: Any, seconds: float | None = None) -> Any:
-        """What a method answers.
+        """Call a method and give its answer.
 
         Args:
-            method: Its name, without ``one.``.
-            arguments: What it takes after the session.
-            seconds: How long it may take, if otherwise than usual.
+            method: The name of the method, without ``one.``.
+            arguments: The arguments after the session.
+            seconds: Seconds that it may take; None for the usual ones.
 
         Raises:
             UnreachableError: oned does not answer; `LostAnswerError` if it may have done what it was asked.
@@ -106,7 +106,7 @@ class OneClient:
         raise self._refusal(method, str(answer[1]), int(answer[2]) if len(answer) > 2 else _INTERNAL)
 
     def ask(self, method: str, *arguments: Any, seconds: float | None = None) -> Any:
-        """What a method answers that may be called twice: it is, when the connection is cut.
+        """Call a method that may be called twice: it is, when the connection is cut.
 
         The arguments and errors are those of `call`.
         """

@@ -30,7 +30,7 @@ _LEFT_OUT = (".terraform", ".git")
 
 @dataclass(frozen=True, slots=True)
 class TerraformResult:
-    """What a command of Terraform came to.
+    """Result of a command of Terraform.
 
     Attributes:
         code: Its exit code.
@@ -240,7 +240,7 @@ class TerraformCli:
 
 
 def read_log(log: Path, code: int, *, late: bool = False) -> TerraformResult:
-    """What the lines that Terraform wrote with ``-json`` say; lines that are cut short are skipped."""
+    """Read the lines that Terraform wrote with ``-json``; lines that are cut short are skipped."""
     diagnostics: list[TerraformDiagnostic] = []
     outputs: dict[str, Any] | None = None
     applying = False

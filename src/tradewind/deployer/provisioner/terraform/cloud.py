@@ -1,4 +1,4 @@
-"""What the terraform provisioner asks a provider itself: which machines have our tags, and to take them back.
+"""Asks a provider without Terraform which machines have our tags, and gives them back.
 
 Terraform knows only what its state has. What was created while it was killed, or by a state that is lost, is found by
 the tags that every create call carries.
@@ -28,13 +28,13 @@ _ASK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TaggedResources:
-    """What a provider has with the tag of one run.
+    """Things of a provider that have the tag of one run.
 
     Attributes:
         run_id: The run.
-        region: Where.
+        region: The region that they are in.
         owner: The tag of who pays, or empty.
-        expires: The tag of when anyone may destroy it, or None.
+        expires: The tag of when anyone may destroy them, in seconds since the epoch, or None.
         machines: The ids of its machines that cost money; empty where only other things are left.
         created: When it was asked for, in seconds since the epoch, or None.
         price_per_hour: The tag of what the run's machines cost together, in USD per hour, or None.
@@ -78,7 +78,7 @@ class Cloud(ABC):
 
     @abstractmethod
     def alive(self, region: str, machines: Collection[str]) -> set[str]:
-        """Which of some machines are there and run, or are about to; those that nothing is said of are not.
+        """Give those of some machines that run or are about to; one that the provider does not mention is none of them.
 
         Args:
             region: Where they are.
@@ -109,7 +109,7 @@ class Cloud(ABC):
         """The account, subscription or project that is asked now: where machines are that are made now.
 
         Raises:
-            DeployError: It cannot be told.
+            DeployError: The provider does not say.
         """
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Cloud(ABC):
 def resources_from_tags(
     run_id: str, region: str, tags: dict[str, str], machines: Sequence[str] = ()
 ) -> TaggedResources:
-    """What was found, with what its tags say: owner, expiry, age and price."""
+    """Make a `TaggedResources` of a run with what the tags say: owner, expiry, age and price."""
     expires, created, price = (_number(tags.get(key, "")) for key in (EXPIRES, CREATED, PRICE))
     return TaggedResources(run_id, region, tags.get(OWNER, ""), expires, tuple(machines), created, price)
 
@@ -139,7 +139,7 @@ def _number(text: str) -> float | None:
 
 
 def merge_by_run(found: Sequence[TaggedResources]) -> list[TaggedResources]:
-    """One for each run and region."""
+    """Merge findings into one for each run and region."""
     merged: dict[tuple[str, str], TaggedResources] = {}
     for each in found:
         key = (each.run_id, each.region)
@@ -162,9 +162,9 @@ def ask(provider: str, program: str, *words: str, patience: float | None = None)
     """Ask a provider's own command-line program; its answer is JSON, or nothing.
 
     Args:
-        provider: Whose it is.
-        program: Its name.
-        words: What it is asked.
+        provider: The provider whose program it is.
+        program: The program, looked for on the PATH.
+        words: The arguments of the program.
         patience: For how many seconds something that goes on at the provider is waited for: that it takes longer is no
             error. Without it, the program has to answer soon.
 

@@ -67,7 +67,7 @@ class GoogleCloud(Cloud):
             self._answers = True
 
     def zones(self, region: str, kind: str, nodes: int) -> tuple[str, ...]:
-        """See `Cloud.zones`; Google wants to be told one, and many types are in some only. It is asked once."""
+        """See `Cloud.zones`; Google wants a zone named, and many types are in some only. It is asked once."""
         found = self._zones.get((region, kind))
         if found is None:
             if "custom-" in kind:  # no list has them

@@ -1,4 +1,4 @@
-"""Finds out whether machines answer, without ever waiting for them."""
+"""Finds out whether machines answer, and which a provider has taken back, without ever waiting for an answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOOKS = 2
 
 @dataclass(frozen=True, slots=True)
 class MachineLoss:
-    """What the looks at the machines of one run have shown.
+    """Losses that the looks at the machines of one run have shown.
 
     Attributes:
         lost: The ids of those that the provider does not have, or does not run, any more.
@@ -44,7 +44,7 @@ class MachineLoss:
 
 @dataclass(slots=True)
 class _RegionState:
-    """What is known of one region of one account.
+    """Knowledge of one region of one account.
 
     Attributes:
         wanted: The machines that the next look is about.
@@ -64,7 +64,7 @@ class _RegionState:
 class MachineLossMonitor:
     """Asks each provider, account and region for the machines of all runs there at once, every 15 s or less often.
 
-    What cannot be told counts as being there: a provider that does not answer has taken nothing back.
+    What is unknown counts as being there: a provider that does not answer has taken nothing back.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class MachineLossMonitor:
         self._guard = threading.Lock()
 
     def look(self, cloud: Cloud, region: str, machines: Collection[str], *, sure: bool) -> MachineLoss:
-        """What the looks so far have shown of some machines; a new one is begun when it is time.
+        """Give the losses seen so far among some machines; a new look is begun when it is time.
 
         Args:
             cloud: Who is asked.
@@ -119,7 +119,7 @@ _NO_ENGINE = 9
 
 @dataclass(frozen=True, slots=True)
 class ReadinessProbe:
-    """What one look at some machines has shown.
+    """Findings of one look at the machines of a run.
 
     Attributes:
         ready: True when all answer.
@@ -141,11 +141,11 @@ class ReadinessProber:
         self._guard = threading.Lock()
 
     def look(self, run_id: str, machines: Sequence[Machine], what: str) -> ReadinessProbe:
-        """What the last look has shown; a new one is begun when it had ended.
+        """Give the findings of the last look; a new one is begun when that has ended.
 
         Args:
             run_id: The run.
-            machines: Its machines.
+            machines: The machines of the run.
             what: ``docker``, ``ssh`` or ``none``.
         """
         if what == "none":

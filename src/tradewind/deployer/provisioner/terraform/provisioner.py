@@ -58,7 +58,7 @@ _LEAST_PATIENCE = 60.0
 
 
 class ProviderClouds:
-    """The providers of some settings; may be used by several threads.
+    """The providers of some settings, each within an account or project; may be used by several threads.
 
     Args:
         settings: Of the provisioner.
@@ -70,18 +70,18 @@ class ProviderClouds:
         self._asked: dict[tuple[str, str], Cloud] = {}
 
     def cloud(self, provider: str) -> Cloud | None:
-        """Who can be asked for what a run of a provider has, or None where nobody is."""
+        """Give the cloud that knows what a run of a provider has, or None where there is none."""
         wanted = self._settings.sweep and provider in self._settings.providers
         return self._of(provider) if wanted else None
 
     def orphans(self, owner: str | None) -> Iterator[Cluster]:
-        """What the providers have of an owner, or of all."""
+        """List what the providers have of an owner, or of all."""
         for provider in self._settings.providers if self._settings.sweep else ():
             for each in self._of(provider).find(owner):
                 yield orphan_cluster(each, provider, owner)
 
     def of_run(self, record: TerraformRunRecord) -> list[tuple[Cloud, str]]:
-        """Where things of a run may be: its own region, or all of our providers where that is not known.
+        """List where things of a run may be: its own region, or all of our providers where that is not known.
 
         Raises:
             TeardownError: They are in an account that cannot be asked with the credentials of now.
@@ -97,7 +97,7 @@ class ProviderClouds:
         return [(cloud, each.region) for cloud, each in found if each.run_id == record.run_id]
 
     def asked_for(self, record: TerraformRunRecord) -> tuple[Cloud, str] | None:
-        """Who can be asked whether the machines of a run are still there, and in which region; None where nobody is."""
+        """Give the cloud and region that know if the machines of a run are still there; None where there is none."""
         given = self._settings
         if not (given.sweep and record.provider in given.providers and record.region):
             return None
@@ -146,7 +146,7 @@ class Teardown:
 
     Args:
         settings: Of the provisioner.
-        places: Its providers.
+        places: The providers of the settings.
         program: Gives Terraform.
     """
 
@@ -198,7 +198,7 @@ class Teardown:
     def _asked(
         self, places: list[tuple[Cloud, str]], record: TerraformRunRecord
     ) -> tuple[list[Cloud], TradewindError | None]:
-        """Who still has something of a run, and why that could not be told everywhere."""
+        """Ask every place that may have something of a run; give those that do, and why some did not answer."""
         seen: list[Cloud] = []
         problem: TradewindError | None = None
         for cloud, region in places:
@@ -263,7 +263,7 @@ class TerraformProvisioner(
         self._warned = False
 
     def refuses(self, offer: Offer) -> str:
-        """Why the machines of an offer can never be made; see `Provisioner.refuses`."""
+        """Say why the machines of an offer can never be made; see `Provisioner.refuses`."""
         return offer_refusal(self.settings, offer)
 
     def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
@@ -371,7 +371,7 @@ class TerraformProvisioner(
             _log.warning("%s", words)
 
     def _zones(self, cloud: Cloud | None, record: TerraformRunRecord, offer: Offer) -> tuple[str, ...]:
-        """Where to try, one after the other; a nameless zone leaves it to the provider."""
+        """List the zones to try, one after the other; a nameless one leaves the choice to the provider."""
         given = self.settings
         if given.module is None and record.provider == "aws" and given.variables.get("subnet_id"):
             return ("",)  # that of the subnet
@@ -383,7 +383,7 @@ class TerraformProvisioner(
     def _machines(
         self, outcome: TerraformResult, record: TerraformRunRecord, offer: Offer
     ) -> tuple[Mapping[str, Any], ...]:
-        """What the module says that it made, or the error that it says."""
+        """Read the machines that the module has made from its output, or raise the error that it reports."""
         if self._unwanted(record.run_id):
             raise DeployError(f"making {offer.key} was given up")
         if outcome.late:
@@ -437,7 +437,7 @@ class TerraformProvisioner(
         return made
 
     def poll(self, clusters: Sequence[Cluster]) -> Mapping[str, Cluster]:
-        """Where some clusters are; machines are looked at in the background. See `Provisioner.poll`."""
+        """Give the state of some clusters; machines are looked at in the background. See `Provisioner.poll`."""
         return {cluster.run_id: self._where(cluster) for cluster in clusters}
 
     def _where(self, cluster: Cluster) -> Cluster:
@@ -529,7 +529,7 @@ class TerraformProvisioner(
         self._teardown.clear(folder, record, lock, self.clock.now())
 
     def next_change(self, clusters: Sequence[Cluster]) -> float:
-        """Sooner where machines are about to answer."""
+        """Seconds until the next look, fewer where machines are about to answer."""
         return 0.25 if any(cluster.state is ClusterState.BOOTING for cluster in clusters) else 1.0
 
     def _cluster(self, folder: TerraformRunFolder, record: TerraformRunRecord) -> Cluster:

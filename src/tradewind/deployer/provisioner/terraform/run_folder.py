@@ -1,4 +1,4 @@
-"""What the terraform provisioner keeps of one run on this machine: a folder with its files, its state and its keys."""
+"""The folder of one run of the terraform provisioner on this machine: record, module, state and keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RETURNED_SECONDS = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class TerraformRunRecord:
-    """What is known of the machines of a run; it is written before anything is created.
+    """Facts about the machines of a run; they are written before anything is created.
 
     Attributes:
         run_id: The run.
@@ -84,7 +84,7 @@ class TerraformRunRecord:
 
     @property
     def nodes(self) -> int:
-        """How many machines there should be."""
+        """Number of machines that there should be."""
         return Offer.from_json(self.offer).nodes
 
 

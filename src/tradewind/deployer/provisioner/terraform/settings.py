@@ -133,7 +133,7 @@ _AZURES_CLOCK_SECONDS = 82800
 
 
 def offer_refusal(given: TerraformSettings, offer: Offer) -> str:
-    """Why the machines of an offer can never be made with some settings, or would be paid for in vain; else empty."""
+    """Say why an offer's machines can never be made with some settings, or would be paid for in vain; else empty."""
     if given.module is None and offer.provider not in given.providers:
         return f"provider {offer.provider} is not in the setting providers ({', '.join(given.providers)})"
     if not offer.region and not given.region:
@@ -151,7 +151,7 @@ def offer_refusal(given: TerraformSettings, offer: Offer) -> str:
 
 
 def lease_warning(given: TerraformSettings, provider: str, seconds: float) -> str:
-    """What to know of machines that are still paid for when their lease has ended and nobody gives them back.
+    """Warn of machines that are still paid for when their lease has ended and nobody gives them back.
 
     Args:
         given: The settings.
