@@ -1,4 +1,4 @@
-"""Compiles functions with numba where it is installed (the extra ``njit``).
+"""Compiles functions with numba where it is installed (the extra ``fast``).
 
 Where it is not, the functions run as they stand: the same statements in the same order, so the same results. Compiled
 code is kept beside the source, or in the user's cache folder where that cannot be written.

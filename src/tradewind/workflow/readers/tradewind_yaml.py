@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tradewind.errors import InputError, SpecError
-from tradewind.problem.template import split_words
 from tradewind.utils.units import parse_duration, parse_memory
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
@@ -96,6 +95,8 @@ def _seconds(value: Any) -> float:
 
 
 def _command(values: YamlValueReader, given: YamlMapping, what: str) -> tuple[str, ...]:
+    from tradewind.problem.template import split_words  # brings Jinja, which `tradewind plugins` does not need
+
     value = given.get("command")
     if isinstance(value, YamlSequence):
         return tuple(values.words(given, "command"))
