@@ -85,3 +85,15 @@ def _refused(path: str) -> None:
 def test_people_see_host_and_process() -> None:
     assert holders.display_name("my-host:12:99.50") == "my-host:12"
     assert holders.display_name("service worker") == "service worker"
+
+
+def test_a_lease_has_a_live_holder_until_it_runs_out() -> None:
+    here, soon = this_process(), time.time() + 60.0
+    for holder in (here, "elsewhere:17:1.00"):
+        assert holders.live_holder(holder, soon) == holder
+        assert holders.live_holder(holder, time.time() - 1.0) is None
+        assert holders.live_holder(holder, None) is None
+    assert holders.live_holder(process_of_this_host(2**22 + 1, 1.0), soon) is None, "its process is dead"
+    assert holders.live_holder(None, soon) is None
+    assert holders.live_holder_name("elsewhere:17:1.00", soon) == "elsewhere:17"
+    assert holders.live_holder_name(None, soon) == ""

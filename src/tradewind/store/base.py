@@ -70,7 +70,7 @@ class StudyRow:
 
 @dataclass(frozen=True, slots=True)
 class StudySummary:
-    """What ``tradewind status`` shows of a study, computed by the database.
+    """A summary of a study, as ``tradewind status`` shows it, computed by the database.
 
     Attributes:
         study: The row.
@@ -143,7 +143,7 @@ class EarlierStudy:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one step of the engine writes, all of it or nothing.
+    """The rows that one step of the engine writes, all of them or none.
 
     Attributes:
         trials: Trials to insert or replace, by number.
@@ -163,7 +163,7 @@ class Store(Plugin, ABC):
     """Keeps everything. When a method returns, what it wrote survives a crash of the machine.
 
     Args:
-        settings: Its settings.
+        settings: An instance of the class's ``Settings``.
         url: Where it is (``sqlite:///path`` or ``postgresql+psycopg://...``).
     """
 
@@ -212,7 +212,7 @@ class Store(Plugin, ABC):
 
     @abstractmethod
     def totals(self) -> StudyTotals:
-        """How many studies there are in each state, and what all of them have cost."""
+        """The number of studies in each state, and what all of them have cost."""
 
     @abstractmethod
     def earlier_studies(

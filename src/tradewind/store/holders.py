@@ -1,8 +1,9 @@
-"""Who holds a study, and whether that process is still alive."""
+"""Processes that hold leases: whether one is still alive, and how it is shown."""
 
 from __future__ import annotations
 
 import socket
+import time
 
 from tradewind.utils.processes import NoSuchProcess, process_namespace, process_start_time
 
@@ -23,6 +24,23 @@ def is_dead(holder: str) -> bool:
     except NoSuchProcess:
         return True
     return start is not None and begun is not None and abs(start - begun) > _TOLERANCE
+
+
+def live_holder(holder: str | None, expires: float | None) -> str | None:
+    """The process that holds a lease; None where nobody does, where it has run out, or where the process is dead.
+
+    Args:
+        holder: The process that took it last; None where it was let go of.
+        expires: The lease's end, in seconds since the epoch.
+    """
+    if holder is None or expires is None or expires <= time.time() or is_dead(holder):
+        return None
+    return holder
+
+
+def live_holder_name(holder: str | None, expires: float | None) -> str:
+    """The `live_holder` for people; empty where there is none."""
+    return display_name(live_holder(holder, expires) or "")
 
 
 def display_name(holder: str) -> str:

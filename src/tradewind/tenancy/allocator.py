@@ -30,7 +30,7 @@ from tradewind.tenancy.views import JobView, TenantView, valid_chance, valid_sec
 
 
 class CoreAdmission:
-    """Cores that wait, and the reserve that they share.
+    """Gives Cores a place: never so many that no run can start.
 
     Cores hold their place as long as their search lives, and runs come and go: on paper 4's cluster 27 Cores of one CPU
     leave three CPUs a node, and no run of four CPUs can ever start. Therefore Cores take a share of the cluster at most
@@ -82,7 +82,7 @@ class CoreAdmission:
         return None
 
     def _demands(self, job: QueuedSearch) -> set[Amounts]:
-        """What the runs of a search take, as far as it is known, and could ever be given beside its own Core."""
+        """The known demands of a search's runs that could ever be met beside its own Core."""
         asked = {request.demand for request in (*job.waiting, *job.running.values())}
         known = {demand for demand in (job.run, *asked) if any(demand)}
         return {demand for demand in known if self._pool.could_ever_hold(demand, job.core)}
@@ -93,7 +93,7 @@ class CoreAdmission:
 
 
 def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool) -> str:
-    """Why a run can never be started, in words; empty where it can, or could with more or larger nodes.
+    """The reason why a run can never be started, in words; empty where it can, or could on more or larger nodes.
 
     Args:
         job: The search.
@@ -172,7 +172,7 @@ class NodeReservations:
 
 @dataclass(frozen=True, slots=True)
 class AllocationPolicy:
-    """How an allocator decides.
+    """The rules and limits by which an allocator decides.
 
     Attributes:
         fairness: The rule between tenants.
@@ -353,7 +353,7 @@ class Allocator:
             self._drop_if_over(request.job)
         return []
 
-    def _told(self, event: ev.ResultReported) -> list[AllocatorInstruction]:
+    def _result_reported(self, event: ev.ResultReported) -> list[AllocatorInstruction]:
         job = self._job(event.job)
         job.view.tell(event.value, event.seconds, valid_chance(event.chance))
         demand = self.policy.kinds.amounts(event.demand)
@@ -362,7 +362,7 @@ class Allocator:
         self._changed(job)
         return []
 
-    def _told_again(self, event: ev.ResultsReset) -> list[AllocatorInstruction]:
+    def _results_reset(self, event: ev.ResultsReset) -> list[AllocatorInstruction]:
         job = self._job(event.job)
         job.view.forget()
         for request in job.running.values():
@@ -476,7 +476,7 @@ class Allocator:
         self._enter(job)
 
     def _release(self, request: ResourceRequest) -> None:
-        """What a run has used is free; a request that still waited is dropped."""
+        """Free what a run has used; drop a request that still waited."""
         job = request.job
         del self.requests[request.id]
         if request.node is None:
@@ -538,8 +538,8 @@ _HANDLERS: dict[type[AllocatorEvent], Callable[[Allocator, Any], list[AllocatorI
     ev.RequestAdopted: Allocator._adopted,
     ev.RequestWithdrawn: Allocator._withdrawn,
     ev.RequestEnded: Allocator._ended,
-    ev.ResultReported: Allocator._told,
-    ev.ResultsReset: Allocator._told_again,
+    ev.ResultReported: Allocator._result_reported,
+    ev.ResultsReset: Allocator._results_reset,
     ev.JobPaused: Allocator._job_wanted,
     ev.JobResumed: Allocator._job_wanted,
     ev.JobReniced: Allocator._job_wanted,
@@ -568,7 +568,7 @@ def dominant_shares(allocator: Allocator) -> dict[str, float]:
 
 
 def why_waiting(allocator: Allocator, job: str) -> str:
-    """Why a search has nothing running or no more of it, in words; empty where nothing of it waits.
+    """The reason why requests of a search wait, in words; empty where none waits.
 
     Raises:
         InputError: There is no such search.

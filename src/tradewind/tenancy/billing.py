@@ -1,4 +1,4 @@
-"""What tenants have used: resource-seconds and dollars, from the runs that the store keeps."""
+"""Bills of tenants, in resource-seconds and dollars, from the runs that the store keeps; and their quota in dollars."""
 
 from __future__ import annotations
 

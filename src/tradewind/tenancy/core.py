@@ -59,7 +59,7 @@ _REASONS = {
 
 
 class CoreInbox:
-    """Where a Core finds the orders of its cluster."""
+    """The orders of a cluster to one Core, until it takes them."""
 
     def __init__(self) -> None:
         self._orders: queue.SimpleQueue[CoreOrder] = queue.SimpleQueue()
@@ -85,7 +85,7 @@ class CoreInbox:
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """What a Core needs, in a form that can be sent to another process.
+    """The settings of a Core, in a form that can be sent to another process.
 
     Attributes:
         job: The search.
@@ -133,7 +133,7 @@ def with_demand_limits(make: RunRequestFactory, job: JobRow) -> RunRequestFactor
 
 
 def run_core(settings: CoreSettings, inbox: CoreInbox, outbox: CoreOutbox) -> None:
-    """Run a search to its end, in a thread or a process of its own; every end is told by `CoreEndedMessage`."""
+    """Run a search to its end, in a thread or a process of its own; every end is reported by a `CoreEndedMessage`."""
     job = settings.job.id
     try:
         over = Core(settings, inbox, outbox).run()
@@ -283,7 +283,7 @@ class Core:
         return max(map(self._spec.objective.loss, aims), default=None)
 
     def _study(self, store: Store) -> StudyRow:
-        """Its study; a new one is stored once nothing of the search can be refused any more."""
+        """The study's row; a new one is stored once nothing of the search can be refused any more."""
         from tradewind.engine.search_builder import new_study
 
         job = self._settings.job

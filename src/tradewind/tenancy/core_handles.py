@@ -1,4 +1,4 @@
-"""Where Cores run: in threads of the cluster's process, or in processes of their own."""
+"""Runs Cores in threads of the cluster's process or in processes of their own, and ends runs left without a Core."""
 
 from __future__ import annotations
 

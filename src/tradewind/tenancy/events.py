@@ -1,4 +1,4 @@
-"""What can happen to the allocator, and what it says is to be done."""
+"""The events that an allocator takes, and the instructions that it gives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NodeJoined:
     """A node is there, or has another capacity than before.
 
     Attributes:
-        node: Its name.
+        node: The node's name, unique in the cluster.
         capacity: What it has, by name of the resource.
     """
 
@@ -40,7 +40,7 @@ class TenantSet:
     """A tenant is there, or has changed.
 
     Attributes:
-        tenant: Its name.
+        tenant: The tenant's name.
         weight: Its share against others: with weight 2 it is due twice what weight 1 is.
         priority: Under strict priority, a larger number goes first.
         quota: The most that it may use at a time, by name; what is not named is not limited.
@@ -112,7 +112,7 @@ class RequestAdopted:
 
     Attributes:
         job: Whose run.
-        request: Its id.
+        request: The run's id, unique in the cluster.
         demand: What it takes, by name.
         node: Where it runs, or None where that is not known: any node counts for it then.
     """
@@ -159,7 +159,7 @@ class ResultReported:
 
 @dataclass(frozen=True, slots=True)
 class ResultsReset:
-    """All results of a search will be told again from the first: its Core was started again."""
+    """All results of a search will be reported again from the first: its Core was started again."""
 
     job: str
 

@@ -1,4 +1,4 @@
-"""What a Core and the cluster tell each other; everything can be sent between processes."""
+"""Messages between a Core and its cluster; all of them can be sent between processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StudyMessage:
 
     Attributes:
         job: The search.
-        study_id: Its study.
+        study_id: The study that it searches in, as the store numbers it.
     """
 
     job: int
@@ -77,7 +77,7 @@ class RunEndedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ResultMessage:
-    """The searcher was told of a trial.
+    """The searcher has learned of a trial's result.
 
     Attributes:
         job: The search.
@@ -96,7 +96,7 @@ class ResultMessage:
 
 @dataclass(frozen=True, slots=True)
 class ProgressMessage:
-    """How far a search is, for those who watch."""
+    """The progress of a search, for those who watch."""
 
     job: int
     document: Mapping[str, Any]
@@ -119,7 +119,7 @@ class CoreEndedMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
-    """What a Core says in one go, to be decided on at once.
+    """Several messages of a Core that the cluster decides on at once.
 
     Attributes:
         job: The search.
@@ -144,7 +144,7 @@ CoreMessage = (
 
 
 class CoreOutbox(Protocol):
-    """Where messages go."""
+    """The way of a Core's messages to its cluster."""
 
     def put(self, item: CoreMessage) -> None:
         """Send a message."""

@@ -1,4 +1,4 @@
-"""Which nodes there are: asked of an engine, while the cluster goes on."""
+"""Asks an engine which nodes there are, while the cluster goes on."""
 
 from __future__ import annotations
 

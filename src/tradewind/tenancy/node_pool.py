@@ -176,11 +176,11 @@ class NodePool:
             self._cores[:, place] -= demand
 
     def free(self, node: str) -> dict[str, float]:
-        """What is free on a node, by name; nothing is where more is placed than it has."""
+        """The free amounts of a node, by name; 0 where more is placed than it has."""
         return self.kinds.mapping([max(0.0, float(amount)) for amount in self._free[:, self._places[node]].round(9)])
 
     def capacity(self, node: str) -> dict[str, float]:
-        """What a node has, by name."""
+        """The capacity of a node, by name."""
         return self.kinds.mapping([float(amount) for amount in self._capacity[:, self._places[node]]])
 
     def _usable(self) -> NDArray[np.bool_]:
@@ -198,7 +198,7 @@ Matrix = NDArray[np.float64]
 
 
 def _enough(free: Matrix, demand: Amounts) -> NDArray[np.bool_]:
-    """Where each amount of a demand is there; shape (nodes,)."""
+    """True for each node that has all amounts of a demand free; shape (nodes,)."""
     found: NDArray[np.bool_] | None = None
     for row, wanted in zip(free, demand, strict=True):
         if wanted > 0:

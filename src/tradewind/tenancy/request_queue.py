@@ -1,4 +1,4 @@
-"""What waits for resources, in the order in which it is due."""
+"""The queue of requests for resources, in the order in which they are due."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ResourceRequest:
     """A run that waits or runs.
 
     Attributes:
-        id: Its id.
-        job: Whose it is.
+        id: The run's id in the cluster.
+        job: The search that it is of.
         demand: What it takes.
         node: Where it runs, or None while it waits.
         since: When it was started.
-        stopping: It was told to stop.
+        stopping: It was asked to stop.
         chance: How likely it is to bring what its search is after; None where not said.
         seconds: How long it is expected to take; None where not said.
     """
@@ -176,7 +176,7 @@ class Queue:
 
 
 def require_known(there: Mapping[str, T], name: str, what: str) -> T:
-    """What has a name.
+    """The entry of a name.
 
     Raises:
         InputError: Nothing has it.

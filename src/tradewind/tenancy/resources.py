@@ -49,13 +49,13 @@ class ResourceKinds:
 
 
 def demand_of(offer: Offer) -> dict[str, float]:
-    """What a run on an offer takes: CPUs, GiB of memory and accelerators of all its nodes together."""
+    """The demand of a run on an offer: CPUs, GiB of memory and accelerators of all its nodes together."""
     each = {"cpu": offer.vcpu, "memory": offer.memory_gib, "gpu": float(offer.gpus)}
     return {name: amount * offer.nodes for name, amount in each.items() if amount}
 
 
 def demand_of_run(offer: Offer, options: Mapping[str, Any]) -> dict[str, float]:
-    """What a run takes: what its offer has, but for what its search's options say of every run (``demand``)."""
+    """The demand of a run: what its offer has, but for what its search's options say of every run (``demand``)."""
     return {**demand_of(offer), **options.get("demand", {})}
 
 
@@ -86,7 +86,7 @@ def fits_within(demand: Sequence[float], limit: Sequence[float]) -> bool:
 
 
 def add_amounts(used: Sequence[float], demand: Sequence[float]) -> list[float]:
-    """What is used with a demand more."""
+    """The sums of amounts used and of a demand, by resource."""
     return [u + d for u, d in zip(used, demand, strict=True)]
 
 

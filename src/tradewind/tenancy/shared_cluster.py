@@ -56,7 +56,7 @@ def known_amounts(amounts: Mapping[str, float], kinds: ResourceKinds) -> dict[st
 
 
 def allocator_events_of(message: CoreMessage, kinds: ResourceKinds) -> list[ev.AllocatorEvent]:
-    """What a Core says of its runs and results; nothing where the message is not for the allocator.
+    """The events that a Core's message is for the allocator; none where it is not for that.
 
     Args:
         message: Of a Core.
@@ -85,7 +85,7 @@ def messages_in(message: CoreMessage) -> Iterable[CoreMessage]:
 def node_events(
     known: NodeCapacities, found: NodeCapacities, requests: Iterable[ResourceRequest], kinds: ResourceKinds
 ) -> list[ev.AllocatorEvent]:
-    """What has changed about the nodes.
+    """The events of nodes that came, changed or were lost.
 
     The engine chose the nodes, not the allocator: which runs are gone with a node only their Cores will say. Until then
     they count as running somewhere, so that no more is started than the other nodes hold.
@@ -189,10 +189,10 @@ _CANCELLED = "cancelled by its owner"
 
 @dataclass(frozen=True)
 class SharedClusterSettings:
-    """How a cluster is run.
+    """Settings of a shared cluster.
 
     Attributes:
-        name: Its name in the store.
+        name: The cluster's name in the store.
         url: Address of the store.
         data_folder: For runs, runners and refreshed prices.
         policy: How the allocator decides.
@@ -309,9 +309,9 @@ class SharedCluster:
     # ------------------------------------------------------------------ what users want
 
     def _look(self) -> None:
-        """Take what has changed in the store: tenants, new searches, wishes."""
+        """Take what has changed in the store: tenants, new searches, and what their owners want."""
         events: list[ev.AllocatorEvent] = []
-        wishes = self.store.intents(self.settings.name)  # before the tenants: each of them has one
+        intents = self.store.intents(self.settings.name)  # before the tenants: each of them has one
         for tenant in self.store.tenants():
             if self._tenants.get(tenant.name) != tenant:
                 self._tenants[tenant.name] = tenant
@@ -321,9 +321,9 @@ class SharedCluster:
                     _log.warning("tenant %s is left as it was: %s", tenant.name, error)
         if self._stopping:
             return
-        for number, wanted, nice in wishes:
+        for number, wanted, nice in intents:
             if (known := self._jobs.get(number)) is not None:
-                events += self._wish(known, wanted, nice)
+                events += self._follow_intent(known, wanted, nice)
             elif wanted != "cancel" and self._again.get(number, 0.0) > time.monotonic():
                 continue
             elif (job := self.store.take(number, self.settings.name)) is not None:
@@ -354,7 +354,7 @@ class SharedCluster:
         return events
 
     def _preceded(self) -> list[ev.AllocatorEvent]:
-        """How long searches took that are over, for those that are like them and know of fewer so far."""
+        """Events on the durations of searches that are over, for those that are like them and know of fewer so far."""
         if not self._fresh:  # as at nearly every look
             return []
         fresh, self._fresh = self._fresh, set()
@@ -378,7 +378,7 @@ class SharedCluster:
         ends = self._conclude(job.id, state, reason)
         return [ev.JobSubmitted(name, job.tenant, {}, {}, job.nice), *ends]
 
-    def _wish(self, known: JobRow, wanted: JobIntent, nice: int) -> list[ev.AllocatorEvent]:
+    def _follow_intent(self, known: JobRow, wanted: JobIntent, nice: int) -> list[ev.AllocatorEvent]:
         job = self._jobs[known.id] = replace(known, wanted=wanted, nice=nice)
         name = str(job.id)
         if job.wanted == "cancel" and known.wanted != "cancel":
@@ -408,7 +408,7 @@ class SharedCluster:
         return CoreSettings(self._jobs[number], settings.url, settings.data_folder, settings.runner)
 
     def _take(self, message: CoreMessage) -> list[ev.AllocatorEvent]:
-        """What a Core says, as events of the allocator."""
+        """Take a message of a Core; the events for the allocator that follow."""
         match message:
             case StudyMessage(number, study_id):
                 paused = self._jobs[number].wanted == "pause"
@@ -471,7 +471,7 @@ class SharedCluster:
 
     def _change(self, number: int, **fields: Any) -> None:
         known, changed = self._jobs[number], self.store.change_job(number, **fields)
-        # What is wanted now may be new: it counts as known only when `_wish` has followed it.
+        # What is wanted now may be new: it counts as known only when `_follow_intent` has followed it.
         self._jobs[number] = replace(changed, wanted=known.wanted, nice=known.nice)
         if changed.state not in OPEN_JOB_STATES:
             del self._jobs[number]

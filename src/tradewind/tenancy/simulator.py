@@ -15,7 +15,7 @@ from tradewind.tenancy.resources import dominant_share
 
 
 class SimulatedTrials(Protocol):
-    """Where the trials of a simulated search come from."""
+    """A source of the trials of a simulated search."""
 
     def start(self) -> tuple[float, float] | None:
         """The value and the seconds of the next trial, or None when there is no further one now."""
@@ -73,9 +73,9 @@ class SimulatedJob:
     """A search in simulated time.
 
     Attributes:
-        job: Its id.
+        job: The search's id.
         tenant: Whose it is.
-        trials: Its trials.
+        trials: The source of its trials.
         demand: What a run takes, by name.
         parallel: Runs at the same time.
         target: It is over when a value is this or less; when its trials are used up, without it.
@@ -102,7 +102,7 @@ class SimulatedJob:
 
 @dataclass
 class SimulatedSearchOutcome:
-    """What became of a simulated search.
+    """The outcome of a simulated search.
 
     Attributes:
         done: When it reached its target or its last trial ended; None if it did neither.
@@ -119,7 +119,7 @@ class SimulatedSearchOutcome:
 
 @dataclass
 class ClusterSimulation:
-    """What a simulation gives.
+    """The result of a simulation.
 
     Attributes:
         outcomes: By search.
@@ -262,7 +262,7 @@ class _Simulator:
         self._feed(*events)
 
     def _left(self, name: str, ended: str) -> list[ev.AllocatorEvent]:
-        """What is left of a search that is over when a run of it has ended."""
+        """Events that end a search that is over, when a run of it has ended."""
         held = self.allocator.jobs.get(name)
         if held is None:
             return []

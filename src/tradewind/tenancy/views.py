@@ -1,4 +1,4 @@
-"""What policies see of tenants and searches."""
+"""Tenants and searches as policies see them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TenantView:
     """A tenant as a rule between tenants sees it.
 
     Attributes:
-        name: Its name.
-        weight: Its weight.
+        name: The tenant's name.
+        weight: Its share against others: with weight 2 it is due twice what weight 1 is.
         priority: Its priority; larger goes first where priorities count.
         share: Its dominant share: the largest share of any resource of the cluster that its runs and Cores use.
         oldest: Number, by submission, of the search that it would start next; the oldest of several demands.
@@ -41,7 +41,7 @@ class JobView:
     """A search as a priority within its tenant sees it.
 
     Attributes:
-        job: Its id.
+        job: The search's id in the cluster.
         number: Its number by submission.
         values: Objective of each result in the order of arrival; smaller is better, infinite for a failed trial.
         seconds: How long each of these runs took.
@@ -77,7 +77,7 @@ class JobView:
         self.promise(chance)
 
     def precede(self, results: Sequence[int], seconds: float) -> None:
-        """How many results searches took that were like it, and how long their runs; what is none counts as unknown."""
+        """Take how many results similar searches took, and how long their runs; what is no number counts as unknown."""
         self.earlier = tuple(each for each in results if each > 0)
         self.usual_seconds = valid_seconds(seconds) if self.earlier else None
 
@@ -88,7 +88,7 @@ class JobView:
             self.promised = self.promised + sign * chance if self.promises else 0.0
 
     def forget(self) -> None:
-        """Forget all results: they are told again."""
+        """Forget all results: they are reported again."""
         self.values.clear()
         self.seconds.clear()
         self.attained = 0.0

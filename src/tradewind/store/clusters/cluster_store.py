@@ -1,9 +1,8 @@
-"""What a shared cluster keeps: its tenants, their searches, and who runs it."""
+"""Stores shared clusters: their tenants, their searches, and the process that runs each."""
 
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from tradewind.store.clusters.rows import (
     make_tenant,
 )
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import CLUSTER_LEASES
 from tradewind.store.sql.schema import cluster_jobs, clusters, tenants, trials
 
 _AIM = (
@@ -38,7 +38,7 @@ _LOOKED_AT = 50
 
 @dataclass(frozen=True, slots=True)
 class SearchDuration:
-    """How long a search took that is over.
+    """The results and the run time of a search that is over.
 
     Attributes:
         results: How many results it got.
@@ -50,7 +50,7 @@ class SearchDuration:
 
 
 def similar_search_durations(connection: Connection, job: JobRow, most: int) -> list[SearchDuration]:
-    """How long the searches took that came to their end by themselves and are like this one, the newest first.
+    """Durations of searches that ended by themselves and are like this one, the newest first.
 
     They have its tenant and its name, and are equal in `similarity_key`.
 
@@ -69,17 +69,17 @@ def similar_search_durations(connection: Connection, job: JobRow, most: int) -> 
     ]
     if not like:
         return []
-    told = (
+    durations = (
         sa.select(trials.c.study_id, sa.func.count().label("results"), sa.func.sum(trials.c.runtime).label("seconds"))
         .where(trials.c.study_id.in_(like[:most]), trials.c.runtime.is_not(None))
         .group_by(trials.c.study_id)
         .order_by(trials.c.study_id.desc())
     )
-    return [SearchDuration(each.results, float(each.seconds)) for each in connection.execute(told)]
+    return [SearchDuration(each.results, float(each.seconds)) for each in connection.execute(durations)]
 
 
 def similarity_key(spec: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """What runs, what is searched for, where, by whom, and when the search ends: equal for searches that take as long.
+    """A text that is equal for searches that take as long: program, aim, machines, searcher and stopping rules.
 
     How many runs go at a time, on which engine, and the seed make no difference.
 
@@ -105,6 +105,7 @@ __all__ = [
 ]
 
 _DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot"}
+_HOLDERS = sa.select(clusters.c.hold_holder, clusters.c.hold_expires)
 _JOB_COLUMNS = [cluster_jobs.c[name] for name in JobRow.__dataclass_fields__]
 
 
@@ -150,7 +151,7 @@ class ClusterStore:
         request has asked for is among the requests only.
 
         Args:
-            tenant: Its name.
+            tenant: The tenant's name.
             before: Only searches with a smaller number.
         """
         with self._database.write() as connection:  # what servers are setting aside at this moment counts, too
@@ -216,7 +217,7 @@ class ClusterStore:
             return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
 
     def durations(self, job: JobRow, most: int = 20) -> list[SearchDuration]:
-        """How long earlier searches took that are like one, the newest first; see `similar_search_durations`.
+        """Durations of earlier searches that are like one, the newest first; see `similar_search_durations`.
 
         Args:
             job: The search.
@@ -293,24 +294,17 @@ class ClusterStore:
         Raises:
             StudyBusyError: Another live process runs it.
         """
-        now, token = time.time(), secrets.token_hex(16)
         with self._database.write() as connection:
-            row = connection.execute(sa.select(clusters).where(clusters.c.name == name)).mappings().first()
-            if row is not None and row["hold_token"] and row["hold_expires"] > now and row["hold_holder"] != holder:
-                other = str(row["hold_holder"])
-                if not holders.is_dead(other):
-                    raise StudyBusyError(
-                        f"cluster {name} is being run by process {holders.display_name(other)}",
-                        hint="end that one first, or start another cluster with --name",
-                    )
-            held = {"hold_token": token, "hold_holder": holder, "hold_expires": now + seconds}
-            values = {**held, "settings": codec.dumps(dict(settings))}
+            row = connection.execute(_HOLDERS.where(clusters.c.name == name).with_for_update()).first()
             if row is None:
-                first = {"name": name, "snapshot": "{}", "updated": now}
-                connection.execute(sa.insert(clusters).values({**first, **values}))
-            else:
-                connection.execute(sa.update(clusters).where(clusters.c.name == name).values(values))
-        return token
+                new = {"name": name, "settings": "{}", "snapshot": "{}", "updated": time.time()}
+                connection.execute(sa.insert(clusters).values(new))
+            elif (other := holders.live_holder(*row)) is not None and other != holder:
+                raise StudyBusyError(
+                    f"cluster {name} is being run by process {holders.display_name(other)}",
+                    hint="end that one first, or start another cluster with --name",
+                )
+            return CLUSTER_LEASES.take(connection, name, holder, seconds, settings=codec.dumps(dict(settings)))
 
     def renew(self, name: str, token: str, seconds: float, snapshot: Mapping[str, Any]) -> None:
         """Hold on for ``seconds`` more, and keep what the cluster is like.
@@ -318,45 +312,31 @@ class ClusterStore:
         Raises:
             StudyBusyError: Another process has taken it.
         """
-        now = time.time()
-        values = {"snapshot": codec.dumps(dict(snapshot)), "updated": now, "hold_expires": now + seconds}
+        values = {"snapshot": codec.dumps(dict(snapshot)), "updated": time.time()}
         with self._database.write(lasting=False) as connection:  # after a power cut nobody holds it
-            mine = sa.and_(clusters.c.name == name, clusters.c.hold_token == token)
-            if not connection.execute(sa.update(clusters).where(mine).values(values)).rowcount:
+            if not CLUSTER_LEASES.renew(connection, name, token, seconds, **values):
                 raise StudyBusyError(f"cluster {name} was taken over by another process")
 
     def release(self, name: str, token: str) -> None:
         """Let go of a cluster; a lost hold is no error."""
-        free = {"hold_token": None, "hold_holder": None, "hold_expires": None}
         with self._database.write() as connection:
-            mine = sa.and_(clusters.c.name == name, clusters.c.hold_token == token)
-            connection.execute(sa.update(clusters).where(mine).values(free))
+            CLUSTER_LEASES.release(connection, name, token)
 
     def clusters(self) -> Sequence[ClusterRow]:
         """All clusters, by name."""
-        now = time.time()
         with self._database.read() as connection:
-            found = connection.execute(sa.select(clusters).order_by(clusters.c.name)).mappings().all()
+            found = connection.execute(sa.select(clusters).order_by(clusters.c.name)).all()
         rows = []
         for row in found:
-            documents = {key: json.loads(row[key]) for key in ("settings", "snapshot")}
-            rows.append(ClusterRow(row["name"], **documents, updated=row["updated"], holder=_holder(row, now)))
+            holder = holders.live_holder(row.hold_holder, row.hold_expires) or ""
+            rows.append(ClusterRow(row.name, json.loads(row.settings), json.loads(row.snapshot), row.updated, holder))
         return rows
 
     def is_run(self, name: str) -> bool:
-        """Whether a process runs a cluster; any of them where the name is empty."""
-        columns = (clusters.c.hold_token, clusters.c.hold_holder, clusters.c.hold_expires)
-        query = sa.select(*columns).where(clusters.c.name == name) if name else sa.select(*columns)
+        """True when a process runs the cluster; of any cluster where the name is empty."""
+        query = _HOLDERS.where(clusters.c.name == name) if name else _HOLDERS
         with self._database.read() as connection:
-            found = connection.execute(query).mappings().all()
-        return any(_holder(row, time.time()) for row in found)
-
-
-def _holder(row: sa.RowMapping, now: float) -> str:
-    """Who runs a cluster, or nothing."""
-    holder = str(row["hold_holder"] or "")
-    alive = bool(row["hold_token"]) and row["hold_expires"] > now and not holders.is_dead(holder)
-    return holder if alive else ""
+            return any(holders.live_holder(*row) for row in connection.execute(query))
 
 
 def _for(cluster: str) -> sa.ColumnElement[bool]:

@@ -1,4 +1,4 @@
-"""What the tables of shared clusters hold: tenants, their searches, and the clusters."""
+"""Rows of the tables of shared clusters: tenants, their searches, and the clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_tenant(connection: sa.engine.Connection, name: str, created: float = 0.
 
     Args:
         connection: In a transaction.
-        name: Its name.
+        name: The tenant's name.
         created: Seconds since the epoch; now without it.
     """
     if connection.execute(sa.select(tenants.c.name).where(tenants.c.name == name)).first() is None:
@@ -40,7 +40,7 @@ class TenantRow:
     """A tenant.
 
     Attributes:
-        name: Its name.
+        name: The tenant's name, unique in the store.
         weight: Its share against others.
         priority: Larger goes first under strict priority.
         quota: The most that it may use at a time, by name of the resource.
@@ -96,7 +96,7 @@ class ClusterRow:
     """A cluster.
 
     Attributes:
-        name: Its name.
+        name: The cluster's name, unique in the store.
         settings: What it was started with.
         snapshot: What it was like last.
         updated: When that was, seconds since the epoch.

@@ -1,4 +1,4 @@
-"""What tenants have spent, and set aside for what is not over: one account of requests and searches of clusters."""
+"""Sums what tenants have spent or set aside: one account of requests and of searches of clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service keeps of its users: accounts and tokens."""
+"""Stores the users of the service: accounts, tokens, sessions and attempts to sign in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service keeps of applications: their versions, the backends they run on, and files handed in with forms."""
+"""Stores applications: their versions, the backends they run on, and files handed in with forms."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ApplicationRow:
     Attributes:
         id: The store's own number; 0 before it is stored.
         tenant: Whose it is; empty where all tenants see it.
-        name: Its name.
+        name: The application's name, unique within its tenant.
         version: 1 for the first.
         document: The YAML that it was registered with.
         author: Who registered it.
@@ -59,7 +59,7 @@ class ApplicationRow:
 
     @property
     def shared(self) -> bool:
-        """Whether all tenants see it."""
+        """True when all tenants see it."""
         return self.tenant == SHARED
 
 
@@ -68,7 +68,7 @@ class BackendRow:
     """A backend as the store keeps it.
 
     Attributes:
-        name: Its name.
+        name: The backend's name, unique in the store.
         document: What the administrator wrote.
         users: Who may choose it: ``everyone`` or ``admins``.
         created: Seconds since the epoch.
@@ -85,7 +85,7 @@ class PastTrialRow:
     """A trial of an earlier request, with what was typed into its form.
 
     Attributes:
-        study_id: Its study.
+        study_id: The study that ran it.
         problem_key: Of the study.
         parameters: The request's parameters, as they were given.
         trial: The trial.
@@ -208,11 +208,11 @@ class ApplicationStore:
     # ------------------------------------------------------------------ what was learned
 
     def watermark(self, tenant: str, name: str, seen_by: str | None = None) -> tuple[int, float]:
-        """How many requests an application has, and their newest change: what tells whether there are new runs.
+        """The number of an application's requests, and their newest change: they differ when there are new runs.
 
         Args:
             tenant: Whose the application is.
-            name: Its name.
+            name: The application's name.
             seen_by: Only requests of this tenant; None for those of all.
         """
         query, whose = _of(_MARKS, tenant, name, seen_by)
@@ -226,7 +226,7 @@ class ApplicationStore:
 
         Args:
             tenant: Whose the application is.
-            name: Its name.
+            name: The application's name.
             seen_by: Only requests of this tenant; None for those of all.
             since: Only requests that have changed since then, in seconds since the epoch.
             limit: The most that is read; the newest are kept.

@@ -1,12 +1,12 @@
-"""Who carries out which request: claims with a lease, so that several servers share one database."""
+"""Claims of requests with a lease, so that the workers of several servers share one database."""
 
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -32,8 +32,6 @@ from tradewind.store.service.request_queries import (
     STILL_HELD,
     STILL_WAITS,
     TENANT_LIMITS,
-    UPDATE_HELD_REQUEST,
-    UPDATE_REQUEST,
     WAITING_OF_TENANT,
     WAITING_OR_HELD,
     RequestHold,
@@ -44,6 +42,7 @@ from tradewind.store.service.request_queries import (
 )
 from tradewind.store.service.request_values import NewRequestEvent, RequestIntent, RequestRow, TenantQueueState
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import RELEASED, REQUEST_LEASES
 from tradewind.store.sql.notify import notify_workers
 from tradewind.store.sql.raw_driver import PreparedStatement
 from tradewind.store.studies import rows
@@ -52,7 +51,7 @@ _MOST_HELD = 1000
 _GLANCE = 1.0
 _HOLDS: Mapping[str, Mapping[str, Any]] = {
     "keep": {},
-    "release": dict.fromkeys(("hold_token", "hold_holder", "hold_expires")),
+    "release": RELEASED,
     "leave": {"hold_expires": 0.0},
 }
 
@@ -91,7 +90,7 @@ class ClaimStore:
         self._again = 0.0
 
     def waits(self, *, room: bool = True, mine: Collection[int] = ()) -> bool:
-        """Whether there is anything to claim: a request that waits, or one whose process is gone.
+        """True when there is something to claim: a request that waits, or one whose process is gone.
 
         Args:
             room: Whether this process can carry out one more; without it, only those for clusters count.
@@ -109,7 +108,7 @@ class ClaimStore:
         return there
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...] | None:
-        """What changes whenever somebody writes; None where that cannot be told without asking."""
+        """A value that changes with every write to the database; None where only a query could say."""
         path = self._database.path
         if path is None:
             return None
@@ -123,7 +122,7 @@ class ClaimStore:
         return tuple(found)
 
     def queue_state(self, tenant: str) -> TenantQueueState:
-        """What a tenant may use, and has used of it; what runs at this moment is not counted."""
+        """Limits and spending of a tenant; what runs at this moment is not counted."""
         about = self._database.rows(TENANT_LIMITS, tenant=tenant)
         weight, quota = _limits(*about[0]) if about else _limits()
         spent = 0.0
@@ -133,7 +132,7 @@ class ClaimStore:
         return TenantQueueState(tenant, 0, {}, 0.0, weight, quota, 0, spent)
 
     def queue(self, tenant: str) -> tuple[TenantQueueState, list[int]]:
-        """What a tenant uses, and the numbers of its requests that wait, the oldest first."""
+        """Limits and use of a tenant, and the numbers of its requests that wait, the oldest first."""
         with self._database.read() as connection:
             line = queue_state_of(connection, tenant, running_by_tenant(connection).get(tenant, 0))
             return line, list(connection.scalars(WAITING_OF_TENANT, {"tenant": tenant}))
@@ -153,8 +152,7 @@ class ClaimStore:
         Returns:
             The request, or None when there is none for this process.
         """
-        token, now = secrets.token_hex(16), time.time()
-        taken = {"hold_token": token, "hold_holder": rows.storable_text(holder), "hold_expires": now + seconds}
+        now = time.time()
         with self._database.write() as connection:
             tenant_spending.lock_spending(connection)
             found = _left(connection, now, room=room, mine=mine) or _for_cluster(connection, choose)
@@ -163,7 +161,8 @@ class ClaimStore:
             if found is None:
                 return None
             number, before, fields = found
-            connection.execute(UPDATE_REQUEST, {"id_": number, **taken, **fields, "updated": time.time()})
+            holder, fields = rows.storable_text(holder), {**fields, "updated": time.time()}
+            token = REQUEST_LEASES.take(connection, number, holder, seconds, **fields)
             row = request_of(connection.execute(REQUEST_BY_NUMBER, {"number": number}).one())
             if before:
                 words = f"taken over from process {holders.display_name(before)}, which is gone"
@@ -180,16 +179,12 @@ class ClaimStore:
         Returns:
             The requests that another process has taken over.
         """
-        lost = set()
         with self._database.write(lasting=False) as connection:  # after a power cut nobody holds them
-            for number, token in tokens.items():
-                until = {"hold_expires": time.time() + seconds}
-                if not connection.execute(UPDATE_HELD_REQUEST, {"id_": number, "token_": token, **until}).rowcount:
-                    lost.add(number)
-        return lost
+            renew = partial(REQUEST_LEASES.renew, connection, seconds=seconds)
+            return {number for number, token in tokens.items() if not renew(number, token)}
 
     def intents(self, numbers: Collection[int]) -> dict[int, RequestIntent]:
-        """What becomes of some requests, as their owners want it now; of those that nobody holds nothing is said."""
+        """Intents of the owners of some requests, now; without those that nobody holds."""
         return {number: wanted for number, wanted in self._database.rows(INTENTS) if number in numbers}
 
     def change(
@@ -243,7 +238,7 @@ class ClaimStore:
         """The change of some columns of a request by who holds it."""
         found = self._changes.get(names)
         if found is None:
-            found = self._changes[names] = PreparedStatement(UPDATE_HELD_REQUEST, self._database.sql, names)
+            found = self._changes[names] = PreparedStatement(REQUEST_LEASES.change_mine, self._database.sql, names)
         return found
 
     def name_study(self, claim: Claim, study: StudyRow, fields: Mapping[str, Any]) -> StudyRow:
@@ -289,7 +284,7 @@ class ClaimStore:
 
 
 def queue_state_of(connection: Connection, tenant: str, running: int) -> TenantQueueState:
-    """What a tenant may use, and has used of it; without the tenant's row it has no limits."""
+    """Limits and use of a tenant; without the tenant's row it has no limits."""
     about = connection.execute(TENANT_LIMITS, {"tenant": tenant}).first()
     return _line(connection, tenant, about or (None, None), running)
 
@@ -308,7 +303,7 @@ def _line(
 
 
 def _lines(connection: Connection, first: sa.Select[Any], running: Mapping[str, int]) -> Iterator[TenantQueueState]:
-    """What the tenants of some requests wait for with them, in the order of the requests."""
+    """The queue states of the tenants of some requests, in the order of the requests."""
     for row in connection.execute(first).all():
         now = running.get(row.tenant, 0)
         yield _line(connection, row.tenant, (row.weight, row.quota), now, row.id, plan=row.plan, cost=row.cost)
@@ -334,15 +329,8 @@ def _left(connection: Connection, now: float, *, room: bool, mine: Collection[in
 
 
 def _stale(held: Sequence[Any], now: float) -> list[Any]:
-    dead: dict[str, bool] = {}
-    found = []
-    for row in held:
-        holder = str(row.hold_holder)
-        if row.hold_expires > now and holder not in dead:
-            dead[holder] = holders.is_dead(holder)
-        if row.hold_expires <= now or dead[holder]:
-            found.append(row)
-    return found
+    dead = cache(holders.is_dead)  # a process may hold hundreds
+    return [row for row in held if row.hold_expires <= now or dead(str(row.hold_holder))]
 
 
 def _for_cluster(connection: Connection, choose: RequestChooser) -> _Found | None:
@@ -355,7 +343,7 @@ def _for_cluster(connection: Connection, choose: RequestChooser) -> _Found | Non
 
 
 def _lock(connection: Connection, number: int) -> bool:
-    """Whether a request still waits: its owner may be cancelling it at this moment."""
+    """True when a request still waits, and locks it: its owner may be cancelling it at this moment."""
     return connection.execute(STILL_WAITS, {"number": number}).first() is not None
 
 
@@ -371,8 +359,7 @@ def _due(connection: Connection, choose: RequestChooser) -> _Found | None:
 
 
 def _name(connection: Connection, claim: Claim, values: Mapping[str, Any]) -> None:
-    fields = {"id_": claim.row.id, "token_": claim.token, **values, "updated": time.time()}
-    if not connection.execute(UPDATE_HELD_REQUEST, fields).rowcount:
+    if not REQUEST_LEASES.change(connection, claim.row.id, claim.token, **values, updated=time.time()):
         raise _lost(claim.row.id)
 
 

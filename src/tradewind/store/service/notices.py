@@ -1,4 +1,4 @@
-"""What is to be told to users, in the order that it happened: written with what happened, sent by whoever takes it."""
+"""Stores notices to users in the order of the events that they are about, for any process to claim and send."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tradewind.store.service.request_queries import REQUEST_QUERY, event_of, req
 from tradewind.store.service.requests import RequestEvent, RequestRow
 from tradewind.store.service.shared_values import add_value
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import NOTICE_LEASES
 from tradewind.store.sql.schema import notices, request_events, requests, service_values, users
 from tradewind.store.studies import rows
 
@@ -33,14 +34,14 @@ _READ_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class NoticeRow:
-    """Something to be told to one user in one way.
+    """A notice to one user by one channel.
 
     Attributes:
         id: The store's own number; 0 before it is stored.
         user_id: Whom it is for.
         kind: ``email`` or ``webhook``.
         target: The mail address, or the URL.
-        document: What is told.
+        document: The content of the notice, JSON-able.
         request_id: The request that it is about, or None.
         delivery: Its own name on the wire, the same for every attempt, so that a receiver knows a second one.
         state: ``waiting``, ``sending``, ``sent`` or ``failed``.
@@ -176,16 +177,11 @@ class NoticeStore:
             again: When it is tried next, seconds since the epoch; None for never.
         """
         state = "sent" if not problem else "failed" if again is None else "waiting"
-        values: dict[str, Any] = {
-            "state": state,
-            "problem": rows.storable_text(problem),
-            "hold_token": None,
-            "hold_expires": None,
-        }
+        values: dict[str, Any] = {"state": state, "problem": rows.storable_text(problem)}
         values |= {"ended": time.time()} if again is None else {"due": again}
-        mine = (notices.c.id == notice.id) & (notices.c.hold_token == notice.hold_token)
+        values |= {"hold_token": None, "hold_expires": None}
         with self._database.write() as connection:
-            connection.execute(sa.update(notices).where(mine).values(values))
+            NOTICE_LEASES.change(connection, notice.id, notice.hold_token, **values)
 
     def of_request(self, number: int) -> list[NoticeRow]:
         """The notices of a request, the oldest first."""
@@ -201,7 +197,7 @@ class NoticeStore:
 
 
 def _transitions(connection: Connection, rows_read: Sequence[Sequence[Any]]) -> list[RequestTransition]:
-    """What changed the state of a request among some events; requests that are gone have nobody to tell it to."""
+    """The events among some that changed the state of a request; without those of requests that are gone."""
     events = [(event_of(row), before or "") for *row, before in rows_read]
     turned = [(one, before) for one, before in events if one.stage != before]
     numbers = {one.request_id for one, _ in turned}
@@ -236,7 +232,7 @@ def _composed(
     except TradewindError:
         raise
     except Exception:
-        _log.exception("nobody is told of event %d of request %d", happening.event.id, happening.request.id)
+        _log.exception("no notice of event %d of request %d could be written", happening.event.id, happening.request.id)
         return []
 
 

@@ -1,4 +1,4 @@
-"""What the store tells about itself and the service, for those who run it."""
+"""Figures of the store and the service, and the removal of old rows, for those who run a server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AT_ONCE = 100
 
 
 class PruningStore:
-    """What may be removed.
+    """Finds and removes what is older than people want to keep it.
 
     Args:
         database: The open database.
@@ -50,12 +50,12 @@ class PruningStore:
             return list(connection.scalars(query.limit(_AT_ONCE)))
 
     def count_ended(self, before: float) -> int:
-        """How many requests were over before a moment."""
+        """The number of requests that were over before a moment."""
         with self._database.read() as connection:
             return int(connection.scalar(sa.select(sa.func.count()).select_from(requests).where(_over(before))) or 0)
 
     def count_rest(self, before: float) -> dict[str, int]:
-        """How much else is older than a moment, or has run out, by kind."""
+        """The number of other rows that are older than a moment, or have run out, by kind."""
         with self._database.read() as connection:
             return {
                 name: int(connection.scalar(sa.select(sa.func.count()).select_from(table).where(where)) or 0)
@@ -83,9 +83,9 @@ def _over(before: float) -> sa.ColumnElement[bool]:
 
 def _other_rows(before: float) -> list[tuple[str, sa.Table, sa.ColumnElement[bool]]]:
     now = time.time()
-    told = notices.c.request_id.is_(None) & notices.c.state.in_(("sent", "failed")) & (notices.c.ended < before)
+    old_notices = notices.c.request_id.is_(None) & notices.c.state.in_(("sent", "failed")) & (notices.c.ended < before)
     return [
-        ("notices", notices, told),
+        ("notices", notices, old_notices),
         ("links", links, links.c.expires < now),
         ("sessions", sessions, sessions.c.expires < now),
         ("tokens", tokens, tokens.c.expires < now),
@@ -102,7 +102,7 @@ _PROBE = "operations.probe"
 
 @dataclass(frozen=True, slots=True)
 class ServiceMetrics:
-    """How much there is, and how it goes.
+    """Counts and ages of the service's requests and notices.
 
     Attributes:
         requests: Requests by state.
@@ -138,7 +138,7 @@ class OperationsStore:
         self._database = database
 
     def has_users(self) -> bool:
-        """Whether there is any user yet."""
+        """True when there is a user."""
         with self._database.read() as connection:
             return connection.execute(sa.select(users.c.id).limit(1)).first() is not None
 
@@ -165,7 +165,7 @@ class OperationsStore:
         return REVISIONS[-1]
 
     def figures(self) -> ServiceMetrics:
-        """How much there is, and how it goes, all of one moment."""
+        """All `ServiceMetrics`, of one moment."""
         now = time.time()
         count = sa.func.count()
         with self._database.read() as connection:
@@ -182,7 +182,7 @@ class OperationsStore:
             holds = requests.c.hold_token.is_not(None)
             held = sa.func.sum(sa.case((requests.c.hold_expires > now, 1), else_=0))
             alive, all_held = connection.execute(sa.select(held, count).where(holds)).one()
-            told = connection.execute(
+            of_notices = connection.execute(
                 sa.select(notices.c.kind, notices.c.state, count).group_by(notices.c.kind, notices.c.state)
             ).all()
             due = connection.scalar(sa.select(sa.func.min(notices.c.due)).where(notices.c.state == "waiting"))
@@ -194,6 +194,6 @@ class OperationsStore:
             durations={state: (number, float(seconds or 0.0)) for state, number, seconds in durations},
             held=int(alive or 0),
             lost=int(all_held or 0) - int(alive or 0),
-            notices={(kind, state): number for kind, state, number in told},
+            notices={(kind, state): number for kind, state, number in of_notices},
             overdue=max(0.0, now - due) if due is not None else 0.0,
         )

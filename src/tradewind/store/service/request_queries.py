@@ -1,4 +1,4 @@
-"""Requests and their events as rows of the tables, and back."""
+"""Queries of requests, each put together once; requests and events as rows of the tables, and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLAIMING = 0x7477636C61  # "twcla": one at a time claims, or two would fill the
 
 
 class RequestHold(NamedTuple):
-    """Who holds a request, as `WAITING_OR_HELD` and `HELD_REQUESTS` give it.
+    """The lease of a request, as `WAITING_OR_HELD` and `HELD_REQUESTS` give it.
 
     Attributes:
         id: The request.
@@ -77,9 +77,6 @@ FIRST_FOR_CLUSTERS = _with_tenant.where(_request.id.in_(_first.where(_FOR_CLUSTE
 FIRST_OF_TENANTS = _with_tenant.where(_request.id.in_(_first.where(_ALONE)))
 """The oldest request of each tenant: of many that wait for its money, only one is looked at."""
 
-# The columns to set are those of the parameters that these are executed with.
-UPDATE_REQUEST = sa.update(requests).where(_request.id == sa.bindparam("id_"))
-UPDATE_HELD_REQUEST = UPDATE_REQUEST.where(_request.hold_token == sa.bindparam("token_"))
 ADD_STUDY = sa.insert(studies)
 ADD_JOB = sa.insert(cluster_jobs)
 CLAIM_LOCK = sa.select(sa.func.pg_advisory_xact_lock(_CLAIMING))
@@ -162,7 +159,7 @@ def last_event_number(database: Database) -> int:
 
 
 def event_values(number: int, remarks: Sequence[NewRequestEvent]) -> list[dict[str, Any]]:
-    """What is noted of a request, as the values of the columns."""
+    """New events of a request as the values of the columns."""
     now = time.time()
     return [
         {

@@ -1,4 +1,4 @@
-"""Which request an upload belongs to, and what is noted of it.
+"""Stores uploads of results and links to them.
 
 What is noted last tells how an upload stands: also that somebody wants it tried again, which the server that has the
 files reads here, whichever server was asked.
@@ -39,7 +39,7 @@ class LinkRow:
 
     @property
     def id(self) -> str:
-        """What it is called in lists: nothing that leads anywhere."""
+        """The name in lists: nothing that leads anywhere."""
         return self.digest[:16]
 
 
@@ -142,7 +142,7 @@ class ResultUploadStore:
             insert_audit_row(connection, replace(entry, subject=f"request {number}"))
 
     def last(self, number: int) -> RequestEvent | None:
-        """What was noted last of the upload of a request; None before anything was."""
+        """The newest event of the upload of a request; None before there is one."""
         with self._database.read() as connection:
             return _last_upload_event(connection, number)
 

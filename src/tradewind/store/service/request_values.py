@@ -1,4 +1,4 @@
-"""What a request is, and what happens to it: values without a database."""
+"""Requests, their states and their events as values, without a database."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RequestRow:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more happens to it by itself."""
+        """True when nothing more happens to it by itself."""
         return self.state in ENDED
 
 
@@ -139,7 +139,7 @@ class TenantQueueState:
     """The requests of a tenant that wait, and what the tenant uses.
 
     Attributes:
-        tenant: Its name.
+        tenant: The tenant's name.
         first: Number of the request that has waited longest.
         plan: What was decided of that request.
         cost: USD that it has cost by now, in earlier attempts.

@@ -1,4 +1,4 @@
-"""What the service keeps of its requests: what was asked, how far it is, and what happened to it."""
+"""Stores requests: what was asked, how far each is, and its events; feeds new events to those who watch."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ from tradewind.store.service.request_values import (
     RequestRow,
 )
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import RELEASED
 from tradewind.store.sql.notify import notify_workers
 from tradewind.store.sql.schema import applications, audit, links, notices, request_events, requests, runs
 from tradewind.store.studies import rows
@@ -265,7 +266,7 @@ class RequestStore:
     def events(
         self, *, tenant: str | None = None, request_id: int | None = None, since: int = 0, limit: int = 500
     ) -> list[RequestEvent]:
-        """What happened after an event, the oldest first.
+        """Events after another one, the oldest first.
 
         Args:
             tenant: Only to requests of this one.
@@ -280,7 +281,7 @@ class RequestStore:
         return [event_of(row) for row in found]
 
     def latest(self, request_id: int, limit: int) -> tuple[list[RequestEvent], int]:
-        """What happened to a request last.
+        """The last events of a request.
 
         Returns:
             So many events, the newest first, and how many there are in all.
@@ -400,11 +401,10 @@ class RequestStore:
                 raise ConflictError(f"request {number} is being carried out", hint="it is removed when that is over")
             for table in (request_events, links, notices):
                 connection.execute(sa.delete(table).where(table.c.request_id == number))
-            free = dict.fromkeys(("key", "hold_token", "hold_holder", "hold_expires"))
             blank = dict.fromkeys(("progress", "plan"), "{}") | dict.fromkeys(("name", "problem", "hint"), "")
             # What was measured is of no use without the parameters that it was measured for.
             blank["document"] = codec.dumps({"parameters": row.document.get("parameters") or {}})
-            left = {**free, **blank, "state": DELETED, "reserved": 0.0, "updated": time.time()}
+            left = {**RELEASED, **blank, "key": None, "state": DELETED, "reserved": 0.0, "updated": time.time()}
             connection.execute(sa.update(requests).where(requests.c.id == number).values(left))
             facts = {"state": row.state, "kind": row.kind, "cost": row.cost, "study": row.study_id, "of": row.user}
             entry: dict[str, Any] = {"user": by.get("user", ""), "address": by.get("address", ""), "tenant": row.tenant}

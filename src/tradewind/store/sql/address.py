@@ -62,7 +62,7 @@ def parse_address(url: str) -> tuple[URL, Path | None]:
 
 
 def connection_options(url: URL, **more: str) -> dict[str, Any]:
-    """What a connection to PostgreSQL is made with, as far as the address does not say it."""
+    """Options of a connection to PostgreSQL that the address does not give."""
     ours = {"connect_timeout": 10, "application_name": "tradewind", **more}
     return {key: value for key, value in ours.items() if key not in url.query}
 

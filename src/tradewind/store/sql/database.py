@@ -1,4 +1,4 @@
-"""Opens the database: its folder, its connections, its transactions and its schema version."""
+"""Opens the database: its folder, its connections, its transactions, group commit and its schema version."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ class Database:
 
     @property
     def log(self) -> WriteAheadLog | None:
-        """What `direct` writes to, or None where SQLite has synced it by itself."""
+        """The log that `direct` writes to, or None where SQLite has synced it by itself."""
         return self._direct.log
 
     def tidy(self) -> None:

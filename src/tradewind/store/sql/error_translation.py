@@ -1,4 +1,4 @@
-"""What a database's own errors mean to the user."""
+"""Translates a database's own errors into `StoreError` and its kinds."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def full_error(place: str) -> StoreFullError:
 
 
 def read_only_error(place: str, why: str) -> StoreReadOnlyError:
-    """It cannot be written, or not even opened, for lack of rights."""
+    """The error of a database that cannot be written, or not even opened, for lack of rights."""
     return StoreReadOnlyError(f"the store {place} cannot be written: {why}", hint=_READ_ONLY_HINT)
 
 
 def corrupt_error(place: str, why: str, hint: str = _CORRUPT_HINT) -> StoreCorruptError:
-    """It is no store, or a damaged one."""
+    """The error of a file that is no store, or a damaged one."""
     return StoreCorruptError(f"{place} is not a usable store: {why}", hint=hint)
 
 

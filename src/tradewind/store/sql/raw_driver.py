@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection, Dialect, Engine
 
-from tradewind.store.sql.schema import studies
+from tradewind.store.sql.leases import STUDY_LEASES
 
 
 class WriteAheadLog:
@@ -62,7 +61,7 @@ class WriteAheadLog:
                 raise _sqlite_error(OSError(errno.EIO, os.strerror(errno.EIO)), sqlite3.SQLITE_IOERR_FSYNC)
 
     def close(self) -> None:
-        """Sync it for those who are about to, and let go of it; they are told where that fails."""
+        """Sync it for those who are about to, and let go of it; they get the error where that fails."""
         with self._lock:
             if not self._open:
                 return
@@ -170,8 +169,7 @@ class HeldStudyUpdate:
         names = tuple(fields)
         prepared = self._known.get(names)
         if prepared is None:
-            mine = (studies.c.id == sa.bindparam("id_")) & (studies.c.hold_token == sa.bindparam("token_"))
-            prepared = self._known[names] = PreparedStatement(sa.update(studies).where(mine), self._dialect, names)
+            prepared = self._known[names] = PreparedStatement(STUDY_LEASES.change_mine, self._dialect, names)
         return prepared.run(connection, [{**fields, "id_": study_id, "token_": token}]) > 0
 
 
@@ -372,7 +370,7 @@ def execute_autocommit(engine: Engine, text: str, values: Mapping[str, Any]) -> 
     Args:
         engine: Its connections commit each statement by themselves.
         text: As the driver takes it.
-        values: Its parameters.
+        values: The statement's parameters, by name.
 
     Returns:
         The first row.

@@ -1,8 +1,7 @@
-"""What is shown of a study as a whole, computed by the database."""
+"""Queries of whole studies: lists, totals, summaries, the best trial, and earlier studies to learn from."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -11,14 +10,13 @@ from sqlalchemy.engine import Connection
 
 from tradewind.problem import Objective, Trial, TrialState, round_money
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
-from tradewind.store import holders
 from tradewind.store.base import EarlierStudy, StudyLine, StudyRow, StudySummary, StudyTotals
+from tradewind.store.holders import live_holder, live_holder_name
 from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import rows
 
-_COLUMNS = tuple(
-    studies.c[name] for name in ("id", "name", "state", "owner", "hold_token", "hold_holder", "hold_expires")
-)
+_HOLD_COLUMNS = (studies.c.hold_holder, studies.c.hold_expires)
+_COLUMNS = (studies.c.id, studies.c.name, studies.c.state, studies.c.owner, *_HOLD_COLUMNS)
 
 
 def study_lines(connection: Connection, name: str | None, limit: int | None) -> list[StudyLine]:
@@ -26,20 +24,7 @@ def study_lines(connection: Connection, name: str | None, limit: int | None) -> 
     query = sa.select(*_COLUMNS).order_by(studies.c.id.desc()).limit(limit)
     if name is not None:
         query = query.where(studies.c.name == rows.storable_text(name))
-    return [_study_line(*row) for row in connection.execute(query)]
-
-
-def _study_line(
-    number: int, name: str, state: Any, owner: str, token: str | None, holder: str | None, until: float | None
-) -> StudyLine:
-    return StudyLine(number, name, state, owner, live_holder(token, holder, until))
-
-
-def live_holder(token: str | None, holder: str | None, until: float | None) -> str:
-    """Who holds a study, for people; empty where nobody does, or where who did is dead."""
-    if token is None or holder is None or (until or 0.0) <= time.time() or holders.is_dead(holder):
-        return ""
-    return holders.display_name(holder)
+    return [StudyLine(*row[:-2], live_holder_name(*row[-2:])) for row in connection.execute(query)]
 
 
 def study_totals(connection: Connection) -> StudyTotals:
@@ -52,7 +37,7 @@ def study_totals(connection: Connection) -> StudyTotals:
         shown = _shown(state, has_trials=has_trials)
         states[shown] = states.get(shown, 0) + number
     # Whether a holder is alive is no question for a database.
-    columns = (studies.c.state, begun, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
+    columns = (studies.c.state, begun, *_HOLD_COLUMNS)
     for state, has_trials, *hold in connection.execute(sa.select(*columns).where(held)):
         shown = "running" if live_holder(*hold) else _shown(state, has_trials=has_trials)
         states[shown] = states.get(shown, 0) + 1
@@ -91,9 +76,6 @@ def _money(connection: Connection, study_ids: Sequence[int] | None) -> dict[int 
     return found
 
 
-_HOLD_COLUMNS = (studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
-
-
 def earlier_studies_query(tenant: str, names: Collection[str] | None, before: StudyRow | None) -> sa.Select[Any]:
     """The rows for `earlier_study_of`, the newest first; the arguments are those of `Store.earlier_studies`."""
     query = sa.select(*rows.STUDY_COLUMNS, *_HOLD_COLUMNS).order_by(studies.c.id.desc())
@@ -111,9 +93,8 @@ def earlier_studies_query(tenant: str, names: Collection[str] | None, before: St
 
 def earlier_study_of(row: Any) -> EarlierStudy:
     """The study of a row of `earlier_studies_query`."""
-    token, holder, until = row[-len(_HOLD_COLUMNS) :]
-    held = token is not None and until > time.time() and not holders.is_dead(holder)
-    return EarlierStudy(rows.study_of(row[: -len(_HOLD_COLUMNS)]), None if held else until)
+    *study, holder, until = row
+    return EarlierStudy(rows.study_of(study), None if live_holder(holder, until) else until)
 
 
 _INFORM = tuple(state.value for state in TrialState if state.informs)
@@ -188,19 +169,18 @@ def _maximises(spec: Mapping[str, Any]) -> bool:
     return "maximise" in objective or objective.get("goal") == "maximise"
 
 
-_HOLD = (studies.c.hold_since, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
-
-
 def study_summaries_of(connection: Connection, study_ids: Sequence[int]) -> list[StudySummary]:
     """Summaries of some studies, the newest first; few enough for one list of parameters."""
-    query = sa.select(*rows.STUDY_COLUMNS, *_HOLD).where(studies.c.id.in_(study_ids)).order_by(studies.c.id.desc())
+    query = (
+        sa.select(*rows.STUDY_COLUMNS, studies.c.hold_since, *_HOLD_COLUMNS)
+        .where(studies.c.id.in_(study_ids))
+        .order_by(studies.c.id.desc())
+    )
     counts, money = trial_counts_of(connection, study_ids), study_costs_of(connection, study_ids)
     repeated = studies_with_repeats(connection, study_ids)
     found = []
     for row in connection.execute(query).all():
-        study = rows.study_of(row[: -len(_HOLD)])
-        since, *hold = row[-len(_HOLD) :]
-        holder = live_holder(*hold)
+        study, since, holder = rows.study_of(row[:-3]), row.hold_since, live_holder_name(*row[-2:])
         spent, reserved = money.get(study.id, (0.0, 0.0))
         found.append(
             StudySummary(

@@ -64,7 +64,7 @@ class TrialRecord:
     Attributes:
         place: Which one it was, from 1.
         trial: The trial.
-        runs: Its runs.
+        runs: All runs of the trial, by attempt.
     """
 
     place: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from tradewind.problem import Run, Trial
 from tradewind.store import holders
 from tradewind.store.base import Change, EarlierStudy, Store, StudyLine, StudyRow, StudySummary, StudyTotals
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import STUDY_LEASES
 from tradewind.store.sql.raw_driver import PreparedStatement
 from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import queries, rows
@@ -111,7 +111,7 @@ class SqlStore(Store):
             return set(connection.execute(_OPEN).scalars())
 
     def totals(self) -> StudyTotals:
-        """How many studies there are in each state, and what all of them have cost."""
+        """The number of studies in each state, and what all of them have cost."""
         with self._database.read() as connection:
             return queries.study_totals(connection)
 
@@ -152,21 +152,16 @@ class SqlStore(Store):
         Raises:
             StudyBusyError: Another live process holds it, without ``force``.
         """
-        now = time.time()
-        token = secrets.token_hex(16)
         holder = rows.storable_text(holder)
         with self._database.write() as connection:
             row = _held(connection, study_id)
-            other = row.hold_holder
-            taken = row.hold_token is not None and other != holder and row.hold_expires > now
-            if taken and not force and not holders.is_dead(other):
+            other, now = holders.live_holder(row.hold_holder, row.hold_expires), time.time()
+            if other is not None and other != holder and not force:
                 raise StudyBusyError(
                     f"study {study_id} ({row.name}) is being run by process {holders.display_name(other)}",
                     hint=f"wait for it to end; if it is gone, the study is free in {row.hold_expires - now:.0f} s",
                 )
-            values = {"hold_token": token, "hold_holder": holder, "hold_since": now, "hold_expires": now + seconds}
-            connection.execute(sa.update(studies).where(studies.c.id == study_id).values(values))
-        return token
+            return STUDY_LEASES.take(connection, study_id, holder, seconds, hold_since=now)
 
     def renew(self, study_id: int, token: str, seconds: float) -> None:
         """Hold on for ``seconds`` more; a hold that ran out and that nobody else took is taken up again.
@@ -175,17 +170,14 @@ class SqlStore(Store):
             StudyBusyError: The hold was lost to another process.
         """
         with self._database.write() as connection:
-            _check(_held(connection, study_id), token)
-            ends = {"hold_expires": time.time() + seconds}
-            connection.execute(sa.update(studies).where(studies.c.id == study_id).values(ends))
+            if not STUDY_LEASES.renew(connection, study_id, token, seconds):
+                _check(_held(connection, study_id), token)
 
     def release(self, study_id: int, token: str) -> None:
         """Let go of a study; a lost hold is no error."""
-        mine = (studies.c.id == study_id) & (studies.c.hold_token == token)
-        # The moment stays: what another study could see when it began is told by it.
-        free = {"hold_token": None, "hold_holder": None, "hold_since": None, "hold_expires": time.time()}
         with self._database.write() as connection:
-            connection.execute(sa.update(studies).where(mine).values(free))
+            # The moment stays: what another study could see when it began follows from it.
+            STUDY_LEASES.release(connection, study_id, token, hold_since=None, hold_expires=time.time())
 
     def write(self, study_id: int, change: Change, token: str | None = None) -> None:
         """Write one step in one transaction.
@@ -345,7 +337,7 @@ def _not_found(study_id: int) -> StudyNotFoundError:
 
 
 def _held(connection: Connection, study_id: int) -> Any:
-    """Who holds the study; its row is locked for the rest of the transaction."""
+    """Name and lease of the study; its row is locked for the rest of the transaction."""
     row = connection.execute(_HELD, {"id_": study_id}).first()
     if row is None:
         raise _not_found(study_id)

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import STUDY_LEASES
 from tradewind.store.sql.raw_driver import HeldStudyUpdate, PreparedStatement
 from tradewind.store.sql.schema import runs, studies, trials
 
@@ -142,9 +143,8 @@ def _statement(names: Sequence[str], with_trial: int, with_run: int, lasting: bo
 
     Its row has how many studies were changed. What a run refers to is looked at when the whole statement is done.
     """
-    of_mine = (studies.c.id == sa.bindparam("id_")) & (studies.c.hold_token == sa.bindparam("token_"))
     changed = {name: sa.bindparam(f"s_{name}", type_=studies.c[name].type) for name in names}
-    mine = sa.update(studies).where(of_mine).values(changed).returning(studies.c.id).cte("mine")
+    mine = STUDY_LEASES.change_mine.values(changed).returning(studies.c.id).cte("mine")
     answer: Any = sa.select(sa.select(sa.func.count()).select_from(mine).scalar_subquery())
     if not lasting:
         answer = answer.add_columns(sa.literal_column("set_config('synchronous_commit', 'off', true)"))

@@ -1,4 +1,4 @@
-"""Whose a study is, and whether it has changed: what the service asks of studies before it reads them."""
+"""The owners of studies, and stamps of their changes: what the service asks before it reads a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tradewind.problem import RunState
-from tradewind.store import holders
+from tradewind.store.holders import live_holder_name
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.schema import cluster_jobs, requests, runs, studies, trials
 from tradewind.store.studies import rows
@@ -18,11 +18,11 @@ from tradewind.store.studies import rows
 
 @dataclass(frozen=True, slots=True)
 class StudyOwnership:
-    """Whose a study is.
+    """The owner of a study.
 
     Attributes:
         study_id: The study.
-        name: Its name.
+        name: The study's name.
         tenant: The tenant of its request or of its search on a cluster; empty for one of the command line.
         request_id: The request that it answers, or None.
         cluster_job: The search on a cluster that it is, or None.
@@ -41,11 +41,11 @@ class OpenRun:
 
     Attributes:
         study_id: The study.
-        study: Its name.
-        tenant: Whose it is; empty for the command line.
+        study: The study's name.
+        tenant: The tenant that pays for it; empty for the command line.
         run_id: The run.
         trial: The number of its trial.
-        state: Its state.
+        state: The run's state, one that has not ended.
         started: Seconds since the epoch, or None.
         nodes: Machines.
         provider: Who sells them.
@@ -87,7 +87,7 @@ _COLUMNS = (
 
 
 class StudyAccess:
-    """Asks whose studies are.
+    """Finds the owners of studies.
 
     Args:
         database: The open database.
@@ -97,7 +97,7 @@ class StudyAccess:
         self._database = database
 
     def of(self, study_id: int) -> StudyOwnership | None:
-        """Whose one study is; None where there is no such study."""
+        """The owner of one study; None where there is no such study."""
         with self._database.read() as connection:
             row = connection.execute(sa.select(*_COLUMNS).where(studies.c.id == study_id)).first()
         return None if row is None else StudyOwnership(*row)
@@ -141,7 +141,6 @@ class StudyAccess:
         """A text for each study that changes whenever it does: indexes are read for it, and no trial."""
         if not study_ids:
             return {}
-        now = time.time()
         head = sa.select(
             studies.c.id, studies.c.state, studies.c.elapsed, studies.c.hold_holder, studies.c.hold_expires
         ).where(studies.c.id.in_(study_ids))
@@ -159,7 +158,7 @@ class StudyAccess:
         )
         with self._database.read() as connection:
             found = {
-                row.id: [row.state, f"{row.elapsed:.0f}", _alive(row.hold_holder, row.hold_expires, now)]
+                row.id: [row.state, f"{row.elapsed:.0f}", live_holder_name(row.hold_holder, row.hold_expires)]
                 for row in connection.execute(head)
             }
             for query in (counted, summed):
@@ -197,14 +196,12 @@ class StudyAccess:
         )
         if tenant is not None:
             query = query.where(runs.c.study_id.in_(_ids_of(tenant)))
-        now = time.time()
         with self._database.read() as connection:
-            found = connection.execute(query).mappings().all()
-        return [_open_run(row, now) for row in found]
+            return [_open_run(row) for row in connection.execute(query).mappings()]
 
 
-def _open_run(row: sa.RowMapping, now: float) -> OpenRun:
-    holder = _alive(row["holder"], row["held_until"], now)
+def _open_run(row: sa.RowMapping) -> OpenRun:
+    holder = live_holder_name(row["holder"], row["held_until"])
     return OpenRun(**{**row, "state": RunState(row["state"]), "holder": holder})
 
 
@@ -224,9 +221,3 @@ def _in_state(state: str) -> sa.ColumnElement[bool]:
     if state == "stopped":
         return sa.and_(studies.c.state == "open", sa.not_(sa.func.coalesce(held, sa.false())))
     return sa.and_(studies.c.state == state, sa.not_(sa.func.coalesce(held, sa.false())))
-
-
-def _alive(holder: str | None, expires: float | None, now: float) -> str:
-    if not holder or expires is None or expires <= now or holders.is_dead(holder):
-        return ""
-    return holders.display_name(holder)

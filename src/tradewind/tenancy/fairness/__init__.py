@@ -1,1 +1,1 @@
-"""Which tenant is next."""
+"""Rules between tenants: they choose the one that is next."""

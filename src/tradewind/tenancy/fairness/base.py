@@ -12,7 +12,7 @@ class Fairness(Plugin, ABC):
     """Says which tenant gets the next free resources.
 
     Args:
-        settings: Its settings.
+        settings: An instance of the class's ``Settings``.
     """
 
     def __init__(self, *, settings: Settings) -> None:

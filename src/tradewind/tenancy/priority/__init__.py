@@ -1,1 +1,1 @@
-"""Which search of a tenant is next."""
+"""Rules between the searches of one tenant: they choose the one that is next."""

@@ -14,7 +14,7 @@ class Priority(Plugin, ABC):
     It is a function of what the searches were told: after a restart all results are told again in their order.
 
     Args:
-        settings: Its settings.
+        settings: An instance of the class's ``Settings``.
     """
 
     def __init__(self, *, settings: Settings) -> None:
@@ -28,7 +28,7 @@ class Priority(Plugin, ABC):
         """A search got a result, the last of ``job.values``."""
 
     def declines(self, job: JobView) -> int:
-        """How many offers a search declines before it takes one; none by default."""
+        """The number of offers that a search declines before it takes one; none by default."""
         return 0
 
     def declined(self, job: JobView, *, taken: bool) -> None:

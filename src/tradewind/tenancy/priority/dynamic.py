@@ -30,7 +30,7 @@ class DynamicSettings(Settings):
 
 @dataclass(slots=True)
 class _Round:
-    """What is kept of a search: P, j, the gaps of earlier rounds, the results best first, and idle offers."""
+    """The state of a search: P, j, the gaps of earlier rounds, the results best first, and idle offers."""
 
     fallen: int = 0
     step: int = 0

@@ -1,4 +1,4 @@
-"""The service: users, applications, requests, and what is told of them."""
+"""The service: users, applications, requests, and notices of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster a search is for, or was taken by."""
+"""The cluster that a search is for, or was taken by."""
 
 from __future__ import annotations
 
