@@ -49,11 +49,11 @@ class Capability:
 
 
 class CallsNetwork(Capability):
-    """Its calls may take seconds (a network, another program): they are made in threads, several at a time."""
+    """True if calls may take seconds (a network, another program): they are made in threads, several at a time."""
 
 
 class Plugin:
-    """What every part has.
+    """Common base of all parts.
 
     Attributes:
         name: The entry-point name, set by the registry.
@@ -78,7 +78,7 @@ class Plugin:
 
     @classmethod
     def missing(cls) -> str:
-        """What this machine lacks for the part to work with its usual settings, and how to get it; empty if nothing.
+        """Find what this machine lacks for the part's usual settings, and how to get it; empty if nothing.
 
         ``tradewind doctor`` asks each part. The answer is one line (``there is no sbatch program: apt-get install
         slurm-client``) and comes at once: a program is looked for, a package, a socket; nothing is started and no
@@ -99,7 +99,7 @@ P = TypeVar("P", bound=Plugin)
 
 
 def installed(package: str) -> bool:
-    """Whether a package can be imported; it is not. A mere folder of that name is no package.
+    """Test that a package can be imported, without an import. A mere folder of that name is no package.
 
     Args:
         package: Its name in an import, without a dot.
@@ -116,7 +116,7 @@ class BrokenPlugin:
     """A part that does not load.
 
     Attributes:
-        kind: Its kind.
+        kind: Kind of the part.
         name: Its entry-point name.
         reason: Why, in one line.
     """

@@ -67,7 +67,7 @@ def fraction() -> float:
 
 
 def output_path(name: str) -> Path:
-    """Where to write a file that Tradewind shall keep; in the current folder outside of Tradewind.
+    """Path for a file that Tradewind shall keep; in the current folder outside of Tradewind.
 
     Args:
         name: A relative path; its folders are made.

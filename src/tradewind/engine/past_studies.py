@@ -72,9 +72,9 @@ def with_past_studies(problem: Problem, spec: JobSpec, study: StudyRow, store: S
 
 
 def missing_past_hint(spec: JobSpec, store: Store) -> str:
-    """What to tell the user of jobs that are to be learned from and that nothing is stored of; empty if there are none.
+    """Warn of jobs that are to be learned from but have nothing stored; an empty text if there are none.
 
-    They may come later, so it is no error; the job itself is not told of.
+    They may come later, so it is no error; the job itself is not named.
     """
     if isinstance(spec.past, str) or not learns_from_past(spec):
         return ""
@@ -93,7 +93,7 @@ def missing_past_hint(spec: JobSpec, store: Store) -> str:
 
 
 def _together(row: StudyRow, past: PastStudy) -> Hashable:
-    """What counts as one study: single runs, as those of requests, of the same problem with the same parameters."""
+    """Key of one study: single runs, as those of requests, of the same problem with the same parameters."""
     if len(past.trials) > 1:
         return row.id
     values = tuple(sorted(past.values.items()))
@@ -109,7 +109,7 @@ def _joined(parts: Sequence[PastStudy]) -> PastStudy:
 
 
 def tenant_of(study: StudyRow | None) -> str:
-    """Whose a study on a shared cluster is, by its name ``tenant/job``; empty for all others."""
+    """The tenant of a study on a shared cluster, from its name ``tenant/job``; empty for all others."""
     return "" if study is None else study.name.rpartition("/")[0]
 
 

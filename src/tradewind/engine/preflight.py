@@ -1,4 +1,4 @@
-"""What is refused before a search begins: what could not run as it says, or could cost without end."""
+"""Checks before a search begins: refuses a job that cannot run as written, or could cost without end."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def check_limits(spec: JobSpec, problem: Problem) -> None:
 
 
 def future_runs_warning(spec: JobSpec) -> str:
-    """What to tell the user of ``future_runs`` that end nothing; empty where they are not given, or do."""
+    """Warn of ``future_runs`` that end nothing; empty where they are not given, or do."""
     from tradewind.searcher.base import WeighsFutureRuns
 
     if spec.future_runs is None:

@@ -28,7 +28,7 @@ _MOST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RecommendationSet:
-    """What is recommended, and on what ground.
+    """A recommendation with its reasons.
 
     Attributes:
         searcher: Who recommends.
@@ -118,7 +118,7 @@ def recommend_for_problem(
 
 
 def _following(made: Searcher, known: Sequence[Recommendation]) -> Recommendation | None:
-    """What is expected of the configuration that a searcher asks for next."""
+    """Forecast for the configuration that a searcher asks for next."""
     answer = made.ask(SearchState())
     if isinstance(answer, NothingLeft):
         return None

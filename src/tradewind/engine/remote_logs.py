@@ -53,11 +53,11 @@ class RemoteLog:
 
     @property
     def offset(self) -> int:
-        """Where a reader of the whole log would have to go on, in bytes: after the last whole character."""
+        """Offset in bytes at which a reader of the whole log goes on: after the last whole character."""
         return self._offset - len(self._decoder.getstate()[0])
 
     def read(self, run: Run) -> Iterator[str]:
-        """What has been written since the last call; nothing while the run has not begun or cannot be asked."""
+        """Text written since the last call; nothing while the run has not begun or cannot be asked."""
         self.problem = ""
         if run.handle is None:
             return
@@ -73,7 +73,7 @@ class RemoteLog:
             yield self._decoder.decode(piece)
 
     def rest(self) -> str:
-        """What an unfinished character at the end leaves, once nothing more will come."""
+        """The text that an unfinished character at the end leaves, once nothing more will come."""
         return self._decoder.decode(b"", final=True)
 
     def close(self) -> None:

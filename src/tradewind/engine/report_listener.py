@@ -29,7 +29,7 @@ _log = logging.getLogger("tradewind.engine")
 
 
 def why_reports_unavailable(runner: type[Runner], name: str, file: str) -> tuple[str, str]:
-    """Why a runner cannot tell what its runs report, and what to do about it; two empty texts if it can.
+    """The reason why a runner cannot read what its runs report, and a hint; two empty texts if it can.
 
     Args:
         runner: The runner.
@@ -63,7 +63,7 @@ class ReportListener:
         self._task: Future[list[RunReported]] | None = None
 
     def look(self, runs: Iterable[Run], now: float) -> list[RunReported]:
-        """What runs have reported since the last look; nothing if that was not long ago.
+        """Values that runs have reported since the last look; nothing if that was not long ago.
 
         An engine across a network is asked in a thread, and what it says is returned later.
 
@@ -143,4 +143,4 @@ class ReportListener:
     def earlier(self, runs: Iterable[Run]) -> Mapping[int, Collection[CurvePoint]]:
         """All that the last runs of ended trials have reported, by the trial's number."""
         last = {run.trial: run for run in sorted(runs, key=lambda run: (run.trial, run.attempt)) if run.state.ended}
-        return {number: told.points for number, run in last.items() for told in self.whole(run)}
+        return {number: read.points for number, run in last.items() for read in self.whole(run)}

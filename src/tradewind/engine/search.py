@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class DeployerProtocol(Protocol):
-    """What the loop needs of a deployer."""
+    """The deployer, as the search loop uses it."""
 
     @property
     def clock(self) -> Clock:
@@ -54,7 +54,7 @@ class DeployerProtocol(Protocol):
 
     @property
     def runner(self) -> Runner:
-        """What carries out runs."""
+        """The runner that carries out runs."""
         ...
 
     def launch(self, run: Run, request: RunRequest) -> Run:
@@ -98,7 +98,7 @@ class DeployerProtocol(Protocol):
         ...
 
     def output(self, run: Run, request: RunRequest) -> RunOutput:
-        """What the interpreters read."""
+        """The output of a run, for the interpreters."""
         ...
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class DeployerProtocol(Protocol):
 
 
 class LaunchGate(Protocol):
-    """Who gives leave to run, where a search shares a cluster with others."""
+    """Grants permits to run, where a search shares a cluster with others."""
 
     def want(self, trial: Trial) -> None:
         """A trial would run; `Search.grant` gives it leave."""
@@ -126,7 +126,7 @@ class LaunchGate(Protocol):
         ...
 
     def told(self, trial: Trial) -> None:
-        """The searcher was told of a trial."""
+        """The searcher has been given the result of a trial."""
         ...
 
 
@@ -184,7 +184,7 @@ def _until_limits(machine: SearchMachine) -> float:
         if run.state is RunState.EXECUTING:
             limits = machine.run_limits.limits(machine.history.trials[run.trial], best)
             found.append(min((seconds for seconds, _ in limits), default=math.inf) - run.runtime)
-    # Who is past a limit has been told to go.
+    # Runs past a limit have been asked to end.
     return min((seconds + _LEAST_WAIT for seconds in found if seconds >= 0), default=math.inf)
 
 
@@ -272,12 +272,12 @@ class Search:
 
     @property
     def stopped(self) -> StopSearch | None:
-        """Why it has ended; None while it goes on."""
+        """The reason why the search has ended; None while it goes on."""
         return self.parts.machine.stopped
 
     @property
     def running(self) -> bool:
-        """Whether a run of it has not ended."""
+        """True while a run of the search has not ended."""
         return bool(self.parts.machine.runs)
 
     @property
@@ -287,7 +287,7 @@ class Search:
 
     @property
     def runner(self) -> Runner:
-        """What carries out its runs."""
+        """The deployer that carries out the runs."""
         return self.parts.deployer.runner
 
     @property

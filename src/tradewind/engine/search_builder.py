@@ -40,7 +40,7 @@ def build_stopper(spec: JobSpec, problem: Problem) -> Stopper | None:
 
     Args:
         spec: The specification.
-        problem: Its problem.
+        problem: The optimization problem of the study.
 
     Raises:
         SpecError: Nothing says what it is to judge by, or the runner cannot tell what its runs report.
@@ -60,7 +60,7 @@ def build_stopper(spec: JobSpec, problem: Problem) -> Stopper | None:
 
 
 def build_listener(stopper: Stopper | None, problem: Problem, runner: Runner) -> ReportListener | None:
-    """Who reads what the runs report, where a stopper wants to know.
+    """The listener for the reports of runs, where a stopper needs them.
 
     Args:
         stopper: The stopper, or None.
@@ -152,7 +152,7 @@ def _anchored(spec: JobSpec, kind: str, name: str, settings: Mapping[str, Any]) 
 
 
 def study_document(spec: JobSpec) -> dict[str, Any]:
-    """What a study keeps of its specification: all of it, and in plain keys what every reader needs."""
+    """The stored form of a specification: all of it, and in plain keys what every reader needs."""
     return {
         **spec.document(),
         "objective": {"metric": spec.objective.metric, "goal": spec.objective.goal},
@@ -311,7 +311,7 @@ def _parts(
 def _policy(
     spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searcher, deployer: Deployer, data_folder: Path
 ) -> SearchPolicy:
-    """What the state machine goes by."""
+    """The policy of the state machine."""
     return SearchPolicy(
         owner=study.owner,
         retries=spec.retries,

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def as_numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
-    """What was measured, as numbers; NaN and infinities are some, and fail the trial.
+    """Turn measured metrics into floats; NaN and infinities are numbers too, and fail the trial.
 
     Args:
         trial: The trial's number, for the words of an error.
@@ -344,7 +344,7 @@ class Study:
             metrics: What it measured, by name. A trial whose objective is NaN or infinite has failed.
             cost: USD that it cost; the offer's price for the run time without it.
             state: ``failed`` for the program's fault, ``aborted`` if you cut it short, ``lost`` for the machine's
-                fault: a lost run comes back from `ask_searcher`.
+                fault: a lost run comes back from `ask`.
             reason: Why, in words.
 
         Returns:
@@ -442,7 +442,7 @@ class Study:
 
     @property
     def finished(self) -> str | None:
-        """Why nothing more is asked for, or None."""
+        """The reason why the study proposes nothing more, or None."""
         return self._machine.stopped.reason if self._machine.stopped else None
 
     def to_pandas(self) -> pd.DataFrame:

@@ -16,7 +16,7 @@ class Interpreter(Plugin, ABC):
     """Reads metrics from a finished run. Several may be chained; each sees what the ones before it read.
 
     Args:
-        settings: Its settings.
+        settings: Settings of the interpreter.
         base: The folder of the job YAML; relative paths in settings start there.
     """
 

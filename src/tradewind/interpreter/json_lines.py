@@ -181,7 +181,7 @@ class JsonLinesInterpreter(Interpreter):
         return InterpretationError("not-a-number", f"json_lines {name} in {self.settings.file} is {text}")
 
     def _strict(self) -> bool:
-        """Whether every line has to be a record: in a file of metrics, not in a log."""
+        """True if every line has to be a record: in a file of metrics, not in a log."""
         return self.settings.file not in ("stdout", "stderr")
 
 

@@ -134,7 +134,7 @@ class Expression:
             raise SpecError(f"the expression {self.text!r} mixes text and numbers") from None
 
     def divides_by_zero(self, columns: Mapping[str, Column], facts: Callable[[str, str], Column], count: int) -> Mask:
-        """Where the expression divides by zero, and nothing before it says that this does not matter.
+        """The places where the expression divides by zero, and nothing before it says that this does not matter.
 
         ``n == 0 or 8 / n > 2`` does not: what stands behind ``or`` matters only where what is before it does not hold.
 
@@ -190,7 +190,7 @@ def _find_zeros(
 
 
 def _may_divide(node: ast.AST) -> bool:
-    """Whether a part of an expression is a division, or a power whose exponent may be less than 0."""
+    """True if a part of an expression is a division, or a power whose exponent may be less than 0."""
     match node:
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int() | float() as exponent)):
             return exponent < 0

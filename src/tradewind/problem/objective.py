@@ -1,4 +1,4 @@
-"""What the user wants (objective), what must hold (constraints) and what may be spent on finding it (budget)."""
+"""The objective, the constraints, and the budget of a search."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Threshold:
         return f"{low}{self.metric}{high}"
 
     def miss(self, value: float) -> float:
-        """How far a value is from keeping the bound, as a share of it (of 1 for 0); 0 within it, infinite for NaN."""
+        """Distance of a value from keeping the bound, as a share of it (of 1 for 0); 0 within it, infinite for NaN."""
         if math.isnan(value):
             return math.inf
         bounds = ((self.at_least, -1.0), (self.at_most, 1.0))
@@ -82,7 +82,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a configuration must keep to be feasible.
+    """Constraints that a feasible configuration keeps.
 
     Attributes:
         deadline: Seconds that one run may take, or None.
@@ -104,7 +104,7 @@ class Constraints:
         return words
 
     def miss(self, runtime: float, metrics: Mapping[str, float]) -> float:
-        """How far a finished run is from feasible: the shares by which it missed each bound, added up.
+        """Distance of a finished run from feasible: the shares by which it missed each bound, added up.
 
         Args:
             runtime: Seconds.
@@ -116,7 +116,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent on the search. None means no limit.
+    """Limits of what a search may spend. None means no limit.
 
     Attributes:
         dollars: USD in total, over all runs of the study, lost and aborted ones included.
@@ -131,7 +131,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class JobParameters:
-    """What one job differs in from another job of the same program: input size, iterations, and the like.
+    """Properties in which one job differs from another job of the same program: input size, iterations, and the like.
 
     Attributes:
         values: The parameters by name.

@@ -65,7 +65,7 @@ class Offer:
 
     @property
     def key(self) -> str:
-        """What makes two offers the same machines, whatever their price today."""
+        """Key that two offers of the same machines share, whatever their price today."""
         kind = "/spot" if self.spot else ""
         return f"{self.provider}/{self.region}/{self.instance_type}{kind}x{self.nodes}"
 
@@ -97,7 +97,7 @@ _ATTRIBUTES = frozenset(Offer.__dataclass_fields__) - {"facts"}
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """How a provider turns time into money.
+    """Rule by which a provider turns time into money.
 
     Attributes:
         setup_seconds: Seconds billed for each run before the job starts (boot and installation).

@@ -140,7 +140,7 @@ def _pick(levels: Column, unit: Features) -> Column:
 
 
 def canonical_text(value: Value) -> str:
-    """What two writings of the same value have in common: 2 and 2.0 are the same."""
+    """Canonical text of a value, the same for all ways to write it: 2 and 2.0 are the same."""
     return str(plain_number(value))
 
 
@@ -158,7 +158,7 @@ def _number(parameter: Parameter, value: Value) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Range(Parameter):
-    """What `Float` and `Integer` share.
+    """Common base of `Float` and `Integer`.
 
     Attributes:
         low: The least value.
@@ -274,7 +274,7 @@ class Integer(_Range):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed(Parameter):
-    """What parameters with listed values share.
+    """Common base of parameters with listed values.
 
     Attributes:
         values: The values, in order.
@@ -328,7 +328,7 @@ def _written_alike(known: Value, value: Value) -> bool:
 
 
 def _read_alike(known: Value, value: Value) -> bool:
-    """Whether a text says a listed number or truth; a listed text is that text alone, as ``1.1`` is not ``1.10``."""
+    """True if a text says a listed number or truth; a listed text is that text alone, as ``1.1`` is not ``1.10``."""
     if not isinstance(value, str) or isinstance(known, str):
         return False
     if isinstance(known, bool):

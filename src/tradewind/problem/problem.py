@@ -240,7 +240,7 @@ def _resolve(problem: Problem, configurations: Sequence[Configuration]) -> tuple
 
 
 class Resolver(Protocol):
-    """What a problem needs of a selector."""
+    """A selector, as a problem uses it."""
 
     @property
     def machine_parameters(self) -> tuple[str, ...]:
@@ -298,7 +298,7 @@ class Problem:
     past: tuple[PastStudy, ...] = ()
 
     def trial_key(self, configuration: Configuration, fidelity: float = 1.0) -> str:
-        """What makes two proposals the same trial: the machines after selection, and the settings.
+        """Key that two proposals of the same trial share: the machines after selection, and the settings.
 
         Raises:
             NoOfferError: No provider sells the configuration.

@@ -1,4 +1,4 @@
-"""Which trial is the best where runs vary: what repeated runs of one configuration say."""
+"""Ranks configurations where runs vary, by the repeated runs of each."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MeasuredRun:
 
     @property
     def rank(self) -> tuple[float, float, int]:
-        """By which the better of two single runs is told: loss, run time, number."""
+        """Sort key of single runs, the better first: loss, run time, number."""
         return self.loss, self.runtime, self.number
 
 
@@ -92,7 +92,7 @@ def spread_of_repeats(squares: float, freedom: int) -> float:
 
 
 class _RunStatistics(NamedTuple):
-    """What the runs of one configuration say: losses, ln seconds, and those of them that show how runs vary."""
+    """Statistics of the runs of one configuration: losses, ln seconds, and those of them that show how runs vary."""
 
     losses: list[float]
     logs: list[float]
@@ -100,7 +100,7 @@ class _RunStatistics(NamedTuple):
 
 
 def _run_statistics(runs: Sequence[MeasuredRun]) -> _RunStatistics:
-    """What the runs of a configuration say that was run to its end.
+    """Statistics of the runs of a configuration that was run to its end.
 
     A run that was cut short below the mean of the finished ones could well have become one of them, and counts as
     their mean; one that went beyond it counts as what it had reached.
@@ -146,7 +146,7 @@ def _kept(one: MeasuredRun, limit: float) -> bool:
 
 
 class IncrementalRanking:
-    """Gathers the runs of a search that goes on, for `ConfigurationRanking.of`: a run is reckoned with once, when it is added.
+    """Gathers the runs of a running search for `ConfigurationRanking.of`; each run is counted once, when added.
 
     Args:
         deadline: Seconds, or None.
@@ -176,7 +176,7 @@ class IncrementalRanking:
 
 
 class ConfigurationRanking:
-    """Where the configurations stand that were run to their end.
+    """Rank the configurations that were run to their end.
 
     Where runs vary by 10 %, the least of many single runs is a lucky one. So the runs of a configuration count
     together, and whether it meets the deadline is judged by its usual time. As long as no configuration was run
@@ -203,7 +203,7 @@ class ConfigurationRanking:
 
     @classmethod
     def of(cls, growing: IncrementalRanking) -> ConfigurationRanking:
-        """Where they stand after the runs that were added so far."""
+        """The ranking after the runs that were added so far."""
         made = cls.__new__(cls)
         made._take(growing.groups(), growing.limit)
         return made
@@ -242,12 +242,12 @@ class ConfigurationRanking:
 
     @cached_property
     def feasible(self) -> NDArray[np.bool_]:
-        """Which configurations have a feasible run, shape (k,)."""
+        """Mask of the configurations that have a feasible run, shape (k,)."""
         return np.array([bool(group.good) for group in self._groups], dtype=bool)
 
     @cached_property
     def value(self) -> NDArray[np.float64]:
-        """What each configuration counts as where runs vary: its mean loss, raised by its risk, shape (k,)."""
+        """Value of each configuration where runs vary: its mean loss, raised by its risk, shape (k,)."""
         sd = (self.spread or _LEAST) / np.sqrt(self.times)
         return self.price(self.loss, self.log_time, sd)
 

@@ -41,12 +41,12 @@ _ENDED = frozenset({RunState.DONE, RunState.FAILED, RunState.TIMED_OUT, RunState
 
 
 class Fault(StrEnum):
-    """Whose fault an unsuccessful run is.
+    """The cause of an unsuccessful run.
 
-    ``job``: the program's or the configuration's (a non-zero exit, out of memory): the searcher is told.
-    ``infrastructure``: a machine, network or engine: the run is repeated, the searcher is told nothing.
+    ``job``: the program's or the configuration's (a non-zero exit, out of memory): the searcher learns of it.
+    ``infrastructure``: a machine, network or engine: the run is repeated, the searcher learns nothing.
     ``capacity``: there were no such machines, or a quota was used up: as infrastructure, but repeated elsewhere.
-    ``credentials``: somebody does not know us, whatever the configuration: the searcher is told nothing, and the search
+    ``credentials``: somebody does not know us, whatever the configuration: the searcher learns nothing, and the search
     ends until that is mended.
     ``prerequisite``: an input or a secret that every run needs is not there: as credentials.
     """
@@ -60,7 +60,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use. None means no limit.
+    """Limits of what a run may use. None means no limit.
 
     Attributes:
         cpus: CPUs on each node.
@@ -177,7 +177,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """How a restarted process finds a run again.
+    """Reference by which a restarted process finds a run again.
 
     Attributes:
         run_id: The run.
@@ -201,7 +201,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a run used, as far as its runner can tell; None means unknown.
+    """Resources that a run used, as far as its runner can tell; None means unknown.
 
     Attributes:
         peak_memory_bytes: The largest resident memory of its process tree, on the node that used most.
@@ -216,7 +216,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What a poll says about one run.
+    """State of one run, from a poll.
 
     Attributes:
         state: Where it is.
@@ -237,7 +237,7 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunOutput:
-    """What an interpreter gets to read.
+    """Output of a run, as interpreters read it.
 
     Attributes:
         stdout: The file with the standard output; it may be missing, empty, huge or not UTF-8.

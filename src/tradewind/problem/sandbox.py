@@ -184,7 +184,7 @@ def _as_word(value: Any) -> Any:
 
 
 def _steps(values: Iterable[Any]) -> Iterator[Any]:
-    """What a loop goes through."""
+    """Items that a loop goes through."""
     for count, value in enumerate(values):
         if count >= _MAX_LOOP:
             raise SecurityError(f"a loop is limited to {_MAX_LOOP} steps")

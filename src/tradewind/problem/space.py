@@ -33,7 +33,7 @@ _FIRST = 4
 
 
 class Space:
-    """What may be chosen.
+    """The set of configurations that may be chosen.
 
     A finite space is kept as one array of small integers, never as a list of objects: a million combinations of
     six parameters take 24 MB.
@@ -228,7 +228,7 @@ class Space:
         return self.check(chosen)
 
     def holds(self, expression: Expression, values: Mapping[str, Value]) -> bool:
-        """Whether a condition or constraint holds for some values; a condition on what is not given does not."""
+        """True if a condition or constraint holds for some values; a condition on what is not given does not."""
         return self._true(expression, values, inactive=expression in self.where)
 
     def sample(self, rng: np.random.Generator, n: int, *, tries: int = 200) -> list[Configuration]:
@@ -337,7 +337,7 @@ class Space:
     def _mask(
         self, expression: Expression, columns: Mapping[str, Column], active: Mapping[str, Column], *, inactive: bool
     ) -> NDArray[np.bool_]:
-        """Where an expression holds; it is ``inactive`` where it names a parameter that is not active."""
+        """Find where an expression holds; it is ``inactive`` where it names a parameter that is not active."""
 
         def fact(name: str, attribute: str) -> Column:
             table = self._facts(name, attribute)
@@ -436,7 +436,7 @@ def _check(expression: Expression, space: Space) -> None:
     try:
         part = _part(expression, space)
         codes = part.codes
-    except SpecError:  # nothing is allowed, or too much to be listed: that is told elsewhere
+    except SpecError:  # nothing is allowed, or too much to be listed: that is reported elsewhere
         return
     chosen: dict[str, Codes] = {name: codes[:, part.names.index(name)] for name in expression.names}
     active = np.logical_and.reduce([code >= 0 for code in chosen.values()])

@@ -92,7 +92,7 @@ def _split(text: str) -> list[str]:
 
 
 def _needs_shell(text: str) -> str:
-    """What in a command line only a shell would understand, in words; empty where there is nothing."""
+    """The part of a command line that only a shell would understand, in words; empty where there is nothing."""
     # In double quotes a shell still fills in variables, in single ones it does not.
     live = _QUOTED.sub(lambda match: re.sub(r"\\.", "_", match[0]) if match[0][0] == '"' else "_", text)
     if found := _EXPANDED.search(live):

@@ -15,14 +15,14 @@ STOPPED_EARLY = "stopped early: "
 
 
 class TrialState(StrEnum):
-    """Where a trial is.
+    """States of a trial.
 
     ``pending``: proposed, not running (its run may be about to start, or be repeated).
     ``running``: a run of it is on its way.
     ``succeeded``: it ran to its end and its output was read; it may still be infeasible.
     ``failed``: the configuration's fault: a non-zero exit, out of memory, unreadable output.
     ``aborted``: it was cut short, at a cap on its cost or time or by a stopper: a right-censored observation.
-    ``lost``: the infrastructure's fault, and all attempts are used up; never told to a model as bad.
+    ``lost``: the infrastructure's fault, and all attempts are used up; never given to a model as bad.
     """
 
     PENDING = "pending"
@@ -45,7 +45,7 @@ class TrialState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a searcher wants to try next.
+    """A configuration that a searcher wants to try next.
 
     Attributes:
         configuration: The configuration.
@@ -68,7 +68,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a trial taught.
+    """Result of a trial.
 
     Attributes:
         objective: The value of the objective; for an aborted trial the value reached so far, which the true
@@ -93,13 +93,13 @@ class Observation:
 
     @property
     def figures(self) -> dict[str, float]:
-        """Its metrics, with cost and run time among them where no interpreter read such a metric."""
+        """Metrics of the trial, with cost and run time among them where no interpreter read such a metric."""
         return {COST: self.cost, RUNTIME: self.runtime, **self.metrics}
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A trial as the store keeps it and the searcher is told it.
+    """A trial as the store keeps it and the searcher sees it.
 
     Attributes:
         number: From 0, in the order of proposing, within the study.

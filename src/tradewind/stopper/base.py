@@ -16,7 +16,7 @@ from tradewind import plugins
 
 
 class LearningCurve:
-    """What one trial has reported so far. All values are losses: the smaller, the better.
+    """The values that one trial has reported so far. All values are losses: the smaller, the better.
 
     Programs report every step of millions, and the curves of all trials are kept: a point takes 32 bytes.
 
@@ -88,7 +88,7 @@ class LearningCurve:
 
 
 class StopperSettings(plugins.Settings):
-    """What all stoppers have: which values they judge by, and where those are found."""
+    """Common settings of all stoppers: the values that they judge by, and the place of those."""
 
     metric: str = Field("", description="The reported metric to judge by; the objective's without it")
     goal: Literal["minimise", "maximise"] | None = Field(
@@ -144,7 +144,7 @@ class Stopper(plugins.Plugin, ABC):
 
     @abstractmethod
     def hopeless(self, curve: LearningCurve, others: Sequence[LearningCurve]) -> str:
-        """Why a running trial is to be stopped where it is now.
+        """The reason to stop a running trial where it is now.
 
         Args:
             curve: What it has reported so far, one point at least; those from ``curve.fresh`` on are new.

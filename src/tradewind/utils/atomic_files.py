@@ -35,8 +35,8 @@ def atomic_path(path: Path, *, mode: int | None = None, durable: bool = False) -
 
     Args:
         path: As in `write_atomically`.
-        mode: Likewise.
-        durable: Likewise.
+        mode: Permission bits, as for `write_atomically`.
+        durable: Written through to the disk, as for `write_atomically`.
 
     Yields:
         The file to write; one that replaces it will do too.

@@ -1,4 +1,4 @@
-"""Clocks: real time, and a simulated time that only moves when it is told to."""
+"""Clocks: real time, and a simulated time that only moves when it is advanced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOMENT = 600.0
 
 
 class Clock(Protocol):
-    """What the engine needs of a clock."""
+    """A clock, as the engine uses it."""
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""

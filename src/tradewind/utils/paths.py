@@ -1,4 +1,4 @@
-"""Where Tradewind keeps its data, and what ``~`` is in the paths of others."""
+"""Paths of Tradewind's data, and the meaning of ``~`` in paths of other users."""
 
 from __future__ import annotations
 

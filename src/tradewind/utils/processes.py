@@ -48,12 +48,12 @@ def process_namespace() -> str:
 
 
 def process_start_time(pid: int) -> float | None:
-    """When a process of this host started, in seconds after the host did.
+    """Start time of a process of this host, in seconds after the host did.
 
     Unlike a time of the day this does not change when the clock is set.
 
     Args:
-        pid: Its number.
+        pid: The process id.
 
     Returns:
         The time; None where the process lives but may not be looked at.

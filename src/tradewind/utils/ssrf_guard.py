@@ -20,7 +20,7 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the open network: none of this machine, of its network, or of a cloud's inside."""
+    """True for an address of the open network: none of this machine, of its network, or of a cloud's inside."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -87,7 +87,7 @@ class PinnedHttpConnection(http.client.HTTPConnection):
 
 
 class PinnedHttpsConnection(http.client.HTTPSConnection):
-    """Likewise over TLS: the certificate is that of the name.
+    """A pinned connection over TLS: the certificate is that of the name.
 
     Args:
         host: The name.

@@ -1,4 +1,4 @@
-"""What somebody probably meant who wrote a name that there is not: the last words of an error."""
+"""Suggestions for a misspelt name, as the last words of an error."""
 
 from __future__ import annotations
 

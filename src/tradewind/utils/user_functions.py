@@ -110,7 +110,7 @@ def _search_path(folder: Path) -> Iterator[None]:
 
 
 def _taken(function: Callable[..., Any], offered: int) -> int:
-    """How many of so many arguments a function takes; one where that cannot be told."""
+    """Number of the given arguments that a function takes; one where that cannot be found out."""
     for count in range(offered, 1, -1):
         try:
             inspect.signature(function).bind(*[None] * count)

@@ -1,4 +1,4 @@
-"""What is left over: which machines and jobs nobody waits for any more. Pure functions over rows and findings."""
+"""Decides which machines and jobs are orphans. Pure functions over stored rows and what was found."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tradewind.utils.units import format_duration
 
 
 class OrphanKind(StrEnum):
-    """What was found."""
+    """Kinds of orphans."""
 
     MACHINES = "machines"
     JOB = "job"
 
 
 class OrphanFate(StrEnum):
-    """What becomes of something that was found.
+    """Decisions about something that was found.
 
     ``keep``: it stays. ``destroy``: it is ended or given back. ``settle``: likewise, and its run's row ends with it.
     ``forget``: the job has ended by itself, and only the engine's record of it goes.
@@ -62,8 +62,8 @@ class OwningStudy:
     """A study of this store, whose tag is an owner's.
 
     Attributes:
-        study_id: Its number.
-        study: Its name.
+        study_id: Number of the study in the store.
+        study: Name of the study.
         holder: The live process that runs it (host and pid), or empty.
     """
 
@@ -74,7 +74,7 @@ class OwningStudy:
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """What the store says of a run.
+    """The stored state of a run.
 
     Attributes:
         owner: Its study's tag.
@@ -91,7 +91,7 @@ class KnownRun:
 
 @dataclass(frozen=True, slots=True)
 class KnownRecords:
-    """What the store says, read after the findings: a row is written before anything is created for it.
+    """The stored studies and runs, read after the findings: a row is written before anything is created for it.
 
     Attributes:
         owners: Studies by tag.
@@ -104,7 +104,7 @@ class KnownRecords:
 
 @dataclass(frozen=True, slots=True)
 class OrphanDecision:
-    """What is to become of a finding.
+    """The decision about a finding.
 
     Attributes:
         finding: What was found.
@@ -133,7 +133,7 @@ class OrphanDecision:
 def decide_fate(
     finding: OrphanFinding, known: KnownRecords, now: float, *, older_than: float | None = None, foreign: bool = False
 ) -> OrphanDecision:
-    """What is to become of something that was found.
+    """Decide about something that was found.
 
     What belongs to a study that a live process runs is kept, whatever else may be. What belongs to another study of
     this store goes when its run has no row, has ended, or is past its expiry. What belongs to somebody else goes when

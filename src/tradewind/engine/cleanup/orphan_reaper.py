@@ -48,7 +48,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class ReapOutcome:
-    """What became of something that was to be given back.
+    """The result of giving something back.
 
     Attributes:
         decision: What was to become of it.
@@ -127,7 +127,7 @@ class OrphanReaper:
         return [self._judged(finding, there) for finding in found.values()]
 
     def _answers(self, ask: Callable[[_Part], Iterable[_Answer]]) -> Iterator[tuple[_Part, list[_Answer]]]:
-        """What each part answers; one that cannot be asked is a problem.
+        """Collect the answers of all parts; one that cannot be asked is a problem.
 
         Jobs come first: what has a job by now has its machines in the list, or they are gone.
         """
@@ -165,7 +165,7 @@ class OrphanReaper:
         }
 
     def known(self, findings: Iterable[OrphanFinding]) -> KnownRecords:
-        """What the store says of some findings; to be asked after `look`, never before."""
+        """Read the stored rows of some findings; call it after `look`, never before."""
         studies = {study.owner: study for study in self._store.list_studies() if study.owner}
         owners = {tag: OwningStudy(study.id, study.name, study.holder) for tag, study in studies.items()}
         rows: dict[str, KnownRun] = {}
@@ -343,16 +343,16 @@ def _jobs(part: Runner) -> Iterator[OrphanFinding]:
     handles = part.find(None)
     statuses = part.poll(handles) if handles else {}
     for handle in handles:
-        told, status = HandleData.of(handle), statuses.get(handle.run_id)
+        data, status = HandleData.of(handle), statuses.get(handle.run_id)
         yield OrphanFinding(
             OrphanKind.JOB,
             part.name,
             handle.run_id,
-            str(told.owner),
-            _number(told.expires),
-            _number(told.created),
+            str(data.owner),
+            _number(data.expires),
+            _number(data.created),
             alive=status is None or not status.state.ended,
-            price_per_hour=_number(told.price_per_hour),
+            price_per_hour=_number(data.price_per_hour),
             thing=(part, handle),
         )
 

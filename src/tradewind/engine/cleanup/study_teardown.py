@@ -55,7 +55,7 @@ _LASTING = (CredentialsError, InputError, MissingProgramError, PluginError, Prer
 
 @dataclass(frozen=True, slots=True)
 class StudyTeardown:
-    """What ending a study came to.
+    """The result of ending a study.
 
     Attributes:
         study: The study.

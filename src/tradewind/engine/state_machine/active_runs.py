@@ -83,11 +83,11 @@ class ActiveRuns:
         return run_id in self._aborting
 
     def why_ending(self, run_id: str) -> str:
-        """Why a run is being cancelled; empty where it is not."""
+        """The reason why a run is being cancelled; empty where it is not."""
         return self._aborting.get(run_id, "")
 
     def trouble(self, run_id: str) -> str:
-        """What keeps a run from going on, or from being gone, in words; empty where nothing does."""
+        """The reason in words that keeps a run from going on, or from being gone; empty where nothing does."""
         return self._troubles.get(run_id, "") if run_id in self._aborting else self.runs[run_id].reason
 
     def take_up(self) -> None:
@@ -96,7 +96,7 @@ class ActiveRuns:
         self._aborting = {run.run_id: run.reason.removeprefix(_ENDING) for run in marked}
 
     def why_cut(self, run: Run) -> str:
-        """Why a run ended before its end."""
+        """The reason why a run ended before its end."""
         if why := self.why_ending(run.run_id):
             return why
         seconds, why = self._deadlines.get(run.run_id, (None, ""))

@@ -1,4 +1,4 @@
-"""The ledger: money reserved at launch, metered during the run, settled at the end.
+"""The money, time and trials of a search: limits of a run, the ledger, and what is left of the budget.
 
 Amounts go in and out in USD and are added up in whole nano-dollars, so that sums are exact. At every moment
 ``spent + reserved <= limit`` holds, up to the smallest billing unit of runs that were settled above what had been
@@ -46,10 +46,10 @@ class RunLimits:
         return limits
 
     def cap(self, trial: Trial, run: Run, best: float | None, seconds_left: float | None) -> tuple[float | None, str]:
-        """When a run must end, in seconds of execution, and why.
+        """The time at which a run must end, in seconds of execution, and the reason.
 
         Args:
-            trial: Its trial.
+            trial: The trial of the run.
             run: The run, with what was set aside for it and how long it has executed.
             best: The objective of the best trial, or None.
             seconds_left: Wall-clock seconds left of the budget, or None.
@@ -108,7 +108,7 @@ class RunLimits:
         return free / max(1, self._problem.terms.parallel - running)
 
     def _price(self, seconds: float, hourly: float) -> float:
-        """USD of a run that is told to end after so many seconds."""
+        """USD of a run that is asked to end after so many seconds."""
         if hourly == 0:
             return 0.0
         if math.isinf(seconds):
@@ -121,7 +121,7 @@ class RunLimits:
         return self._problem.budget.dollars is not None and run.cost > run.reserved + unit / 2
 
     def _longest(self, money: float, hourly: float) -> float:
-        """Seconds after which a run must be told to end, so that it has ended before it costs more than ``money``."""
+        """Seconds after which a run must be asked to end, so that it has ended before it costs more than ``money``."""
         return self._problem.terms.billing.longest_run(money, hourly) - self._kill_seconds
 
 
@@ -265,10 +265,10 @@ class BudgetAllowance:
     def why_over(
         self, history: TrialHistory, ledger: Ledger, *, waiting: bool, running: bool
     ) -> tuple[str, bool] | None:
-        """Why nothing more is asked for, and whether what waits is dropped, too; None while the search goes on.
+        """The reason why the search is over, and True if waiting trials are dropped; None while it goes on.
 
         Args:
-            book: The trials.
+            history: The trials.
             ledger: The money.
             waiting: Some trials wait for their run.
             running: Some run.
@@ -285,7 +285,7 @@ class BudgetAllowance:
         return (reason, True) if reason else None
 
     def why_unpaid(self, history: TrialHistory, ledger: Ledger, attempts: int) -> str:
-        """Why the money does not pay a run of a trial with so many attempts, while nothing runs."""
+        """The reason why the money does not pay a run of a trial with so many attempts, while nothing runs."""
         if history.ended or attempts:
             return f"the {format_money(ledger.free)} left of the budget do not pay another run"
         return f"the budget of {format_money(self._budget.dollars)} does not pay a single run"

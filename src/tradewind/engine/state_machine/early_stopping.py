@@ -1,4 +1,4 @@
-"""Which running trials are given up for what they report: pure bookkeeping around a stopper."""
+"""Gives up running trials for what they report: pure bookkeeping around a stopper."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class EarlyStopping:
 
         Args:
             event: What it reported.
-            trial: Its trial.
+            trial: The trial of the run.
             best: The best trial so far, or None.
 
         Returns:
@@ -110,12 +110,12 @@ class EarlyStopping:
         if self._stopper is None:
             return ""
         if event.final:
-            self._curves.pop(trial.number, None)  # it is told from the beginning
+            self._curves.pop(trial.number, None)  # it reports from the beginning again
         curve = self._curve(trial)
         if not curve.extend(event.points):
             return ""
         if trial.number in self._adopted:
-            # It is told from the beginning: only where the run is now has not been judged yet.
+            # It reports from the beginning again: only where the run is now has not been judged yet.
             self._adopted.discard(trial.number)
             curve.fresh = len(curve.steps) - 1
         if event.final or self._spared(curve, best):

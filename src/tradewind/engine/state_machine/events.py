@@ -1,4 +1,4 @@
-"""What goes into the state machine of a search (events) and what comes out of it (instructions)."""
+"""Events that go into the state machine of a search, and instructions that come out of it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class LaunchPermitted:
     """A trial that wanted to run may do so.
 
     Attributes:
-        trial: Its number.
+        trial: Number of the trial.
     """
 
     trial: int
@@ -159,7 +159,7 @@ class Launch:
     """Start a run.
 
     Attributes:
-        trial: Its trial.
+        trial: The trial of the run.
         run: Its row, stored already.
         wall_seconds: The time after which it must end, or None.
         again: An earlier process may have started it: it is found again, never started twice.
@@ -185,7 +185,7 @@ class WithdrawPermit:
     """A trial that wanted to run, or has leave to, does not want to any more.
 
     Attributes:
-        trial: Its number.
+        trial: Number of the trial.
     """
 
     trial: int

@@ -23,7 +23,7 @@ from tradewind.utils.units import format_money
 
 
 class LaunchPermits:
-    """Which trials wait for leave to run, and which have it."""
+    """Trials that wait for leave to run, and trials that have it."""
 
     def __init__(self) -> None:
         self._asked: set[int] = set()
@@ -73,9 +73,9 @@ class SearchMachine:
     Attributes:
         parallel: Runs at the same time; it may be changed between events.
         ledger: The money.
-        book: The trials.
-        underway: The runs that have not ended.
-        early: What the runs have reported, and which were given up for it.
+        history: The trials.
+        active_runs: The runs that have not ended.
+        early_stopping: What the runs have reported, and which were given up for it.
         ending: Why nothing more will be asked, or None; what runs may still end.
         stopped: Why the search is over, or None.
     """
@@ -329,7 +329,7 @@ class SearchMachine:
         return [self._write(trials=[trial], runs=[run]), ev.Launch(trial, run, cap)]
 
     def cap(self, trial: Trial, run: Run) -> tuple[float | None, str]:
-        """When a run must end, in seconds of execution, and why."""
+        """The time at which a run must end, in seconds of execution, and the reason."""
         return self.run_limits.cap(trial, run, self.history.best_value, self.seconds_left)
 
     def _cannot_pay(self, trial: Trial) -> None:
@@ -353,8 +353,8 @@ class SearchMachine:
             done = news.state == RunState.COLLECTING
             if not (within or done) and self.ledger.free == 0 and self.run_limits.overdrawn(run, offer):
                 why = f"it cost more than the {format_money(run.reserved)} set aside for it, and the budget has no more"
-                if told := self._abort(run.run_id, why):
-                    return told
+                if instructions := self._abort(run.run_id, why):
+                    return instructions
             return [self._write()] if weighs else []
         trial = self.history.trials[run.trial]
         accepted = run.state == RunState.FAILED and run.fault == Fault.JOB and run.exit_code in self.policy.exit_codes

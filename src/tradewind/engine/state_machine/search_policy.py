@@ -1,4 +1,4 @@
-"""Where a run goes when there are no machines for it, or its spot machines were taken back."""
+"""Settings of a search, and the next place for a run whose machines are not there or were taken back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fallback_finder(offers: Sequence[Offer], ways: Collection[FallbackKind]) -> 
 
 
 class OfferRefusals:
-    """Which offers have failed which trials.
+    """The offers that have failed each trial.
 
     Args:
         spot_attempts: Runs of a trial on spot machines that may be taken back before the offer counts as refused.
@@ -76,14 +76,14 @@ class OfferRefusals:
                 self._refused[run.trial].add(key)
 
     def other_offer(self, trial: Trial, find: FallbackFinder) -> Offer | None:
-        """Where a trial should go on, or None where its offer is as good as any."""
+        """The offer on which a trial should go on, or None where its offer is as good as any."""
         refused = self._refused[trial.number]
         return find(trial.offer, refused) if trial.offer.key in refused else None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPolicy:
-    """How a search is carried out.
+    """Settings for carrying out a search.
 
     Attributes:
         owner: Tag and first part of the name of everything that the runs create.
@@ -100,7 +100,8 @@ class SearchPolicy:
         searcher: The searcher's name, for those who watch.
         size: Number of candidates, or None.
         stopper: Which runs to give up for what they report, or None.
-        gated: Each run waits for leave (`tradewind.engine.state_machine.events.LaunchPermitted`) instead of asking ``room``.
+        gated: Each run waits for leave (`~tradewind.engine.state_machine.events.LaunchPermitted`);
+            ``room`` is not asked.
     """
 
     owner: str
@@ -121,7 +122,7 @@ class SearchPolicy:
 
 
 _MOST_LOST_IN_A_ROW = 8
-"""So many trials in a row that the infrastructure lost end the search: nobody is told of them, so it would not end."""
+"""So many lost trials in a row end the search: the searcher does not learn of them, so it would never end."""
 
 _NEVER_RETRIED = (Fault.CREDENTIALS, Fault.PREREQUISITE)
 """Whatever the configuration, no run succeeds before the user has done something."""
@@ -162,7 +163,7 @@ class RetryTracker:
         return replace(trial, state=TrialState.LOST, observation=seen, ended=run.ended)
 
     def why_over(self, run: Run) -> str:
-        """Why the search must end after a lost run, or an empty text."""
+        """The reason why the search must end after a lost run, or an empty text."""
         if run.fault in _NEVER_RETRIED:
             return f"{run.reason}; the same command goes on once that is mended"
         if self._in_a_row < _MOST_LOST_IN_A_ROW:

@@ -1,4 +1,4 @@
-"""What a running search looks like at one moment, for whoever watches it."""
+"""Snapshot of a running search, for displays."""
 
 from __future__ import annotations
 
@@ -110,6 +110,5 @@ def _notes(machine: SearchMachine) -> dict[str, str]:
     early_stopping = machine.early_stopping
     if not early_stopping.stopped:
         return {}
-    return {
-        "early": f"{len(early_stopping.stopped):,} stopped, about {format_money(estimated_savings(early_stopping.finished, early_stopping.stopped))} saved"
-    }
+    saved = format_money(estimated_savings(early_stopping.finished, early_stopping.stopped))
+    return {"early": f"{len(early_stopping.stopped):,} stopped, about {saved} saved"}

@@ -17,7 +17,7 @@ from tradewind.utils.units import count, format_money
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """What a stopping rule may look at.
+    """State of a search, as stopping rules see it.
 
     Attributes:
         objective: What is wanted.
@@ -74,7 +74,7 @@ class AllFailedSettings(Settings):
 
 
 class _Counts:
-    """What a rule counts of the trials that have ended.
+    """Counters of a rule over the trials that have ended.
 
     It is asked at every event, and a search may have thousands of trials: each of them is looked at once.
     """
@@ -90,7 +90,7 @@ class _Counts:
 
 
 class _NoImprovement(_Counts):
-    """How many trials have ended since the last one that improved something."""
+    """Counts the trials that have ended since the last one that improved something."""
 
     def __init__(self, settings: NoImprovementSettings) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def _lacks(trial: Trial, metric: str) -> bool:
 
 
 class _AllFailed(_Counts):
-    """How many trials have failed while none has succeeded.
+    """Counts the trials that have failed while none has succeeded.
 
     A run that was cut short says neither that the program works nor that it does not: it is no reason to go on. Where
     more were cut short than failed, what fails may be what is too small, and as many may fail.

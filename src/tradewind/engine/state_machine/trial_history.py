@@ -1,4 +1,4 @@
-"""The book of a search: its trials, the best of them, and what was tried before."""
+"""The history of a search: its trials, the best of them, and what was tried before."""
 
 from __future__ import annotations
 
@@ -132,11 +132,11 @@ class ProposalIntake:
         self._repeats = 0
 
     def take(self, proposals: Sequence[PricedProposal], history: TrialHistory, now: float) -> list[Trial]:
-        """The new trials, which are in the book then: pending, or failed where nobody sells what they need.
+        """The new trials, which are in the history then: pending, or failed where nobody sells what they need.
 
         Args:
             proposals: What is proposed.
-            book: The trials so far.
+            history: The trials so far.
             now: The runner's clock, in seconds.
         """
         keys = {trial.key for trial in history.pending}

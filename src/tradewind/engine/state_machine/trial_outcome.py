@@ -36,7 +36,8 @@ def succeeded(
 ) -> Trial:
     """The trial after a run that ended well and whose output was read.
 
-    Without a finite objective it has failed; so it has with an objective or a bounded metric above `LARGEST_METRIC` in size.
+    Without a finite objective it has failed; so it has with an objective or a bounded metric above `LARGEST_METRIC` in
+    size.
     """
     known = {**metrics, RUNTIME: run.runtime, COST: run.cost}
     value = known.get(objective.metric)
@@ -83,7 +84,7 @@ def aborted(
 
     Args:
         trial: The trial.
-        run: Its run.
+        run: The run of the trial.
         reason: Why, in words.
         objective: What is wanted.
         reported: Its last intermediate results; they are noted, and bound nothing.
@@ -103,7 +104,7 @@ def aborted(
 
 
 def profile_of(run: Run) -> dict[str, float]:
-    """What the run used, as low-level metrics."""
+    """Resources that the run used, as low-level metrics."""
     used = run.usage
     profile = dict(used.profile)
     if used.peak_memory_bytes is not None:

@@ -71,7 +71,7 @@ def _resolve(document: Any) -> Any:
 
 
 def _part(kind: str, definitions: dict[str, Any], built_in_only: bool) -> dict[str, Any]:
-    """How a part of one kind is chosen: by its name, or by a mapping with its settings."""
+    """Schema for the choice of a part of one kind: by its name, or by a mapping with its settings."""
     names: list[dict[str, Any]] = []
     mappings: list[dict[str, Any]] = []
     for name, part in plugins.load_all(kind).items():

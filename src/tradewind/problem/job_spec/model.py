@@ -274,7 +274,7 @@ SpaceModel = Annotated[dict[str, ParameterModel], BeforeValidator(_imply), _Spac
 
 
 LOG_LIMIT = 256 * 2**20
-"""Bytes of stdout, and of stderr, that are kept unless told otherwise."""
+"""Bytes of stdout, and of stderr, that are kept by default."""
 
 
 class ChoiceModel(StrictModel):

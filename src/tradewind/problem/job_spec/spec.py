@@ -60,7 +60,7 @@ class StopSpec:
     """A stopping rule that the user chose.
 
     Attributes:
-        name: Its name.
+        name: Name of the rule.
         settings: The user's settings for it.
     """
 
@@ -88,7 +88,7 @@ class ParameterSpec:
     """A parameter as declared; an instance has no values before the catalogue is asked.
 
     Attributes:
-        name: Its name.
+        name: Name of the parameter.
         kind: ``integer``, ``float``, ``ordinal``, ``categorical``, ``instance`` or ``nodes``.
         when: The parameter exists only where this holds.
         parameter: The parameter, unless it is an instance.

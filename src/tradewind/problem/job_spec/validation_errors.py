@@ -91,7 +91,7 @@ def _one(details: Mapping[str, Any], model: type[BaseModel], source: YamlSource,
 
 
 def _wrong_length(kind: str, loc: KeyPath, model: type[BaseModel], got: Any) -> str | None:
-    """What is wrong with a list that has another number of values than wanted; None for other errors."""
+    """Message for a list that has another number of values than wanted; None for other errors."""
     missing = kind == "missing" and isinstance(loc[-1], int)
     if not missing and kind != "too_long":
         return None
@@ -102,7 +102,7 @@ def _wrong_length(kind: str, loc: KeyPath, model: type[BaseModel], got: Any) -> 
 
 
 def _values_of(model: type[BaseModel], loc: KeyPath) -> int | None:
-    """How many values the list at a place has to have; None where they may be any number."""
+    """Number of values that the list at a place has to have; None where they may be any number."""
     owner = _model_at(model, loc[:-1])
     field = owner.model_fields.get(str(loc[-1])) if owner else None
     for annotation in (field.annotation, *typing.get_args(field.annotation)) if field else ():
