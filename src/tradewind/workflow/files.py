@@ -14,10 +14,11 @@ from typing import Any
 
 from tradewind.errors import WorkflowError
 from tradewind.utils.atomic_files import atomic_user_path
+from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.readers import platform_yaml, tradewind_yaml
-from tradewind.workflow.readers.yaml_lines import YamlMapping, plain, read_yaml_lines
+from tradewind.workflow.readers.yaml_lines import plain, read_yaml_lines
 from tradewind.workflow.schedule import FORMAT, Schedule, check, dump, from_json, to_json
 
 _MOST = 1 << 30

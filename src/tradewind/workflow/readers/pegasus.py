@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
-from tradewind.workflow.readers.yaml_lines import YamlMapping, YamlValueReader, plain
+from tradewind.workflow.readers.yaml_lines import YamlValueReader, plain
 
 _MEBIBYTE = 1 << 20
 

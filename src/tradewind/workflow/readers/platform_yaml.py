@@ -9,8 +9,9 @@ from typing import Any
 from tradewind.errors import InputError, WorkflowError
 from tradewind.problem import Billing, Offer, OfferQuery
 from tradewind.utils.units import parse_duration, parse_memory, parse_money
+from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.platform import Platform, Vm
-from tradewind.workflow.readers.yaml_lines import YamlMapping, YamlValueReader, finite
+from tradewind.workflow.readers.yaml_lines import YamlValueReader, finite
 
 _KEYS = ("vms", "storage", "bandwidth", "latency", "billing")
 _VM_KEYS = ("kind", "offer", "name", "count", "speed", "slots", "price", "boot", "memory")

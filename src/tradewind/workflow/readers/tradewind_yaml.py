@@ -6,9 +6,10 @@ from typing import Any
 
 from tradewind.errors import InputError, SpecError
 from tradewind.utils.units import parse_duration, parse_memory
+from tradewind.utils.yaml_lines import YamlMapping, YamlSequence
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
-from tradewind.workflow.readers.yaml_lines import YamlMapping, YamlSequence, YamlValueReader
+from tradewind.workflow.readers.yaml_lines import YamlValueReader
 
 _KEYS = ("name", "files", "tasks", "edges")
 _TASK_KEYS = ("command", "activity", "runtime", "inputs", "outputs", "after", "cores", "memory")
