@@ -162,7 +162,7 @@ def test_many_runs_are_one_submission(runner: HtCondorRunner, condor: Condor, tm
     asked = condor.calls("condor_q")
     for _ in range(20):
         runner.poll(handles)
-    assert condor.calls("condor_q") == asked, "runs that have wait_for_end are not asked about"
+    assert condor.calls("condor_q") == asked, "runs that have ended are not asked about"
 
 
 def test_files_go_there_and_come_back(runner: HtCondorRunner, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_loads_that_fail_and_applications_that_do(bench: KubeBench) -> None:
         (
             replace(driven(bench, waits, "run-4", **anyway), argv=("sh", "-c", "sleep 1; exit 6")),
             6,
-            "the application wait_for_end before the load generator did, with code 6",
+            "the application ended before the load generator did, with code 6",
         ),
         (replace(driven(bench, waits, "run-5"), argv=("no-such-program",)), 127, "application.*code 127"),
     ):

@@ -174,7 +174,7 @@ def test_searches_share_the_cluster(tmp_path: Path) -> None:
     for tenant in ("a", "b"):
         _tradewind(tmp_path, "submit", "job.yaml", "--tenant", tenant, "--trials", "3", "--parallel", "2")
     settings = ["--set", f"kubeconfig={REAL}", "--set", "helper_image=local/busybox:1"]
-    _tradewind(tmp_path, "cluster", "start", "--kubernetes", *settings, "--limit", "cpu=2", "--poll_until-empty")
+    _tradewind(tmp_path, "cluster", "start", "--kubernetes", *settings, "--limit", "cpu=2", "--until-empty")
     for tenant in ("a", "b"):
         told = json.loads(_tradewind(tmp_path, "status", f"{tenant}/train", "--json"))
         assert "succeeded" in json.dumps(told), told

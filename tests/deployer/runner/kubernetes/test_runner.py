@@ -558,7 +558,7 @@ def test_a_run_without_a_node_does_not_expire(bench: KubeBench) -> None:
     runner.cancel(handle)
     wait_for_end(runner, handle)
     [over] = runner.find(OWNER_A)
-    assert over.data["expires"] < time.time(), "what has wait_for_end goes with its lease"
+    assert over.data["expires"] < time.time(), "what has ended goes with its lease"
     runner.close()
 
 

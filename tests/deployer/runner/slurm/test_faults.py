@@ -142,7 +142,7 @@ def test_controllers_killed_around_sbatch(tmp_path: Path, cluster: SlurmCluster,
 
 def test_a_look_leaves_batches_alone_that_are_being_handed_over(tmp_path: Path, cluster: SlurmCluster) -> None:
     """``tradewind reap --dry-run`` in the same data folder, while one of them has to wait for slurmctld."""
-    waits = 'poll_until [ -e "$0.go" ]; do touch "$0.now"; sleep 0.05; done; exec "$REAL" "$@"'
+    waits = 'until [ -e "$0.go" ]; do touch "$0.now"; sleep 0.05; done; exec "$REAL" "$@"'
     slow = programs(tmp_path / "bin", sbatch=waits)
     runner = slurm_runner(tmp_path, bin=str(slow), max_array=1)
     requests = [request_for(tmp_path, ("true",), f"run-{i}") for i in range(2)]
@@ -167,7 +167,7 @@ def test_a_look_leaves_batches_alone_that_are_being_handed_over(tmp_path: Path, 
 @pytest.mark.slow
 def test_runs_go_on_without_slurmctld_and_their_ends_are_seen(tmp_path: Path, cluster: SlurmCluster) -> None:
     runner = slurm_runner(tmp_path, timeout=1.0)
-    script = "echo ran >> count; poll_until [ -e go ]; do sleep 0.05; done; exit 3"
+    script = "echo ran >> count; until [ -e go ]; do sleep 0.05; done; exit 3"
     ends = runner.submit(request_for(tmp_path, ("sh", "-c", script), "ends"), [])
     goes_on = runner.submit(request_for(tmp_path, ("sleep", "60"), "goes-on"), [])
     requests = [request_for(tmp_path, ("sh", "-c", f"echo ran >> count-{i}; sleep 1"), f"run-{i}") for i in range(8)]
@@ -184,7 +184,7 @@ def test_runs_go_on_without_slurmctld_and_their_ends_are_seen(tmp_path: Path, cl
     assert (status.state, status.exit_code) == (RunState.FAILED, 3)
     with pytest.raises(UnreachableError):
         runner.find(OWNER)
-    # It is wait_for_end by a file that its job looks at.
+    # It is ended by a file that its job looks at.
     runner.cancel(goes_on)
     assert wait_for_end(runner, goes_on).state is RunState.CANCELLED
     assert not processes_of("goes-on")

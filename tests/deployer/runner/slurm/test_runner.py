@@ -252,7 +252,7 @@ def test_ways_to_end_and_what_was_used(make: Make, tmp_path: Path) -> None:
     status = wait_for_end(runner, handles["stubborn"])
     assert (status.state, status.exit_code) == (RunState.TIMED_OUT, -9)
     assert 0.7 <= status.runtime < 3
-    # Memory, processor time and logs; what it leaves behind is wait_for_end.
+    # Memory, processor time and logs; what it leaves behind is ended.
     status = wait_for_end(runner, handles["busy"])
     assert status.state is RunState.DONE
     assert not processes_of("busy")
@@ -557,7 +557,7 @@ def test_a_lost_answer_is_looked_for_and_nothing_is_submitted_twice(
     handle = runner.submit(request, [])
     assert wait_for_end(runner, handle).state is RunState.DONE
     assert (request.workdir / "count").read_text() == "ran\n"
-    # The same, with another try within the call, and a job that wait_for_end before it was looked for.
+    # The same, with another try within the call, and a job that ended before it was looked for.
     again = request_for(tmp_path, ("sh", "-c", "echo ran >> count2"), "run-2")
     patient = make(bin=str(lossy), patience=5)
     assert wait_for_end(patient, patient.submit(again, [])).state is RunState.DONE

@@ -80,7 +80,7 @@ def test_a_network_that_is_cut_while_a_run_is_submitted(three: HostsBench) -> No
     hosts.cut("h1")
     with pytest.raises(UnreachableError):
         runner.submit(_counting(three, 0.1), _first(three))
-    # It may be there or not: it is looked for, and counts as alive, poll_until it has certainly expired.
+    # It may be there or not: it is looked for, and counts as alive, until it has certainly expired.
     [handle] = runner.find(OWNER_A)
     assert runner.poll([handle])["run-1"].state is RunState.EXECUTING
     old = Handle("run-1", "ssh", {**handle.data, "expires": time.time() - 61})

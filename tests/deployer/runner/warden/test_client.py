@@ -43,7 +43,7 @@ def run(folder: Path, name: str, program: str = "pass", *, wait: bool = True) ->
 
 
 def zombies() -> set[int]:
-    """Children of this process that have wait_for_end, and were not waited for."""
+    """Children of this process that have ended, and were not waited for."""
     mine = psutil.Process().children()
     return {child.pid for child in mine if child.status() == psutil.STATUS_ZOMBIE}
 
