@@ -215,7 +215,7 @@ class Float(_Range):
         finest = max(10.0 ** (math.floor(math.log10(largest)) + 1 - _DIGITS), math.ulp(largest)) if largest else 0.0
         if 0 < width < _FEWEST_VALUES * finest:
             raise SpecError(
-                f"{self.name}: from {self.low!r} to {self.high!r} there are too few numbers of {_DIGITS} digits to search",
+                f"{self.name}: too few numbers of {_DIGITS} digits lie between {self.low!r} and {self.high!r}",
                 hint="let the parameter be the difference from a fixed number, and add that number in the program",
             )
 
