@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -297,12 +298,12 @@ def test_each_refusal_is_an_error_of_its_own(linked: Linker, tmp_path: Path) -> 
     port = linked().target.port
     changed.write_text(f"[127.0.0.1]:{port} {other.public}\n")
     rows: list[tuple[dict[str, Any], type[DeployError], str]] = [
-        ({"known_hosts": str(empty)}, CredentialsError, "host key is not known.*by hand"),
+        ({"known_hosts": str(empty)}, CredentialsError, f"host key is not known.*-p {port} .*by hand"),
         ({"known_hosts": str(changed)}, CredentialsError, "changed.*ssh-keygen -R"),
         ({"identity": str(other.client)}, CredentialsError, "does not let us in.*identity"),
         ({"identity": str(tmp_path / "no-key")}, CredentialsError, "no private key"),
         ({"identity": str(empty)}, CredentialsError, r"does not let us in|cannot be used"),
-        ({"port": free_port()}, UnreachableError, "refuses connections"),
+        ({"port": (refused := free_port())}, UnreachableError, f"refuses connections on port {refused}"),
         ({"host": "no-such-host.invalid"}, UnreachableError, "no host named no-such-host.invalid"),
         ({"host": "192.0.2.1", "connect_seconds": 1.0}, UnreachableError, "192.0.2.1"),
         ({"host": "::1", "jump": "nobody@[::1]:9"}, UnreachableError, "refuse|cannot|closed"),
@@ -311,6 +312,34 @@ def test_each_refusal_is_an_error_of_its_own(linked: Linker, tmp_path: Path) -> 
         with pytest.raises(DeployError, match=words) as caught:
             linked(**changes).run(["true"])
         assert type(caught.value) is kind, (changes, caught.value)
+
+
+def test_advice_helps_when_it_is_typed(linked: Linker, sshd: Sshd, tmp_path: Path) -> None:
+    """Each is typed as it stands in the error, and the same connection is tried again."""
+    port = sshd.port
+    known, key = tmp_path / "known", tmp_path / "a key"
+    key.write_bytes(sshd.keys.client.read_bytes())
+    key.chmod(0o600)
+    target = {"known_hosts": str(known), "identity": str(key)}
+
+    def advised(words: str) -> str:
+        with pytest.raises(CredentialsError, match=words) as caught:
+            linked(**target).run(["true"])
+        assert caught.value.hint
+        return caught.value.hint
+
+    known.write_text(f"[127.0.0.1]:{port} {Keys(tmp_path / 'other').public}\n")
+    subprocess.run(shlex.split(advised("has changed").rpartition(": ")[2]), check=True, capture_output=True)
+    assert known.read_text() == ""
+    by_hand = shlex.split(advised("is not known").partition(" once by hand")[0])
+    # ssh asks a person whether the key is right; here the answer is an option.
+    words = [by_hand[0], "-o", "StrictHostKeyChecking=accept-new", "-i", str(key), *by_hand[1:], "true"]
+    subprocess.run(words, check=True, capture_output=True, timeout=30)
+    assert linked(**target).run(["echo", "in"]).stdout == b"in\n"
+    key.chmod(0o644)
+    linked().close()
+    subprocess.run(shlex.split(advised("others may read")), check=True)
+    assert linked(**target).run(["echo", "in"]).stdout == b"in\n"
 
 
 def test_a_new_machines_key_is_taken_once(linked: Linker, tmp_path: Path) -> None:

@@ -68,6 +68,28 @@ def test_every_level_is_its_own_value(parameter: Parameter) -> None:
         assert parameter.coerce(parameter.level(i)) == parameter.level(i)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "log"),
+    [
+        (5e-324, 1.7e308, True),
+        (-8.9e307, 8.9e307, False),
+        (0.0, 1e-300, False),
+        (1.0, 1.0 + 1e-7, False),
+        (1e6, 1e6 + 0.1, False),
+        (3.0, 3.0, False),
+        (0.0, 0.0, False),
+    ],
+)
+def test_ranges_at_the_edges_of_what_floats_can_be(low: float, high: float, log: bool) -> None:
+    parameter = Float(name="x", low=low, high=high, log=log)
+    values = parameter.draw(np.linspace(0.0, 1.0, 1001, endpoint=False))
+    assert np.all((low <= values) & (values <= high))
+    assert len(set(values.tolist())) == (1 if low == high else 1001)
+    features = parameter.features(values)
+    assert np.all((features >= 0.0) & (features <= 1.0))
+    assert [parameter.coerce(value) for value in values[:9].tolist()] == values[:9].tolist()
+
+
 def test_an_integer_range_too_long_to_list_is_drawn_without_listing_it() -> None:
     parameter = Integer(name="x", low=0, high=10**15, step=7)
     assert parameter.levels is None
@@ -87,6 +109,11 @@ def test_a_log_scale_spends_half_of_the_draws_below_the_geometric_mean() -> None
     [
         (lambda: Float(name="x", low=2, high=1), "low 2 is above high 1"),
         (lambda: Float(name="x", low=0, high=1, log=True), "above 0"),
+        (lambda: Float(name="x", low=-1.7e308, high=1.7e308), "wider than the largest number"),
+        (lambda: Float(name="x", low=1e6, high=1e6 + 1e-7), "too few numbers of 12 digits"),
+        (lambda: Float(name="x", low=-1e6 - 1e-7, high=-1e6), "too few numbers of 12 digits"),
+        (lambda: Float(name="x", low=0, high=1e-322), "too few numbers of 12 digits"),
+        (lambda: Float(name="x", low=1e300, high=1e300 * (1 + 1e-15), log=True), "too few numbers of 12 digits"),
         (lambda: Float(name="x", low=0, high=math.inf), "finite"),
         (lambda: Integer(name="x", low=0.5, high=1), "whole"),
         (lambda: Integer(name="x", low=0, high=1, step=0), "step"),

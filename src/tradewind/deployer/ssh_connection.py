@@ -33,53 +33,93 @@ from tradewind.utils.dependencies import find_program
 from tradewind.utils.paths import expand
 
 
-def ssh_error(stderr: bytes, host: str, *, opening: bool, program: str = "", code: int = 255) -> DeployError:
+def ssh_error(stderr: bytes, target: SshTarget, *, opening: bool, program: str = "", code: int = 255) -> DeployError:
     """Make the error that fits the messages of ``ssh``, or of a command on the other machine.
 
     Args:
         stderr: What it said.
-        host: The machine.
+        target: The machine, and how it was reached.
         opening: True when the connection was being opened.
         program: The command, if it was started.
         code: Its exit code.
     """
-    text = stderr.decode(errors="replace")
+    text, host = stderr.decode(errors="replace"), target.host
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("Warning:", "@"))]
     why = lines[-1] if lines else "no reason given"
     if program:
         if "No space left on device" in text or "Disk quota exceeded" in text:
             return DeployError(f"the disk of {host} is full", hint="make room there")
         return DeployError(f"{program} on {host}: {lines[0] if lines else f'exit code {code}'}")
-    return _refusal(text, host, why) or _silence(text, host, why, opening=opening)
+    return _refusal(text, target, why) or _silence(text, host, why, opening=opening)
 
 
-def _refusal(text: str, host: str, why: str) -> CredentialsError | None:
+_CHANGED_KEY = re.compile(r"Host key for (\S+) has changed")
+_OLD_KEY_FILE = re.compile(r"Offending \S+ key in (.+):\d+")
+_UNKNOWN_KEY = re.compile(r"host key is known for (\S+) and")
+_LOOSE_KEY = re.compile(r"Permissions \d+ for ['\"](.+)['\"] are too open")
+_ASKED_PORT = re.compile(r"connect to host \S+ port (\d+)")
+
+
+def _refusal(text: str, target: SshTarget, why: str) -> CredentialsError | None:
+    """The error where somebody answered and did not let us in.
+
+    What ssh names is taken from its own words: with jump hosts, it may speak of another machine than the target.
+    """
+    host = target.host
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in text:
+        name, file = _CHANGED_KEY.search(text), _OLD_KEY_FILE.search(text)
+        words = ["ssh-keygen", "-R", name[1] if name else host, *(["-f", file[1]] if file else [])]
         return CredentialsError(
             f"{host}: its host key is not the one that is known: it has changed, or another machine answers",
-            hint=f"if that is right, remove the old key: ssh-keygen -R {host}",
+            hint=f"if that is right, remove the old key: {shlex.join(words)}",
         )
     if "Host key verification failed" in text or "host key is known" in text:
+        name = _UNKNOWN_KEY.search(text)
         return CredentialsError(
             f"{host}: its host key is not known",
-            hint=f"ssh {host} once by hand and compare the key, or set known_hosts",
+            hint=f"{_by_hand(target, name[1] if name else '')} once by hand and compare the key, or set known_hosts",
         )
+    # Then ssh goes on without the key, and ends with "Permission denied".
+    if loose := _LOOSE_KEY.search(text):
+        return CredentialsError(
+            f"{host} does not let us in: others may read the private key {loose[1]}, so ssh does not use it",
+            hint=shlex.join(["chmod", "600", loose[1]]),
+        )
+    if "invalid format" in text or "error in libcrypto" in text:
+        return CredentialsError(f"the private key for {host} cannot be used: {why}", hint="take another key")
     if "Permission denied" in text or "Too many authentication failures" in text:
         return CredentialsError(f"{host} does not let us in: {why}", hint="set user and identity, or load the agent")
-    if "UNPROTECTED PRIVATE KEY" in text or "invalid format" in text or "error in libcrypto" in text:
-        return CredentialsError(f"the private key for {host} cannot be used: {why}", hint="chmod 600, or another key")
     if "Bad configuration option" in text or "Bad owner or permissions" in text:
         return CredentialsError(f"ssh does not like its configuration: {why}", hint="look into ~/.ssh/config")
     return None
 
 
+def _by_hand(target: SshTarget, named: str) -> str:
+    """The command that opens the connection by hand, so that ssh asks whether the host key is right.
+
+    Args:
+        target: The machine.
+        named: The machine as its key is looked up by: ``host``, or ``[host]:port``; empty where ssh did not say.
+    """
+    host, port = target.host, target.port
+    if named:
+        inner, _, outer = named.removeprefix("[").partition("]:")
+        host, port = inner, int(outer) if outer.isdigit() else None
+    words = ["ssh", *(["-o", f"UserKnownHostsFile={expand(target.known_hosts)}"] if target.known_hosts else [])]
+    login = f"{target.user}@{host}" if target.user else host
+    return shlex.join([*words, *(["-p", str(port)] if port else []), login])
+
+
 def _silence(text: str, host: str, why: str, *, opening: bool) -> UnreachableError:
     if "Could not resolve hostname" in text:
         return UnreachableError(f"there is no host named {host}", hint="check the spelling, or the DNS")
+    port = f" on port {asked[1]}" if (asked := _ASKED_PORT.search(text)) else ""
     if "Connection refused" in text:
-        return UnreachableError(f"{host} refuses connections", hint="is its SSH server running, and on this port?")
+        return UnreachableError(
+            f"{host} refuses connections{port}", hint="is its SSH server running, and is this its port?"
+        )
     if "timed out" in text or "Timeout" in text:
-        return UnreachableError(f"{host} does not answer", hint="is it up, and does a firewall let SSH through?")
+        return UnreachableError(f"{host} does not answer{port}", hint="is it up, and does a firewall let SSH through?")
     if "No route to host" in text or "Network is unreachable" in text:
         return UnreachableError(f"there is no way to {host}: {why}")
     if not opening:
@@ -381,7 +421,7 @@ class SshConnection(FileTransfers):
                     raise UnreachableError(f"{self.target.host} did not let us in within {self._limit}") from None
                 if done.returncode:
                     errors.seek(0)
-                    raise ssh_error(errors.read(), self.target.host, opening=True)
+                    raise ssh_error(errors.read(), self.target, opening=True)
             self._master = self._pid()
             for remote, local in self._forwards.items():
                 self._forward(remote, local)
@@ -474,9 +514,9 @@ class SshConnection(FileTransfers):
     def judge(self, argv: Sequence[str], answer: CommandResult, *, check: bool = True) -> CommandResult:
         """Raise what an answer means, if it means an error; see `run`."""
         if answer.code == _SSH_FAILED and not self._is_open():
-            raise ssh_error(answer.stderr, self.target.host, opening=False)
+            raise ssh_error(answer.stderr, self.target, opening=False)
         if check and answer.code:
-            raise ssh_error(answer.stderr, self.target.host, opening=False, program=argv[0], code=answer.code)
+            raise ssh_error(answer.stderr, self.target, opening=False, program=argv[0], code=answer.code)
         return answer
 
     def forward_socket(self, remote: str) -> Path:

@@ -76,6 +76,12 @@ _LOG_RATIO = 4.0
 ENUMERABLE = 2_000_000
 """Values, or combinations of them, up to which they are listed; more are sampled, like continuous ones."""
 
+_DIGITS = 12
+"""Significant digits of the real numbers that are proposed: as many as read back as the same number everywhere."""
+
+_FEWEST_VALUES = 1000
+"""Fewer different numbers than these are no range that a searcher could refine."""
+
 _EXACT = 2**53
 """Whole numbers up to here are exact as floats."""
 
@@ -197,18 +203,34 @@ class Float(_Range):
 
     kind: ClassVar[str] = "float"
 
+    def __post_init__(self) -> None:
+        _Range.__post_init__(self)
+        width, largest = self.high - self.low, max(abs(self.low), abs(self.high))
+        if not math.isfinite(width):
+            raise SpecError(
+                f"{self.name}: from {self.low:g} to {self.high:g} is wider than the largest number that a float can be",
+                hint="give bounds that are nearer to each other",
+            )
+        # Values are written with `_DIGITS` digits; near zero floats themselves are coarser.
+        finest = max(10.0 ** (math.floor(math.log10(largest)) + 1 - _DIGITS), math.ulp(largest)) if largest else 0.0
+        if 0 < width < _FEWEST_VALUES * finest:
+            raise SpecError(
+                f"{self.name}: too few numbers of {_DIGITS} digits lie between {self.low!r} and {self.high!r}",
+                hint="let the parameter be the difference from a fixed number, and add that number in the program",
+            )
+
     @property
     def levels(self) -> Column | None:
         """None, unless low equals high."""
         return np.array([float(self.low)]) if self.low == self.high else None
 
     def draw(self, unit: Features) -> Column:
-        """Uniform on the scale; rounded to 12 digits, so that a value reads back as the same value."""
+        """Uniform on the scale; rounded to `_DIGITS` digits, so that a value reads back as the same value."""
         if self.log:
             values = np.exp(math.log(self.low) + unit * (math.log(self.high) - math.log(self.low)))
         else:
             values = self.low + unit * (self.high - self.low)
-        rounded = np.array([float(f"{v:.12g}") for v in values])
+        rounded = np.array([float(f"{v:.{_DIGITS}g}") for v in values])
         # `np.clip` takes ten times as long for the few values that are drawn at a time.
         clipped: Column = np.minimum(np.maximum(rounded, self.low), self.high)
         return clipped

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.deployer.helpers import OFFER, request_for
 
 from tradewind.deployer.runner.slurm.options import SlurmSettings, command_of
@@ -35,6 +36,46 @@ def test_a_container_is_held_to_the_offer_and_is_found_again(tmp_path: Path) -> 
 def test_options_of_a_container_are_the_users(tmp_path: Path, container: str) -> None:
     found = command(tmp_path, "/image", container=container, container_options=["--nv"])
     assert found.index("--nv") < found.index("app")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--reservation=mine"], ["--reservation", "mine"], ["-p", "fast"], ["-n4"], ["--wait-all-nodes=1"],
+        ["--exclusive", "--mail-type=END"], ["-A", "lab", "-H"], ["--dependency=afterok:7"],
+    ],
+)  # fmt: skip
+def test_options_that_choose_machines_and_accounts_are_sbatchs(words: list[str]) -> None:
+    assert SlurmSettings(sbatch=words).sbatch == words
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--array=1-3"], "set by Tradewind"),
+        (["--arr", "1-3"], "set by Tradewind"),
+        (["-a1-3"], "set by Tradewind"),
+        (["-Ha1-3"], "set by Tradewind"),
+        (["--parsable"], "set by Tradewind"),
+        (["-oout"], "set by Tradewind"),
+        (["--wrap=date"], "job script"),
+        (["job.sh"], "job script"),
+        (["--exclusive", "job.sh"], "job script"),
+        (["--reservation=a", "job.sh"], "job script"),
+        (["--gres=gpu:1", ":", "--gres=gpu:2"], "several jobs"),
+        (["--", "job.sh"], "ends the options"),
+        (["--test-only"], "submits nothing"),
+        (["--help"], "submits nothing"),
+        (["-V"], "submits nothing"),
+        (["-Q"], "prints"),
+        (["-W"], "wait"),
+        (["--requeue"], "again"),
+        (["-M", "other"], "cluster"),
+    ],
+)
+def test_options_that_break_the_runner_are_refused_when_they_are_read(words: list[str], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        SlurmSettings(sbatch=words)
 
 
 def waiting(reason: str) -> SlurmQueueRow:

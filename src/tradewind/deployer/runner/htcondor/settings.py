@@ -41,6 +41,36 @@ _OURS = frozenset(
 )
 """Commands that Tradewind sets itself."""
 
+_ALIASES = (
+    "args",
+    "cmd",
+    "err",
+    "in",
+    "iwd",
+    "jobiwd",
+    "out",
+    "remoteiwd",
+    "stderr",
+    "stdin",
+    "stdout",
+    "ulog",
+    "userlog",
+)
+"""What condor_submit and the attributes of a job call some of them besides."""
+
+_REFUSED = {
+    **dict.fromkeys((*(name.replace("_", "") for name in _OURS), *_ALIASES), "is set by Tradewind itself"),
+    **dict.fromkeys(
+        ("maxretries", "onexitremove", "periodicrelease", "retryuntil", "successexitcode"),
+        "may run the job again behind Tradewind's back: leave it out",
+    ),
+    **dict.fromkeys(("maxidle", "maxmaterialize"), "changes how many jobs there are: leave it out"),
+    **dict.fromkeys(("leaveinqueue", "onexithold"), "would keep ended jobs in the queue: leave it out"),
+    "hold": "would keep the job from starting: leave it out",
+    "noopjob": "would run nothing: leave it out",
+}
+"""Commands that break the runner, in lower case without underscores, and why."""
+
 
 class HtCondorSettings(plugins.Settings):
     """Settings of the HTCondor runner."""
@@ -93,7 +123,10 @@ class HtCondorSettings(plugins.Settings):
             plain = name.removeprefix("+").lower()
             if not plain.replace("_", "").replace(".", "").isalnum() or not plain[0].isalpha():
                 raise ValueError(f"{name!r} is not the name of a submit command")
-            if plain in _OURS or plain.startswith(("tradewind", "my.tradewind")):
+            plain = plain.removeprefix("my.")
+            if reason := _REFUSED.get(plain.replace("_", "")):
+                raise ValueError(f"{name} {reason}")
+            if plain.startswith("tradewind"):
                 raise ValueError(f"{name} is set by Tradewind itself")
             if "\n" in value or "\r" in value:
                 raise ValueError(f"the value of {name} has more than one line")
