@@ -14,7 +14,7 @@ _BEGIN = """
 import sys
 from pathlib import Path
 from tradewind.service.context import open_context
-from tradewind.service.operations import warm
+from tradewind.service.operations import preload
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.settings import ServiceSettings
 
@@ -30,7 +30,7 @@ application = "name: one\\njob: {command: ['true']}\\nspace: {instance: {vcpu: [
 context.applications.register(who, application + "application: {fields: {}}\\n", shared=True)
 """
 _SUBMIT = """
-warm.load(warm.ACCEPTING)
+preload.load_modules(preload.HTTP_MODULES)
 before = set(sys.modules)
 context.requests.submit(who, {"application": "one"})
 print(*sorted(name for name in set(sys.modules) - before if name.startswith("tradewind")))
@@ -48,7 +48,7 @@ def test_the_first_request_waits_for_no_import(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("modules", [preload.HTTP_MODULES, preload.WORKER_MODULES], ids=["accepting", "carrying out"])
 def test_what_is_loaded_is_there_and_not_looked_through_again(modules: tuple[str, ...]) -> None:
-    script = f"import gc, sys; from tradewind.service.operations import warm; warm.load({modules!r}); "
+    script = f"import gc, sys; from tradewind.service.operations import preload; preload.load_modules({modules!r}); "
     script += f"assert all(name in sys.modules for name in {modules!r}); assert gc.get_freeze_count() > 10_000"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

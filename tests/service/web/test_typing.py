@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.service.live_server import principal
 from tests.service.web.conftest import Opener
+from tests.service.web.pages.test_new_request import CHOICES
 from tests.service.web.sample_server import PASSWORD, Stage
 from tests.service.web.test_journeys import badge, expect
-from tests.service.web.pages.test_new_request import CHOICES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route

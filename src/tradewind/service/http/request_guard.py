@@ -24,7 +24,7 @@ from tradewind.service.settings import ServiceSettings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_LOG = logging.getLogger("tradewind.service.http.request_guard")
+_LOG = logging.getLogger("tradewind.service.guard")
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "

@@ -103,7 +103,7 @@ _BACKOFF = Backoff((0.5, 1.0, 2.0, 5.0, 5.0))
 _AFTER_FAULT = 5.0
 """Seconds until the next look after an error that nobody expected."""
 
-_log = logging.getLogger("tradewind.service.notifications")
+_log = logging.getLogger("tradewind.service.notices")
 
 
 class NotificationSender:

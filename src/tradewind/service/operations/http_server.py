@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tradewind.service.operations.health import HealthChecks
 
 _log = logging.getLogger("tradewind.service")
-_guard_log = logging.getLogger("tradewind.service.http.request_guard")
+_guard_log = logging.getLogger("tradewind.service.guard")
 
 
 def open_listening_socket(settings: ServiceSettings) -> socket.socket:

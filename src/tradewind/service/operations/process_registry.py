@@ -22,7 +22,7 @@ _PREFIX = "presence."
 _EVERY = 15.0
 _FORGOTTEN = 86_400.0
 
-_log = logging.getLogger("tradewind.service.operations.process_registry")
+_log = logging.getLogger("tradewind.service.presence")
 
 
 class ProcessRegistry:
