@@ -21,9 +21,9 @@ sys.path.insert(0, str(ROOT))
 
 from tradewind import plugins  # noqa: E402
 from tradewind.deployer.runner.base import Runner  # noqa: E402
-from tradewind.workflow.execution.controller import execute_plan  # noqa: E402
 from tradewind.workflow.execution.options import ExecutionOptions  # noqa: E402
 from tradewind.workflow.execution.pilots import PilotSettings  # noqa: E402
+from tradewind.workflow.execution.plan_run import execute_plan  # noqa: E402
 from tradewind.workflow.execution.results import measured_runtimes  # noqa: E402
 from tradewind.workflow.files import Plan, read_plan  # noqa: E402
 from tradewind.workflow.graph import Workflow  # noqa: E402

@@ -17,11 +17,11 @@ from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
 from tradewind.problem import Handle
-from tradewind.workflow.execution.controller import ExecutionResult, execute_plan
 from tradewind.workflow.execution.events import ExecutionEnding
 from tradewind.workflow.execution.journal import Journal, RunHistory
 from tradewind.workflow.execution.options import ExecutionOptions
 from tradewind.workflow.execution.pilots import PilotSettings
+from tradewind.workflow.execution.plan_run import ExecutionResult, execute_plan
 from tradewind.workflow.files import Plan, write_plan
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.planner.base import Planner

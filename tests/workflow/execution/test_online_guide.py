@@ -15,7 +15,6 @@ from tests.workflow.execution.world import World, worlds
 
 from tradewind import plugins
 from tradewind.errors import PluginError, WorkflowError
-from tradewind.workflow.execution.controller import ExecutionResult, execute_plan
 from tradewind.workflow.execution.events import (
     AttemptEnded,
     AttemptOutcome,
@@ -27,6 +26,7 @@ from tradewind.workflow.execution.events import (
     TaskLaunch,
 )
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
+from tradewind.workflow.execution.plan_run import ExecutionResult, execute_plan
 from tradewind.workflow.execution.replanning import DirectorGuide, guide_for
 from tradewind.workflow.execution.state_machine import ExecutionMachine
 from tradewind.workflow.execution.task_states import ExecutionGraph, RetryLimits, TaskState

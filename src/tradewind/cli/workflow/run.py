@@ -12,9 +12,9 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
-    from tradewind.workflow.execution.controller import ExecutionResult
     from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
     from tradewind.workflow.execution.pilots import PilotSettings
+    from tradewind.workflow.execution.plan_run import ExecutionResult
     from tradewind.workflow.files import Plan
 
 
@@ -218,8 +218,8 @@ def run(
     from tradewind.cli.signals import GracefulInterrupt
     from tradewind.cli.workflow.common import check_pictures
     from tradewind.utils.units import parse_duration
-    from tradewind.workflow.execution.controller import execute_plan
     from tradewind.workflow.execution.options import ExecutionOptions
+    from tradewind.workflow.execution.plan_run import execute_plan
     from tradewind.workflow.execution.task_states import RetryLimits
 
     check_pictures("--gantt", gantt)

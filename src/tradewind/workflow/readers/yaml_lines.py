@@ -103,7 +103,7 @@ class YamlValueReader:
     def parsed(
         self, given: YamlMapping, key: str, default: float | int, parse: Callable[[Any], Any], what: str, kind: str
     ) -> Any:
-        """What a function makes of the value under a key.
+        """Value under a key, as a function reads it.
 
         Raises:
             WorkflowError: It makes nothing of it; with the function's own words where it has some.

@@ -1,0 +1,163 @@
+"""Carries out a plan in a folder, or goes on with it: what ``tradewind workflow run`` does, for programs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tradewind.deployer.runner.base import Runner
+from tradewind.errors import WorkflowError
+from tradewind.workflow.execution import recovery
+from tradewind.workflow.execution.controller import Controller
+from tradewind.workflow.execution.events import ExecutionEnding
+from tradewind.workflow.execution.journal import Journal, JournalRecord, RunHistory
+from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
+from tradewind.workflow.execution.pilots import PilotSettings
+from tradewind.workflow.execution.replanning import check_online
+from tradewind.workflow.execution.results import results_of
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder, check_commands, check_names
+from tradewind.workflow.files import Plan, plan_document, write_text
+from tradewind.workflow.planner.base import Planner
+
+
+@dataclass(frozen=True)
+class ExecutionResult:
+    """A plan that was carried out, as far as it was.
+
+    Attributes:
+        ending: The way that it ended.
+        results: The document that is also in ``results.json``.
+        failures: The tasks that failed for good, with the reason of each.
+        reason: Reason that what is left cannot be planned, where it ended for that; else empty.
+    """
+
+    ending: ExecutionEnding
+    results: dict[str, Any]
+    failures: dict[str, str]
+    reason: str = ""
+
+
+def execute_plan(
+    plan: Plan,
+    folder: Path,
+    runner: Runner,
+    *,
+    options: ExecutionOptions,
+    planner: Planner,
+    terms: PilotSettings | None = None,
+    fresh: bool = False,
+    dismiss: bool = False,
+    watch: Callable[[ExecutionProgress], None] = lambda progress: None,
+    wanted: Callable[[], bool] = lambda: True,
+) -> ExecutionResult:
+    """Carry out a plan, or go on with it where an earlier call in the same folder was ended.
+
+    Args:
+        plan: The plan.
+        folder: The run's folder; all machines must see it under this name.
+        runner: Gives the machines; see `WorkflowRunFolder` for what it keeps there.
+        options: Settings of the run.
+        planner: Plans what is left when a machine or a task is lost.
+        terms: Settings of the pilots.
+        fresh: Begin anew, whatever has been done there.
+        dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
+        watch: Called with the progress some times a second.
+        wanted: Returns False once the run is to stop.
+
+    Raises:
+        WorkflowError: The plan cannot be carried out like this, or the folder is of another one; or machines of an
+            earlier call may still work there that ``runner`` does not know.
+        PluginError: The planner is to decide during the run, and does not.
+        StudyBusyError: Another process carries it out.
+        DeployError: No machine could be had.
+    """
+    if options.online:
+        check_online(planner)
+    place = WorkflowRunFolder(folder.absolute())
+    try:
+        place.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkflowError(f"cannot make the folder {folder}: {error.strerror}", hint="--folder names one") from None
+    journal = Journal(place.journal, lenient=fresh)
+    try:
+        digest = _digest(plan)
+        if not fresh:
+            _check_same(plan, options, digest, journal, place)
+        _check(plan, options, journal, place, fresh=fresh)
+        if fresh:
+            _forget(journal, place, runner, dismissed=dismiss)
+        terms = terms or PilotSettings()
+        history, vms = _read_journal(journal), [vm.name for vm in plan.platform.vms]
+        gone = recovery.end_orphan_pilots(place, history, runner, vms, dismissed=dismiss, linger=terms.linger)
+        journal.records += journal.write(*gone)
+        controller = Controller(plan, place, journal, runner, terms, options, planner, digest, watch, wanted)
+        ending = controller.run()
+        results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
+        write_text(place.results, json.dumps(results, indent=1) + "\n")
+        return ExecutionResult(ending, results, controller.failed, controller.impossible)
+    finally:
+        journal.close()
+
+
+def _header(journal: Journal) -> JournalRecord | None:
+    return next((record for record in journal.records if record["e"] == "run"), None)
+
+
+def _read_journal(journal: Journal, *, lenient: bool = False) -> RunHistory:
+    """Read the journal of earlier sessions; leniently, as far as it can be read."""
+    history = RunHistory()
+    with suppress(KeyError, TypeError) if lenient else nullcontext():
+        for record in journal.records:
+            history.take(record)
+    return history
+
+
+def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
+    """Begin anew; machines of an earlier run that may still be there are given back first."""
+    history = _read_journal(journal, lenient=True)
+    if history.header is not None:
+        recovery.cancel_pilots(runner, history.header["run"])
+        recovery.end_orphan_pilots(folder, history, runner, (), dismissed=dismissed, fresh=True)
+    journal.clear()
+    folder.clear()
+    # A machine that still waits in a queue must not find the folder of a new one: no number is given twice.
+    journal.records = journal.write(*({"e": "pilot", "vm": vm, "pilot": n} for vm, n in history.pilots.items()))
+
+
+def _digest(plan: Plan) -> str:
+    """Digest that identifies a plan, wherever its inputs are."""
+    document = plan_document(replace(plan, folder=None))
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: WorkflowRunFolder, *, fresh: bool) -> None:
+    """Check that a run can begin; what was done before it is removed only after that."""
+    if not options.synthetic:
+        check_commands(plan.flow)
+    check_names(plan.flow)
+    if fresh or _header(journal) is None:
+        folder.require(plan.flow, options.inputs, only=range(len(plan.flow)), anew=fresh)
+
+
+def _check_same(
+    plan: Plan, options: ExecutionOptions, digest: str, journal: Journal, folder: WorkflowRunFolder
+) -> None:
+    """Check that the folder belongs to this plan."""
+    header = _header(journal)
+    if header is None:
+        return
+    if header["plan"] != digest:
+        raise WorkflowError(
+            f"{folder.path} has a run of another plan",
+            hint="--fresh removes it, --folder names another folder",
+        )
+    if header["scale"] != options.scale:
+        raise WorkflowError(
+            f"the run in {folder.path} was begun with --scale {header['scale']:g}", hint="give it again, or --fresh"
+        )
