@@ -390,8 +390,8 @@ def _answers(link: SshConnection) -> bool:
 def test_a_killed_process_leaves_no_command_behind(sshd: Sshd) -> None:
     code = f"""
 import os, sys
-from tradewind.deployer.ssh_connection import SshLink, SshTarget
-link = SshLink(SshTarget({sshd.address!r}, **{sshd.facts!r}))
+from tradewind.deployer.ssh_connection import SshConnection, SshTarget
+link = SshConnection(SshTarget({sshd.address!r}, **{sshd.facts!r}))
 link.forward_socket("/tmp/x")
 print(link._control, link._anchor.pid, flush=True)
 os.kill(os.getpid(), 9)
