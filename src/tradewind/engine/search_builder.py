@@ -16,8 +16,9 @@ from tradewind.engine.preflight import check_limits, check_offers, check_runner
 from tradewind.engine.report_listener import ReportListener, why_reports_unavailable
 from tradewind.engine.search import LaunchGate, RunRequestFactory, Search, SearchComponents
 from tradewind.engine.state_machine.early_stopping import judged_metric
+from tradewind.engine.state_machine.retry_policy import fallback_finder
 from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, fallback_finder, no_fallback
+from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, no_fallback
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
 from tradewind.errors import SpecError

@@ -217,7 +217,7 @@ class RowNumbers:
 
 
 def _settings(problem: Problem) -> list[int]:
-    """The places of the parameters that choose no machines."""
+    """Indices of the parameters that choose no machines."""
     machine = problem.resolver.machine_parameters
     return [i for i, name in enumerate(problem.space.names) if name not in machine]
 

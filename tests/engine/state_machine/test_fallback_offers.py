@@ -11,13 +11,8 @@ from tests.engine.searchers import in_order
 from tests.engine.simulated_runs import Fate, World
 from tests.engine.state_machine.test_search_machine import tuning
 
-from tradewind.engine.state_machine.search_policy import (
-    FallbackKind,
-    OfferRefusals,
-    SearchPolicy,
-    fallback_finder,
-    no_fallback,
-)
+from tradewind.engine.state_machine.retry_policy import OfferRefusals, fallback_finder
+from tradewind.engine.state_machine.search_policy import FallbackKind, SearchPolicy, no_fallback
 from tradewind.problem import Fault, Offer, Run, RunState, Trial, TrialState
 
 HERE = Offer("aws", "m5.large", 2, 8, 0.10, region="us-east-1")

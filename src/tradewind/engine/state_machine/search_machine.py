@@ -14,9 +14,11 @@ from dataclasses import replace
 from tradewind.engine.state_machine import events as ev
 from tradewind.engine.state_machine import trial_outcome
 from tradewind.engine.state_machine.active_runs import ActiveRuns
-from tradewind.engine.state_machine.budget import BudgetAllowance, Ledger, RunLimits
+from tradewind.engine.state_machine.budget import Ledger, RunLimits
 from tradewind.engine.state_machine.early_stopping import EarlyStopping
-from tradewind.engine.state_machine.search_policy import RetryTracker, SearchPolicy
+from tradewind.engine.state_machine.retry_policy import RetryTracker
+from tradewind.engine.state_machine.search_policy import SearchPolicy
+from tradewind.engine.state_machine.termination import TerminationCheck
 from tradewind.engine.state_machine.trial_history import ProposalIntake, TrialHistory
 from tradewind.problem import Fault, Offer, Problem, Run, RunState, Trial, TrialState
 from tradewind.utils.units import format_money
@@ -88,7 +90,7 @@ class SearchMachine:
         self.history = TrialHistory(problem.objective, problem.constraints.deadline)
         self.run_limits = RunLimits(problem, policy)
         self.stopped: ev.StopSearch | None = None
-        self._allowance = BudgetAllowance(problem, policy.rules)
+        self._allowance = TerminationCheck(problem, policy.rules)
         self.active_runs = ActiveRuns()
         self._waiting: deque[Trial] = deque()  # proposed, not running: no room or no money yet
         self.ending: str | None = None

@@ -139,7 +139,7 @@ def point_title(data: StudyData, row: int) -> str:
 
 
 def weight_chart(weight: ParameterImportance) -> str:
-    """Bars: the share of the differences that each parameter explains by itself, and the rest."""
+    """Bars: the share of the variance that each parameter explains by itself, and the rest."""
     shares = [*weight.shares.items(), ("interplay and noise", max(0.0, 1.0 - weight.explained))]
     high = 26
     widest = min(260.0, 20 + 7.6 * max(len(name) for name, _ in shares))

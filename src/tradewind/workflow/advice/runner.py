@@ -1,4 +1,4 @@
-"""Runs the trials of a search for machines: a workflow is planned on the machines of the trial."""
+"""A runner whose trials are plans: a workflow is planned on the machines of each trial, and nothing is run."""
 
 from __future__ import annotations
 

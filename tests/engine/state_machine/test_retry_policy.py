@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.engine.state_machine.search_policy import RetryTracker, SearchPolicy
+from tradewind.engine.state_machine.retry_policy import RetryTracker
+from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.problem import Fault, Offer, Run, RunState, Trial, TrialState
 
 HERE = Offer("aws", "m5.large", 2, 8, 0.10, region="us-east-1")

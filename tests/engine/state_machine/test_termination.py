@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 from tests.engine.state_machine.test_search_machine import tuning
 
-from tradewind.engine.state_machine.budget import BudgetAllowance, Ledger
+from tradewind.engine.state_machine.budget import Ledger
+from tradewind.engine.state_machine.termination import TerminationCheck
 from tradewind.engine.state_machine.trial_history import TrialHistory
 from tradewind.problem import Budget
 from tradewind.testing.stores import trial
 
 
-def parts(budget: Budget, rule: str | None = None) -> tuple[BudgetAllowance, TrialHistory, Ledger]:
+def parts(budget: Budget, rule: str | None = None) -> tuple[TerminationCheck, TrialHistory, Ledger]:
     problem = replace(tuning(), budget=budget)
     rules = [] if rule is None else [lambda progress: rule]
-    return BudgetAllowance(problem, rules), TrialHistory(problem.objective), Ledger(budget.dollars)
+    return TerminationCheck(problem, rules), TrialHistory(problem.objective), Ledger(budget.dollars)
 
 
 def test_earlier_sessions_count() -> None:
