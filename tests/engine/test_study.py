@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tradewind
@@ -84,8 +85,14 @@ def test_wrong_calls_say_what_is_wrong() -> None:
     with Study(JOB) as study:
         with pytest.raises(ConfigurationError, match="at least one"):
             study.ask(0)
+        for count in ("2", 1.5, None, True, [1]):
+            with pytest.raises(ConfigurationError, match="at least one"):
+                study.ask(count)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="trial 7 is not waiting"):
             study.tell(7, runtime=1.0)
+        for trial in ("0", True, 0.0, None, {"number": 0}):
+            with pytest.raises(ConfigurationError, match="no trial is named so"):
+                study.tell(trial, runtime=1.0)  # type: ignore[arg-type]
         asked = study.ask()[0]
         with pytest.raises(ConfigurationError, match="run time cannot be nan"):
             study.tell(asked, runtime=float("nan"))
@@ -100,9 +107,15 @@ def test_wrong_calls_say_what_is_wrong() -> None:
                 study.tell(asked, runtime=1.0, cost=cost)
         with pytest.raises(ConfigurationError, match="'success' is no end of a run"):
             study.tell(asked, runtime=1.0, state="success")  # type: ignore[arg-type]
-        study.tell(asked, runtime=1.0, metrics={"value": 1.0})
-        with pytest.raises(ConfigurationError, match="not waiting"):
-            study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+        for metrics in ([3], 3.0, "value", (), False):
+            with pytest.raises(ConfigurationError, match=r"the metrics cannot be .*by name"):
+                study.tell(asked, runtime=1.0, metrics=metrics)  # type: ignore[arg-type]
+        study.tell(np.int64(asked.number), runtime=1.0, metrics={"value": 1.0})  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match=r"told already and is succeeded.*first result"):
+            study.tell(asked, runtime=1.0, metrics={"value": 2.0})
+        assert study.best is not None
+        assert study.best.observation is not None
+        assert study.best.observation.objective == 1.0
 
 
 def fill_the_disk(study: Study, monkeypatch: pytest.MonkeyPatch, times: int = 1) -> None:
@@ -144,7 +157,7 @@ def test_what_could_not_be_written_is_told_again(monkeypatch: pytest.MonkeyPatch
         assert study.tell(asked, **told).state == TrialState.SUCCEEDED
         assert heard == [asked.number]
         assert study.spent == 5.0
-        with pytest.raises(ConfigurationError, match="not waiting"):
+        with pytest.raises(ConfigurationError, match="told already"):
             study.tell(asked, **told)
         following = study.ask()[0]
         study.tell(following, runtime=1.0, cost=1.0, metrics={"value": 1.0})

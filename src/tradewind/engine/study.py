@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import os
 import tempfile
 import time
@@ -58,6 +59,10 @@ def as_numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
     Raises:
         ConfigurationError: A metric is no number.
     """
+    if not isinstance(metrics, Mapping):
+        raise ConfigurationError(
+            f"trial {trial}: the metrics cannot be {metrics!r}", hint="tell them by name: metrics={'loss': 0.1}"
+        )
     found: dict[str, float] = {}
     for name, value in metrics.items():
         try:
@@ -81,6 +86,16 @@ def _converted(value: Any) -> float:
     if isinstance(value, str | bytes):
         raise TypeError  # float() would read some of them
     return float(value)
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, numpy's included; None for what is none, such as 1.5, "2" and True."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 P = ParamSpec("P")
@@ -309,8 +324,11 @@ class Study:
         Fewer, or none, come back when the budget or the space is used up, or when the searcher first wants to be
         told of what is on its way; `finished` says why.
         """
-        if count < 1:
-            raise ConfigurationError(f"ask({count}): at least one configuration must be asked for")
+        if (wanted := _whole(count)) is None or wanted < 1:
+            raise ConfigurationError(
+                f"ask({count!r}): at least one configuration must be asked for", hint="write ask(), or a whole number"
+            )
+        count = wanted
         self._hold_on()
         self._carry_out()
         if not self._new:
@@ -356,12 +374,16 @@ class Study:
         """
         self._hold_on()
         self._carry_out()
-        number = asked if isinstance(asked, int) else asked.number
+        number = asked.number if isinstance(asked, Asked) else _whole(asked)
+        if number is None:
+            raise ConfigurationError(
+                f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"
+            )
         if number not in self._told:
             run = next((run for run in self._machine.runs.values() if run.trial == number), None)
             if run is None or number not in self._asked:
-                raise ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
-            measured = as_numbers(number, metrics or {})
+                raise self._not_asked(number)
+            measured = as_numbers(number, {} if metrics is None else metrics)
             ended = self._ended(run, runtime, cost, state, reason)
             self._told.add(number)
             self._metrics = measured
@@ -369,6 +391,15 @@ class Study:
         self._told.discard(number)
         del self._asked[number]
         return self._machine.history.trials[number]
+
+    def _not_asked(self, number: int) -> ConfigurationError:
+        """The error for a trial that waits for no result, with the reason."""
+        trial = self._machine.history.trials.get(number)
+        if trial is None or not trial.state.ended:
+            return ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
+        return ConfigurationError(
+            f"trial {number} was told already and is {trial.state.value}", hint="the first result counts"
+        )
 
     def _ended(self, run: Run, runtime: float, cost: float | None, state: TrialEnd, reason: str) -> Run:
         """The run as it ended, checked."""
