@@ -118,6 +118,65 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         assert study.best.observation.objective == 1.0
 
 
+@pytest.mark.parametrize("method", ["ask", "tell"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_searcher_that_is_interrupted_or_raises_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, method: str, error: type[BaseException]
+) -> None:
+    """A study goes on where it was, and gives out what an undisturbed one does."""
+
+    def numbers(study: Study, count: int) -> list[tuple[int, Any]]:
+        found = []
+        for _ in range(count):
+            asked = study.ask()[0]
+            found.append((asked.number, dict(asked.configuration)))
+            study.tell(asked, runtime=1.0, cost=0.1, metrics={"value": float(asked.number)})
+        return found
+
+    with Study({**JOB, "name": "undisturbed"}) as study:
+        wanted = numbers(study, 4)
+    with Study(JOB) as study:
+        assert numbers(study, 2) == wanted[:2]
+        real, left = getattr(study._searcher, method), [error, error]
+
+        def disturbed(*given: Any) -> Any:
+            if left:
+                raise left.pop()
+            return real(*given)
+
+        monkeypatch.setattr(study._searcher, method, disturbed)
+        if method == "ask":
+            for _ in range(2):
+                with pytest.raises(error):
+                    study.ask()
+            assert study.finished is None
+            assert numbers(study, 2) == wanted[2:]
+        else:
+            asked = study.ask()[0]
+            for _ in range(2):
+                with pytest.raises(error):
+                    study.tell(asked, runtime=1.0, cost=0.1, metrics={"value": 2.0})
+            assert study.tell(asked, runtime=1.0, cost=0.1, metrics={"value": 2.0}).state is TrialState.SUCCEEDED
+            assert [(asked.number, dict(asked.configuration)), *numbers(study, 1)] == wanted[2:]
+
+
+def test_an_interrupted_function_gives_its_trial_back() -> None:
+    calls: list[dict[str, Any]] = []
+
+    def function(**configuration: Any) -> float:
+        calls.append(configuration)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return 1.0
+
+    with Study(JOB) as study:
+        with pytest.raises(KeyboardInterrupt):
+            study.optimise(function, 3)
+        study.optimise(function, 2)
+        assert calls[1] == calls[2]
+        assert [trial.state for trial in study.trials] == [TrialState.SUCCEEDED] * 3
+
+
 def fill_the_disk(study: Study, monkeypatch: pytest.MonkeyPatch, times: int = 1) -> None:
     """The next writes of a study fail."""
     left = iter(range(times))

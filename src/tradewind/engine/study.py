@@ -444,7 +444,11 @@ class Study:
             given = self.ask()
             if not given:
                 break
-            outcome = call_for_trial(function, given[0], self._problem.objective.metric)
+            try:
+                outcome = call_for_trial(function, given[0], self._problem.objective.metric)
+            except BaseException:  # Ctrl-C, or the end of the interpreter: the next `ask` gives the trial out again
+                self._new.insert(0, self._asked.pop(given[0].number))
+                raise
             self.tell(given[0], **outcome)
             done += 1
         return self.best
@@ -528,19 +532,25 @@ class Study:
             if not self._instructions:
                 self._instructions.extend(self._machine.handle(self._events.popleft(), SystemClock().now()))
                 continue
-            # A write that fails stays the first: nobody is to hear of what is not in the store.
-            if isinstance(self._instructions[0], WriteRows):
-                self._write(self._instructions[0])
-            match self._instructions.popleft():
+            # What fails or is interrupted stays the first, and is done at the next call: nobody is to hear of what is
+            # not in the store, and a searcher that has raised is asked again.
+            answer: SearchEvent | None = None
+            match self._instructions[0]:
+                case WriteRows() as rows:
+                    self._write(rows)
                 case AskSearcher(count):
-                    self._events.append(ask_searcher(self._machine, self._searcher, count))
+                    answer = ask_searcher(self._machine, self._searcher, count)
+                case TellSearcher(trial):
+                    self._searcher.tell(trial)  # telling it again changes nothing
+            match self._instructions.popleft():
+                case AskSearcher():
+                    assert answer is not None
+                    self._events.append(answer)
                 case Launch(trial, run, wall_seconds, _):
                     self._new.append(_asked(trial, wall_seconds))
                     self._events.append(RunChanged(replace(run, state=RunState.EXECUTING)))
                 case InterpretOutput(_, run):
                     self._events.append(OutputInterpreted(run.run_id, self._metrics))
-                case TellSearcher(trial):
-                    self._searcher.tell(trial)
 
     def _write(self, rows: WriteRows) -> None:
         trials, runs = rows.trials, rows.runs
