@@ -493,7 +493,7 @@ def test_a_controller_that_is_killed_in_the_middle(tmp_path: Path) -> None:
     for turn in range(2):
         folder = tmp_path / str(turn)
         (folder / "work").mkdir(parents=True)
-        code = _CONTROLLER.format(root=str(Path(__file__).parents[2]), folder=str(folder))
+        code = _CONTROLLER.format(root=str(Path(__file__).parents[3]), folder=str(folder))
         environ = {**os.environ, "TRADEWIND_TEST_OWNER": OWNER}
         with subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

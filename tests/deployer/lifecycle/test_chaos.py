@@ -41,7 +41,7 @@ _MOMENTS = 12
 
 
 def _controller(folder: Path) -> subprocess.Popen[str]:
-    code = _CONTROLLER.format(root=str(Path(__file__).parents[2]), folder=str(folder))
+    code = _CONTROLLER.format(root=str(Path(__file__).parents[3]), folder=str(folder))
     return subprocess.Popen(
         [sys.executable, "-c", code],
         env={**os.environ, "TRADEWIND_TEST_OWNER": OWNER},

@@ -26,7 +26,7 @@ from tradewind.utils.paths import data_folder, store_url
 
 pytestmark = pytest.mark.slow
 
-TABLE = Path(__file__).parents[1] / "searcher" / "data" / "paris_table.csv"
+TABLE = Path(__file__).parents[2] / "searcher" / "data" / "paris_table.csv"
 
 JOB = """
 name: {name}

@@ -346,9 +346,9 @@ _WITHOUT = """
 import sys
 sys.modules["numba"] = None
 from tradewind import plugins
-from tradewind import compiling
+from tradewind.utils import jit
 from tradewind.testing import problems
-assert not compiling.COMPILED
+assert not jit.COMPILED
 problem = problems.conditional_problem(dollars=4.0)
 made = plugins.create("searcher", "obol", {"depth": 2, "agreement": 10}, problem=problem, seed=3)
 for trial in problems.drive(made, problem, 9):

@@ -128,7 +128,7 @@ def test_a_full_disk_refuses_no_readers(
     def full(*_: object, **__: object) -> None:
         raise StoreFullError("the disk under the store is full")
 
-    monkeypatch.setattr(context.database, "together", full)
+    monkeypatch.setattr(context.database, "write_batched", full)
     assert client.get("/api/v1/me", headers=ann).status_code == 200
     assert client.get("/api/v1/me", headers={"Authorization": "Bearer tw_wrong"}).status_code == 401
     assert "last use of token 1 was not kept" in caplog.text
