@@ -534,23 +534,21 @@ class Study:
                 continue
             # What fails or is interrupted stays the first, and is done at the next call: nobody is to hear of what is
             # not in the store, and a searcher that has raised is asked again.
-            answer: SearchEvent | None = None
+            events: list[SearchEvent] = []
             match self._instructions[0]:
                 case WriteRows() as rows:
                     self._write(rows)
                 case AskSearcher(count):
-                    answer = ask_searcher(self._machine, self._searcher, count)
+                    events.append(ask_searcher(self._machine, self._searcher, count))
                 case TellSearcher(trial):
                     self._searcher.tell(trial)  # telling it again changes nothing
-            match self._instructions.popleft():
-                case AskSearcher():
-                    assert answer is not None
-                    self._events.append(answer)
                 case Launch(trial, run, wall_seconds, _):
                     self._new.append(_asked(trial, wall_seconds))
-                    self._events.append(RunChanged(replace(run, state=RunState.EXECUTING)))
+                    events.append(RunChanged(replace(run, state=RunState.EXECUTING)))
                 case InterpretOutput(_, run):
-                    self._events.append(OutputInterpreted(run.run_id, self._metrics))
+                    events.append(OutputInterpreted(run.run_id, self._metrics))
+            self._instructions.popleft()
+            self._events.extend(events)
 
     def _write(self, rows: WriteRows) -> None:
         trials, runs = rows.trials, rows.runs
