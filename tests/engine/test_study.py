@@ -329,11 +329,24 @@ def test_a_function_that_returns_no_number_is_refused_in_one_line() -> None:
         study.optimise(lambda x, mode: "low")  # type: ignore[arg-type, return-value]
 
 
-def test_a_study_that_was_opened_again_can_be_written_by_the_newer_one_only() -> None:
-    with Study(JOB) as older, Study(JOB) as newer:
-        with pytest.raises(StudyBusyError):
-            older.ask()
-        assert newer.ask()
+def test_a_second_opening_in_the_same_process_is_refused_and_changes_nothing() -> None:
+    with Study(JOB) as study:
+        with pytest.raises(StudyBusyError, match=r"'bowl' is open already in this process .*close\(\) it first"):
+            Study(JOB)
+        assert study.ask()
+        with Study(JOB, fresh=True) as other:  # another study
+            assert other.row.id != study.row.id
+    with Study(JOB) as again:
+        assert again.ask()
+
+
+def test_a_study_that_nobody_holds_any_more_is_no_obstacle() -> None:
+    """A cell of a notebook that is run again drops the study that it made before."""
+    study = Study(JOB)
+    number = study.ask()[0].number
+    del study
+    with Study(JOB) as again:
+        assert again.ask()[0].number == number
 
 
 def test_what_is_refused_leaves_no_study_behind() -> None:
