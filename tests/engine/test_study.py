@@ -394,6 +394,7 @@ def test_the_decorated_function_can_be_called_and_tuned() -> None:
     assert best.observation.objective == 10.0
 
 
+@pytest.mark.slow
 def test_the_run_time_of_a_function_can_be_the_objective() -> None:
     @tunable({"pause": [0.0, 0.5]}, objective="runtime", searcher="exhaustive")
     def wait(pause: float) -> None:
