@@ -130,17 +130,20 @@ def build_searcher(spec: JobSpec, problem: Problem) -> Searcher:
     """The searcher of a specification.
 
     Raises:
-        SpecError: It does not take its settings, with the line of the one that it names (``searcher.start: ...``).
+        SpecError: It does not take its settings, with the line of the one that it names (``searcher.start: ...``), or
+            not this problem.
     """
     name = spec.searcher.name
     settings = _anchored(spec, "searcher", name, spec.searcher.settings)
     try:
         searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
     except SpecError as error:
-        place = error.message.partition(":")[0].split(".")
-        if error.file or place[0] != "searcher":
+        if error.file:
             raise
-        raise spec.error(tuple(place), error.message, error.hint) from error
+        place = error.message.partition(":")[0].split(".")
+        raise spec.error(
+            tuple(place) if place[0] == "searcher" else ("searcher",), error.message, error.hint
+        ) from error
     return searcher
 
 

@@ -1,0 +1,399 @@
+"""Compares searchers on a table: how near to the optimum they come for their money, over many seeds."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tradewind import plugins
+from tradewind.errors import InputError, MissingProgramError
+from tradewind.problem import Budget, Proposal, Trial, stable_hash
+from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.testing.problems import KnownProblem, drive, evaluate
+from tradewind.testing.recorded_tables import RecordedProblem, TableColumns, read_table
+from tradewind.utils.dependencies import install_command
+
+NEVER = math.inf
+CLOSE = 0.05
+"""Distance from the optimum that counts as found: 5 %."""
+RESULT_COLUMNS = ("table", "searcher", "protocol", "budget", "seed", "dopt", "nex", "spent", "to_close", "cpu_seconds")
+PROTOCOLS = {
+    "engine": "as Tradewind searches: runs that cannot win are cut short, no run passes the budget",
+    "obol": "as the paper on OBOL compares: five random starts, the same for all; every run ends and is paid",
+}
+
+
+@dataclass(frozen=True)
+class SearcherChoice:
+    """A searcher under a label.
+
+    Attributes:
+        label: What tables and plots call it, which is what the user wrote.
+        name: Its entry-point name.
+        settings: Its settings.
+    """
+
+    label: str
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is compared on what.
+
+    Attributes:
+        table: The CSV.
+        columns: The meaning of its columns.
+        deadline: Seconds that a run may take, or None.
+        quantile: Share of the configurations that meet the deadline, or None.
+        objective: ``cost`` or ``runtime``.
+        protocol: One of `PROTOCOLS`.
+        budgets: Money of a search, in mean costs of a configuration.
+        seeds: How many searches of each kind.
+    """
+
+    table: Path
+    columns: TableColumns
+    deadline: float | None
+    quantile: float | None
+    objective: str
+    protocol: str
+    budgets: tuple[float, ...]
+    seeds: int
+
+    def problem(self) -> RecordedProblem:
+        """The table as a problem."""
+        return _problem(self)
+
+    @property
+    def key(self) -> str:
+        """A short text that is the same for the same table, columns and deadline."""
+        facts = [repr(self.columns), self.deadline, self.quantile]
+        return f"{self.table.name}:{stable_hash([*facts, self.objective, _digest(self.table)], 8)}"
+
+
+def _digest(path: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _problem(benchmark: Benchmark) -> RecordedProblem:
+    given = benchmark
+    return read_table(
+        given.table, given.columns, deadline=given.deadline, quantile=given.quantile, objective=given.objective
+    )
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """One search.
+
+    Attributes:
+        searcher: The searcher's label.
+        budget: Mean costs that it had.
+        seed: Its seed.
+        dopt: Distance of the best feasible run from the optimum (0.05: 5 % above it); infinite where none was found.
+        nex: Explorations: runs.
+        spent: Mean costs that it spent.
+        to_close: Mean costs until it was first within 5 % of the optimum; infinite where it never was.
+        cpu_seconds: Processor time of the search.
+    """
+
+    searcher: str
+    budget: float
+    seed: int
+    dopt: float
+    nex: int
+    spent: float
+    to_close: float
+    cpu_seconds: float
+
+
+def run_search(benchmark: Benchmark, choice: SearcherChoice, budget: float, seed: int) -> list[SearchResult]:
+    """Search once.
+
+    Under the protocol ``engine`` smaller budgets are read from the search with the largest one.
+    """
+    table = benchmark.problem()
+    began = time.process_time()
+    own = benchmark.protocol == "obol"
+    if own:
+        trials, budgets = _with_starts(table, choice, budget, seed), [budget]
+    else:
+        problem = replace(table.problem, budget=Budget(dollars=budget * table.mean))
+        object.__setattr__(problem, "candidates", table.problem.candidates)
+        searcher = plugins.create("searcher", choice.name, choice.settings, problem=problem, seed=seed)
+        trials = drive(searcher, problem, 2 * len(problem.candidates), abort=True)
+        budgets = sorted(benchmark.budgets)
+    took = time.process_time() - began
+    return [_result(table, choice, trials, each, seed, took, whole=own) for each in budgets]
+
+
+def _with_starts(
+    table: RecordedProblem, choice: SearcherChoice, budget: float, seed: int, starts: int = 5
+) -> list[Trial]:
+    problem: KnownProblem = table.problem
+    searcher = plugins.create("searcher", choice.name, choice.settings, problem=problem, seed=seed)
+    trials: list[Trial] = []
+    left = budget * table.mean
+
+    def run(proposal: Proposal) -> float:
+        trial = evaluate(problem, proposal, len(trials))
+        trials.append(trial)
+        searcher.tell(trial)
+        return left - trial.spent
+
+    for i in np.random.default_rng([seed, 2018]).permutation(len(problem.candidates))[:starts]:
+        left = run(Proposal(problem.candidates.configuration(int(i))))
+    while left >= 0 and len(trials) < len(problem.candidates):
+        answer = searcher.ask(SearchState(proposed=len(trials), money_left=left))
+        if isinstance(answer, NothingLeft):
+            break
+        left = run(answer[0])
+    return trials
+
+
+def _result(
+    table: RecordedProblem,
+    choice: SearcherChoice,
+    trials: Sequence[Trial],
+    budget: float,
+    seed: int,
+    took: float,
+    *,
+    whole: bool,
+) -> SearchResult:
+    """What a search had come to with the runs that a budget pays for, or with all of them (``whole``)."""
+    spent, best, count, close = 0.0, NEVER, 0, NEVER
+    for trial in trials:
+        paid = spent + trial.spent / table.mean
+        if paid > budget * (1 + 1e-9) and not whole:
+            break
+        spent, count, seen = paid, count + 1, trial.observation
+        if seen is not None and seen.feasible and seen.objective is not None and trial.proposal.fidelity >= 1.0:
+            best = min(best, seen.objective / table.best - 1.0)
+            close = spent if best <= CLOSE and close == NEVER else close
+    return SearchResult(choice.label, budget, seed, max(0.0, best), count, spent, close, took)
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    choices: Sequence[SearcherChoice],
+    out: Path | None,
+    processes: int,
+    progress: Callable[[int, int], None] = lambda done, whole: None,
+) -> list[SearchResult]:
+    """Run all searches that are not in the file of results yet, and add each to it as it ends.
+
+    Args:
+        benchmark: What is compared on what.
+        choices: The searchers.
+        out: CSV of results; an interrupted benchmark goes on with it.
+        processes: Searches at the same time.
+        progress: Called with the searches done and their number.
+
+    Returns:
+        The results of these searchers, budgets and seeds.
+    """
+    benchmark.problem()  # what is wrong with the table is said before any process is started
+    results = {_key(each): each for each in (_recorded(out, benchmark) if out is not None else [])}
+    own = benchmark.protocol == "obol"
+    jobs = [
+        (choice, budget, seed)
+        for seed in range(benchmark.seeds)
+        for choice in choices
+        for budget in (benchmark.budgets if own else (max(benchmark.budgets),))
+        if any((choice.label, each, seed) not in results for each in ((budget,) if own else benchmark.budgets))
+    ]
+    new = out is not None and (not out.exists() or not out.stat().st_size)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(run_search, benchmark, *job) for job in jobs]
+        try:
+            for done, ended in enumerate(as_completed(running), 1):
+                found = ended.result()
+                results |= {_key(each): each for each in found}
+                if out is not None:
+                    _append(out, benchmark, found, header=new)
+                    new = False
+                progress(done, len(jobs))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    labels = {choice.label for choice in choices}
+    wanted = [each for each in results.values() if each.searcher in labels and each.seed < benchmark.seeds]
+    return sorted((each for each in wanted if each.budget in benchmark.budgets), key=_key)
+
+
+def _key(result: SearchResult) -> tuple[str, float, int]:
+    return result.searcher, result.budget, result.seed
+
+
+def _recorded(out: Path, benchmark: Benchmark) -> Iterable[SearchResult]:
+    if not out.exists():
+        return
+    with out.open(newline="") as file:
+        reader = csv.DictReader(file)
+        if reader.fieldnames is not None and tuple(reader.fieldnames) != RESULT_COLUMNS:
+            raise InputError(f"{out} holds no results of a benchmark", hint="name another file with --out")
+        for row in reader:
+            if row["table"] == benchmark.key and row["protocol"] == benchmark.protocol and row["cpu_seconds"]:
+                figures = [float(row[name]) for name in ("dopt", "spent", "to_close", "cpu_seconds")]
+                yield SearchResult(
+                    row["searcher"], float(row["budget"]), int(row["seed"]), figures[0], int(row["nex"]), *figures[1:]
+                )
+
+
+def _append(out: Path, benchmark: Benchmark, results: Sequence[SearchResult], *, header: bool) -> None:
+    with out.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if header:
+            writer.writerow(RESULT_COLUMNS)
+        for each in results:
+            head = [benchmark.key, each.searcher, benchmark.protocol, each.budget, each.seed]
+            figures = [each.dopt, each.nex, each.spent, each.to_close, each.cpu_seconds]
+            writer.writerow([*head, *(f"{figure:.6g}" for figure in figures)])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The searches of one searcher with one budget.
+
+    Attributes:
+        searcher: The searcher's label.
+        budget: Mean costs.
+        searches: How many.
+        dopt: Median distance from the optimum.
+        dopt90: The distance that one search in ten exceeds.
+        exact: Share that found the optimum.
+        close: Share that came within 5 % of it.
+        nex: Median number of runs.
+        to_close: Median money until within 5 %, in mean costs; infinite where half of the searches never were.
+        ratio: Geometric mean of to_close over that of the first searcher on the same seeds; those that never came
+            within 5 % count as a quarter more than the budget. None for the first searcher.
+        low: Lower end of its 95 % interval, by bootstrap over seeds.
+        high: Upper end.
+        cpu_seconds: Mean processor time of a search.
+    """
+
+    searcher: str
+    budget: float
+    searches: int
+    dopt: float
+    dopt90: float
+    exact: float
+    close: float
+    nex: float
+    to_close: float
+    ratio: float | None
+    low: float | None
+    high: float | None
+    cpu_seconds: float
+
+
+def summarise(results: Sequence[SearchResult], labels: Sequence[str]) -> list[Summary]:
+    """Summaries by budget and searcher, paired by seed with the first searcher."""
+    cells: dict[tuple[str, float], dict[int, SearchResult]] = defaultdict(dict)
+    for each in results:
+        cells[each.searcher, each.budget][each.seed] = each
+    found = []
+    for budget in sorted({budget for _, budget in cells}):
+        base = cells.get((labels[0], budget), {})
+        for label in labels:
+            if not (own := cells.get((label, budget), {})):
+                continue
+            ratio = _paired(own, base, budget) if label != labels[0] else (None, None, None)
+            dopt = [each.dopt for each in own.values()]
+            middle, high = np.quantile(dopt, [0.5, 0.9], method="inverted_cdf")
+            found.append(
+                Summary(
+                    label,
+                    budget,
+                    len(own),
+                    float(middle),
+                    float(high),
+                    sum(each <= 1e-9 for each in dopt) / len(own),
+                    sum(each <= CLOSE for each in dopt) / len(own),
+                    statistics.median(each.nex for each in own.values()),
+                    float(np.quantile([e.to_close for e in own.values()], 0.5, method="inverted_cdf")),
+                    *ratio,
+                    statistics.mean(each.cpu_seconds for each in own.values()),
+                )
+            )
+    return found
+
+
+def _paired(
+    own: Mapping[int, SearchResult], base: Mapping[int, SearchResult], budget: float
+) -> tuple[float | None, float | None, float | None]:
+    """Geometric mean of the ratios of money on the same seeds, with a 95 % interval."""
+    seeds = sorted(own.keys() & base.keys())
+    if not seeds:
+        return None, None, None
+    most = 1.25 * budget
+    logs = [math.log(min(most, own[s].to_close) / min(most, base[s].to_close)) for s in seeds]
+    means = np.random.default_rng(1).choice(logs, (4000, len(logs))).mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
+
+
+def draw_summaries(found: Sequence[Summary], path: Path) -> None:
+    """Draw distance from the optimum, and number of runs, against the budget.
+
+    Args:
+        found: The summaries.
+        path: A .png or .svg.
+
+    Raises:
+        MissingProgramError: matplotlib is not installed.
+        InputError: The file cannot be written.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingProgramError("a plot needs matplotlib", hint=install_command("plots")) from None
+    from tradewind.reporting.study.png import STYLE
+
+    if path.suffix not in (".png", ".svg"):
+        raise InputError(f"--plot {path} is no picture", hint="name a .png or .svg")
+    lines: dict[str, list[Summary]] = defaultdict(list)
+    for each in found:
+        lines[each.searcher].append(each)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10, 4.6), dpi=130)
+        FigureCanvasAgg(figure)
+        distance, runs = figure.subplots(1, 2)
+        for label, own in lines.items():
+            budgets = [each.budget for each in own]
+            (line,) = distance.plot(budgets, [1 + each.dopt for each in own], marker="o", label=label)
+            colour = line.get_color()
+            distance.plot(budgets, [1 + each.dopt90 for each in own], linestyle="--", marker="o", color=colour)
+            runs.plot(budgets, [each.nex for each in own], marker="o", color=colour, label=label)
+        distance.set(title="Cost of the best run / optimum (dashed: one search in ten is worse)", yscale="log")
+        distance.title.set_fontsize(10)
+        runs.set_title("Runs, median", fontsize=10)
+        for axes in (distance, runs):
+            axes.set_xlabel("budget, mean costs of a configuration")
+        runs.legend(frameon=False)
+        try:
+            figure.savefig(path)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}", hint="choose another file") from None

@@ -1,0 +1,29 @@
+"""Cases of real life that are kept beside the repository: the script of each ends with 0 where we behave rightly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "tuning"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CASES.is_dir(), reason=f"the cases are not at {CASES}")
+@pytest.mark.parametrize("case", sorted(path.parent.name for path in CASES.glob("*/run.sh")))
+def test_a_case_of_real_life(case: str, tmp_path: Path) -> None:
+    program = Path(sys.executable).parent / "tradewind"
+    environment = {**os.environ, "TRADEWIND": str(program), "PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", str(CASES / case / "run.sh")],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
