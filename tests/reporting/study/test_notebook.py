@@ -12,7 +12,7 @@ from tests.service.web.conftest import browser, shots  # noqa: F401  (fixtures)
 
 from tradewind import Study, StudyReport
 from tradewind.engine.progress import NotebookBar
-from tradewind.errors import InputError
+from tradewind.errors import ConfigurationError, InputError
 
 Scheme = Literal["dark", "light"]
 
@@ -47,6 +47,11 @@ def test_a_report_shows_the_page_of_the_command_in_a_frame(tmp_path: Path) -> No
     assert report.save(str(tmp_path / "other.html")) == tmp_path / "other.html"
     with pytest.raises(InputError, match=r"cannot write .*nowhere.*another file"):
         report.save(tmp_path / "nowhere" / "report.html")
+
+
+def test_a_report_of_something_else_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"StudyReport\('bowl'\): this is no Study.*Study\(\.\.\.\) returned"):
+        StudyReport("bowl")  # type: ignore[arg-type]
 
 
 def test_a_console_shows_the_report_as_text() -> None:

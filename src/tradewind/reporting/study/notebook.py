@@ -11,6 +11,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from tradewind.engine.study import Study
+from tradewind.errors import ConfigurationError
 from tradewind.store.base import store_at
 
 if TYPE_CHECKING:
@@ -31,12 +32,15 @@ class StudyReport:
         study: The study, open or closed.
 
     Raises:
+        ConfigurationError: It is no study.
         StudyNotFoundError: The study was deleted from its store.
     """
 
     def __init__(self, study: Study) -> None:
         from tradewind.reporting.study.data import StudyData
 
+        if not isinstance(study, Study):
+            raise ConfigurationError(f"StudyReport({study!r}): this is no Study", hint="give what Study(...) returned")
         with closing(store_at(study.store_url)) as store:
             self._data: StudyData = StudyData.load(store, study.row.id)
 
