@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tradewind.engine.study import Study
 from tradewind.errors import ConfigurationError
 from tradewind.store.base import store_at
+from tradewind.utils.paths import expand
 
 if TYPE_CHECKING:
     from tradewind.reporting.study.data import StudyData
@@ -79,7 +80,7 @@ class StudyReport:
         """
         from tradewind.reporting.study.html import write_html
 
-        return write_html(self.html, Path(path))
+        return write_html(self.html, expand(path))
 
     def __repr__(self) -> str:
         return self.text
