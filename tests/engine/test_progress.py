@@ -104,18 +104,9 @@ def test_the_trials_of_one_call_and_of_the_budget_are_counted(terminal: Terminal
 def test_money_is_the_measure_where_the_number_of_trials_is_not_known(terminal: Terminal) -> None:
     space = {"x": {"type": "float", "low": 0, "high": 1}}
     job = {**JOB, "space": space, "searcher": "random", "budget": {"dollars": 0.1}}
-    seen: list[str] = []
-
-    def function(x: float) -> float:
-        seen.append(screen(terminal.getvalue())[-1])
-        return x
-
-    with Study(job) as study:
-        study.optimise(function, None if study.finished else 2)
-    assert "0 of 2 trials" in seen[0]
-    with Study({**job, "name": "unlimited"}) as study, pytest.raises(KeyboardInterrupt):
+    with Study(job) as study, pytest.raises(KeyboardInterrupt):
         study.optimise(lambda x: raise_at(len(study.trials), 4))
-    assert "3 trials, best value 1, " in terminal.getvalue()
+    assert re.search(r"3 trials, best value 1, \$0\.0\d* of \$0\.100 spent", terminal.getvalue())
 
 
 def raise_at(number: int, last: int) -> float:

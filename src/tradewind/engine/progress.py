@@ -132,7 +132,7 @@ class OptimiseProgress:
 
 
 def _display(wanted: bool | None) -> ProgressDisplay | None:
-    """Where the progress is shown, or None."""
+    """Choose the display, or None."""
     build = os.environ.get("CI", "").lower() not in ("", "0", "false")
     if wanted is False or (wanted is None and build):
         return None

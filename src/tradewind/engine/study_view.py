@@ -138,7 +138,7 @@ def best_trials(trials: Iterable[Trial], objective: Objective, best: Trial | Non
 
 
 def study_facts(study: Study, objective: Objective) -> list[tuple[str, str]]:
-    """What is to be known of a study at a glance: names and values."""
+    """Names and values of a study that are wanted at a glance."""
     best, trials, budget = study.best, study.trials, study.spec.budget
     pairs = []
     if best is not None and best.observation is not None:
@@ -159,7 +159,7 @@ def study_facts(study: Study, objective: Objective) -> list[tuple[str, str]]:
 
 
 def study_html(study: Study, objective: Objective) -> str:
-    """A study as HTML: what is to be known at a glance, and its best trials."""
+    """A study as HTML: its facts, and its best trials."""
     found = best_trials(study.trials, objective, study.best, _BEST)
     number = study.best.number if study.best is not None else None
     tables = [note_html("the best trials"), trials_table(found, objective, number)] if found else []
