@@ -45,7 +45,7 @@ def test_a_bar_without_a_share_has_no_value() -> None:
     ("shell", "found"), [(None, False), (SimpleNamespace(), False), (SimpleNamespace(kernel=1), True)]
 )
 def test_only_a_kernel_is_a_notebook(monkeypatch: pytest.MonkeyPatch, shell: object, found: bool) -> None:
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert in_notebook() is found
     monkeypatch.delitem(sys.modules, "IPython")
     assert not in_notebook()

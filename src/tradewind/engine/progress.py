@@ -148,8 +148,9 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
     Programs put objects of their own in the place of the streams, which have ``write`` and little else.
     """
-    usable = stream is not None and not getattr(stream, "closed", False) and hasattr(stream, "isatty")
-    return usable and stream.isatty() and os.environ.get("TERM", "") != "dumb"
+    if stream is None or getattr(stream, "closed", False) or os.environ.get("TERM", "") == "dumb":
+        return False
+    return hasattr(stream, "isatty") and stream.isatty()
 
 
 class NotebookBar:

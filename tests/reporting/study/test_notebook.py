@@ -17,7 +17,7 @@ from tradewind.errors import ConfigurationError, InputError
 Scheme = Literal["dark", "light"]
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Dialog
 
 JOB: dict[str, Any] = {
     "name": "bowl",
@@ -94,7 +94,12 @@ def test_a_browser_shows_all_of_it_in_light_and_in_dark(browser: Browser, shots:
         viewport={"width": 1000, "height": 2200}, color_scheme="dark" if scheme == "dark" else "light"
     )
     said: list[str] = []
-    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+
+    def answer(dialog: Dialog) -> None:
+        said.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", answer)
     page.on("request", lambda sent: said.append(sent.url))
     page.set_content(f"<html lang=en><title>notebook</title><style>{style}</style><main><h1>x</h1>{body}</main>")
     inside = page.frame_locator("iframe")
