@@ -33,6 +33,7 @@ def bowl(x: int, mode: str) -> float:
     return float((x - 3) ** 2) + (5 if mode != "plain" else 0)
 
 
+@pytest.mark.slow
 def test_a_report_shows_the_page_of_the_command_in_a_frame(tmp_path: Path) -> None:
     with Study(JOB) as study:
         study.optimise(bowl)
