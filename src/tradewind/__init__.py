@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from tradewind.engine.async_study import AsyncStudy
     from tradewind.engine.study import Asked, Study, tunable
+    from tradewind.reporting.study.notebook import StudyReport
     from tradewind.runtime_api import fraction, output_path, parameters, report
 
 __version__ = "0.1.0"
@@ -19,6 +20,7 @@ _PLACES = {
     "Asked": "tradewind.engine.study",
     "AsyncStudy": "tradewind.engine.async_study",
     "Study": "tradewind.engine.study",
+    "StudyReport": "tradewind.reporting.study.notebook",
     "fraction": "tradewind.runtime_api",
     "output_path": "tradewind.runtime_api",
     "parameters": "tradewind.runtime_api",
@@ -30,6 +32,7 @@ __all__ = [
     "Asked",
     "AsyncStudy",
     "Study",
+    "StudyReport",
     "__version__",
     "fraction",
     "output_path",

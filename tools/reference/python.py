@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from functools import cached_property
 from typing import Any
 
 import tradewind
@@ -41,7 +42,7 @@ def _class(name: str, thing: type) -> str:
         if member.startswith("_") or member in fields:
             continue
         value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-        if isinstance(value, property) and value.fget is not None:
+        if isinstance(value, property | cached_property):
             blocks.append(f"### {name}.{member}\n\n{docstring(value)}")
         elif inspect.isfunction(value):
             blocks.append(f"### {name}.{member}\n\n```text\n{member}{_signature(value)}\n```\n\n{docstring(value)}")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Se
 
 from tradewind.engine.function_calls import call_for_trial
 from tradewind.engine.past_studies import with_past_studies
+from tradewind.engine.progress import OptimiseProgress
 from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
 from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, stored_study
 from tradewind.engine.state_machine.events import (
@@ -37,6 +38,7 @@ from tradewind.engine.state_machine.events import (
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.stopping_rules import make_stopping_rules
+from tradewind.engine.study_view import TrialList, study_html, study_text
 from tradewind.errors import ConfigurationError, StudyBusyError
 from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
@@ -122,19 +124,27 @@ class Tunable(Generic[P, R]):
         """Call the function itself."""
         return self._function(*args, **kwargs)
 
-    def tune(self, trials: int | None = None, *, store: str | None = None, fresh: bool = False) -> Trial | None:
+    def tune(
+        self,
+        trials: int | None = None,
+        *,
+        store: str | None = None,
+        fresh: bool = False,
+        progress: bool | None = None,
+    ) -> Trial | None:
         """Search for the best arguments.
 
         Args:
             trials: Calls at most, now.
             store: Address of the store; the user's own without it.
             fresh: Start anew even if there is a study to go on with.
+            progress: Show a progress bar, as for `Study.optimise`.
 
         Returns:
             The best trial, or None.
         """
         with Study(self.specification, store=store, fresh=fresh) as study:
-            return study.optimise(self._function, trials)
+            return study.optimise(self._function, trials, progress=progress)
 
 
 def tunable(space: Mapping[str, Any], **specification: Any) -> Callable[[Callable[P, R]], Tunable[P, R]]:
@@ -408,7 +418,11 @@ class Study:
         )
 
     def optimise(
-        self, function: Callable[..., float | Mapping[str, float] | None], trials: int | None = None
+        self,
+        function: Callable[..., float | Mapping[str, float] | None],
+        trials: int | None = None,
+        *,
+        progress: bool | None = None,
     ) -> Trial | None:
         """Let Tradewind call a Python function with each configuration as keyword arguments.
 
@@ -418,10 +432,21 @@ class Study:
         Args:
             function: What to call.
             trials: How many times at most, now; until the budget or the space is used up without it.
+            progress: Show a progress bar, or do not; without it one is shown on a terminal and in a notebook, and
+                none in a pipe, in a file, or where the variable ``CI`` is set.
 
         Returns:
             The best trial, or None.
+
+        Raises:
+            ConfigurationError: ``progress`` is neither True nor False nor None.
         """
+        with OptimiseProgress(self, self._problem, trials, progress) as shown:
+            return self._optimise(function, trials, shown.update)
+
+    def _optimise(
+        self, function: Callable[..., Any], trials: int | None, after_trial: Callable[[], object]
+    ) -> Trial | None:
         done = 0
         while trials is None or done < trials:
             given = self.ask()
@@ -433,6 +458,7 @@ class Study:
                 self.give_back(given)
                 raise
             done += 1
+            after_trial()
         return self.best
 
     # ------------------------------------------------------------------ reading
@@ -455,9 +481,11 @@ class Study:
 
     @property
     def trials(self) -> list[Trial]:
-        """All trials, by number."""
+        """All trials, by number. In a notebook the list shows itself as a table."""
         with self._reading():
-            return [self._machine.history.trials[n] for n in sorted(self._machine.history.trials)]
+            history = self._machine.history
+            best = history.best.number if history.best else None
+            return TrialList([history.trials[n] for n in sorted(history.trials)], self._problem.objective, best)
 
     @property
     def spent(self) -> float:
@@ -468,6 +496,11 @@ class Study:
     def finished(self) -> str | None:
         """The reason why the study proposes nothing more, or None."""
         return stopped.reason if (stopped := self._machine.stopped) else None
+
+    @property
+    def store_url(self) -> str:
+        """Address of the store that the study is in."""
+        return self._store.url
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[pandas]'``."""
@@ -513,6 +546,12 @@ class Study:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return study_text(self, self._problem.objective)
+
+    def _repr_html_(self) -> str:
+        return study_html(self, self._problem.objective)
 
     # ------------------------------------------------------------------ the state machine
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tradewind.utils.units import format_duration, format_money
+
 COST = "cost"
 RUNTIME = "runtime"
 
@@ -39,6 +41,16 @@ class Objective:
     def loss(self, value: float) -> float:
         """The value as something to minimise."""
         return value if self.goal == "minimise" else -value
+
+    def format(self, value: float | None) -> str:
+        """A value as words: money for ``cost``, a duration for ``runtime``, a plain number for others."""
+        if value is None or math.isnan(value):
+            return "-"
+        if self.metric == COST:
+            return format_money(value)
+        if self.metric == RUNTIME:
+            return format_duration(value)
+        return f"{value:.4g}"
 
     @property
     def grows_with_time(self) -> bool:

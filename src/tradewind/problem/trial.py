@@ -9,6 +9,8 @@ from enum import StrEnum
 from tradewind.problem.configuration import Configuration
 from tradewind.problem.objective import COST, RUNTIME
 from tradewind.problem.offer import Offer
+from tradewind.utils.notebook import box_html, facts_html
+from tradewind.utils.units import format_duration, format_money, format_setting
 
 STOPPED_EARLY = "stopped early: "
 """How the reason begins of a trial that was given up for what it reported while it ran."""
@@ -134,6 +136,23 @@ class Trial:
         return self.state == TrialState.ABORTED and seen is not None and seen.reason.startswith(STOPPED_EARLY)
 
     @property
+    def outcome(self) -> str:
+        """The state; ``infeasible`` for a trial that succeeded and broke a constraint."""
+        seen = self.observation
+        infeasible = self.state is TrialState.SUCCEEDED and seen is not None and not seen.feasible
+        return "infeasible" if infeasible else self.state.value
+
+    @property
     def configuration(self) -> Configuration:
         """The configuration that was proposed."""
         return self.proposal.configuration
+
+    def _repr_html_(self) -> str:
+        pairs = [(name, format_setting(value)) for name, value in self.configuration.items()]
+        seen = self.observation
+        if seen is not None:
+            bound = "≥ " if self.state is TrialState.ABORTED else ""
+            pairs += [(name, f"{value:.4g}") for name, value in seen.metrics.items() if name not in (COST, RUNTIME)]
+            pairs += [("cost", bound + format_money(seen.cost)), ("run time", bound + format_duration(seen.runtime))]
+            pairs += [("why", seen.reason)] if seen.reason else []
+        return box_html(f"Trial {self.number}: {self.outcome}", facts_html(pairs))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tradewind.utils.units import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
@@ -150,11 +152,6 @@ def below(words: str, width: int, indent: int) -> list[str]:
     return textwrap.wrap(
         words, max(width, indent + _BELOW), initial_indent=start, subsequent_indent=start, break_on_hyphens=False
     )
-
-
-def printable(words: str) -> str:
-    """Text without control characters: none of them reaches the terminal."""
-    return words if words.isprintable() else "".join(c if c.isprintable() else "·" for c in words)
 
 
 def cells(text: str) -> int:

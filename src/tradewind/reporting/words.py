@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from tradewind.problem import COST, RUNTIME, Objective
 from tradewind.store.base import StudyTotals
-from tradewind.utils.units import format_duration, format_money, shortened
-
-_LONGEST = 100
-"""Characters of one value of a configuration."""
+from tradewind.utils.units import format_money, format_settings
 
 
 def value_words(metric: str, value: float | None) -> str:
     """A value of a metric: money for ``cost``, a duration for ``runtime``, a plain number for others."""
-    if value is None or math.isnan(value):
-        return "-"
-    if metric == COST:
-        return format_money(value)
-    if metric == RUNTIME:
-        return format_duration(value)
-    return f"{value:.4g}"
+    return Objective(metric).format(value)
 
 
 def goal_words(objective: Objective) -> str:
@@ -46,14 +36,7 @@ def opposite(objective: Objective) -> str:
 
 def compact(configuration: Mapping[str, Any]) -> str:
     """A configuration on one line; numbers are cut to four digits that mean something."""
-    return " ".join(f"{name}={setting(value)}" for name, value in configuration.items())
-
-
-def setting(value: Any) -> str:
-    """One value of a configuration, short."""
-    if isinstance(value, bool) or not isinstance(value, float):
-        return shortened(str(value), _LONGEST)
-    return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+    return format_settings(configuration)
 
 
 def machines_of(key: object) -> str:

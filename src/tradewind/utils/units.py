@@ -119,6 +119,27 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
+_LONGEST = 100
+"""Characters of one value of a configuration."""
+
+
+def format_setting(value: Any) -> str:
+    """One value of a configuration, short; numbers are cut to four digits that mean something."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return shortened(str(value), _LONGEST)
+    return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def format_settings(configuration: Mapping[str, Any]) -> str:
+    """A configuration on one line."""
+    return " ".join(f"{name}={format_setting(value)}" for name, value in configuration.items())
+
+
+def printable(words: str) -> str:
+    """Text without control characters, which could change what a terminal or a page shows beside it."""
+    return words if words.isprintable() else "".join(c if c.isprintable() else "·" for c in words)
+
+
 def format_duration(seconds: float | None) -> str:
     """``0.42 s``, ``7.3 s``, ``1m 30s``, ``2h 05m``; ``-`` for None."""
     if seconds is None or math.isnan(seconds):

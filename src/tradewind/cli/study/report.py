@@ -107,12 +107,9 @@ def write_files(
     data: StudyData, html: Path | None, png: Path | None, predicted: PredictedMap | None = None
 ) -> list[Path]:
     """Write the report as HTML and its plots as PNG, whichever is wanted; returns the files."""
-    from tradewind.errors import InputError
-
     written = []
     if html is not None:
-        from tradewind.reporting.study.html import ReportFigure, render_html
-        from tradewind.utils.atomic_files import atomic_user_path
+        from tradewind.reporting.study.html import ReportFigure, render_html, write_html
 
         more = []
         if predicted is not None:
@@ -120,12 +117,7 @@ def write_files(
 
             note = "Every configuration, tried or not. " + predicted.basis
             more = [ReportFigure("Predicted cost and run time", note, map_svg(predicted))]
-        try:
-            with atomic_user_path(html) as part:
-                part.write_text(render_html(data, more), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"cannot write {html}: {error.strerror}", hint="choose another file") from None
-        written.append(html)
+        written.append(write_html(render_html(data, more), html))
     if png is not None:
         from tradewind.reporting.study.png import write_pngs
 

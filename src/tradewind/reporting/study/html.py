@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tradewind import __version__
+from tradewind.errors import InputError
 from tradewind.problem import TrialState
 from tradewind.reporting.study import charts
 from tradewind.reporting.study.charts import front_chart
@@ -18,6 +20,7 @@ from tradewind.reporting.study.series import outcomes
 from tradewind.reporting.study.tables import TrialLine, best_facts, share_words, state_words
 from tradewind.reporting.svg import Svg
 from tradewind.reporting.words import compact, goal_words, percent, value_words
+from tradewind.utils.atomic_files import atomic_user_path
 from tradewind.utils.units import count, format_duration, format_money
 
 TABLE_ROWS = 200
@@ -82,6 +85,24 @@ def render_html(data: StudyData, more: Sequence[ReportFigure] = ()) -> str:
         more=rows[_FIRST_ROWS:],
         total=len(data),
     )
+
+
+def write_html(page: str, path: Path) -> Path:
+    """Write a page in one step; a half-written one is never there.
+
+    Args:
+        page: What `render_html` returned.
+        path: The file; what is there is replaced.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        with atomic_user_path(path) as part:
+            part.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", hint="choose another file") from None
+    return path
 
 
 def figures(data: StudyData, weight: ParameterImportance | None) -> list[ReportFigure]:

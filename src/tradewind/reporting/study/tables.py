@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
+from tradewind.problem import Objective, Observation, Offer, Trial
 from tradewind.reporting.study.data import StudyGoal, read_goal
-from tradewind.reporting.text_layout import TableColumn, TextTable, cells, printable
+from tradewind.reporting.text_layout import TableColumn, TextTable, cells
 from tradewind.reporting.words import compact, value_words
 from tradewind.store.base import StudySummary
-from tradewind.utils.units import format_duration, format_memory, format_money, shortened
+from tradewind.utils.units import format_duration, format_memory, format_money, printable, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,10 +79,9 @@ class TrialLine:
             cost = trial.spent if trial.attempts else None
             share = trial.proposal.fidelity
             return cls(trial.number, trial.state.value, dict(trial.configuration), cost=cost, share=share)
-        infeasible = trial.state is TrialState.SUCCEEDED and not seen.feasible
         return cls(
             trial.number,
-            "infeasible" if infeasible else trial.state.value,
+            trial.outcome,
             dict(trial.configuration),
             seen.objective,
             seen.cost,

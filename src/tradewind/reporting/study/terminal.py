@@ -23,7 +23,7 @@ from tradewind.reporting.study.series import best_so_far, wants_log
 from tradewind.reporting.study.tables import share_words
 from tradewind.reporting.text_layout import step_plot
 from tradewind.reporting.words import compact, comparative, goal_words, percent, value_words
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import count, format_duration, format_money, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -262,8 +262,7 @@ def _feasible(trial: Trial) -> bool:
 def _line(words: str, style: str = "") -> Text:
     from rich.text import Text
 
-    printable = "".join(c if c.isprintable() else "·" for c in words)
-    return Text(printable, style=style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(words), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _bars(snapshot: SearchSnapshot, width: int) -> list[Any]:
