@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.deployer.helpers import OFFER, OWNER
 from tests.deployer.runner.docker.helpers import Make, docker_runner, in_container, runners
 from tests.engines import require
@@ -25,6 +26,7 @@ from tradewind.deployer.runner.docker.errors import pull_error, start_error
 from tradewind.deployer.runner.docker.monitor import CgroupCounters, counters_of, larger_usage, usage_from_stats
 from tradewind.deployer.runner.docker.names import ListedContainer, cancelled_name, container_name, engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.ssh_target import SshSettings, SshTarget
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -270,8 +272,30 @@ def test_an_open_port_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert far.target is not None
     assert (far.host, far.target.host, far.target.user, far.target.port) == ("/var/run/docker.sock", "far", "me", 2222)
     assert EngineAddress.from_json(json.loads(json.dumps(far.to_json()))) == far
+    own = DockerSettings(host="ssh://me@[::1]:2222/run/podman.sock", ssh=SshSettings(user="other", identity="key"))
+    assert default_address(own) == EngineAddress("/run/podman.sock", SshTarget("::1", "me", 2222, "key"))
+    monkeypatch.setenv("DOCKER_HOST", "ftp://x")
     with pytest.raises(DeployError, match="not understood"):
-        default_address(DockerSettings(host="ftp://x"))
+        default_address(DockerSettings())
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("ftp://x", "not understood"),
+        ("me@x", "not understood"),
+        ("unix://x", "not understood"),
+        ("tcp://", "not understood"),
+        ("tcp://x:y", "not understood"),
+        ("tcp://me:geheim@x:1", "not understood"),
+        ("ssh://", "no host"),
+        ("ssh://me:geheim@x", "password"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_when_it_is_read(host: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why) as refused:
+        DockerSettings(host=host)
+    assert "geheim" not in refused.value.errors()[0]["msg"]
 
 
 def _certificates(folder: Path) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from tradewind import plugins
 from tradewind.deployer.runner.docker.names import engine_time
-from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.settings import DockerSettings, EngineHost
 from tradewind.deployer.ssh_connection import SshConnection, SshTarget, find_ssh
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.problem import Machine
@@ -78,22 +77,16 @@ def default_address(settings: DockerSettings) -> EngineAddress:
         places = [_DOCKER_SOCKET, f"{os.environ.get('XDG_RUNTIME_DIR', '/run')}/podman/podman.sock"]
         places.append("/run/podman/podman.sock")
         return EngineAddress("unix://" + next((place for place in places if Path(place).exists()), _DOCKER_SOCKET))
-    parts = urlsplit(host)
-    if parts.scheme == "unix" and parts.path:
-        return EngineAddress(f"unix://{parts.path}")
-    if parts.scheme == "ssh" and parts.hostname:
-        login = {"user": parts.username, "port": parts.port}
-        given = {**settings.ssh.facts(), **{key: value for key, value in login.items() if value}}
-        target = SshTarget(**{"host": parts.hostname, **given})
-        return EngineAddress(parts.path if parts.path not in ("", "/") else settings.remote_socket, target)
-    if parts.scheme in ("tcp", "https") and parts.hostname:
-        _certificates(settings, host)
-        return EngineAddress(f"tcp://{parts.netloc}")
-    raise DeployError(
-        f"the engine's address {host!r} is not understood",
-        hint="write unix:///path, ssh://user@host, or tcp://host:port with TLS",
-        retryable=False,
-    )
+    try:
+        found = EngineHost.parse(host)
+    except ValueError as error:
+        raise DeployError(str(error), retryable=False) from None
+    if found.scheme == "unix":
+        return EngineAddress(f"unix://{found.place}")
+    if found.scheme == "ssh":
+        return EngineAddress(found.place or settings.remote_socket, SshTarget.named(found.login, settings.ssh))
+    _certificates(settings, host)
+    return EngineAddress(f"tcp://{found.place}")
 
 
 def machine_address(settings: DockerSettings, machine: Machine) -> EngineAddress:
