@@ -28,6 +28,7 @@ from tradewind.deployer.runner.docker.names import ListedContainer, cancelled_na
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.ssh_target import SshSettings, SshTarget
 from tradewind.errors import (
+    ArchitectureError,
     CapacityError,
     CredentialsError,
     DeployError,
@@ -178,9 +179,13 @@ class RefusedError(Exception):
     [
         ("write /var/lib/docker/x: no space left on device", DeployError, "disk .* is full"),
         ('exec: "x": stat x: no such file or directory: unknown', MissingProgramError, "no program 'prog'"),
-        ("exec /prog: exec format error", MissingProgramError, "kind of processor|can run"),
+        (
+            "exec /prog: exec format error",
+            ArchitectureError,
+            "img, or its program prog, is for another processor .*arm64",
+        ),
         ("pull access denied for x, repository does not exist", ImageError, "there is no image img"),
-        ("no matching manifest for linux/arm64/v8 in the manifest list", ImageError, "kind of processor"),
+        ("no matching manifest for linux/arm64/v8 in the manifest list", ArchitectureError, "image img is for another"),
         ("Bind for 127.0.0.1:80 failed: port is already allocated", CapacityError, "port 80 of the machine is taken"),
         ("invalid mount config: bind source path does not exist: /x", DeployError, "does not see this machine's"),
         ('exec: "docker-init": executable file not found in $PATH', DeployError, "no init program"),
@@ -198,7 +203,7 @@ class RefusedError(Exception):
     ],
 )
 def test_words_of_engines(said: str, error: type[TradewindError], words: str) -> None:
-    found = start_error(RefusedError(said), image="img", program="prog", place="there")
+    found = start_error(RefusedError(said), image="img", program="prog", place="there", machine="arm64")
     assert isinstance(found, error)
     import re
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tradewind import plugins
+from tradewind.deployer.runner.architectures import architecture_of, may_be_emulated, runs_on
 from tradewind.deployer.runner.docker.names import engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings, EngineHost
 from tradewind.deployer.ssh_connection import SshConnection, SshTarget, find_ssh
@@ -123,6 +125,7 @@ class ContainerEngine:
 
     Attributes:
         link: The connection to its machine, or None.
+        fitting_images: Names of images that are known to run on its machine.
         answering: False while the connection to its machine has to be opened first, which may take a while.
     """
 
@@ -141,6 +144,7 @@ class ContainerEngine:
         self._podman = False
         self._facts: Mapping[str, Any] | None = None
         self._offset = 0.0
+        self.fitting_images: set[str] = set()
 
     @property
     def mounts(self) -> bool:
@@ -289,6 +293,23 @@ class ContainerEngine:
     def rootless(self) -> bool:
         """True when root in a container is the user who runs the engine."""
         return any("rootless" in str(option) for option in self.facts().get("SecurityOptions") or ())
+
+    @property
+    def architecture(self) -> str:
+        """The architecture of the engine's machine, or empty where it does not say."""
+        return architecture_of(str(self.facts().get("Architecture") or ""))
+
+    def runs(self, architecture: str) -> bool:
+        """False only where images of an architecture certainly do not run here: nothing emulates its processor.
+
+        Args:
+            architecture: The architecture of an image.
+        """
+        if runs_on(architecture, self.architecture):
+            return True
+        # Only the engine's own kernel knows what it emulates: that of a virtual machine is another one than ours.
+        ours = self.address.local and self.facts().get("KernelVersion") == platform.release()
+        return not ours or may_be_emulated(architecture)
 
     @property
     def remapped(self) -> bool:
