@@ -39,6 +39,9 @@ _BY_ENGINE = re.compile(
 )
 """What container engines, Slurm and MPI write, who end with exit codes of their own."""
 
+_READ_AS_SCRIPT = "\x7fELF"
+"""The words that a shell, or what starts a program as one does (env, setsid), finds no command when it reads one."""
+_SYNTAX_ERROR = 2
 _PROBE_SECONDS = 10.0
 
 _TAIL_BYTES = 8192
@@ -127,7 +130,7 @@ def wrong_architecture(what: str, machine: str, program: str = "", place: str = 
 
 def architecture_error(reason: str) -> ArchitectureError:
     """The error for a run that cannot be started for its architecture."""
-    return ArchitectureError(reason, hint="build it for that one, or choose offers with its arch: offers: {arch: ...}")
+    return ArchitectureError(reason, hint="build it for the machine's, or choose offers by arch")
 
 
 def foreign_program(program: str, workdir: Path, search_path: str, machine: str) -> str:
@@ -154,25 +157,34 @@ def failed_for_architecture(code: int | None, request: RunRequest) -> str:
     """
     if code is None or code <= 0:
         return ""
-    lines, offer = _last_lines(request.folder / "stderr"), request.offer
-    place = offer.instance_type if offer.provider != "local" else ""
-    machine = architecture_of(offer.arch)
+    lines, machine = _last_lines(request.folder / "stderr"), architecture_of(request.offer.arch)
     own = sent_program(request.argv[0], request.workdir)
-    found = next((line for line in lines if _REFUSAL.search(line)), None)
-    if found is not None:
-        named, by_engine = _program_in(found), _BY_ENGINE.search(found) is not None
-        program = sent_program(named, request.workdir) if named else own
-        foreign = bool(program) and not runs_on(program or "", machine)
-        if program == "" or not (by_engine or foreign or code in (CANNOT_EXECUTE, NOT_FOUND)):
-            return ""  # a script without a #! line, or words of a program that went on
-        in_image = by_engine and request.image and program is None
-        what = f"the image {request.image}" if in_image else named or request.argv[0]
-        return f"{wrong_architecture(what, machine, program or '', place)}: Exec format error"
-    # A shell, and what starts a program as one does (env, setsid, taskset), reads the program as a script then.
-    as_script = code in (2, CANNOT_EXECUTE, NOT_FOUND) and any("\x7fELF" in line for line in lines)
-    # Some versions of bash lose the reason of a failed exec.
-    silent = code == CANNOT_EXECUTE and bool(own) and not runs_on(own or "", machine)
-    return wrong_architecture(request.argv[0], machine, own or "", place) if as_script or silent else ""
+    refused = next((line for line in lines if _REFUSAL.search(line)), "")
+    read = next((line for line in lines if _READ_AS_SCRIPT in line), "")
+    named = _program_in(refused or read)
+    program = sent_program(named, request.workdir) if named else own
+    foreign = bool(program) and not runs_on(program or "", machine)
+    by_engine = _BY_ENGINE.search(refused) is not None
+    if refused:
+        # Without a #! line a script is refused likewise; and a program may go on where one that it called is refused.
+        found = program != "" and (by_engine or foreign or code in (CANNOT_EXECUTE, NOT_FOUND))
+    elif read:
+        found = code in (_SYNTAX_ERROR, CANNOT_EXECUTE, NOT_FOUND)
+    else:
+        found = foreign and code == CANNOT_EXECUTE  # some versions of bash lose the reason of a failed exec
+    if not found:
+        return ""
+    image = by_engine and request.image and program is None
+    what = f"the image {request.image}" if image else _shown(named, request.workdir) or request.argv[0]
+    place = request.offer.instance_type if request.offer.provider != "local" else ""
+    reason = wrong_architecture(what, machine, program or "", place)
+    return f"{reason}: Exec format error" if refused else reason
+
+
+def _shown(program: str, workdir: Path) -> str:
+    """The name of a program for messages: below the working folder as it is seen from there."""
+    path = Path(program)
+    return f"./{path.relative_to(workdir)}" if path.is_absolute() and path.is_relative_to(workdir) else program
 
 
 def sent_program(name: str, workdir: Path) -> str | None:
@@ -194,9 +206,6 @@ def _last_lines(path: Path) -> list[str]:
 def _program_in(line: str) -> str:
     """The program that a message about a failed start names, or empty."""
     refusal = _REFUSAL.search(line)
-    assert refusal is not None
-    before, behind = (
-        [word for word in re.split(r"[\s:'\"`‘’]+", text) if "/" in word]
-        for text in (line[: refusal.start()], line[refusal.end() :])
-    )
+    texts = (line[: refusal.start()], line[refusal.end() :]) if refusal else (line.partition(_READ_AS_SCRIPT)[0], "")
+    before, behind = ([word for word in re.split(r"[\s:'\"`‘’]+", text) if "/" in word] for text in texts)
     return before[-1] if before else behind[0] if behind else ""

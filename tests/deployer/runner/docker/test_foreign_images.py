@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +22,6 @@ from tradewind.problem import Fault, RunState
 
 pytestmark = [
     pytest.mark.xdist_group("docker"),
-    pytest.mark.slow,
     pytest.mark.skipif(may_be_emulated(FOREIGN), reason="this machine emulates it"),
 ]
 
@@ -34,16 +35,30 @@ def make(tmp_path: Path, docker: DockerEngine) -> Iterator[Make]:  # noqa: F811
         yield found
 
 
+def _tar(files: dict[str, bytes]) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, content in files.items():
+            about = tarfile.TarInfo(name)
+            about.size, about.mode = len(content), 0o755
+            tar.addfile(about, io.BytesIO(content))
+    return archive.getvalue()
+
+
 @pytest.fixture
 def image(tmp_path: Path, docker: DockerEngine) -> Iterator[str]:  # noqa: F811
-    """An image whose platform and whose only program are another machine's."""
-    program, archive = foreign_program(tmp_path / "tool").read_bytes(), io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        about = tarfile.TarInfo("bin/tool")
-        about.size, about.mode = len(program), 0o755
-        tar.addfile(about, io.BytesIO(program))
-    name = {"x86_64": "amd64"}.get(FOREIGN, FOREIGN)
-    docker.docker("import", "--platform", f"linux/{name}", "-", _IMAGE, stdin=archive.getvalue())
+    """An image whose platform and whose only program are another machine's, as `docker save` writes one."""
+    layer = _tar({"bin/tool": foreign_program(tmp_path / "tool").read_bytes()})
+    facts = {
+        "architecture": {"x86_64": "amd64"}.get(FOREIGN, FOREIGN),
+        "os": "linux",
+        "config": {"Cmd": ["/bin/tool"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [_IMAGE], "Layers": ["layer.tar"]}]
+    documents = {"config.json": facts, "manifest.json": manifest}
+    files = {"layer.tar": layer, **{name: json.dumps(each).encode() for name, each in documents.items()}}
+    docker.docker("load", stdin=_tar(files))
     yield _IMAGE
     docker.docker("rmi", "-f", _IMAGE)
 
