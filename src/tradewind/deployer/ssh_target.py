@@ -54,7 +54,7 @@ def _is_plain(word: str) -> bool:
 
 
 def _without_scheme(text: str) -> str:
-    """What stands behind ``ssh://``; refuses other schemes, and paths, which a host has none of."""
+    """The text behind ``ssh://``; refuses other schemes, and paths, which a host has none of."""
     scheme, _, rest = text.partition("://")
     if scheme.lower() != "ssh":
         raise ValueError(f"{scheme}:// is no way to a host by SSH: write ssh://user@host:port or user@host:port")
