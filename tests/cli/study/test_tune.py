@@ -250,6 +250,21 @@ def test_a_dry_run_says_what_the_searcher_objects_to(path: Path, capsys: pytest.
     assert capsys.readouterr().err.startswith("tradewind: the ernest searcher predicts how time falls")
 
 
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [("ssh://me@127.0.0.1:1", 0), ("ssh://me@[::1]:2222", 0), ("http://h", 3), ("ssh://", 3), ("ssh://h/x", 3)],
+)
+def test_a_host_may_be_written_as_an_address_of_ssh(
+    path: Path, host: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(
+        "name: own\njob: {command: work}\nspace: {instance: {provider: local, limit: 1}}\n"
+        f"deploy: {{provisioner: {{use: none, hosts: ['{host}']}}, runner: ssh}}\n"
+    )
+    assert run(["tune", str(path), "--dry-run"]) == code
+    assert ("deploy.provisioner.hosts.0: " in capsys.readouterr().err) is (code == 3)
+
+
 def test_a_dry_run_of_a_searcher_that_needs_a_past_looks_into_the_store(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
