@@ -17,6 +17,7 @@ The tree, with the exit code that the command line ends with::
     ├── InterpretationError            8   its output could not be read
     ├── MissingProgramError            9   a program or package is not installed
     ├── DeployError                   10   machines could not be made or reached
+    │   ├── ArchitectureError              a program or an image is for another processor architecture
     │   ├── CapacityError                  no such machines now, or a quota is used up
     │   ├── CredentialsError               the engine or provider does not know us
     │   ├── ImageError                     a container or machine image is not there
@@ -220,6 +221,18 @@ class DeployError(TradewindError):
         super().__init__(message, hint=hint)
         self.retryable = self.passes if retryable is None else retryable
         self.paid_seconds = 0.0
+
+
+class ArchitectureError(DeployError):
+    """A program or an image is for another processor architecture than the machine.
+
+    Args:
+        message: Which one, and both architectures as far as they are known.
+        hint: What to do.
+    """
+
+    code = "deploy.architecture"
+    passes = False
 
 
 class CapacityError(DeployError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +26,19 @@ OFFER = Offer("local", "small", 1, 2, 3600.0)
 """A dollar a second, so that money shows seconds."""
 
 PATIENCE = 60.0
+
+
+FOREIGN = "arm64" if platform.machine() == "x86_64" else "x86_64"
+"""An architecture that is not this machine's."""
+
+
+def foreign_program(path: Path, architecture: str = FOREIGN) -> Path:
+    """Write the head of a program that is compiled for an architecture, which is enough for a kernel to refuse it."""
+    number = {"arm64": 183, "x86_64": 62, "x86": 3, "ppc64le": 21, "riscv64": 243}[architecture]
+    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + b"\x02\0" + number.to_bytes(2, "little")
+    path.write_bytes(head.ljust(300, b"\0"))
+    path.chmod(0o755)
+    return path
 
 
 def python(code: str) -> tuple[str, ...]:

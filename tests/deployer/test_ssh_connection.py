@@ -414,6 +414,11 @@ os.kill(os.getpid(), 9)
         ("::1", ("", None, "::1")),
         ("u@[fe80::1%eth0]:22", ("u", 22, "fe80::1%eth0")),
         ("[::1]", ("", None, "::1")),
+        ("ssh://h", ("", None, "h")),
+        ("ssh://h/", ("", None, "h")),
+        ("ssh://me@127.0.0.1:1", ("me", 1, "127.0.0.1")),
+        ("SSH://me@[::1]:2222", ("me", 2222, "::1")),
+        ("ssh://me%40corp@h", ("me@corp", None, "h")),
     ],
 )
 def test_hosts_are_read(text: str, wanted: tuple[str, int | None, str]) -> None:
@@ -421,11 +426,44 @@ def test_hosts_are_read(text: str, wanted: tuple[str, int | None, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "u@", "-oProxyCommand=x", "u@-x", "h:x", "h:0", "h:70000", "a b", "h;id", "$(id)"]
+    "text",
+    ["", "u@", "-oProxyCommand=x", "u@-x", "h:x", "h:0", "h:70000", "a b", "h;id", "$(id)", "[::1", "[::1]22", "h/p"],
 )
 def test_what_is_no_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no host|no port"):
         parse_host(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("ssh://", "no host"),
+        ("ssh://-x", "no host"),
+        ("ssh://h:x", "no host"),
+        ("ssh://h/path", "path"),
+        ("http://h", "http:// is no way"),
+        ("sftp://me@h", "sftp:// is no way"),
+        ("me:geheim@h", "password"),
+        ("ssh://me:geheim@h", "password"),
+        ("ssh://me:geheim@h/path", "password"),
+    ],
+)
+def test_an_address_that_names_no_host_is_refused_without_its_password(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as refused:
+        parse_host(text)
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_host_that_a_setting_names_has_the_rest_of_its_facts_from_the_settings() -> None:
+    given = SshSettings(user="other", port=22, identity="key")
+    assert SshTarget.named("ssh://me@h:2222", given) == SshTarget("h", "me", 2222, "key")
+    assert SshTarget.named("h", given) == SshTarget("h", "other", 22, "key")
+
+
+def test_hosts_to_go_through_are_read_with_the_settings() -> None:
+    assert SshSettings(jump="ssh://me@a:22,b").jump
+    with pytest.raises(ValueError, match="http:// is no way"):
+        SshSettings(jump="a,http://b")
 
 
 def test_settings_and_machines_make_a_target() -> None:

@@ -813,6 +813,23 @@ PROGRAMS = [
         prepare="no_shebang",
     ),
     Case(
+        "other-processor",
+        "the program is for another processor architecture",
+        10,
+        "sort failed: ./tool is for another processor architecture (…) than the machine's (…) (build it for the machine's, or choose offers by arch)",
+        RUN,
+        job("[sh, -c", "[./tool, -c"),
+        prepare="other_processor",
+    ),
+    Case(
+        "other-processor-tune",
+        "searched with a program for another processor architecture",
+        6,
+        "no feasible configuration was found: no offer has machines that the program runs on (…): ./tool is for another processor architecture (…) than the machine's (…) (build it for the machine's, or choose offers by arch)…",
+        files=job("[sh, -c", "[./tool, -c"),
+        prepare="other_processor",
+    ),
+    Case(
         "workdir",
         "the work folder is not there",
         3,

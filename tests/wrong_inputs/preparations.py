@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.deployer.helpers import foreign_program
 from tests.waiting import eventually
 
 from tradewind.store.base import this_process
@@ -90,6 +91,12 @@ def cut_records(world: World) -> Iterator[Setup]:
 def newer_records(world: World) -> Iterator[Setup]:
     document = json.loads(_records(world)[0])
     (world.folder / "new.jsonl").write_text(json.dumps(document | {"record": 99}) + "\n")
+    yield Setup()
+
+
+@_preparation
+def other_processor(world: World) -> Iterator[Setup]:
+    foreign_program(world.folder / "tool")
     yield Setup()
 
 

@@ -41,6 +41,7 @@ WHAT_TO_DO = {
     "deploy.capacity": "Try later, another zone or region, or ask the provider for a larger quota.",
     "deploy.prerequisite": "Bring the input, secret or folder that the message names; the same command goes on.",
     "deploy.credentials": "See that the engine or provider knows you from this shell; its guide says how.",
+    "deploy.architecture": "Build the program or the image for the machine's processor, or choose offers by `arch`.",
     "deploy.image": "Name an image that exists where it is looked for, or bring it there.",
     "deploy.offer": "Take the offer out of the space (`offers:`), or correct the template that is named.",
     "deploy.unreachable": "See that the host or the engine is up and can be reached from here.",

@@ -2,15 +2,92 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import unquote
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tradewind.problem import Machine
+
+
+def parse_host(text: str) -> tuple[str, int | None, str]:
+    """Read ``user@host:port``, of which only the host is needed; an IPv6 address with a port stands in brackets.
+
+    ``ssh://`` may stand before it, as before the hosts of other programs.
+
+    Returns:
+        The user or an empty text, the port or None, and the host.
+
+    Raises:
+        ValueError: It is not of that form.
+    """
+    rest = text.strip() if "://" not in text else _without_scheme(text.strip())
+    user, _, rest = rest.rpartition("@")
+    if ":" in user:
+        # The text is not repeated: it has the password.
+        raise ValueError(f"a host with a password in it ({rest}): leave it out, ssh takes keys and agents")
+    found = _HOST.fullmatch(rest)
+    if found is None or user.startswith("-") or not _is_plain(user):
+        raise ValueError(f"{text!r} is no host: write host, user@host, user@host:port or ssh://user@host:port")
+    port = found["port"] or found["own_port"]
+    if port and not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} has no port between 1 and 65535")
+    return user, int(port) if port else None, found["bracketed"] or found["host"] or found["address"]
+
+
+_PLAIN = r"[^\s\"'`$\\;&|<>(){},\x00-\x1f/@:\[\]]"
+_HOST = re.compile(
+    # A lone IPv6 address has colons of its own, and so no port.
+    rf"\[(?P<bracketed>[0-9A-Fa-f:.]+(?:%{_PLAIN}+)?)\](?::(?P<port>[0-9]*))?"
+    rf"|(?!-)(?P<host>{_PLAIN}+)(?::(?P<own_port>[0-9]*))?"
+    rf"|(?P<address>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%{_PLAIN}+)?)"
+)
+
+
+def _is_plain(word: str) -> bool:
+    return re.fullmatch(f"(?:{_PLAIN}|@)*", word) is not None
+
+
+def _without_scheme(text: str) -> str:
+    """The text behind ``ssh://``; refuses other schemes, and paths, which a host has none of."""
+    scheme, _, rest = text.partition("://")
+    if scheme.lower() != "ssh":
+        raise ValueError(f"{scheme}:// is no way to a host by SSH: write ssh://user@host:port or user@host:port")
+    user, at, host = rest.rpartition("@")
+    host = host.removesuffix("/")
+    if "/" in host and ":" not in user:
+        raise ValueError(f"behind ssh:// there is a path in {host!r}, and a host has none: write ssh://user@host:port")
+    return f"{unquote(user)}{at}{host}"
+
+
+def _checked_host(text: str) -> str:
+    """Refuse a text that is no host when it is read; an empty one stays."""
+    if text:
+        parse_host(text)
+    return text
+
+
+def checked_hops(text: str) -> str:
+    """Refuse a text that is no list of hosts, with commas between them; an empty one stays.
+
+    Raises:
+        ValueError: One of them is no host.
+    """
+    for hop in filter(None, text.split(",")):
+        parse_host(hop)
+    return text
+
+
+HostText = Annotated[str, AfterValidator(_checked_host)]
+"""A host as `parse_host` reads it, or an empty text."""
+
+HopsText = Annotated[str, AfterValidator(checked_hops)]
+"""Hosts to go through, with commas between them, each as `parse_host` reads it; or an empty text."""
 
 
 class SshSettings(BaseModel):
@@ -22,7 +99,7 @@ class SshSettings(BaseModel):
     port: int | None = Field(None, ge=1, le=65535, description="The port; without it what ssh takes by itself")
     identity: str = Field("", description="The file with the private key; empty for the agent's and the user's own")
     known_hosts: str = Field("", description="The file with the host keys; empty for the user's own")
-    jump: str = Field("", description="A host to go through (user@host:port), or several with commas")
+    jump: HopsText = Field("", description="A host to go through (user@host:port), or several with commas")
     connect_seconds: float = Field(10.0, gt=0, le=600, description="How long opening a connection may take")
 
     def facts(self) -> dict[str, Any]:
@@ -63,37 +140,20 @@ class SshTarget:
         facts = {"host": machine.address, **(given or {}), **machine.data.get("ssh", {})}
         return cls(**{key: value for key, value in facts.items() if key in cls.__dataclass_fields__})
 
+    @classmethod
+    def named(cls, text: str, given: SshSettings) -> SshTarget:
+        """The target of a host that a setting names, as `parse_host` reads it; what it leaves out is as ``given``."""
+        user, port, host = parse_host(text)
+        own = {"user": user, "port": port}
+        return cls(host=host, **{**given.facts(), **{key: value for key, value in own.items() if value}})
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-able document, for handles; ``SshTarget(**document)`` reads it."""
         return asdict(self)
 
 
-def parse_host(text: str) -> tuple[str, int | None, str]:
-    """Read ``user@host:port``, of which only the host is needed; an IPv6 address with a port stands in brackets.
-
-    Returns:
-        The user or an empty text, the port or None, and the host.
-
-    Raises:
-        ValueError: It is not of that form.
-    """
-    user, _, rest = text.rpartition("@")
-    host, port = rest, ""
-    if rest.startswith("["):
-        host, _, port = rest[1:].partition("]")
-        port = port.removeprefix(":")
-    elif rest.count(":") == 1:
-        host, _, port = rest.partition(":")
-    words_only = not any(char.isspace() or char in "\"'`$\\;&|<>(){}," or ord(char) < 32 for char in text)
-    if not host or host.startswith("-") or user.startswith("-") or not words_only or (port and not port.isdigit()):
-        raise ValueError(f"{text!r} is no host: write host, user@host or user@host:port")
-    if port and not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} has no port between 1 and 65535")
-    return user, int(port) if port else None, host
-
-
 class Host(BaseModel):
-    """One host; as a text it is ``host``, ``user@host`` or ``user@host:port``; an alias of ~/.ssh/config will do."""
+    """One host; as a text ``host``, ``user@host:port`` or ``ssh://user@host:port``, or an alias of ~/.ssh/config."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,7 +162,7 @@ class Host(BaseModel):
     port: int | None = Field(None, ge=1, le=65535, description="The port; without it what ssh takes by itself")
     identity: str = Field("", description="The file with the private key; empty for the agent's and the user's own")
     known_hosts: str = Field("", description="The file with its host key; empty for the user's own")
-    jump: str = Field("", description="A host to go through (user@host:port), or several with commas")
+    jump: HopsText = Field("", description="A host to go through (user@host:port), or several with commas")
     shared: bool = Field(False, description="Several runs may use it at the same time")
 
     @model_validator(mode="before")
@@ -123,7 +183,8 @@ class Host(BaseModel):
     @property
     def name(self) -> str:
         """Name that sets a host apart: two logins of one machine are one host, two ports are two."""
-        return f"{self.host}:{self.port}" if self.port else self.host
+        host = f"[{self.host}]" if ":" in self.host and self.port else self.host
+        return f"{host}:{self.port}" if self.port else host
 
     def facts(self, given: SshSettings | None = None) -> dict[str, Any]:
         """The facts for reaching it, in the keys of `SshTarget`; those that it does not have are as ``given``."""

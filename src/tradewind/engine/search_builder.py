@@ -23,6 +23,7 @@ from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
 from tradewind.errors import SpecError
 from tradewind.problem import Categorical, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
+from tradewind.problem.template import names_in
 from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
 
@@ -331,7 +332,26 @@ def _policy(
         searcher=searcher.name or type(searcher).__name__,
         size=len(problem.candidates) if problem.space.enumerable else None,
         stopper=build_stopper(spec, problem),
+        architectures=_architectures(spec, problem, deployer),
     )
+
+
+def _architectures(spec: JobSpec, problem: Problem, deployer: Deployer) -> frozenset[str]:
+    """The architectures of the offers, where a run on one of them tells whether the program is for it; else none.
+
+    Hosts that the user has may be others than the offers say; and a text that the configuration chooses may choose the
+    program.
+    """
+    from tradewind.deployer.provisioner.base import MakesMachines
+
+    given = deployer.provisioner.gives_machines and not isinstance(deployer.provisioner, MakesMachines)
+    job, listed = spec.job, [each for each in problem.space.parameters if isinstance(each, Categorical | Ordinal)]
+    words = {each.name for each in listed if any(isinstance(value, str) for value in each.values)}
+    chooses = any(names_in(word) for word in (*job.command[:1], job.image or ""))
+    chooses |= any(names_in(word) & words for word in (*job.command, *job.env.values()))
+    if given or chooses:
+        return frozenset()
+    return frozenset(offer.arch for offer in cast("Selector", problem.resolver).offers)
 
 
 def _fallback_finder(spec: JobSpec, problem: Problem, deployer: Deployer, data_folder: Path) -> FallbackFinder:

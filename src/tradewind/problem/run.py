@@ -44,6 +44,8 @@ class Fault(StrEnum):
     """The cause of an unsuccessful run.
 
     ``job``: the program's or the configuration's (a non-zero exit, out of memory): the searcher learns of it.
+    ``architecture``: the program or its image is for another processor architecture than the machines: as job, but no
+    fault of configurations on machines with another one.
     ``infrastructure``: a machine, network or engine: the run is repeated, the searcher learns nothing.
     ``capacity``: there were no such machines, or a quota was used up: as infrastructure, but repeated elsewhere.
     ``credentials``: somebody does not know us, whatever the configuration: the searcher learns nothing, and the search
@@ -52,6 +54,7 @@ class Fault(StrEnum):
     """
 
     JOB = "job"
+    ARCHITECTURE = "architecture"
     INFRASTRUCTURE = "infrastructure"
     CAPACITY = "capacity"
     CREDENTIALS = "credentials"

@@ -247,7 +247,22 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
 def test_a_dry_run_says_what_the_searcher_objects_to(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text("name: own\njob: {command: work}\nspace: {level: 1..3}\nsearcher: ernest\n")
     assert run(["tune", str(path), "--dry-run"]) == 3
-    assert capsys.readouterr().err.startswith("tradewind: the ernest searcher predicts how time falls")
+    assert "the ernest searcher predicts how time falls" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [("ssh://me@127.0.0.1:1", 0), ("ssh://me@[::1]:2222", 0), ("http://h", 3), ("ssh://", 3), ("ssh://h/x", 3)],
+)
+def test_a_host_may_be_written_as_an_address_of_ssh(
+    path: Path, host: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(
+        "name: own\njob: {command: work}\nspace: {instance: {provider: local, limit: 1}}\n"
+        f"deploy: {{provisioner: {{use: none, hosts: ['{host}']}}, runner: ssh}}\n"
+    )
+    assert run(["tune", str(path), "--dry-run"]) == code
+    assert ("deploy.provisioner.hosts.0: " in capsys.readouterr().err) is (code == 3)
 
 
 @pytest.mark.slow

@@ -178,7 +178,19 @@ def test_a_note_that_is_no_note_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "a b", "-x", {"user": "x"}, {"host": "a", "port": 0}, {"host": "a", "key": 1}, 3]
+    "given",
+    [
+        "",
+        "a b",
+        "-x",
+        "http://a",
+        "ssh://a/b",
+        {"host": "a", "jump": "b/c"},
+        {"user": "x"},
+        {"host": "a", "port": 0},
+        {"host": "a", "key": 1},
+        3,
+    ],
 )
 def test_what_is_no_host_is_refused(given: Any) -> None:
     with pytest.raises(ValidationError):
@@ -189,6 +201,9 @@ def test_a_host_is_known_by_name_and_port() -> None:
     assert Host.model_validate("u@h:22").name == "h:22"
     assert Host.model_validate({"host": "u@h", "port": 23}).facts() == {"user": "u", "port": 23}
     assert NoneSettings.model_validate({"hosts": ["a", "b"]}).hosts[1].host == "b"
+    far = Host.model_validate("ssh://me@[::1]:2222")
+    assert (far.host, far.name, far.facts()) == ("::1", "[::1]:2222", {"user": "me", "port": 2222})
+    assert Host.model_validate({"host": "ssh://u@h:1", "port": 2}).facts() == {"user": "u", "port": 2}
 
 
 def test_it_goes_with_all_runners_that_use_machines() -> None:

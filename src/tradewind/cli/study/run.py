@@ -29,14 +29,22 @@ def run_error(trial: Trial, runs: Sequence[Run], message: str, hint: str) -> Tra
         message: What to say.
         hint: What to do.
     """
-    from tradewind.errors import InputError, InterpretationError, JobFailedError, MissingProgramError
-    from tradewind.problem import RunState, TrialState
+    from tradewind.errors import (
+        ArchitectureError,
+        InputError,
+        InterpretationError,
+        JobFailedError,
+        MissingProgramError,
+    )
+    from tradewind.problem import Fault, RunState, TrialState
 
     last = runs[-1] if runs else None
     if trial.state != TrialState.FAILED or last is None:
         return JobFailedError(message, hint=hint)
     if last.state == RunState.DONE:
         return InterpretationError("no-match", message, hint=hint)
+    if last.fault is Fault.ARCHITECTURE:
+        return ArchitectureError(message)
     if last.exit_code == NO_PROGRAM and last.handle is None:
         return MissingProgramError(message)
     if last.exit_code is None and last.handle is None:

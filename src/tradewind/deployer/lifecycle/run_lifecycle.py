@@ -16,9 +16,11 @@ from pathlib import Path
 
 from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, RunContext, StagePhase
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.deployer.runner.architectures import CANNOT_EXECUTE, failed_for_architecture
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, Simulates, SubmitsTogether
 from tradewind.deployer.staging import stage_in, stage_out
 from tradewind.errors import (
+    ArchitectureError,
     CapacityError,
     CredentialsError,
     DeployError,
@@ -56,12 +58,25 @@ def ending_from_status(status: RunStatus) -> RunEnding:
     return RunEnding(status.state, status.reason, status.fault)
 
 
+def ending_of_job(status: RunStatus, request: RunRequest) -> RunEnding:
+    """Give the ending of a run whose job has ended with a status, and whose output is here.
+
+    What a program for another processor architecture ends with, shells and engines say in its output only.
+    """
+    own = status.state is RunState.FAILED and status.fault is Fault.JOB
+    if own and (why := failed_for_architecture(status.exit_code, request)):
+        return RunEnding(status.state, why, Fault.ARCHITECTURE)
+    return ending_from_status(status)
+
+
 def ending_from_error(error: Exception) -> RunEnding:
     """Give the ending of a run that an error has stopped."""
     if not isinstance(error, TradewindError):
         return RunEnding(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
     if isinstance(error, CredentialsError):
         return RunEnding(RunState.FAILED, str(error), Fault.CREDENTIALS)
+    if isinstance(error, ArchitectureError):
+        return RunEnding(RunState.FAILED, str(error), Fault.ARCHITECTURE)
     if isinstance(error, PrerequisiteError):
         return RunEnding(RunState.FAILED, str(error), Fault.PREREQUISITE)
     fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
@@ -379,6 +394,8 @@ class RunLifecycle:
                     _log.exception("run %s", self.run.run_id)
                 elif isinstance(error, MissingProgramError):
                     self.run = replace(self.run, exit_code=_NO_PROGRAM)
+                elif isinstance(error, ArchitectureError):
+                    self.run = replace(self.run, exit_code=CANNOT_EXECUTE)
                 ending = ending_from_error(error)
                 waits = self.ending is None and self._fetching and not self._lost
                 again = self._collector.again(error, self.run, self.request) if waits else None
@@ -428,7 +445,7 @@ class RunLifecycle:
             self._phase = StagePhase(self._phase + 1)
         elif self.run.state is RunState.COLLECTING:
             assert self.status is not None
-            self.ending = ending_from_status(self.status)
+            self.ending = ending_of_job(self.status, self.request)
         else:
             self._enter(STAGES[STAGES.index(self.run.state) + 1])
 

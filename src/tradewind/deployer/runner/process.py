@@ -20,6 +20,12 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs, resource_limits
+from tradewind.deployer.runner.architectures import (
+    architecture_error,
+    architecture_here,
+    foreign_program,
+    wrong_architecture,
+)
 from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
@@ -413,6 +419,9 @@ def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> Deplo
     if kind == "missing" and number in (errno.EACCES, errno.EPERM):
         return MissingProgramError(f"{program} is not executable", hint=f"chmod +x {program}")
     if kind == "missing" and number == errno.ENOEXEC:
+        search_path = request.env.get("PATH", os.environ.get("PATH", os.defpath))
+        if foreign := foreign_program(program, request.workdir, search_path, architecture_here()):
+            return architecture_error(wrong_architecture(program, architecture_here(), foreign))
         return MissingProgramError(
             f"{program} is no program that this machine can run", hint="a script needs a #! line"
         )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from tradewind.engine.state_machine import events as ev
 from tradewind.engine.state_machine import trial_outcome
 from tradewind.engine.state_machine.active_runs import ActiveRuns
+from tradewind.engine.state_machine.architectures import ArchitectureFailures
 from tradewind.engine.state_machine.budget import Ledger, RunLimits
 from tradewind.engine.state_machine.early_stopping import EarlyStopping
 from tradewind.engine.state_machine.retry_policy import RetryTracker
@@ -90,7 +91,8 @@ class SearchMachine:
         self.history = TrialHistory(problem.objective, problem.constraints.deadline)
         self.run_limits = RunLimits(problem, policy)
         self.stopped: ev.StopSearch | None = None
-        self._allowance = TerminationCheck(problem, policy.rules)
+        self._architectures = ArchitectureFailures(policy.architectures)
+        self._allowance = TerminationCheck(problem, policy.rules, self._architectures)
         self.active_runs = ActiveRuns()
         self._waiting: deque[Trial] = deque()  # proposed, not running: no room or no money yet
         self.ending: str | None = None
@@ -183,13 +185,17 @@ class SearchMachine:
         self._allowance.open(now, event.elapsed)
         out: list[ev.SearchInstruction] = []
         open_runs = {run.trial: run for run in event.runs if not run.state.ended}
+        numbered = {trial.number: trial for trial in event.trials}
         for run in event.runs:
             if run.state.ended:
                 self.ledger.settle(run.run_id, run.cost)
                 self._retries.note(run)
+                if (known := numbered.get(run.trial)) is not None:
+                    self._architectures.note(run, known)
         for trial in event.trials:
             self.history.put(trial)
             if trial.state.ended:
+                self._architectures.take_up(trial)
                 self._end_trial(trial)
                 if trial.state.informs:
                     out.append(ev.TellSearcher(trial))
@@ -228,6 +234,7 @@ class SearchMachine:
         """Launch what waits, ask for more, or stop."""
         out: list[ev.SearchInstruction] = []
         if self.ending is None:
+            out += self._drop_misfits()
             over = self._allowance.why_over(
                 self.history, self.ledger, waiting=bool(self._waiting), running=bool(self.runs)
             )
@@ -285,6 +292,18 @@ class SearchMachine:
                 self._waiting.append(trial)  # stored when it is launched; after a crash it is proposed again
         if self._intake.stuck:
             self._end("the searcher proposes only what was tried before")
+        return out
+
+    def _drop_misfits(self) -> list[ev.SearchInstruction]:
+        """End trials without a run whose machines have an architecture that the program has shown not to be for."""
+        out: list[ev.SearchInstruction] = []
+        for trial in list(self._waiting):
+            if (ended := self._architectures.refused(trial, self._allowance.now)) is None:
+                continue
+            self._waiting.remove(trial)
+            out += [ev.WithdrawPermit(trial.number)] if self._permits.drop(trial.number) else []
+            self._end_trial(ended)
+            out += [self._write(trials=[ended]), ev.TellSearcher(ended)]
         return out
 
     # ------------------------------------------------------------------ launching
@@ -359,6 +378,7 @@ class SearchMachine:
                     return instructions
             return [self._write()] if weighs else []
         trial = self.history.trials[run.trial]
+        self._architectures.note(run, trial)
         accepted = run.state == RunState.FAILED and run.fault == Fault.JOB and run.exit_code in self.policy.exit_codes
         if run.state == RunState.DONE or accepted:
             return [ev.InterpretOutput(trial, run)]

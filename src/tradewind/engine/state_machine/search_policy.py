@@ -42,6 +42,8 @@ class SearchPolicy:
         stopper: Which runs to give up for what they report, or None.
         gated: Each run waits for leave (`~tradewind.engine.state_machine.events.LaunchPermitted`);
             ``room`` is not asked.
+        architectures: Processor architectures of the offers, where all configurations run the same program on machines
+            as their offers say; else empty. What failed for its architecture is then tried on no other of that one.
     """
 
     owner: str
@@ -59,3 +61,4 @@ class SearchPolicy:
     size: int | None = None
     stopper: Stopper | None = None
     gated: bool = False
+    architectures: frozenset[str] = frozenset()

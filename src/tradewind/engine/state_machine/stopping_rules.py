@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,15 @@ class SearchProgress:
         ended: Trials that succeeded, failed or were aborted, in the order in which they ended; it only grows.
         best: The best feasible trial, or None.
         spent: USD, total.
+        misfits: Numbers of trials that failed only for the processor architecture of their machines, while there are
+            others: they say nothing of the program.
     """
 
     objective: Objective
     ended: Sequence[Trial]
     best: Trial | None
     spent: float
+    misfits: Collection[int] = ()
 
 
 StoppingRule = Callable[[SearchProgress], str | None]
@@ -86,7 +89,7 @@ class _Counts:
         """The trials that have ended since the last time."""
         found = progress.ended[self._read :]
         self._read = len(progress.ended)
-        return found
+        return [trial for trial in found if trial.number not in progress.misfits] if progress.misfits else found
 
 
 class _NoImprovement(_Counts):

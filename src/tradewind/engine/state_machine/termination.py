@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tradewind.engine.state_machine.architectures import ArchitectureFailures
 from tradewind.engine.state_machine.budget import Ledger
 from tradewind.engine.state_machine.stopping_rules import SearchProgress, StoppingRule
 from tradewind.engine.state_machine.trial_history import TrialHistory
@@ -17,14 +18,18 @@ class TerminationCheck:
     Args:
         problem: The problem.
         rules: The stopping rules of the user.
+        failures: The architectures that the program has shown not to be for; none without it.
 
     Attributes:
         now: The runner's clock, in seconds; it never goes back.
     """
 
-    def __init__(self, problem: Problem, rules: Sequence[StoppingRule]) -> None:
+    def __init__(
+        self, problem: Problem, rules: Sequence[StoppingRule], failures: ArchitectureFailures | None = None
+    ) -> None:
         self._budget, self._objective = problem.budget, problem.objective
         self._rules = rules
+        self._failures = failures or ArchitectureFailures(())
         self._before = 0.0
         self._opened_at = 0.0
         self.now = 0.0
@@ -58,9 +63,9 @@ class TerminationCheck:
         return None if hours is None else max(0.0, hours * 3600.0 - self.elapsed)
 
     def trials_left(self, history: TrialHistory) -> int | None:
-        """Trials that may still be proposed, or None."""
+        """Trials that may still be proposed, or None; those that were not run for their architecture do not count."""
         limit = self._budget.trials
-        return None if limit is None else max(0, limit - len(history.trials))
+        return None if limit is None else max(0, limit - len(history.trials) + self._failures.not_run)
 
     def why_over(
         self, history: TrialHistory, ledger: Ledger, *, waiting: bool, running: bool
@@ -80,8 +85,8 @@ class TerminationCheck:
             return f"the time budget of {format_duration((budget.hours or 0) * 3600)} is used up", True
         if ledger.free == 0 and not running:
             return f"the budget of {format_money(budget.dollars)} is used up", True
-        progress = SearchProgress(self._objective, history.ended, history.best, ledger.spent)
-        reason = next((reason for rule in self._rules if (reason := rule(progress))), None)
+        progress = SearchProgress(self._objective, history.ended, history.best, ledger.spent, self._failures.trials)
+        reason = self._failures.why_over() or next((reason for rule in self._rules if (reason := rule(progress))), None)
         return (reason, True) if reason else None
 
     def why_unpaid(self, history: TrialHistory, ledger: Ledger, attempts: int) -> str:

@@ -28,7 +28,8 @@ Squares and sums of what is below can still be worked out."""
 
 def is_lost(run: Run) -> bool:
     """True when an ended run is the infrastructure's fault and says nothing of the configuration."""
-    return run.state == RunState.PREEMPTED or (run.state == RunState.FAILED and run.fault != Fault.JOB)
+    own = run.fault in (Fault.JOB, Fault.ARCHITECTURE)
+    return run.state == RunState.PREEMPTED or (run.state == RunState.FAILED and not own)
 
 
 def succeeded(

@@ -96,6 +96,21 @@ class TestOpenNebula(ProvisionerConformance):
         assert oned.alive() == []
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"context": {"SSH_PUBLIC_KEY": "x"}}, "use the setting public_key"),
+        ({"context": {"start_script_base64": "x"}}, "use the setting start_script"),
+        ({"context": {"NETWORK": "NO"}}, "without a network"),
+        ({"jump": "http://bastion"}, "http:// is no way"),
+    ],
+)
+def test_what_would_lock_us_out_of_machines_is_refused_when_it_is_read(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        OpenNebulaSettings(template="any", **given)
+    assert OpenNebulaSettings(template="any", context={"NETWORK": "yes", "REPORT_READY": "YES"}).context
+
+
 def test_machines_are_as_the_offer_and_the_settings_say(oned: Oned, tmp_path: Path) -> None:
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA me\n")
     (tmp_path / "start").write_text("#!/bin/bash\necho mine")

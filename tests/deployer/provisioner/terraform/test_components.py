@@ -548,11 +548,19 @@ def test_settings_that_are_refused(tmp_path: Path) -> None:
         ({"caller_cidr": "home"}, "does not appear to be"),
         ({"module": tmp_path}, "no \\*.tf files"),
         ({"ssh": {"hots": "x"}}, "unknown key 'hots'"),
+        ({"ssh": {"host": "http://x"}}, "http:// is no way"),
+        ({"ssh": {"jump": "a,b/c"}}, "is no host"),
+        ({"variables": {"nodes": 3}}, "nodes is set by Tradewind itself: it is the offer's"),
+        ({"variables": {"lease_seconds": 0}}, "found and ended"),
+        ({"variables": {"disk_gib": 3}}, "use the setting disk"),
+        ({"variables": {"host_key_public": "x"}, "module": MODULES / "aws"}, "keys of its own"),
         ({"providers": ()}, "there is no module"),
     ):
         with pytest.raises(ValidationError, match=words):
             TerraformSettings(**wrong)
     assert TerraformSettings(caller_cidr="0.0.0.0/0", open_to_all=True).open_to_all
+    assert TerraformSettings(variables={"subnet_id": "x", "zone": "a", "mine": [1]}).variables["zone"] == "a"
+    assert TerraformSettings(ssh={"host": "ssh://me@h:2222", "port": 22}).ssh == {"host": "h", "user": "me", "port": 22}
 
 
 def test_the_callers_address() -> None:

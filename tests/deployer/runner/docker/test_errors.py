@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.deployer.helpers import OFFER, OWNER
 from tests.deployer.runner.docker.helpers import Make, docker_runner, in_container, runners
 from tests.engines import require
@@ -25,7 +26,9 @@ from tradewind.deployer.runner.docker.errors import pull_error, start_error
 from tradewind.deployer.runner.docker.monitor import CgroupCounters, counters_of, larger_usage, usage_from_stats
 from tradewind.deployer.runner.docker.names import ListedContainer, cancelled_name, container_name, engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.ssh_target import SshSettings, SshTarget
 from tradewind.errors import (
+    ArchitectureError,
     CapacityError,
     CredentialsError,
     DeployError,
@@ -176,9 +179,13 @@ class RefusedError(Exception):
     [
         ("write /var/lib/docker/x: no space left on device", DeployError, "disk .* is full"),
         ('exec: "x": stat x: no such file or directory: unknown', MissingProgramError, "no program 'prog'"),
-        ("exec /prog: exec format error", MissingProgramError, "kind of processor|can run"),
+        (
+            "exec /prog: exec format error",
+            ArchitectureError,
+            "img, or its program prog, is for another processor .*arm64",
+        ),
         ("pull access denied for x, repository does not exist", ImageError, "there is no image img"),
-        ("no matching manifest for linux/arm64/v8 in the manifest list", ImageError, "kind of processor"),
+        ("no matching manifest for linux/arm64/v8 in the manifest list", ArchitectureError, "image img is for another"),
         ("Bind for 127.0.0.1:80 failed: port is already allocated", CapacityError, "port 80 of the machine is taken"),
         ("invalid mount config: bind source path does not exist: /x", DeployError, "does not see this machine's"),
         ('exec: "docker-init": executable file not found in $PATH', DeployError, "no init program"),
@@ -196,7 +203,7 @@ class RefusedError(Exception):
     ],
 )
 def test_words_of_engines(said: str, error: type[TradewindError], words: str) -> None:
-    found = start_error(RefusedError(said), image="img", program="prog", place="there")
+    found = start_error(RefusedError(said), image="img", program="prog", place="there", machine="arm64")
     assert isinstance(found, error)
     import re
 
@@ -270,8 +277,30 @@ def test_an_open_port_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert far.target is not None
     assert (far.host, far.target.host, far.target.user, far.target.port) == ("/var/run/docker.sock", "far", "me", 2222)
     assert EngineAddress.from_json(json.loads(json.dumps(far.to_json()))) == far
+    own = DockerSettings(host="ssh://me@[::1]:2222/run/podman.sock", ssh=SshSettings(user="other", identity="key"))
+    assert default_address(own) == EngineAddress("/run/podman.sock", SshTarget("::1", "me", 2222, "key"))
+    monkeypatch.setenv("DOCKER_HOST", "ftp://x")
     with pytest.raises(DeployError, match="not understood"):
-        default_address(DockerSettings(host="ftp://x"))
+        default_address(DockerSettings())
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("ftp://x", "not understood"),
+        ("me@x", "not understood"),
+        ("unix://x", "not understood"),
+        ("tcp://", "not understood"),
+        ("tcp://x:y", "not understood"),
+        ("tcp://me:geheim@x:1", "not understood"),
+        ("ssh://", "no host"),
+        ("ssh://me:geheim@x", "password"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_when_it_is_read(host: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why) as refused:
+        DockerSettings(host=host)
+    assert "geheim" not in refused.value.errors()[0]["msg"]
 
 
 def _certificates(folder: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.engines.kube_api import KubeApi, kube_cluster, node
 
 from tradewind.deployer.runner.kubernetes.job import HOME, home_label
@@ -140,3 +141,10 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
     with pytest.raises(MissingProgramError, match="kubernetes is not installed") as caught:
         runner.nodes()
     assert "tradewind[kubernetes]" in (caught.value.hint or "")
+
+
+def test_an_instance_type_is_chosen_by_one_setting() -> None:
+    label = {"node.kubernetes.io/instance-type": "m5.large"}
+    with pytest.raises(ValidationError, match="leave one out"):
+        KubernetesSettings(instance_type=True, node_selector=label)
+    assert KubernetesSettings(node_selector=label).node_selector == label

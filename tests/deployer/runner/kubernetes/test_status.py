@@ -31,7 +31,10 @@ def status(state: dict[str, Any], **about: Any) -> RunStatus:
     pod = {
         "metadata": {"name": "p", "creationTimestamp": BEGAN},
         "status": {
-            "containerStatuses": [{"name": "istio-proxy", "state": {}}, {"name": "job", "state": state}],
+            "containerStatuses": [
+                {"name": "istio-proxy", "state": {}},
+                {"name": "job", "image": "i:1", "state": state},
+            ],
             **about,
         },
     }
@@ -56,6 +59,20 @@ def test_an_exit_code_that_no_signal_has_is_that_of_the_program() -> None:
     assert (found.exit_code, found.reason) == (200, "the program exited with code 200")
     found = status(terminated(143, "Error", "state=ended"))
     assert (found.exit_code, found.reason) == (-15, "the program was killed by signal 15 (SIGTERM)")
+
+
+def test_an_image_for_another_processor_architecture_is_told_at_once() -> None:
+    cannot = "failed to create containerd task: exec /bin/busybox: exec format error"
+    pull = "no match for platform in manifest: not found"
+    prepared = {"initContainerStatuses": [{"name": "prepare", "state": terminated(255, "Error", "exec format error")}]}
+    for found, words in (
+        (status(terminated(128, "StartError", cannot)), "the image is for another processor"),
+        (status({"waiting": {"reason": "ErrImagePull", "message": pull}}), "the image 'i:1' is for another processor"),
+        (status({}, phase="Failed", **prepared), "set helper_image"),
+    ):
+        assert (found.state, found.fault) == (RunState.FAILED, Fault.ARCHITECTURE), found
+        assert words in found.reason
+        assert "another processor architecture than the node's" in found.reason
 
 
 def test_a_pod_that_never_started_was_not_stopped_by_the_time_limit() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.deployer.forks import controllers
 from tests.deployer.helpers import OWNER, deployer_over, request_for, row
 from tests.engines.ray import ENVIRONMENT, RayCluster, ray_cluster
@@ -433,6 +434,15 @@ def test_what_was_known_a_moment_ago_is_not_asked_again(bench: RayBench, monkeyp
     end.set_result(None)
     runner.poll([one])
     assert asked[3:] == [["one"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "words"),
+    [("CPU", 4, "the offer's"), ("memory", 1, "reserve_memory: false"), ("mine", -1, "zero")],
+)
+def test_resources_that_the_offer_has_are_refused_when_they_are_read(name: str, amount: float, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        RaySettings(resources={name: amount})
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,96 @@ def test_options_that_choose_machines_and_accounts_are_sbatchs(words: list[str])
         (["-W"], "wait"),
         (["--requeue"], "again"),
         (["-M", "other"], "cluster"),
+        (["--gres=help"], "prints"),
+        (["--cpu-bind", "help"], "prints"),
     ],
 )
 def test_options_that_break_the_runner_are_refused_when_they_are_read(words: list[str], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         SlurmSettings(sbatch=words)
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        ("docker", ["--gpus=all", "-v", "/data:/data:ro", "--volume=/a:/b", "-eMODE=fast", "-e", "HOME"]),
+        ("docker", ["--entrypoint=", "--user", "1000", "-u0", "--init", "--privileged", "-P", "-h", "node"]),
+        ("docker", ["--pull", "never", "--platform=linux/amd64", "-q", "--label", "team=lab", "-l", "a=b"]),
+        ("docker", ["--shm-size=1g", "--ulimit", "memlock=-1", "--rm=true", "--restart=no", "--detach=false"]),
+        ("docker", ["--memory-swap=-1", "--network-alias=x", "--name-of-a-later-version=x"]),
+        ("podman", ["--device=nvidia.com/gpu=all", "--userns=keep-id", "--cpus=1", "--log-driver", "none", "--rmi"]),
+        ("apptainer", ["--nv", "--contain", "-B", "/data", "--env", "A=1,B=2", "-w", "--no-home", "--overlay", "x"]),
+        ("singularity", ["--rocm", "-fB/data", "-o", "overlay.img", "--writable-tmpfs"]),
+        ("oci", ["--cpu-bind=cores", "-u", "--mem=0", "-c", "4", "--overlap", "-W", "30", "-K"]),
+        ("pyxis", ["--container-mounts=/data:/data", "--no-container-mount-home", "--container-writable", "-t5"]),
+        ("", ["--name=x"]),
+    ],
+)
+def test_options_of_a_container_that_are_only_unusual_pass(container: str, words: list[str]) -> None:
+    given = SlurmSettings.model_validate({"container": container, "container_options": words})
+    assert given.container_options == words
+
+
+@pytest.mark.parametrize(
+    ("container", "words", "why"),
+    [
+        ("docker", ["--name=x"], "--name=x gives the containers of all runs one name"),
+        ("podman", ["--name", "x"], "one name"),
+        ("docker", ["--rm"], "set by Tradewind"),
+        ("docker", ["--rm=false"], "set by Tradewind"),
+        ("docker", ["-d"], "before the job has ended"),
+        ("docker", ["--gpus", "all", "-dit"], "before the job has ended"),
+        ("podman", ["-Pit"], "takes over the input"),
+        ("docker", ["-t"], "one stream"),
+        ("docker", ["--tty=true"], "one stream"),
+        ("docker", ["-a", "stdout"], "which of the job's output"),
+        ("docker", ["--cidfile=/tmp/id"], "one file for all runs"),
+        ("docker", ["--restart=on-failure:3"], "use deploy.retries"),
+        ("docker", ["--restart", "no"], "use deploy.retries"),
+        ("docker", ["--sig-proxy=false"], "from being ended"),
+        ("docker", ["--help"], "starts nothing"),
+        ("docker", ["-w/elsewhere"], "set by Tradewind"),
+        ("docker", ["--network=none"], "set by Tradewind"),
+        ("docker", ["--memory", "64g"], "set by Tradewind"),
+        ("docker", ["-m=64g"], "set by Tradewind"),
+        ("docker", ["--cpus=64"], "set by Tradewind"),
+        ("docker", ["--label=tradewind=x"], "found again"),
+        ("podman", ["-l", "tradewind=x"], "found again"),
+        ("docker", ["-eTRADEWIND_OUTPUTS=/x"], "sets TRADEWIND_OUTPUTS"),
+        ("docker", ["--env", "TRADEWIND_RUN=x"], "sets TRADEWIND_RUN"),
+        ("docker", ["other/image"], "place of the image"),
+        ("docker", ["--init", "other/image"], "place of the image"),
+        ("docker", ["--user=0", "other/image"], "place of the image"),
+        ("docker", ["--"], "ends the options"),
+        ("apptainer", ["--pwd=/x"], "set by Tradewind"),
+        ("apptainer", ["--cleanenv"], "use inherit: false"),
+        ("singularity", ["-ce"], "use inherit: false"),
+        ("apptainer", ["--containall"], "use --contain here"),
+        ("apptainer", ["--env", "A=1,TRADEWIND_RUN=2"], "sets TRADEWIND_RUN"),
+        ("apptainer", ["--nv", "other.sif"], "place of the image"),
+        ("oci", ["--nodes=2"], "use mpi and tasks_per_node"),
+        ("oci", ["-n4"], "use mpi and tasks_per_node"),
+        ("pyxis", ["--output=x"], "set by Tradewind"),
+        ("pyxis", ["--outp=x"], "set by Tradewind"),
+        ("pyxis", ["-ul"], "number before each line"),
+        ("pyxis", ["--pty"], "one stream"),
+        ("pyxis", ["--export=NONE"], "inherit: false"),
+        ("pyxis", ["--mpi=pmix"], "use mpi"),
+        ("oci", ["--cpu-bind=help"], "prints"),
+        ("oci", ["date"], "place of the command"),
+    ],
+)
+def test_options_of_a_container_that_break_the_runner_are_refused(container: str, words: list[str], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        SlurmSettings.model_validate({"container": container, "container_options": words})
+
+
+def test_a_plugin_of_mpi_is_named_and_the_login_host_is_a_host() -> None:
+    with pytest.raises(ValidationError, match="starts nothing"):
+        SlurmSettings(mpi="list")
+    assert SlurmSettings(host="ssh://me@login:2222").host
+    with pytest.raises(ValidationError, match="http:// is no way"):
+        SlurmSettings(host="http://login")
 
 
 def waiting(reason: str) -> SlurmQueueRow:

@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import OFFER, OWNER, python, request_for
+from tests.deployer.helpers import (
+    FOREIGN,
+    OFFER,
+    OWNER,
+    deployer_over,
+    drive,
+    foreign_program,
+    python,
+    request_for,
+    row,
+)
 from tests.deployer.runner.slurm.helpers import programs, slurm_runner
 from tests.engines import require
 from tests.engines.slurm import SlurmCluster, slurm  # noqa: F401  (a fixture)
@@ -22,6 +32,7 @@ from tests.engines.ssh import Sshd
 from tests.examples.shortened import assert_searched, shortened
 from tests.waiting import eventually
 
+from tradewind.deployer.runner.architectures import architecture_here, may_be_emulated
 from tradewind.deployer.runner.slurm.runner import SlurmRunner
 from tradewind.errors import DeployError, ImageError, OfferRefusedError, UnreachableError
 from tradewind.problem import Fault, Handle, RunState
@@ -581,3 +592,16 @@ def test_the_example_is_a_study_on_slurm(cluster: SlurmCluster, tmp_path: Path) 
     assert result["best"]["observation"]["metrics"]["pi"] > 3.1
     eventually(lambda: not cluster.jobs())  # Slurm cleans up after the end that the job has told
     assert not list((tmp_path / "home" / "slurm" / "batches").iterdir())
+
+
+@pytest.mark.skipif(may_be_emulated(FOREIGN), reason="this machine emulates it")
+@pytest.mark.parametrize("settings", [{}, {"mpi": "none"}])
+def test_a_program_for_another_processor(make: Make, tmp_path: Path, settings: dict[str, str]) -> None:
+    deployer = deployer_over(tmp_path, runner=make(**settings))
+    request = request_for(tmp_path, ("./prog",), offer=replace(OFFER, arch=architecture_here()))
+    foreign_program(request.workdir / "prog")
+    deployer.launch(row(), request)
+    last = drive(deployer)[-1]
+    assert (last.state, last.fault) == (RunState.FAILED, Fault.ARCHITECTURE)
+    assert f"./prog is for another processor architecture ({FOREIGN})" in last.reason
+    deployer.settle("run-1")

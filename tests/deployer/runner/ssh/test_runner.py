@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deployer.helpers import deployer_over, drive, row
+from tests.deployer.helpers import FOREIGN, deployer_over, drive, foreign_program, row
 from tests.engines.hosts import Hosts, hosts
 from tests.engines.ssh import Sshd, sshd
 from tests.waiting import eventually
 
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
+from tradewind.deployer.runner.architectures import architecture_here, may_be_emulated
 from tradewind.deployer.runner.ssh import channel as ssh_channel
 from tradewind.deployer.runner.ssh import remote_machine as ssh_machine
 from tradewind.deployer.runner.ssh.channel import script
@@ -346,6 +348,26 @@ def test_a_run_ends_and_is_cleaned_up_when_it_expires(bench: SshBench) -> None:
     eventually(lambda: not list(bench.far.glob("runs/*")))
     assert processes_of("run-1") == []
     assert bench.runner().poll([handle])["run-1"].state is RunState.PREEMPTED
+
+
+@pytest.mark.skipif(may_be_emulated(FOREIGN), reason="this machine emulates it")
+@pytest.mark.parametrize("command", [("./prog",), ("sh", "-c", "./prog")])
+def test_a_program_for_another_processor_on_a_host_that_is_named_by_its_address(
+    bench: SshBench, command: tuple[str, ...]
+) -> None:
+    address = f"ssh://{getpass.getuser()}@{bench.server.address}:{bench.server.port}"
+    keys = {key: value for key, value in bench.server.facts.items() if key not in ("user", "port")}
+    hosts = NoneSettings.model_validate({"hosts": [address], "ssh": keys})
+    provisioner = NoneProvisioner(settings=hosts, data_folder=bench.folder)
+    deployer = deployer_over(bench.folder, runner=bench.runner(), provisioner=provisioner)
+    request = bench.request("good")
+    foreign_program(request.workdir / "prog")
+    deployer.launch(row(), replace(request, argv=command, offer=replace(request.offer, arch=architecture_here())))
+    last = drive(deployer)[-1]
+    deployer.close()
+    assert (last.state, last.fault) == (RunState.FAILED, Fault.ARCHITECTURE)
+    assert "./prog is for another processor" in last.reason or command[0] == "sh"
+    assert "another processor architecture" in last.reason
 
 
 @pytest.mark.slow

@@ -9,9 +9,16 @@ from pydantic import Field, field_validator
 
 from tradewind import plugins
 from tradewind.deployer.environment import resolve_secrets
+from tradewind.deployer.ssh_target import HopsText
 from tradewind.errors import CredentialsError, DeployError, InputError
 from tradewind.utils.paths import expand
 from tradewind.utils.units import parse_memory
+
+_SET_CONTEXT = {
+    "SSH_PUBLIC_KEY": "use the setting public_key",
+    **dict.fromkeys(("START_SCRIPT", "START_SCRIPT_BASE64"), "use the setting start_script"),
+}
+"""Context variables that Tradewind sets itself, and what to do instead of giving them."""
 
 _ENDPOINT = "http://localhost:2633/RPC2"
 
@@ -47,7 +54,7 @@ class OpenNebulaSettings(plugins.Settings):
     port: int = Field(22, ge=1, le=65535, description="Port of the SSH server")
     identity: str = Field("", description="File with the private key; without it what ssh takes by itself")
     public_key: str = Field("", description="File with the public key that is put on the machines; identity + .pub")
-    jump: str = Field("", description="A host to go through, as ssh -J takes it")
+    jump: HopsText = Field("", description="A host to go through, as ssh -J takes it")
     start_script: str = Field("", description="File with a script that the machines run as root when they boot")
     context: dict[str, str] = Field(default_factory=dict, description="Further context variables of the machines")
     shared: str = Field("", description="A folder that all machines of the template see, where there is one")
@@ -71,6 +78,19 @@ class OpenNebulaSettings(plugins.Settings):
                 parse_memory(given)
             except InputError as error:
                 raise ValueError(str(error)) from None
+        return given
+
+    @field_validator("context")
+    @classmethod
+    def _not_ours(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            plain = name.upper()
+            if why := _SET_CONTEXT.get(plain):
+                raise ValueError(f"the context variable {name} is set by Tradewind itself: {why}")
+            if plain == "NETWORK" and value.upper() != "YES":
+                raise ValueError(
+                    f"the context variable {name}: {value!r} leaves machines without a network: leave it out"
+                )
         return given
 
     @field_validator("identity")

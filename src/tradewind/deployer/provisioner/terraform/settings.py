@@ -10,8 +10,24 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tradewind import plugins
+from tradewind.deployer.ssh_target import checked_hops, parse_host
 from tradewind.problem import Offer
 from tradewind.utils.paths import expand
+
+_SET_VARIABLES = {
+    **dict.fromkeys(("run_id", "owner", "expires", "created", "lease_seconds"), "machines are found and ended by it"),
+    **dict.fromkeys(("login_key_public", "host_key_public", "host_key_private"), "each run has keys of its own"),
+    **dict.fromkeys(
+        ("instance_type", "nodes", "spot", "arch", "price_per_hour"),
+        "it is the offer's: choose among offers with the space and offers",
+    ),
+    "region": "use the setting region",
+    "disk_gib": "use the setting disk",
+    "image": "use the setting image",
+    "caller_cidrs": "use the setting caller_cidr",
+    "endpoint": "use the setting endpoint",
+}
+"""The variables of a module that Tradewind sets itself, and what to do instead of giving them."""
 
 SHIPPED = ("aws", "azure", "gcp")
 """The providers that a module is shipped for."""
@@ -90,13 +106,25 @@ class TerraformSettings(plugins.Settings):
         """As providers want it: with its length, and without what is beyond it."""
         return str(ipaddress.ip_network(value, strict=False)) if value else ""
 
+    @field_validator("variables")
+    @classmethod
+    def _not_ours(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if why := _SET_VARIABLES.get(name):
+                raise ValueError(f"the variable {name} is set by Tradewind itself: {why}")
+        return value
+
     @field_validator("ssh")
     @classmethod
     def _known_keys(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
         known = {"host", "port", "user", "identity", "known_hosts", "jump", "accept_new"}
         if unknown := sorted(set(value) - known):
             raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
-        return value
+        checked_hops(str(value.get("jump", "")))
+        if not value.get("host"):
+            return value
+        user, port, host = parse_host(str(value["host"]))
+        return {**({"user": user} if user else {}), **({"port": port} if port else {}), **value, "host": host}
 
     @model_validator(mode="after")
     def _narrow(self) -> Self:

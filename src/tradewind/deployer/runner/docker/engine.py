@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import threading
 import time
@@ -10,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from tradewind import plugins
+from tradewind.deployer.runner.architectures import architecture_of, may_be_emulated, runs_on
 from tradewind.deployer.runner.docker.names import engine_time
-from tradewind.deployer.runner.docker.settings import DockerSettings
+from tradewind.deployer.runner.docker.settings import DockerSettings, EngineHost
 from tradewind.deployer.ssh_connection import SshConnection, SshTarget, find_ssh
 from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
 from tradewind.problem import Machine
@@ -78,22 +79,16 @@ def default_address(settings: DockerSettings) -> EngineAddress:
         places = [_DOCKER_SOCKET, f"{os.environ.get('XDG_RUNTIME_DIR', '/run')}/podman/podman.sock"]
         places.append("/run/podman/podman.sock")
         return EngineAddress("unix://" + next((place for place in places if Path(place).exists()), _DOCKER_SOCKET))
-    parts = urlsplit(host)
-    if parts.scheme == "unix" and parts.path:
-        return EngineAddress(f"unix://{parts.path}")
-    if parts.scheme == "ssh" and parts.hostname:
-        login = {"user": parts.username, "port": parts.port}
-        given = {**settings.ssh.facts(), **{key: value for key, value in login.items() if value}}
-        target = SshTarget(**{"host": parts.hostname, **given})
-        return EngineAddress(parts.path if parts.path not in ("", "/") else settings.remote_socket, target)
-    if parts.scheme in ("tcp", "https") and parts.hostname:
-        _certificates(settings, host)
-        return EngineAddress(f"tcp://{parts.netloc}")
-    raise DeployError(
-        f"the engine's address {host!r} is not understood",
-        hint="write unix:///path, ssh://user@host, or tcp://host:port with TLS",
-        retryable=False,
-    )
+    try:
+        found = EngineHost.parse(host)
+    except ValueError as error:
+        raise DeployError(str(error), retryable=False) from None
+    if found.scheme == "unix":
+        return EngineAddress(f"unix://{found.place}")
+    if found.scheme == "ssh":
+        return EngineAddress(found.place or settings.remote_socket, SshTarget.named(found.login, settings.ssh))
+    _certificates(settings, host)
+    return EngineAddress(f"tcp://{found.place}")
 
 
 def machine_address(settings: DockerSettings, machine: Machine) -> EngineAddress:
@@ -130,6 +125,7 @@ class ContainerEngine:
 
     Attributes:
         link: The connection to its machine, or None.
+        fitting_images: Names of images that are known to run on its machine.
         answering: False while the connection to its machine has to be opened first, which may take a while.
     """
 
@@ -148,6 +144,7 @@ class ContainerEngine:
         self._podman = False
         self._facts: Mapping[str, Any] | None = None
         self._offset = 0.0
+        self.fitting_images: set[str] = set()
 
     @property
     def mounts(self) -> bool:
@@ -296,6 +293,23 @@ class ContainerEngine:
     def rootless(self) -> bool:
         """True when root in a container is the user who runs the engine."""
         return any("rootless" in str(option) for option in self.facts().get("SecurityOptions") or ())
+
+    @property
+    def architecture(self) -> str:
+        """The architecture of the engine's machine, or empty where it does not say."""
+        return architecture_of(str(self.facts().get("Architecture") or ""))
+
+    def runs(self, architecture: str) -> bool:
+        """False only where images of an architecture certainly do not run here: nothing emulates its processor.
+
+        Args:
+            architecture: The architecture of an image.
+        """
+        if runs_on(architecture, self.architecture):
+            return True
+        # Only the engine's own kernel knows what it emulates: that of a virtual machine is another one than ours.
+        ours = self.address.local and self.facts().get("KernelVersion") == platform.release()
+        return not ours or may_be_emulated(architecture)
 
     @property
     def remapped(self) -> bool:

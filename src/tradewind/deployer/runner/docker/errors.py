@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tradewind.deployer.runner.architectures import architecture_error, wrong_architecture
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -38,7 +39,9 @@ def engine_message(error: Any) -> str:
     return str(said).strip()
 
 
-def start_error(error: Any, *, image: str, program: str, place: str) -> TradewindError:
+def start_error(
+    error: Any, *, image: str, program: str, place: str, machine: str = "", script: bool = False
+) -> TradewindError:
     """The typed error for what an engine refused to create or to start.
 
     Args:
@@ -46,9 +49,18 @@ def start_error(error: Any, *, image: str, program: str, place: str) -> Tradewin
         image: The image of the container.
         program: The first word of its command.
         place: The address of the engine, for the message.
+        machine: The architecture of its machine, or empty where that is not known.
+        script: True when the program is known to be a script.
     """
     said = engine_message(error)
     low = said.lower()
+    if "exec format error" in low and script:
+        return MissingProgramError(
+            f"{program} is no program that this machine can run", hint="a script needs a #! line"
+        )
+    if "exec format error" in low:
+        what = f"the image {image}, or its program {program},"
+        return architecture_error(f"{wrong_architecture(what, machine)}: {said}")
     if "no space left on device" in low or "disk quota exceeded" in low:
         return DeployError(
             f"the disk of the container engine at {place} is full",
@@ -106,11 +118,6 @@ def _program_refusal(said: str, low: str, image: str, program: str) -> Tradewind
             f"there is no program {program!r} in the image {image}",
             hint="use another image, or give the program's path, relative to job.workdir",
         )
-    if "exec format error" in low:
-        return MissingProgramError(
-            f"{program} is no program that this machine can run",
-            hint="a script needs a #! line; an image must be made for this kind of processor",
-        )
     if "permission denied" in low or "is a directory" in low:
         return MissingProgramError(f"{program} in the image {image} is not executable", hint=f"chmod +x {program}")
     return None
@@ -136,7 +143,7 @@ def _image_refusal(said: str, low: str, image: str) -> DeployError | None:
             f"there is no image {image}", hint="check its name and tag, docker pull it, or set pull: missing"
         )
     if "no matching manifest" in low:
-        return ImageError(f"the image {image} is not made for this kind of processor", hint="build it for this one")
+        return architecture_error(f"{wrong_architecture(f'the image {image}', '')}: {said}")
     return None
 
 

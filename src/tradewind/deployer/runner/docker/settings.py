@@ -2,19 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tradewind import plugins
 from tradewind.deployer.runner.docker.names import MOST_GRACE
-from tradewind.deployer.ssh_target import SshSettings
+from tradewind.deployer.ssh_target import SshSettings, parse_host
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHost:
+    """The parts of an engine's address.
+
+    Attributes:
+        scheme: ``unix``, ``ssh`` or ``tcp``.
+        place: The path of the socket, empty for the usual one behind SSH; or ``host:port`` of ``tcp``.
+        login: The host behind SSH, as `parse_host` reads it; empty for the others.
+    """
+
+    scheme: str
+    place: str
+    login: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> EngineHost:
+        """Read ``unix:///path``, ``ssh://user@host:port`` or ``tcp://host:port``.
+
+        Raises:
+            ValueError: It is none of them.
+        """
+        scheme, _, rest = text.partition("://")
+        login, slash, path = rest.partition("/")
+        match scheme.lower():
+            case "ssh":
+                parse_host(f"ssh://{login}")
+                return cls("ssh", f"/{path}" if path else "", f"ssh://{login}")
+            case "unix" if slash and path and not login:
+                return cls("unix", f"/{path}")
+            case "tcp" | "https" if _is_network_location(login):
+                return cls("tcp", login)
+        shown = "" if "@" in text else f" {text!r}"  # it may have a password
+        raise ValueError(
+            f"the engine's address{shown} is not understood: write unix:///path, ssh://user@host:port, or "
+            "tcp://host:port with TLS"
+        )
+
+
+def _is_network_location(text: str) -> bool:
+    try:
+        parts = urlsplit(f"tcp://{text}")
+        return bool(parts.hostname) and "@" not in text and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _checked_engine_host(text: str) -> str:
+    if text:
+        EngineHost.parse(text)
+    return text
 
 
 class DockerSettings(plugins.Settings):
     """Settings of the docker runner."""
 
-    host: str = Field(
+    host: Annotated[str, AfterValidator(_checked_engine_host)] = Field(
         "",
         description="Where the engine listens: unix:///path, ssh://user@host:port, or tcp://host:port with TLS; "
         "without it DOCKER_HOST, then the usual sockets of Docker and Podman",

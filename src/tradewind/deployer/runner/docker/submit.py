@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.environment import OUTPUTS, check_workdir, resolve_secrets
+from tradewind.deployer.runner.architectures import (
+    architecture_error,
+    architecture_of,
+    sent_program,
+    wrong_architecture,
+)
 from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.container_spec import container_spec
 from tradewind.deployer.runner.docker.engine import CALL_SECONDS, ContainerEngine
@@ -163,6 +169,7 @@ class _Start:
         name, image = names.container_name(request.run_id, role), str(document["Image"])
         if self._settings.pull == "always":
             self._pull(image)
+        self._check_architecture(image)
         while True:
             try:
                 made = self._engine.call(
@@ -177,6 +184,23 @@ class _Start:
                 if not absent or image in self._pulled or self._settings.pull == "never":
                     raise self._refusal(error, role) from error
                 self._pull(image)
+                self._check_architecture(image)
+
+    def _check_architecture(self, image: str) -> None:
+        """Raise where an image that is there is certainly for another processor architecture than the machine's."""
+        from docker.errors import APIError
+
+        if image in self._engine.fitting_images:
+            return
+        try:
+            facts = self._engine.call(lambda client: client.inspect_image(image), CALL_SECONDS)
+        except APIError:
+            return  # it is not there yet, or what is wrong with it is said when its container is made
+        made_for, machine = architecture_of(str(facts.get("Architecture") or "")), self._engine.architecture
+        if not self._engine.runs(made_for):
+            reason = wrong_architecture(f"the image {image}", machine, made_for)
+            raise architecture_error(f"{reason}, and nothing emulates it there")
+        self._engine.fitting_images.add(image)
 
     def _check_warnings(self, wanted: Mapping[str, Any], warnings: Sequence[str]) -> None:
         """Log the engine's warnings about a container that it has created, or raise where it lacks a limit."""
@@ -273,7 +297,14 @@ class _Start:
         load = request.load if role == names.JOB else None
         image = (load.image if load else None) or request.image or ""
         program = (load.argv if load else request.argv)[0]
-        return start_error(error, image=image, program=program, place=str(self._engine.address))
+        return start_error(
+            error,
+            image=image,
+            program=program,
+            place=str(self._engine.address),
+            machine=self._engine.architecture,
+            script=sent_program(program, request.workdir) == "",
+        )
 
 
 @functools.cache

@@ -193,6 +193,12 @@ def _hold(summary: JobLogSummary, wall_seconds: float | None) -> tuple[RunState,
     """The state, reason and fault of a run that HTCondor holds, by the hold code."""
     (code, subcode), why = summary.hold, summary.reason or "HTCondor does not say why"
     low = why.lower()
+    if "exec format error" in low:
+        return (
+            RunState.FAILED,
+            f"it is for another processor architecture than its machine's: {why}",
+            Fault.ARCHITECTURE,
+        )
     about_memory = "memory" in low and code in (_POLICY, _SYSTEM, _RESOURCES, 0)
     if code in (_DURATION, _EXECUTION):
         return RunState.TIMED_OUT, f"{exit_reasons.timeout_reason(wall_seconds)}: {why}", Fault.JOB

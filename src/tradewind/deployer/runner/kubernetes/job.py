@@ -15,18 +15,14 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tradewind.deployer.environment import job_environment
 from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.pod_scripts import PREPARE
+from tradewind.deployer.runner.kubernetes.settings import INSTANCE_TYPE, KubernetesSettings
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
-
-if TYPE_CHECKING:
-    from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
-
 
 MANAGED = "app.kubernetes.io/managed-by=tradewind"
 """The label of all objects that are made here, as a selector."""
@@ -332,7 +328,7 @@ def _variables(values: Mapping[str, str]) -> list[Document]:
 def _node_selector(request: RunRequest, given: KubernetesSettings) -> dict[str, str]:
     chosen = dict(given.node_selector)
     if given.instance_type:
-        chosen["node.kubernetes.io/instance-type"] = request.offer.instance_type
+        chosen[INSTANCE_TYPE] = request.offer.instance_type
     return chosen
 
 

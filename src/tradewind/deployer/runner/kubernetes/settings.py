@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from tradewind import plugins
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""The label of a node with its instance type."""
 
 
 class KubernetesSettings(plugins.Settings):
@@ -66,3 +71,12 @@ class KubernetesSettings(plugins.Settings):
         le=7 * 2**20,
         description="The most that a run may bring back, compressed, in bytes; it comes through the pod's log",
     )
+
+    @model_validator(mode="after")
+    def _one_instance_type(self) -> Self:
+        if self.instance_type and (named := self.node_selector.get(INSTANCE_TYPE)):
+            raise ValueError(
+                f"node_selector: {INSTANCE_TYPE}: {named} and instance_type: true, which sets it for each offer: "
+                "leave one out"
+            )
+        return self

@@ -139,6 +139,7 @@ _NEVER = {"InvalidImageName", "ErrImageNeverPull"}
 _PULLING = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_NEVER}
 _CANNOT = {"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 _CANNOT_START = {"ContainerCannotRun", "StartError"}
+_FOREIGN = "{} is for another processor architecture than the node's"
 _TERMINATING_SECONDS = 60.0
 _PROMPT_SECONDS = 2.0
 """A Job that has no pod after so long may have been refused one."""
@@ -420,12 +421,21 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
     if said.get("state") == "missing":
         words = f"there is no program {data.program!r} in the image"
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, code)
+    if reason in _CANNOT_START and _is_foreign(str(ended.get("message"))):
+        words = f"{_FOREIGN.format('the image')}: {ended.get('message')}"
+        return RunStatus(RunState.FAILED, 0.0, words, Fault.ARCHITECTURE, code)
     if reason in _CANNOT_START:
         return RunStatus(RunState.FAILED, 0.0, f"the container cannot start: {ended.get('message')}", Fault.JOB, code)
     if not said and code > SIGNAL_OFFSET:
         return lost_status("its container was killed from outside", runtime)
     code = exit_code_of(code)
     return RunStatus(RunState.FAILED, runtime, failure_reason(code), Fault.JOB, code, usage)
+
+
+def _is_foreign(message: str) -> bool:
+    """True for a message about an image, or a program in it, that is for another architecture than the node."""
+    low = message.lower()
+    return any(words in low for words in ("exec format error", "no match for platform", "no matching manifest for"))
 
 
 def _failed(data: KubernetesData, pod: Document) -> RunStatus:
@@ -437,6 +447,9 @@ def _failed(data: KubernetesData, pod: Document) -> RunStatus:
         words = f"it did not start before its time limit: {waits.get('reason', '')} {waits.get('message', '')}"
         return RunStatus(RunState.FAILED, 0.0, words.strip(" :"), Fault.INFRASTRUCTURE)
     prepared = _container(pod, "prepare", "initContainerStatuses").get("terminated") or {}
+    if _is_foreign(said := str(prepared.get("message", ""))):
+        words = f"{_FOREIGN.format('the helper image')}: {said.strip()} (set helper_image to one of that architecture)"
+        return RunStatus(RunState.FAILED, 0.0, words, Fault.ARCHITECTURE)
     words = f"the files could not be prepared: exit code {prepared.get('exitCode')} {prepared.get('message', '')}"
     return RunStatus(RunState.FAILED, 0.0, words.strip(), Fault.INFRASTRUCTURE)
 
@@ -448,6 +461,9 @@ def _waiting(pod: Document, now: float, limits: WaitLimits) -> PodVerdict:
         for status in pod.get("status", {}).get(kind) or []:
             waiting = (status.get("state") or {}).get("waiting") or {}
             reason, message = waiting.get("reason", ""), waiting.get("message", "")
+            if reason in _PULLING and _is_foreign(message):
+                words = f"{_FOREIGN.format('the image ' + repr(status['image']))}: {message}"
+                return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.ARCHITECTURE), mark=True)
             if reason in _PULLING and (reason in _NEVER or age > limits.image_seconds):
                 hint = "check the image's name, and set image_pull_secrets if it is private"
                 words = f"the image {status['image']!r} cannot be pulled: {reason} {message} ({hint})"

@@ -15,9 +15,11 @@ all runs that have a note in ``uses/``; the last of them to be settled takes it 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import platform
 import select
 import shutil
 import subprocess
@@ -226,8 +228,18 @@ class NodeRun:
             return _result("cancelled", self._reason or "")
         if event["kind"] == "missing":
             why = os.strerror(event["errno"])
+            if event["errno"] == errno.ENOEXEC and (words := self._foreign(program)):
+                return {**_result("failed", words), "exit_code": 126, "fault": "architecture"}
             return {**_result("failed", f"there is no program {program!r} on the node: {why}"), "exit_code": 127}
         return _result("preempted", f"the node cannot start it: {os.strerror(event['errno'] or 0)}")
+
+    def _foreign(self, program: str) -> str:
+        """The reason of a program that this node's processor does not run; empty for a script without a #! line."""
+        with contextlib.suppress(OSError):
+            if "/" in program and not (self._folder() / "work" / program).read_bytes().startswith(b"\x7fELF"):
+                return ""
+        machine = platform.machine()
+        return f"{program} is for another processor architecture than the machine's ({machine}): Exec format error"
 
     def _note(self, state: str, place: dict[str, Any]) -> None:
         self._stubbornly(f"state/{self._key}", {"state": state, **place})

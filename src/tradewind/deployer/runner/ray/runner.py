@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tradewind import plugins
 from tradewind.deployer import bundle
@@ -50,6 +50,10 @@ _CALL_SECONDS = 30.0
 _FETCH_SECONDS = 600.0
 
 
+_OFFERED = {"CPU": "", "GPU": "", "memory": ", or set reserve_memory: false"}
+"""Ray's names of what an offer has, and what else may be done about it."""
+
+
 class RaySettings(plugins.Settings):
     """Settings of the Ray runner."""
 
@@ -82,6 +86,16 @@ class RaySettings(plugins.Settings):
     workdir_bytes: int = Field(500 * 2**20, gt=0, description="The most that the working folder may have, in bytes")
     output_bytes: int = Field(2**30, gt=0, description="The most that a run may bring back, in bytes")
     connect_seconds: float = Field(60.0, gt=0, description="Seconds that connecting to the cluster may take")
+
+    @field_validator("resources")
+    @classmethod
+    def _not_the_offers(cls, given: dict[str, float]) -> dict[str, float]:
+        for name, amount in given.items():
+            if name in _OFFERED:
+                raise ValueError(f"{name} is the offer's: take offers of another size{_OFFERED[name]}")
+            if amount < 0:
+                raise ValueError(f"{name} is below zero")
+        return given
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def _ended(handle: Handle, result: Mapping[str, Any]) -> RunStatus:
     elif state == "timed_out":
         reason = timeout_reason(result["wall_seconds"])
     elif state == "failed":
-        reason = reason or failure_reason(code)
+        reason, fault = reason or failure_reason(code), Fault(result.get("fault", Fault.JOB))
     elif state == "preempted":
         fault = Fault.INFRASTRUCTURE
     else:

@@ -6,77 +6,25 @@ import math
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from tradewind import plugins
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
-from tradewind.deployer.ssh_target import SshSettings
+from tradewind.deployer.runner.slurm.option_words import CONTAINER_RULES, SBATCH
+from tradewind.deployer.ssh_target import HostText, SshSettings
 from tradewind.errors import ImageError
 from tradewind.problem import RunRequest
 
-_REFUSED = {
-    **dict.fromkeys(
-        ("array", "chdir", "comment", "error", "export", "input", "job-name", "no-requeue", "output", "parsable"),
-        "is set by Tradewind itself",
-    ),
-    "requeue": "would run the job again behind Tradewind's back",
-    "wrap": "takes the place of the job script",
-    "export-file": "takes the place of the job's environment",
-    **dict.fromkeys(("help", "usage", "version", "test-only"), "submits nothing"),
-    **dict.fromkeys(("quiet", "verbose"), "changes what sbatch prints, where the number of the job is read"),
-    "wait": "lets sbatch wait for the end of the job",
-    "clusters": "may send the job to a cluster that is not asked for it later",
-}
-"""Long options of sbatch that break the runner, and why."""
-
-_SHORT = {
-    "D": "chdir", "J": "job-name", "M": "clusters", "Q": "quiet", "V": "version", "W": "wait", "a": "array",
-    "e": "error", "h": "help", "i": "input", "o": "output", "v": "verbose",
-}  # fmt: skip
-_SHORT_FLAGS = "HIOQVWhksv"
-"""Short options without a value, behind which others may follow in the same word."""
-
-_FLAGS = frozenset(
-    {"contiguous", "exclusive", "get-user-env", "hold", "ignore-pbs", "immediate", "kill-on-invalid-dep", "no-kill"}
-    | {"overcommit", "oversubscribe", "reboot", "share", "spread-job", "use-min-nodes", "wait-all-nodes"}
-)
-"""Long options without a value, or with one behind ``=`` only."""
-
 
 def _check_sbatch_words(words: list[str]) -> list[str]:
-    """Refuse words that make sbatch do something else than to submit this job once and print its number.
-
-    Raises:
-        ValueError: There is one; with the reason.
-    """
-    value_may_follow = False
-    for word in words:
-        if not word.startswith("-") or word == "-":
-            if not value_may_follow:
-                reason = "separates several jobs" if word == ":" else "would take the place of the job script"
-                raise ValueError(f"{word!r} is no option of sbatch and {reason}; write one option a word")
-            value_may_follow = False
-            continue
-        if word == "--":
-            raise ValueError("'--' ends the options of sbatch, and others follow: leave it out")
-        long = word.startswith("--")
-        name, equals, _ = word.lstrip("-").partition("=")
-        names = [name] if long else [_SHORT.get(letter, "") for letter in _letters(word[1:])]
-        for each in names:
-            # getopt takes a part of a name for the whole, as long as it is one option's only.
-            found = next((full for full in _REFUSED if full == each or (long and full.startswith(each))), "")
-            if found:
-                raise ValueError(f"sbatch's {word} {_REFUSED[found]}: leave it out")
-        value_may_follow = (
-            name not in _FLAGS and not equals if long else word[-1] not in _SHORT_FLAGS and len(word) == 2
-        )
+    SBATCH.check(words)
     return words
 
 
-def _letters(word: str) -> str:
-    """The short options in a word: those without a value, and the first that takes the rest of it for its own."""
-    flags = len(word) - len(word.lstrip(_SHORT_FLAGS))
-    return word[: flags + 1]
+def _check_mpi(given: str) -> str:
+    if given in ("list", "help"):
+        raise ValueError(f"srun --mpi={given} prints the plugins that there are, and starts nothing: name one of them")
+    return given
 
 
 class SlurmSettings(plugins.Settings):
@@ -91,7 +39,7 @@ class SlurmSettings(plugins.Settings):
     sbatch: Annotated[list[str], AfterValidator(_check_sbatch_words)] = Field(
         [], description="Further options of sbatch, one a word: `--reservation=mine`"
     )
-    mpi: str = Field(
+    mpi: Annotated[str, AfterValidator(_check_mpi)] = Field(
         "",
         description="Start the command once for each task: `mpirun`, or a plugin of `srun --mpi=list` (`pmix`, `pmi2`, "
         "`none`); empty: once, on the first node, and it starts the rest by itself",
@@ -112,7 +60,9 @@ class SlurmSettings(plugins.Settings):
         description="A folder on a file system that this machine and all nodes see under this name; the data folder "
         "without it",
     )
-    host: str = Field("", description="A login host that Slurm's programs are called on by SSH, or empty for this one")
+    host: HostText = Field(
+        "", description="A login host that Slurm's programs are called on by SSH, or empty for this one"
+    )
     ssh: SshSettings = Field(SshSettings(), description="How the login host is reached by SSH")
     bin: str = Field("", description="The folder of Slurm's programs; empty to look on the PATH")
     inherit: bool = Field(
@@ -144,6 +94,13 @@ class SlurmSettings(plugins.Settings):
         description="Seconds that the end of a run may take to be seen here after its job has left the queue, and that "
         "a job may wait for a reason that will not go away by itself",
     )
+
+    @field_validator("container_options")
+    @classmethod
+    def _harmless(cls, given: list[str], info: ValidationInfo) -> list[str]:
+        if rules := CONTAINER_RULES.get(info.data.get("container", "")):
+            rules.check(given)
+        return given
 
 
 def cpus_per_node(request: RunRequest) -> int:

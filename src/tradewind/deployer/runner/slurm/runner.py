@@ -84,8 +84,7 @@ class SlurmRunner(
         self.spool = Spool(root.absolute())
         link = None
         if given.host:
-            target = SshTarget(**{"host": given.host, **given.ssh.facts()})
-            link = SshConnection(target, connect_seconds=given.ssh.connect_seconds)
+            link = SshConnection(SshTarget.named(given.host, given.ssh), connect_seconds=given.ssh.connect_seconds)
         self._programs = SlurmCommands(given.bin, link)
         self._queue = SlurmQueue(self._programs, given.interval, given.timeout)
         self._submitter = SlurmSubmitter(self.spool, self._programs, self._queue, given, runs)
