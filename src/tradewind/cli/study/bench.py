@@ -26,7 +26,7 @@ def bench(
         str,
         typer.Option(
             "--protocol",
-            help="engine: as Tradewind searches. obol: as its paper compares: five random starts, all runs end.",
+            help="engine: as Tradewind searches. obol: as its paper compares, all runs end.",
         ),
     ] = "engine",
     objective: Annotated[str, typer.Option("--objective", help="cost or runtime, to make small.")] = "cost",
