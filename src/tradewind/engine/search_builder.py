@@ -16,6 +16,7 @@ from tradewind.engine.preflight import check_limits, check_offers, check_runner
 from tradewind.engine.report_listener import ReportListener, why_reports_unavailable
 from tradewind.engine.search import LaunchGate, RunRequestFactory, Search, SearchComponents
 from tradewind.engine.state_machine.early_stopping import judged_metric
+from tradewind.engine.state_machine.events import PricedProposal
 from tradewind.engine.state_machine.retry_policy import fallback_finder
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, no_fallback
@@ -241,6 +242,7 @@ def build_search(
     limits: Callable[[RunRequestFactory], RunRequestFactory] | None = None,
     fresh: bool = True,
     keep: Callable[[StudyRow], StudyRow] | None = None,
+    enqueued: Sequence[PricedProposal] = (),
 ) -> Search:
     """A search that is ready to run.
 
@@ -259,10 +261,12 @@ def build_search(
         limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has.
         fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
         keep: Stores the row of a new study and gives it its id, where more is to be written with it.
+        enqueued: What the user wants tried before all that the searcher proposes.
     """
 
     def build(row: StudyRow) -> SearchComponents:
         parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
+        parts = replace(parts, enqueued=enqueued)
         return parts if limits is None else replace(parts, request=limits(parts.request))
 
     parts = build(study)
