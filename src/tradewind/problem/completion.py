@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem.configuration import Configuration, Value
 from tradewind.problem.parameter import Categorical, Instance, Parameter
-from tradewind.problem.problem import Problem
+from tradewind.problem.problem import Problem, RowNumbers
 from tradewind.problem.space import Codes
 from tradewind.utils.suggestions import did_you_mean
 
@@ -80,14 +80,14 @@ def _prices(problem: Problem, rows: Codes) -> NDArray[np.float64]:
     """USD per hour of each row of codes; infinite where nobody sells it."""
     space, machine = problem.space, problem.resolver.machine_parameters
     chosen = [i for i, name in enumerate(space.names) if name in machine]
-    _, first, which = np.unique(rows[:, chosen], axis=0, return_index=True, return_inverse=True)
+    _, first, which = np.unique(RowNumbers(rows[:, chosen]).numbers, return_index=True, return_inverse=True)
     prices = []
     for i in first:
         try:
             prices.append(problem.resolver.resolve(space.configuration(rows[i])).hourly)
         except NoOfferError:
             prices.append(np.inf)
-    return np.array(prices)[which.reshape(-1)]
+    return np.array(prices)[which]
 
 
 def _distances(parameter: Parameter, codes: NDArray[np.int32]) -> NDArray[np.float64]:

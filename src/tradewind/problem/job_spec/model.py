@@ -32,6 +32,7 @@ from tradewind.problem.job_spec.values import (
     Memories,
     Names,
     Number,
+    PlainNumber,
     PositiveDuration,
     PositiveHours,
     PositiveMoney,
@@ -384,7 +385,7 @@ class JobModel(StrictModel):
     inputs: list[Input] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
     outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
     image: str | None = Field(None, description="Container image, for runners that use one.")
-    parameters: dict[str, Number | str] = Field({}, description="Values in which jobs differ: input size, ...")
+    parameters: dict[str, PlainNumber | str] = Field({}, description="Values in which jobs differ: input size, ...")
     load: LoadModel | None = Field(None, description="A load generator; the command is the application under test.")
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(
         [], description="Ports that are made reachable from outside, for runners in containers."
