@@ -847,8 +847,8 @@ PROGRAMS = [
     Case(
         "late",
         "the program is too late, with --abort",
-        7,
-        "sort aborted: it ran into the deadline of 0.30 s (tradewind logs 1 0)",
+        17,
+        "sort was cut short: it ran into the deadline of 0.30 s (tradewind logs 1 0)",
         (*RUN, "--abort"),
         {"job.yaml": JOB.replace("exit 0", "sleep 30").replace("60s", "0.3s")},
     ),

@@ -313,3 +313,15 @@ def test_files_and_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         load_spec(path, {"budget.dollars": "-1"})
     with pytest.raises(SpecError, match=r"the command line: unknown key 'dollar' in budget .did you mean 'dollars'"):
         load_spec(path, {"budget.dollar": 1})
+
+
+def test_a_whole_job_parameter_stays_whole_and_is_the_same_job_with_a_point(spec_of: Make) -> None:
+    def spec(**values: Any) -> JobSpec:
+        return spec_of(job={"command": ["work"], "parameters": values})
+
+    found = spec(size=2000, share=2.5, other=2000.0, huge=1e300, kind="x")
+    assert repr(dict(found.job.parameters.values)) == (
+        "{'size': 2000, 'share': 2.5, 'other': 2000, 'huge': 1e+300, 'kind': 'x'}"
+    )
+    assert repr(found.document()["job"]["job"]["parameters"]["size"]) == "2000"
+    assert spec(size=2000).problem_key == spec(size=2000.0).problem_key == "efd47a40b02358ad"
