@@ -205,13 +205,13 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
 ) -> None:
     path.write_text(
         "name: clouds\njob: {command: work}\n"
-        "space:\n  instance: {types: [small, large]}\n  nodes: [1, 2]\n  level: 1..3\n"
+        "space:\n  instance: {types: [t3.small, c7i.large]}\n  nodes: [1, 2]\n  level: 1..3\n"
         "where: nodes == 1 or instance.vcpu >= 8\n"
         "catalogues: {csv: {path: own.csv}}\noffers: {provider: csv}\n"
         "deploy: {provisioner: {use: terraform, region: eu-west-1}, runner: ssh, billing: {setup: 60s}}\nparallel: 2\n"
     )
     (tmp_path / "own.csv").write_text(
-        "API Name,Provider,CPU,Memory,Category,Price\nsmall,aws,2,8,general,0.1\nlarge,aws,8,32,general,0.4\n"
+        "API Name,Provider,CPU,Memory,Category,Price\nt3.small,aws,2,8,general,0.1\nc7i.large,aws,8,32,general,0.4\n"
     )
     assert run(["tune", str(path), "--dry-run"]) == 3
     said, refused = capsys.readouterr()
@@ -224,16 +224,16 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     words = ["--budget", "$2", "--deadline", "59m", "--trials", "5"]
     assert run(["tune", str(path), "--dry-run", *words]) == 0
     said = capsys.readouterr().out
-    assert "2 × large aws 16 64 $0.800 $0.800 3" in " ".join(said.split())
+    assert "2 × c7i.large aws 16 64 $0.800 $0.800 3" in " ".join(said.split())
     assert "The search may take $2.00 in total or 5 trials." in said
     assert run(["tune", str(path), "--dry-run", "--json", *words]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(row["nodes"], row["hourly"], row["to_deadline"]) for row in found["machines"]] == [
         (1, 0.1, 0.1), (1, 0.4, 0.4), (2, 0.8, 0.8)
     ]  # fmt: skip
-    longest = "Standard_D32pls_v5"
-    (tmp_path / "own.csv").write_text((tmp_path / "own.csv").read_text().replace("large", longest))
-    path.write_text(path.read_text().replace("large", longest))
+    longest = "u7in-32tb.224xlarge"
+    (tmp_path / "own.csv").write_text((tmp_path / "own.csv").read_text().replace("c7i.large", longest))
+    path.write_text(path.read_text().replace("c7i.large", longest))
     monkeypatch.setenv("COLUMNS", "64")
     assert run(["tune", str(path), "--dry-run", *words]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -332,7 +332,8 @@ def tune(
     tries: Annotated[
         list[str] | None,
         typer.Option(
-            "--try", help="A configuration to try first, workers=4,instance=c5.large, as far as you care; repeatable."
+            "--try",
+            help="A configuration to try first, workers=4,instance=c5.large; what is left out is filled in; repeatable.",
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,
