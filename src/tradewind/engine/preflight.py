@@ -125,8 +125,8 @@ def check_budget(problem: Problem, policy: SearchPolicy) -> None:
         least = max(least, problem.terms.billing.unit_cost(offer.hourly))
         beside = f" beside {problem.terms.parallel - 1} more" if problem.terms.parallel > 1 else ""
         raise BudgetError(
-            f"the budget of {format_money(dollars)} does not pay a single run: on the cheapest machines, {offer.nodes} × {offer.instance_type}, "
-            f"one costs at least {format_money(least)}{beside}",
+            f"the budget of {format_money(dollars)} does not pay a single run: on the cheapest machines, "
+            f"{offer.nodes} × {offer.instance_type}, one costs at least {format_money(least)}{beside}",
             hint="raise budget.dollars, or allow cheaper instance types",
         )
 

@@ -271,8 +271,10 @@ class Space:
     @cached_property
     def _listed_whole(self) -> dict[str, dict[Value, Value]]:
         """The whole numbers of lists that have others too: an array of both has 1.0 for the 1 that was listed."""
-        mixed = (p for p in self.parameters if isinstance(p, Listed) and column(p.values).dtype.kind == "f")
-        found = {p.name: {value: value for value in p.values if isinstance(value, int)} for p in mixed}
+        found: dict[str, dict[Value, Value]] = {}
+        for parameter in self.parameters:
+            if isinstance(parameter, Listed) and column(parameter.values).dtype.kind == "f":
+                found[parameter.name] = {value: value for value in parameter.values if isinstance(value, int)}
         return {name: whole for name, whole in found.items() if whole}
 
     def _points(self, unit: Features) -> Iterator[Configuration]:

@@ -58,8 +58,8 @@ class Proposal:
         fidelity: Share of the input to run; 1 is all of it.
         repeat: Run it even if the same trial was run before; otherwise that one's observation is the answer.
         why: What the searcher expects, by name: ``expected_cost`` (USD), ``probability_feasible``,
-            ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...; of one that the user enqueued, ``stage`` is
-            `ENQUEUED`.
+            ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...; where the user
+            enqueued it, ``stage`` is `ENQUEUED`.
     """
 
     configuration: Configuration

@@ -220,7 +220,10 @@ def test_it_is_read_back_from_the_store_in_another_folder(spec_of: Make, tmp_pat
         ({"failed": 5}, [StopSpec("failed", {"trials": 5})]),
         ({"failed": 5, "target": 0.9}, [StopSpec("failed", {"trials": 5}), StopSpec("target", {"value": 0.9})]),
         ([{"no_improvement": {"trials": 9, "by": 0.1}}], [StopSpec("no_improvement", {"trials": 9, "by": 0.1})]),
-        ([{"all_failed": None}, {"use": "failed", "trials": 2}], [StopSpec("all_failed"), StopSpec("failed", {"trials": 2})]),
+        (
+            [{"all_failed": None}, {"use": "failed", "trials": 2}],
+            [StopSpec("all_failed"), StopSpec("failed", {"trials": 2})],
+        ),
         ({"faild": 5}, [StopSpec("faild")]),
     ],
 )

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from tradewind.engine.state_machine.events import PricedProposal, StopSearch
     from tradewind.engine.state_machine.snapshot import SearchSnapshot
+    from tradewind.errors import TradewindError
     from tradewind.problem import Offer, Problem, Trial, Value
     from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.searcher.base import Searcher
     from tradewind.store.base import Store, StudyRow
 
 
@@ -44,8 +46,8 @@ def print_dry_run(
     from tradewind.cli.common import emit_json, open_store
     from tradewind.engine.past_studies import with_past_studies
     from tradewind.engine.preflight import future_runs_warning
-    from tradewind.engine.search_builder import build_problem, build_searcher, check_search, find_or_new_study, new_study
-    from tradewind.errors import StudyNotFoundError, TradewindError
+    from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, new_study
+    from tradewind.errors import StudyNotFoundError
     from tradewind.utils.paths import data_folder
 
     problem = build_problem(spec, data_folder())
@@ -65,11 +67,7 @@ def print_dry_run(
             found["study"] = None if new else _begun(spec, row, opened)
             history = [] if new else opened.trials(row.id)
     first = [priced.proposal.configuration for priced in wanted_first(spec, problem, tries, history).values()]
-    refusal: TradewindError | None = None
-    try:
-        check_search(spec, row, problem, searcher, data_folder())
-    except TradewindError as error:
-        refusal = error
+    refusal = _refusal(spec, row, problem, searcher)
     found["first"] = [dict(configuration) for configuration in first]
     found["refused"] = None if refusal is None else str(refusal)
     found["future_runs"] = spec.future_runs
@@ -80,6 +78,19 @@ def print_dry_run(
         _print(found, [str(configuration) for configuration in first])
     if refusal is not None:
         raise refusal
+
+
+def _refusal(spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searcher) -> TradewindError | None:
+    """The error that the search of a study would begin with, or None."""
+    from tradewind.engine.search_builder import check_search
+    from tradewind.errors import TradewindError
+    from tradewind.utils.paths import data_folder
+
+    try:
+        check_search(spec, study, problem, searcher, data_folder())
+    except TradewindError as error:
+        return error
+    return None
 
 
 def wanted_first(
@@ -333,7 +344,7 @@ def tune(
         list[str] | None,
         typer.Option(
             "--try",
-            help="A configuration to try first, workers=4,instance=c5.large; what is left out is filled in; repeatable.",
+            help="A configuration to try first, workers=4,instance=c5.large; the rest is filled in; repeatable.",
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,

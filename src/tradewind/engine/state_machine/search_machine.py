@@ -265,9 +265,7 @@ class SearchMachine:
 
     def _over(self) -> tuple[str, bool] | None:
         """The reason why the search is over, and True if waiting trials are dropped; None while it goes on."""
-        return self._allowance.why_over(
-            self.history, self.ledger, waiting=bool(self._waiting), running=bool(self.runs)
-        )
+        return self._allowance.why_over(self.history, self.ledger, waiting=bool(self._waiting), running=bool(self.runs))
 
     def _end(self, reason: str, *, drop: bool = False) -> None:
         """Ask for nothing more; with ``drop``, launch nothing more either."""

@@ -48,7 +48,9 @@ _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _SENDING, _STOPPED = 1, 2, 3, 4, 5
 _BY_HAND, _POLICY, _NO_START, _OUTPUT, _INPUT, _NO_FOLDER = 1, 3, 6, 12, 13, 14
 _SPOOLING, _SYSTEM, _IN_TOO_LARGE, _OUT_TOO_LARGE, _RESOURCES, _IMAGE = 16, 26, 32, 33, 34, 35
 _DURATION, _EXECUTION = 46, 47
-_ABOUT_TIME = re.compile(r"\b(wall[ -]?(clock|time)|run[ -]?time|(time|duration) limit|max\w* (run|time))", re.IGNORECASE)
+_ABOUT_TIME = re.compile(
+    r"\b(wall[ -]?(clock|time)|run[ -]?time|(time|duration) limit|max\w* (run|time))", re.IGNORECASE
+)
 """A pool's own policies say in their own words that a job has run for too long."""
 
 

@@ -314,7 +314,7 @@ def lives(pod: Document, now: float) -> bool:
 
 
 def _job_deadline(job: Document, runtime: float) -> RunStatus | None:
-    """The status of a run whose Job the cluster ended at a time limit, which Tradewind sets for pods only; else None."""
+    """The status of a run whose Job the cluster ended at a time limit of its own, for the runner sets none; or None."""
     for condition in job.get("status", {}).get("conditions") or []:
         if condition["status"] == "True" and condition.get("reason") == "DeadlineExceeded":
             limit = job["spec"].get("activeDeadlineSeconds")
@@ -455,7 +455,7 @@ def _failed(data: KubernetesData, pod: Document) -> RunStatus:
 
 
 def _pod_deadline(data: KubernetesData, pod: Document) -> str:
-    """The reason of a run whose pod reached its activeDeadlineSeconds: the runner's, or a shorter one of the cluster."""
+    """The reason of a run whose pod reached its deadline: that of the runner, or a shorter one of the cluster."""
     limit, wall = pod.get("spec", {}).get("activeDeadlineSeconds"), data.wall_seconds
     if limit is None or wall is None or limit >= wall:
         return timeout_reason(wall)

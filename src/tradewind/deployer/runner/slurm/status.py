@@ -48,8 +48,8 @@ _EXITS = {
     79: "{nodes} cannot write into {folder}: the disk is full, or the folder is not the user's there",
 }
 _KILLED = (137, 143)
-"""The exit codes of a program that SIGKILL or SIGTERM ended: at a time limit Slurm sends these to all steps at once, and
-the program may end before the job script has seen it."""
+"""The exit codes of a program that SIGKILL or SIGTERM ended: at a time limit Slurm sends these to all steps at once,
+and the program may end before the job script has seen it."""
 _MOVED = ("read_bytes", "written_bytes", "network_bytes")
 _TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
