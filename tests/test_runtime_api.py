@@ -55,6 +55,7 @@ def _report_often(worker: int) -> None:
         runtime_api.report(step=step, worker=worker, filler=1234567890.123)
 
 
+@pytest.mark.slow
 def test_processes_may_report_at_once(metrics: Path) -> None:
     processes = [multiprocessing.get_context("fork").Process(target=_report_often, args=(i,)) for i in range(3)]
     for process in processes:

@@ -11,6 +11,7 @@ def test_what_was_found_is_returned() -> None:
     assert eventually(lambda: next(looks), pause=0.0) == ["it"]
 
 
+@pytest.mark.slow
 def test_what_never_comes_true_says_where_and_what_was_seen(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     log.write_text("the engine gave up\n")

@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tradewind.engine.async_study import AsyncStudy
     from tradewind.engine.study import Asked, Study, tunable
     from tradewind.runtime_api import fraction, output_path, parameters, report
 
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "Asked": "tradewind.engine.study",
+    "AsyncStudy": "tradewind.engine.async_study",
     "Study": "tradewind.engine.study",
     "fraction": "tradewind.runtime_api",
     "output_path": "tradewind.runtime_api",
@@ -24,7 +26,17 @@ _PLACES = {
     "tunable": "tradewind.engine.study",
 }
 
-__all__ = ["Asked", "Study", "__version__", "fraction", "output_path", "parameters", "report", "tunable"]
+__all__ = [
+    "Asked",
+    "AsyncStudy",
+    "Study",
+    "__version__",
+    "fraction",
+    "output_path",
+    "parameters",
+    "report",
+    "tunable",
+]
 
 
 def __getattr__(name: str) -> Any:

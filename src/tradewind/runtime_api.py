@@ -10,6 +10,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import SupportsFloat
 
@@ -17,6 +18,9 @@ METRICS = "TRADEWIND_METRICS"
 OUTPUTS = "TRADEWIND_OUTPUTS"
 FRACTION = "TRADEWIND_FRACTION"
 PARAMETER = "TRADEWIND_PARAM_"
+
+reports_file: Callable[[], str | None] | None = None
+"""The file that `report` writes in this thread or task; set where Tradewind calls functions in its own process."""
 
 
 def report(step: float | None = None, **metrics: SupportsFloat) -> None:
@@ -35,7 +39,7 @@ def report(step: float | None = None, **metrics: SupportsFloat) -> None:
     """
     given = metrics if step is None else {"step": step, **metrics}
     record = {name: _number(name, value) for name, value in given.items()}
-    path = os.environ.get(METRICS)
+    path = (reports_file and reports_file()) or os.environ.get(METRICS)
     if not path or not record:
         return
     import json

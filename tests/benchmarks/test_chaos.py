@@ -72,6 +72,7 @@ def _other(study: Study, **changes: object) -> None:
     study.runs[1] = replace(study.runs[1], **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_study_in_which_all_is_well(tmp_path: Path) -> None:
     assert Study(tmp_path).look() == []
 

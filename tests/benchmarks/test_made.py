@@ -31,6 +31,7 @@ def in_time(table: dict[str, Any]) -> float:
     return sum(not row["failed"] and float(row["seconds"]) <= deadline for row in rows) / len(rows)
 
 
+@pytest.mark.slow
 def test_the_same_tables_every_time(scripts: Any, made: dict[str, dict[str, Any]]) -> None:
     again = scripts.made.make()
     assert json.dumps(again) == json.dumps(list(made.values()))
@@ -53,6 +54,7 @@ def test_every_table_is_a_problem_with_one_optimum(scripts: Any, made: dict[str,
         assert feasible[1] > 1e-6, name
 
 
+@pytest.mark.slow
 def test_tables_differ_as_jobs_do(made: dict[str, dict[str, Any]]) -> None:
     sizes = [len(table["rows"]) for table in made.values()]
     assert min(sizes) < 20
@@ -66,6 +68,7 @@ def test_tables_differ_as_jobs_do(made: dict[str, dict[str, Any]]) -> None:
     assert len({tuple(one) for one in solvers}) == len(solvers) == 4
 
 
+@pytest.mark.slow
 def test_the_conditional_space_has_settings_of_the_chosen_provider_only(made: dict[str, dict[str, Any]]) -> None:
     table = made["iterative/1"]
     conditional = {p["name"] for p in table["parameters"] if "when" in p}
@@ -75,6 +78,7 @@ def test_the_conditional_space_has_settings_of_the_chosen_provider_only(made: di
         assert set(row["values"]) == {"provider", "nodes", *own}
 
 
+@pytest.mark.slow
 def test_a_deadline_of_other_shares(scripts: Any, made: dict[str, dict[str, Any]]) -> None:
     seconds = [float(s) for s in range(10)]
     assert [scripts.tables.deadline_of(seconds, share) for share in (0.2, 0.5, 0.9, 1.0)] == [2.0, 5.0, 9.0, 9.0]
@@ -99,6 +103,7 @@ def test_made_tables_are_searched(tmp_path: Path) -> None:
     assert len((tmp_path / "results/random.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_a_deadline_is_a_share(tmp_path: Path) -> None:
     done = start("made.py", "--work", str(tmp_path), "--deadline", "90")
     assert done.returncode == 2

@@ -212,6 +212,7 @@ def test_exit_code_reaches_the_shell() -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_interrupt_while_a_command_runs() -> None:
     code = (
         # Whoever runs the tests in the background of a shell has them ignore it.

@@ -128,6 +128,7 @@ def test_store_that_is_no_store() -> None:
     assert check.word == "missing" and check.found and check.hint
 
 
+@pytest.mark.slow
 def test_password_of_the_store_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

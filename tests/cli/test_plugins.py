@@ -75,6 +75,7 @@ def test_table_has_a_line_for_each_part(capsys: pytest.CaptureFixture[str]) -> N
         assert sum(line.split()[:2] == ["selector", name] for line in lines) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 100, 110, 120])
 def test_no_name_of_a_capability_is_broken_in_a_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=width, highlight=False)

@@ -59,6 +59,7 @@ def server(tmp_path: Path) -> Iterator[Restarting]:
     made.stop(signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_who_listens_and_waits_notices_nothing(server: Restarting, number: int) -> None:
     """Each event comes once, in order, and so does each line of the log; nothing is asked for twice."""

@@ -151,6 +151,7 @@ def test_patterns_are_those_of_gitignore(tmp_path: Path, patterns: str, left: li
     assert [name for name in kept if name != ".tradewindignore"] == left
 
 
+@pytest.mark.slow
 def test_patterns_agree_with_git(tmp_path: Path) -> None:
     paths = ["a", "b.txt", "x/a", "x/b.txt", "x/y/a", "x/y/b.txt", "x/y/z/c", "d e", "[q]", "ab", "x/ab"]
     lines = [
@@ -381,6 +382,7 @@ def test_a_damaged_archive_is_none(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_bytes_at_random_never_get_out(tmp_path: Path) -> None:
     """Whatever byte is changed: an error of ours, or an archive that stays inside."""
     good = _archive(_member("d/f"), _member("l", tarfile.SYMTYPE, "d/f"), _member("h", tarfile.LNKTYPE, "d/f"))

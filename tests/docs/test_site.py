@@ -65,6 +65,7 @@ def test_nothing_comes_from_another_host(settings: dict[str, Any]) -> None:
     assert [page for page in pages if "```mermaid" in page] == [], "the theme would fetch mermaid"
 
 
+@pytest.mark.slow
 def test_pages_are_put_together(tool: ModuleType, tmp_path: Path) -> None:
     tool.assemble(tmp_path)
     for name in tool.pages():

@@ -74,3 +74,23 @@ def test_an_empty_image_is_none(tmp_path: Path, image: str) -> None:
     spec = parse_spec(job, base=tmp_path)
     with pytest.raises(SpecError, match=r"needs job\.image"):
         check_runner(spec, build_problem(spec, tmp_path))
+
+
+@pytest.mark.parametrize("runner", ["ssh", "slurm", "htcondor"])
+@pytest.mark.parametrize(
+    "given",
+    ["env: {spring.port: 1}", "env: {1A: 1}", "secrets: {my-key: 'env:X'}", "load: {command: x, env: {a.b: 1}}"],
+)
+def test_a_variable_that_no_shell_can_have_is_refused_where_a_shell_sets_it(
+    tmp_path: Path, runner: str, given: str
+) -> None:
+    job = f"name: j\njob:\n  command: [run]\n  {given}\nspace: {{instance: {{provider: local, limit: 1}}}}\n"
+    spec = parse_spec(job + f"deploy: {{runner: {runner}}}", base=tmp_path)
+    problem = build_problem(spec, tmp_path)
+    if "load" in given and runner != "ssh":
+        return  # refused for the load itself
+    with pytest.raises(SpecError, match=r":4: job.* cannot be a variable of a shell, which the \w+ runner sets it in"):
+        check_runner(spec, problem)
+    spec = parse_spec(job, base=tmp_path)
+    if "load" not in given:
+        check_runner(spec, problem)  # a process is given any name

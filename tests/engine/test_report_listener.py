@@ -104,6 +104,7 @@ def test_all_of_an_ended_run_is_read_from_its_folder(tmp_path: Path) -> None:
     assert listener.whole(ended) == []
 
 
+@pytest.mark.slow
 def test_what_a_resumed_search_reads_of_earlier_trials_takes_little_memory(tmp_path: Path) -> None:
     trials, steps = 4, 2000
     lines = "".join(f'{{"step": {step}, "loss": {1 / step}}}\n' for step in range(1, steps + 1))

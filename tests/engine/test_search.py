@@ -56,6 +56,7 @@ def search_of(spec: JobSpec, store: Store, seen: list[SearchSnapshot] | None = N
     return build_search(spec, study, store, data_folder(), observer=None if seen is None else seen.append)
 
 
+@pytest.mark.slow
 def test_recorded_runs_are_searched_through_the_same_engine(base: Path, store: Store) -> None:
     seen: list[SearchSnapshot] = []
     spec = spec_of(base)
@@ -84,6 +85,7 @@ def test_long_runs_on_a_clock_that_jumps_take_few_rounds(base: Path, store: Stor
     assert len(seen) < 200  # ten hours each, two at a time: a look every quarter of a second would be half a million
 
 
+@pytest.mark.slow
 def test_a_study_is_stopped_and_goes_on_where_it_was(base: Path, store: Store) -> None:
     spec = spec_of(base)
     asked = 0

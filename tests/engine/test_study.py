@@ -330,11 +330,24 @@ def test_a_function_that_returns_no_number_is_refused_in_one_line() -> None:
         study.optimise(lambda x, mode: "low")  # type: ignore[arg-type, return-value]
 
 
-def test_a_study_that_was_opened_again_can_be_written_by_the_newer_one_only() -> None:
-    with Study(JOB) as older, Study(JOB) as newer:
-        with pytest.raises(StudyBusyError):
-            older.ask()
-        assert newer.ask()
+def test_a_second_opening_in_the_same_process_is_refused_and_changes_nothing() -> None:
+    with Study(JOB) as study:
+        with pytest.raises(StudyBusyError, match=r"'bowl' is open already in this process .*close\(\) it first"):
+            Study(JOB)
+        assert study.ask()
+        with Study(JOB, fresh=True) as other:  # another study
+            assert other.row.id != study.row.id
+    with Study(JOB) as again:
+        assert again.ask()
+
+
+def test_a_study_that_nobody_holds_any_more_is_no_obstacle() -> None:
+    """A cell of a notebook that is run again drops the study that it made before."""
+    study = Study(JOB)
+    number = study.ask()[0].number
+    del study
+    with Study(JOB) as again:
+        assert again.ask()[0].number == number
 
 
 def test_what_is_refused_leaves_no_study_behind() -> None:
@@ -382,6 +395,7 @@ def test_the_decorated_function_can_be_called_and_tuned() -> None:
     assert best.observation.objective == 10.0
 
 
+@pytest.mark.slow
 def test_the_run_time_of_a_function_can_be_the_objective() -> None:
     @tunable({"pause": [0.0, 0.5]}, objective="runtime", searcher="exhaustive")
     def wait(pause: float) -> None:

@@ -24,6 +24,7 @@ def test_the_order_of_writing_does_not_matter(chosen: dict[str, Value], random: 
     assert hash(Configuration(dict(shuffled))) == hash(Configuration(chosen))
 
 
+@pytest.mark.slow
 def test_the_key_is_the_same_in_every_process_and_version() -> None:
     # The stores of users hold these keys: a change here makes their histories unreadable.
     assert Configuration({"level": 3, "codec": "gzip", "fast": True, "ratio": 0.1}).key == "6aa720067dd43005"

@@ -76,6 +76,7 @@ def test_quoted_words_come_back_whatever_they_hold(words: list[str]) -> None:
     assert split_words(shlex.join(["prog", *words])) == ("prog", *words)
 
 
+@pytest.mark.slow
 @given(st.text("ab $\t\r\n'\"\\\\\u00a0\u00e9", max_size=14))
 def test_words_are_those_of_the_standard_library(text: str) -> None:
     try:
@@ -87,6 +88,7 @@ def test_words_are_those_of_the_standard_library(text: str) -> None:
         assert _split(text) == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["a" * 2**21, "'" + "a" * 2**21 + "'", '"' + "\\a" * 2**20 + '"', "\\a" * 2**20, "'" * 2**20]
 )

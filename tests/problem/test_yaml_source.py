@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import SpecError
-from tradewind.problem.yaml_source import parse_source, read_source
+from tradewind.problem.yaml_source import parse_source, parse_value, read_source
 
 
 def test_values_are_those_of_yaml_1_2() -> None:
@@ -63,6 +63,12 @@ def test_every_key_and_item_has_its_line() -> None:
         ("a: !mine [x]", "f:1: the tag"),
         ("a: 1\n---\nb: 2", "f:2: has more than one document"),
         ("a: 1\n\x00", "f: is not YAML"),
+        ('a: 1\nb: {c: "x\\0"}', "f:2: there is a NUL byte in 'x"),
+        ('"a\\0": 1', "f:1: there is a NUL byte"),
+        ('a: "\\ud800"', "f:1: there is half of a character"),
+        ("a: 1\nb: {<<: 3}", r"f:2: a merge key \(<<\) takes a mapping"),
+        ("b: {<<: [{c: 1}, 3]}", "f:1: a merge key"),
+        ("a: &a {<<: *a}", "deeply, or an alias holds itself|undefined alias"),
         ("? [a, b]\n: 1", "f:1: a key must be a word"),
         ("a: " + "[" * 5000, "nested too deeply|is not YAML"),
         ("a: " + "[" * 60 + "]" * 60, "nested too deeply"),
@@ -76,14 +82,86 @@ def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_merge_keys_bring_what_is_not_written_beside_them() -> None:
+    text = """
+x-common: &whole {type: integer, low: 1, high: 3}
+x-more: &more {low: 7, log: true}
+space:
+  x: {<<: *whole, high: 5}
+  y: {high: 9, <<: [*more, *whole]}
+  z: {<<: {<<: *whole}}
+"""
+    source = parse_source(text, "f")
+    assert source.document == {  # what begins with x- is room for anchors
+        "space": {
+            "x": {"type": "integer", "low": 1, "high": 5},
+            "y": {"type": "integer", "low": 7, "high": 9, "log": True},
+            "z": {"type": "integer", "low": 1, "high": 3},
+        }
+    }
+    assert list(source.document["space"]["y"]) == ["type", "low", "high", "log"]
+    assert source.error(("space", "x", "high"), "m").line == 5
+    assert source.error(("space", "x", "low"), "m").line == 2  # where it was written
+
+
+def test_text_stays_as_it_was_written_where_a_program_gets_it() -> None:
+    text = """
+job:
+  command: [run, 3.10, 010, 1e3, 0x1F, True, 1.5, "3.10"]
+  env: {A: 3.10, B: 010, C: 00123, D: 1e3, E: 0x1F, F: TRUE, G: .5, H: 2}
+  load: {command: [push, 1.0], env: {RATE: 1_0}}
+deploy:
+  hooks: {before_booting: [{command: [echo, 007]}]}
+  places: {"sftp://there": {user: 0123}}
+space: {x: [010, 1e3], env: [1.50, 2], command: {values: [0x10]}}
+"""
+    document = parse_source(text, "f").document
+    assert document["job"]["command"] == ["run", "3.10", "010", "1e3", "0x1F", "True", 1.5, "3.10"]
+    assert document["job"]["env"] == {
+        "A": "3.10", "B": "010", "C": "00123", "D": "1e3", "E": "0x1F", "F": "TRUE", "G": ".5", "H": 2,
+    }  # fmt: skip
+    assert document["job"]["load"] == {"command": ["push", 1.0], "env": {"RATE": "1_0"}}
+    assert document["deploy"]["hooks"]["before_booting"][0]["command"] == ["echo", "007"]
+    assert document["deploy"]["places"]["sftp://there"]["user"] == "0123"
+    assert document["space"] == {"x": [10, 1000.0], "env": [1.5, 2], "command": {"values": [16]}}
+
+
+@pytest.mark.parametrize(
+    ("choices", "warned"),
+    [
+        ("[3.9, 3.10, 3.11]", ["3.10 is the number 3.1"]),
+        ("[3.10]", ["3.10 is the number 3.1"]),
+        ("{values: [3.9, 3.10]}", ["3.10 is the number 3.1"]),
+        ("[007, 8]", ["007 is the number 7"]),
+        ("[0.9, 0.10]", ["0.10 is the number 0.1"]),
+        ("[0.25, 0.50, 0.75]", []),
+        ("[1.0, 2.0]", []),
+        ('["3.9", "3.10"]', []),
+        ("[1e3, 10, 0]", []),
+        ("[a, 3.5]", []),
+    ],
+)
+def test_choices_that_may_be_versions_are_warned_about(choices: str, warned: list[str]) -> None:
+    found = parse_source(f"name: n\nspace:\n  python: {choices}\n", "job.yaml").warnings
+    assert len(found) == len(warned)
+    for words, line in zip(warned, found, strict=True):
+        assert line.startswith("job.yaml:3: space.python")
+        assert words in line
+
+
+def test_a_value_of_the_command_line_is_read_as_in_the_file() -> None:
+    texts = ["010", "1e3", "yes", "true", "3.10", "[1, a]", "{b: 2}", "'5'", ""]
+    assert [parse_value(text) for text in texts] == [10, 1000.0, "yes", True, 3.1, [1, "a"], {"b": 2}, "5", None]
+
+
 @pytest.mark.slow
 def test_an_alias_bomb_does_not_go_off() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     text += "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(SpecError, match="unfolds into more than"):
         parse_source(text, "f")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def _marks(place: int, variant: tuple[str, dict[str, Any]]) -> list[pytest.MarkD
     return [] if quick else [pytest.mark.slow]
 
 
+for _long in (
+    "figures_that_are_no_numbers",
+    "another_process_proposes_the_same",
+    "a_million_combinations",
+    "continuous_spaces",
+):
+    pytest.mark.slow(getattr(SearcherConformance, f"test_{_long}"))
+
+
 @pytest.mark.parametrize(
     "variant", [pytest.param(v, id=_label(v), marks=_marks(place, v)) for place, v in enumerate(VARIANTS)]
 )

@@ -190,6 +190,7 @@ def test_what_a_check_is_expected_to_take_ends_where_it_is_cut(objective: str) -
     assert spend(replace(problem, terms=replace(problem.terms, abort=False))) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MAKE))
 def test_a_bound_that_every_run_missed_is_said(name: str) -> None:
     """A run that succeeded, and is no result, is not to be taken for one."""

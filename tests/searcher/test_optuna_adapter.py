@@ -94,6 +94,7 @@ def test_quasi_random_points_are_plain_optunas_in_order() -> None:
         assert dict(trial.configuration) == pytest.approx(values, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_cma_es_moves_towards_the_best() -> None:
     problem = problems.continuous_problem()
     trials = drive(make(problem, 1, sampler="cmaes"), problem, 60)
@@ -104,6 +105,7 @@ def test_cma_es_moves_towards_the_best() -> None:
 # ---------------------------------------------------------------------- the study between questions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "nsgaii", "qmc", "random"])
 def test_a_kept_study_answers_as_one_that_is_built_anew(sampler: str) -> None:
     problem = problems.continuous_problem(deadline=180.0)

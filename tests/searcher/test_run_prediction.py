@@ -47,6 +47,7 @@ def said(searcher: PredictsRuns, proposal: Proposal, target: float | None = None
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gp", "tradewind"])
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda each: each.metric)
 def test_a_chance_that_grows_with_the_target_and_seconds(name: str, objective: Objective) -> None:
@@ -93,6 +94,7 @@ def test_it_changes_no_proposal() -> None:
     assert [trial.proposal for trial in silent] == [trial.proposal for trial in asked]
 
 
+@pytest.mark.slow
 def test_the_chance_is_that_of_the_posterior() -> None:
     """By drawing from the process: cost and run time from the one of ln cost, another metric from its own."""
     rng = np.random.default_rng(0)
@@ -115,6 +117,7 @@ def test_the_chance_is_that_of_the_posterior() -> None:
         assert found.chance == pytest.approx(float((drawn <= target).mean()), abs=0.005)
 
 
+@pytest.mark.slow
 def test_the_seconds_are_those_until_it_is_cut_short() -> None:
     searcher = informed(problem_of(Objective()), count=6)
     posterior = searcher._current_posterior()

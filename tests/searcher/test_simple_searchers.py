@@ -120,6 +120,7 @@ def test_random_is_uniform_on_the_scale_of_each_parameter() -> None:
     assert abs(np.mean([float(p.configuration["share"]) for p in answer]) - 0.5) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_looks_longer_where_the_money_pays_for_little(seed: int) -> None:
     billing = Billing(minimum_seconds=60.0, granularity_seconds=1.0)
@@ -132,6 +133,7 @@ def test_random_looks_longer_where_the_money_pays_for_little(seed: int) -> None:
     assert answer[0].configuration["nodes"] == 1
 
 
+@pytest.mark.slow
 def test_an_impossible_continuous_space_has_nothing_left() -> None:
     parameters = [Float(name="a", low=0.0, high=1.0), Float(name="b", low=0.0, high=1.0)]
     problem = problems.make_problem(parameters, lambda _c, _o: problems.KnownOutcome(1.0), where=["a + b > 5"])

@@ -36,6 +36,9 @@ def equal(values, offers):
 """
 
 
+pytest.mark.slow(SelectorConformance.test_thousands_of_offers)
+
+
 class TestSelectors(SelectorConformance):
     @pytest.fixture(autouse=True)
     def _one(self, selector_name: str, tmp_path: Path) -> None:

@@ -278,6 +278,7 @@ ODD_NUMBERS: dict[str, tuple[str, str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD_NUMBERS)
 def test_numbers_and_addresses_that_nothing_holds_are_refused(tmp_path: Path, name: str) -> None:
     method, path, body = ODD_NUMBERS[name]

@@ -92,6 +92,7 @@ def test_a_user_sees_the_others_together_and_no_search_of_theirs(busy: Context) 
         busy.clusters.get(ANN, "another")
 
 
+@pytest.mark.slow
 def test_searches_in_the_queue_are_shown_to_their_tenant(busy: Context) -> None:
     mine = busy.cluster.submit(JobRow(0, "physics", "fit", {}))
     theirs = busy.cluster.submit(JobRow(0, "biology", "blast", {}, state="done"))

@@ -71,6 +71,7 @@ class _Outbox:
         self.said += item.messages if isinstance(item, MessageBatch) else [item]
 
 
+@pytest.mark.slow
 def test_a_core_asks_before_it_waits_for_the_answer(tmp_path: Path) -> None:
     """It kept its first request back for the quarter of a second that it waits at a time."""
     world = World(tmp_path)
@@ -106,6 +107,7 @@ class _Grants:
                 threading.Timer(self._seconds if self.asked > 1 else 0.0, grant).start()
 
 
+@pytest.mark.slow
 def test_a_core_with_runs_sleeps_until_something_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looked a hundred times a second whether there was an order, and asked its engine as often."""
     polls: list[float] = []

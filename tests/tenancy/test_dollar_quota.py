@@ -55,6 +55,7 @@ def test_budgets_that_fit_together_keep_the_quota(world: World, capsys: pytest.C
     assert submit(world, "dollars: 2.99") == 0
 
 
+@pytest.mark.slow
 def test_a_search_that_is_not_over_and_has_no_budget_may_spend_anything(world: World) -> None:
     wanted, without = (JobRow(0, "A", "x", {"budget": {"dollars": dollars}}) for dollars in (1.0, None))
     check_dollar_quota(TENANT, {}, 0.0, wanted)
@@ -68,6 +69,7 @@ def test_a_search_that_is_not_over_and_has_no_budget_may_spend_anything(world: W
     check_dollar_quota(TenantRow("A"), {}, 0.0, without)
 
 
+@pytest.mark.slow
 def test_requests_and_searches_have_one_account(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """What is set aside for a request is not promised to a search once more, nor the other way round."""
     world.store.set_tenant(TENANT)

@@ -133,6 +133,7 @@ def run(folder: Path, searcher: str, options: Mapping[str, Any]) -> tuple[list[R
     ]
 
 
+@pytest.mark.slow
 def test_a_core_reports_what_its_searcher_predicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets: list[float | None] = []
     predict_run = GpSearcher.predict_run
@@ -150,6 +151,7 @@ def test_a_core_reports_what_its_searcher_predicts(tmp_path: Path, monkeypatch: 
     assert [each.chance for each in learned] == [each.chance for each in wants]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["raises", "nonsense"])
 def test_a_searcher_that_cannot_say_it_ends_no_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
@@ -166,6 +168,7 @@ def test_a_searcher_that_cannot_say_it_ends_no_search(
     assert "could not say" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_searcher_without_a_model_says_nothing(tmp_path: Path) -> None:
     wants, learned = run(tmp_path, "random", {"target": 0.5})
     assert {(each.chance, each.seconds) for each in wants} == {(None, None)}

@@ -88,6 +88,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_cluster_learns_it_from_what_has_ended_on_it(world: World) -> None:
     """Of two that are alike the second knows how long the first took, also when it waited all the time."""
     first, second = world.submit("train", trials=3), world.submit("train", trials=3)

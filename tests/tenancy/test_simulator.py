@@ -75,6 +75,7 @@ def test_submission_times_and_an_end() -> None:
     assert found.outcomes["j"].runs == 1
 
 
+@pytest.mark.slow
 def test_shares_are_watched_while_all_have_work() -> None:
     rng = np.random.default_rng(1)
     jobs = [

@@ -98,6 +98,7 @@ def test_a_core_that_crashes_before_it_has_heard_of_the_cancel(world: World, clu
     assert not cluster.allocator.jobs
 
 
+@pytest.mark.slow
 def test_a_core_that_crashes_before_it_begins_and_was_cancelled(world: World, cluster: SharedCluster) -> None:
     row = world.submit("one")
     cluster._look()
@@ -108,6 +109,7 @@ def test_a_core_that_crashes_before_it_begins_and_was_cancelled(world: World, cl
     assert world.store.job(row.id).state == "cancelled"
 
 
+@pytest.mark.slow
 def test_results_that_a_core_tells_again_count_once(world: World, cluster: SharedCluster) -> None:
     row = world.submit("one")
     cluster._look()
@@ -171,6 +173,7 @@ def test_who_looks_at_the_same_moment_gets_no_search_of_the_other(
         assert not other._core_handles
 
 
+@pytest.mark.slow
 def test_a_search_whose_study_was_taken_goes_on_after_a_while(
     world: World, cluster: SharedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

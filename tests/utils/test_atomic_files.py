@@ -48,6 +48,7 @@ def test_what_was_there_is_replaced(tmp_path: Path, data: str | bytes, found: by
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_hasty")
 def test_threads_write_the_same_file_at_the_same_moment(tmp_path: Path) -> None:
     path = tmp_path / "file"

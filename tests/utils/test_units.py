@@ -83,6 +83,7 @@ def test_what_is_no_amount_is_refused_with_an_example(parse: Callable[[object], 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @given(st.floats(0, 1e9))
 def test_durations_are_read_back_as_they_are_shown(seconds: float) -> None:
     shown = format_duration(seconds)

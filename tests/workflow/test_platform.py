@@ -122,6 +122,7 @@ def test_two_machines_of_one_name() -> None:
         Platform((Vm("a"), Vm("b"), Vm("c"), Vm("b")))
 
 
+@pytest.mark.slow
 def test_many_machines_are_a_platform_at_once() -> None:
     vms = tuple(Vm(f"vm{place}") for place in range(20_000))
     begin = time.process_time()

@@ -18,7 +18,13 @@ A job is one YAML file; `tradewind init` writes a commented one. Unknown keys ar
 `searcher: gp`, or with its settings, `searcher: {use: gp, starts: 3}`; [plugins.md](plugins.md) lists them all.
 
 Time is written `90s`, `45m` or `2h30m`, a bare number is seconds. Memory is written `512MiB` or `4GiB`, a bare number
-is GiB. Money is USD, written `2` or `$2`."""
+is GiB. Money is USD, written `2` or `$2`. `1e3` and `1,000` are whole numbers, too; between `{` and `}` a comma ends a
+value, so put `"1,000"` in quotes there.
+
+Variables (`env`) and the words of a command reach the program as they are written: `3.10`, `010` and `1e3` stay what
+they are. Choices in the space are numbers where they look like numbers: `[3.9, 3.10]` is warned about, for 3.10 is 3.1;
+versions belong in quotes. Anchors, aliases and merge keys (`<<: *common`) work, and keys at the top that begin with
+`x-` are room for anchors."""
 
 
 def write() -> str:

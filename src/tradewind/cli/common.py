@@ -228,11 +228,12 @@ def pair(word: str, option: str, example: str, *, error: type[InputError] | None
 
 def value_of(text: str) -> Any:
     """A value of the command line as YAML reads it; the text itself where it is no YAML."""
-    import yaml
+    from tradewind.errors import SpecError
+    from tradewind.problem.yaml_source import parse_value
 
     try:
-        return yaml.safe_load(text) if text else ""
-    except yaml.YAMLError:
+        return parse_value(text) if text else ""
+    except SpecError:
         return text
 
 
@@ -259,7 +260,7 @@ def _once(name: str, given: Mapping[str, Any], words: str) -> None:
 
 
 def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Sequence[str] | None = None) -> JobSpec:
-    """A job YAML with other values for some job parameters.
+    """A job YAML with other values for some job parameters; what it warns of is written to stderr.
 
     Args:
         file: The job YAML.
@@ -273,6 +274,8 @@ def load_job(file: Path, overrides: Mapping[str, Any] | None = None, params: Seq
     from tradewind.problem.job_spec.spec import load_spec
 
     spec = load_spec(file, overrides)
+    for warning in spec.source.warnings:
+        typer.echo(f"tradewind: {warning}", err=True)
     known = spec.job.parameters.values
     given: dict[str, float | str] = {}
     for text in params or ():

@@ -38,7 +38,9 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
         raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
     if issubclass(runner, NeedsImages) and not (spec.job.image or "").strip():
         raise spec.error(("job",), f"the {spec.runner.name} runner needs job.image", "name a container image")
-    if not issubclass(plugins.load("runner", spec.runner.name), ThisMachine):
+    if cast("type[Runner]", runner).shell_variables:
+        _check_shell_variables(spec)
+    if not issubclass(runner, ThisMachine):
         return
     selector = cast("Selector", problem.resolver)
     elsewhere = sorted({offer.provider for offer in selector.offers} - {"local"})
@@ -48,6 +50,22 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
             f"the {spec.runner.name} runner runs on this machine, it cannot make {', '.join(elsewhere)} machines",
             "ask for provider: local, or choose another runner",
         )
+
+
+def _check_shell_variables(spec: JobSpec) -> None:
+    """Refuse variables that no shell can have, for runners that set them in one."""
+    from tradewind.deployer.environment import is_variable
+
+    load = spec.job.load.env if spec.job.load is not None else {}
+    for place, names in ((("env",), spec.job.env), (("secrets",), spec.job.secrets), (("load", "env"), load)):
+        for name in names:
+            if not is_variable(name):
+                raise spec.error(
+                    ("job", *place, name),
+                    f"job.{'.'.join(place)}: {name!r} cannot be a variable of a shell, which the {spec.runner.name} "
+                    "runner sets it in",
+                    "use letters, digits and _",
+                )
 
 
 def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:

@@ -6,17 +6,19 @@ import functools
 import math
 import operator
 import os
-import tempfile
+import threading
 import time
 import warnings
+import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Self, TypeVar
 
-from tradewind import plugins
+from tradewind.engine.function_calls import call_for_trial
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.proposals import (
     ask_searcher,
@@ -44,12 +46,13 @@ from tradewind.engine.state_machine.events import (
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.stopping_rules import make_stopping_rules
-from tradewind.errors import ConfigurationError
-from tradewind.problem import COST, RUNTIME, Configuration, Fault, Offer, Run, RunOutput, RunState, Trial, Value
+from tradewind.errors import ConfigurationError, StudyBusyError
+from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
 from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.utils.clock import SystemClock
+from tradewind.utils.interrupts import delayed_interrupt
 from tradewind.utils.paths import data_folder, store_url
 from tradewind.utils.processes import Moment
 
@@ -109,67 +112,6 @@ def _whole(value: Any) -> int | None:
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="float | Mapping[str, float] | None")
-
-
-def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:
-    """Call a function with a configuration.
-
-    Args:
-        function: What to call.
-        asked: The trial.
-        metric: The objective's metric, which a bare number is a value of.
-
-    Returns:
-        The arguments of `Study.tell`.
-    """
-    with tempfile.TemporaryDirectory(prefix="tradewind-") as name, _reporting_to(Path(name)):
-        start = time.perf_counter()
-        try:
-            value = function(**asked.configuration)
-        except Exception as error:  # the user's function may raise anything; the search goes on
-            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            return {"runtime": time.perf_counter() - start, "state": "failed", "reason": reason}
-        runtime = time.perf_counter() - start
-        metrics = _reported(Path(name), asked, runtime)
-    if isinstance(value, Mapping):
-        metrics |= dict(value)
-    elif value is not None and metric not in (COST, RUNTIME):
-        metrics[metric] = value
-    return {"runtime": runtime, "metrics": metrics}
-
-
-class _reporting_to:  # noqa: N801  (reads as a phrase where it is used)
-    """While it is entered, `tradewind.report` writes below a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = str(folder / "metrics.jsonl")
-        self._before: str | None = None
-
-    def __enter__(self) -> None:
-        self._before = os.environ.get("TRADEWIND_METRICS")
-        os.environ["TRADEWIND_METRICS"] = self._path
-
-    def __exit__(self, *error: object) -> None:
-        if self._before is None:
-            del os.environ["TRADEWIND_METRICS"]
-        else:
-            os.environ["TRADEWIND_METRICS"] = self._before
-
-
-def _reported(folder: Path, asked: Asked, runtime: float) -> dict[str, float]:
-    reader = plugins.create("interpreter", "json_lines", {"optional": True}, base=folder)
-    output = RunOutput(
-        stdout=folder / "stdout",
-        stderr=folder / "stderr",
-        metrics_file=folder / "metrics.jsonl",
-        folder=folder,
-        exit_code=0,
-        runtime=runtime,
-        cost=0.0,
-        offer=asked.offer,
-        configuration=asked.configuration,
-    )
-    return dict(reader.interpret(output, {}))
 
 
 class Tunable(Generic[P, R]):
@@ -233,6 +175,9 @@ _RENEWED_AFTER = 600.0
 
 TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
 
+_open_here: weakref.WeakValueDictionary[str, Study] = weakref.WeakValueDictionary()
+"""The studies that are open in this process, by their owner's tag."""
+
 _STATES: Mapping[str, RunState] = {
     "succeeded": RunState.DONE,
     "failed": RunState.FAILED,
@@ -267,7 +212,8 @@ class Study:
     """A search whose trials you run yourself. Everything told is in the store before the call returns.
 
     Use it as a context manager. A study of the same name and problem goes on where it was left: what was asked for
-    and never told comes first.
+    and never told comes first. Any thread may call it; `AsyncStudy` is the same for asyncio. It belongs to the process
+    that opened it: a forked child may only read, and it cannot be pickled.
 
     Args:
         source: A job YAML's path, or the same as a mapping; ``job`` may be left out of a mapping.
@@ -276,12 +222,15 @@ class Study:
 
     Raises:
         SpecError: The specification is wrong.
-        StudyBusyError: Another live process runs this study.
+        StudyBusyError: Another live process runs this study, or another `Study` of this process.
     """
 
     def __init__(
         self, source: Path | str | Mapping[str, Any], *, store: str | None = None, fresh: bool = False
     ) -> None:
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._closed = False
         self.spec = _read(source)
         if self.spec.early_stop is not None:
             raise self.spec.error(
@@ -298,15 +247,25 @@ class Study:
             self._prepare(self.row)  # another process was quicker
         self._asked: dict[int, Asked] = {}
         self._new: list[Asked] = []
-        self._told: set[int] = set()  # taken in, by a `tell` that then raised
-        self._metrics: dict[str, float] = {}
+        self._results: dict[int, tuple[Run, dict[str, float]]] = {}  # of a `tell` that has not returned, by trial
+        self._damaged = False
         self._events: deque[SearchEvent] = deque()
         self._instructions: deque[SearchInstruction] = deque()
         # Written with the first rows: who opens a study that is finished to look at it leaves it so.
         self._present: dict[str, Any] = {"state": "open", "reason": "", "spec": self.row.spec}
+        other = _open_here.get(self.row.owner)
+        if other is not None and other._process == os.getpid():
+            raise StudyBusyError(
+                f"the study {self.row.name!r} is open already in this process",
+                hint="go on with the Study that you have, or close() it first",
+            )
         self._token = self._store.hold(self.row.id, this_process(), _LEASE)
+        _open_here[self.row.owner] = self
         self._held = Moment.now()
         self.row = refresh_held_study(self._store, self.row)
+        self._open()
+
+    def _open(self) -> None:
         restore_searcher_state(self._searcher, self.row)
         self._feed(SearchOpened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
 
@@ -345,16 +304,17 @@ class Study:
             ConfigurationError: It is not in the space, nobody sells it, or the study has ended.
             StoreError: It could not be written; the next call writes it.
         """
-        self._hold_on()
-        self._carry_out()
-        priced = user_proposal(self._problem, configuration)
-        if (known := self._machine.history.of_key(priced.key)) is not None:
-            warnings.warn(known_trial_words(known), stacklevel=2)
-            return known
-        if (why := self._machine.why_closed) is not None:
-            raise ConfigurationError(f"{priced.proposal.configuration} cannot be enqueued: {why}")
-        self._feed(ConfigurationEnqueued(priced))
-        return self._machine.history.pending[-1]
+        with self._exclusively("enqueue"):
+            self._hold_on()
+            self._carry_out()
+            priced = user_proposal(self._problem, configuration)
+            if (known := self._machine.history.of_key(priced.key)) is not None:
+                warnings.warn(known_trial_words(known), stacklevel=2)
+                return known
+            if (why := self._machine.why_closed) is not None:
+                raise ConfigurationError(f"{priced.proposal.configuration} cannot be enqueued: {why}")
+            self._feed(ConfigurationEnqueued(priced))
+            return self._machine.history.pending[-1]
 
     def ask(self, count: int = 1) -> list[Asked]:
         """Configurations to run, at most ``count``.
@@ -366,19 +326,40 @@ class Study:
             raise ConfigurationError(
                 f"ask({count!r}): at least one configuration must be asked for", hint="write ask(), or a whole number"
             )
-        count = wanted
-        self._hold_on()
-        self._carry_out()
-        if not self._new:
-            self._machine.parallel = len(self._machine.runs) + count
+        with self._exclusively("ask"):
+            self._hold_on()
+            self._carry_out()
+            if not self._new:
+                self._machine.parallel = len(self._machine.runs) + wanted
+                try:
+                    self._feed(Tick())
+                finally:
+                    self._machine.parallel = 0
+            given = self._new[:wanted]
             try:
-                self._feed(Tick())
-            finally:
-                self._machine.parallel = 0
-        given, self._new = self._new[:count], self._new[count:]
-        self._asked.update({asked.number: asked for asked in given})
-        self._told -= {asked.number for asked in given}  # a lost run that comes back is to be told anew
-        return given
+                with self._changing():
+                    del self._new[:wanted]
+                    self._asked.update({asked.number: asked for asked in given})
+                    for asked in given:  # a lost run that comes back is to be told anew
+                        self._results.pop(asked.number, None)
+            except BaseException:  # interrupted: nobody gets them
+                self.give_back(given)
+                raise
+            return given
+
+    def give_back(self, asked: Sequence[Asked]) -> None:
+        """Return trials that nobody runs: the next `ask` gives them out again. What was told already stays told."""
+        with self._exclusively("give_back"), self._changing():
+            back = [one for one in asked if self._asked.get(one.number) == one and one.number not in self._results]
+            for one in back:
+                del self._asked[one.number]
+            self._new[:0] = back
+
+    @property
+    def pending(self) -> list[Asked]:
+        """The trials that were asked for and wait to be told, by number."""
+        with self._reading():
+            return [self._asked[number] for number in sorted(self._asked.keys() - self._results.keys())]
 
     def tell(
         self,
@@ -410,25 +391,28 @@ class Study:
             ConfigurationError: No such trial is waiting to be told, or what is told of it makes no sense.
             StoreError: It could not be written.
         """
-        self._hold_on()
-        self._carry_out()
-        number = asked.number if isinstance(asked, Asked) else _whole(asked)
-        if number is None:
-            raise ConfigurationError(
-                f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"
-            )
-        if number not in self._told:
-            run = next((run for run in self._machine.runs.values() if run.trial == number), None)
-            if run is None or number not in self._asked:
-                raise self._not_asked(number)
-            measured = as_numbers(number, {} if metrics is None else metrics)
-            ended = self._ended(run, runtime, cost, state, reason)
-            self._told.add(number)
-            self._metrics = measured
-            self._feed(RunChanged(ended))
-        self._told.discard(number)
-        del self._asked[number]
-        return self._machine.history.trials[number]
+        with self._exclusively("tell"):
+            self._hold_on()
+            self._carry_out()
+            number = asked.number if isinstance(asked, Asked) else _whole(asked)
+            if number is None:
+                raise ConfigurationError(
+                    f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"
+                )
+            if number not in self._results:
+                run = next((run for run in self._machine.runs.values() if run.trial == number), None)
+                if run is None or number not in self._asked:
+                    raise self._not_asked(number)
+                measured = as_numbers(number, {} if metrics is None else metrics)
+                ended = self._ended(run, runtime, cost, state, reason)
+                with self._changing():
+                    self._results[number] = ended, measured
+                    self._events.append(RunChanged(ended))
+                self._carry_out()
+            with self._changing():
+                del self._asked[number]
+                del self._results[number]
+            return self._machine.history.trials[number]
 
     def _not_asked(self, number: int) -> ConfigurationError:
         """The error for a trial that waits for no result, with the reason."""
@@ -483,30 +467,36 @@ class Study:
             if not given:
                 break
             try:
-                outcome = call_for_trial(function, given[0], self._problem.objective.metric)
-            except BaseException:  # Ctrl-C, or the end of the interpreter: the next `ask` gives the trial out again
-                self._new.insert(0, self._asked.pop(given[0].number))
+                self.tell(given[0], **call_for_trial(function, given[0], self.objective_metric))
+            except BaseException:  # Ctrl-C, or the end of the interpreter
+                self.give_back(given)
                 raise
-            self.tell(given[0], **outcome)
             done += 1
         return self.best
 
     # ------------------------------------------------------------------ reading
 
     @property
+    def objective_metric(self) -> str:
+        """The metric that is made small or large; ``cost`` or ``runtime`` where it is none of yours."""
+        return self._problem.objective.metric
+
+    @property
     def best(self) -> Trial | None:
         """The best feasible trial, or None."""
-        return self._machine.history.best
+        with self._reading():
+            return self._machine.history.best
 
     @property
     def best_configuration(self) -> dict[str, Value] | None:
         """The best feasible trial's values, or None."""
-        return dict(self.best.configuration) if self.best else None
+        return dict(best.configuration) if (best := self.best) else None
 
     @property
     def trials(self) -> list[Trial]:
         """All trials, by number."""
-        return [self._machine.history.trials[n] for n in sorted(self._machine.history.trials)]
+        with self._reading():
+            return [self._machine.history.trials[n] for n in sorted(self._machine.history.trials)]
 
     @property
     def spent(self) -> float:
@@ -516,34 +506,44 @@ class Study:
     @property
     def finished(self) -> str | None:
         """The reason why the study proposes nothing more, or None."""
-        return self._machine.stopped.reason if self._machine.stopped else None
+        return stopped.reason if (stopped := self._machine.stopped) else None
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[pandas]'``."""
         from tradewind.store.studies import tabular
-        from tradewind.store.studies import tabular as frames
 
-        return frames.to_pandas(tabular.frame_columns(self._store, self.row.id))
+        return tabular.to_pandas(tabular.frame_columns(self._store, self.row.id))
 
     def to_polars(self) -> pl.DataFrame:
         """One row a trial, as ``tradewind export`` has it; needs ``pip install 'tradewind[polars]'``."""
         from tradewind.store.studies import tabular
-        from tradewind.store.studies import tabular as frames
 
-        return frames.to_polars(tabular.frame_columns(self._store, self.row.id))
+        return tabular.to_polars(tabular.frame_columns(self._store, self.row.id))
 
     def close(self) -> None:
-        """Let go of the study; it can be opened again, by any process.
+        """Let go of the study; it can be opened again, by any process. A forked child has nothing to let go of.
 
         Raises:
             StoreError: What was told could still not be written.
         """
-        try:
-            if self._told:
-                self._carry_out()
-        finally:
-            self._store.release(self.row.id, self._token)
-            self._store.close()
+        if self._process != os.getpid() or self._closed:
+            return
+        with self._lock:
+            try:
+                if self._results:
+                    self._repair()
+                    self._carry_out()
+            finally:
+                self._closed = True
+                _open_here.pop(self.row.owner, None)
+                self._store.release(self.row.id, self._token)
+                self._store.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigurationError(
+            "a Study cannot be pickled: it belongs to the process that opened it",
+            hint="send what `ask` returned, and `tell` here; or close it here, and open it there",
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -555,6 +555,53 @@ class Study:
 
     # ------------------------------------------------------------------ the state machine
 
+    @contextmanager
+    def _exclusively(self, call: str) -> Generator[None]:
+        """Let one thread at a time change the study, in the process that it belongs to."""
+        if self._process != os.getpid():
+            raise ConfigurationError(
+                f"{call}: this Study belongs to process {self._process}; this one, {os.getpid()}, was forked from it",
+                hint="ask and tell in the process that opened it, and hand the results to it",
+            )
+        with self._lock:
+            if self._closed:
+                raise ConfigurationError(f"{call}: this Study was closed", hint="open it again: Study(...)")
+            self._repair()
+            yield
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """Note that an interrupt has come between changes that belong together; Ctrl-C waits until they are made."""
+        with delayed_interrupt():
+            try:
+                yield
+            except BaseException:
+                self._damaged = True
+                raise
+
+    def _repair(self) -> None:
+        """Make the search anew out of the store, after an interrupt that left it half-way; nothing told is lost."""
+        if not self._damaged:
+            return
+        self.row = refresh_held_study(self._store, self.row)
+        self._prepare(self.row)
+        self._events.clear()
+        self._instructions.clear()
+        self._new.clear()
+        self._open()  # gives out every run that has not ended
+        self._new = [asked for asked in self._new if asked.number not in self._asked]
+        self._damaged = False
+        for ended in [run for run, _ in self._results.values() if run.run_id in self._machine.runs]:
+            self._feed(RunChanged(ended))
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        if self._process != os.getpid():
+            yield  # a copy that nobody changes; another thread may have held the lock when it was made
+            return
+        with self._lock:
+            yield
+
     def _hold_on(self) -> None:
         if self._held.ago() > _RENEWED_AFTER:
             self._store.renew(self.row.id, self._token, _LEASE)
@@ -565,28 +612,40 @@ class Study:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Do all that is to be done, in order; what an error leaves is done at the next call."""
+        """Do all that is to be done, in order; what an error or an interrupt leaves is done at the next call."""
         while self._instructions or self._events:
             if not self._instructions:
-                self._instructions.extend(self._machine.handle(self._events.popleft(), SystemClock().now()))
+                with self._changing():
+                    self._instructions.extend(self._machine.handle(self._events.popleft(), SystemClock().now()))
                 continue
-            # What fails or is interrupted stays the first, and is done at the next call: nobody is to hear of what is
-            # not in the store, and a searcher that has raised is asked again.
-            events: list[SearchEvent] = []
-            match self._instructions[0]:
-                case WriteRows() as rows:
-                    self._write(rows)
-                case AskSearcher(count):
-                    events.append(ask_searcher(self._machine, self._searcher, count))
-                case TellSearcher(trial):
-                    self._searcher.tell(trial)  # telling it again changes nothing
-                case Launch(trial, run, wall_seconds, _):
-                    self._new.append(_asked(trial, wall_seconds))
-                    events.append(RunChanged(replace(run, state=RunState.EXECUTING)))
-                case InterpretOutput(_, run):
-                    events.append(OutputInterpreted(run.run_id, self._metrics))
-            self._instructions.popleft()
-            self._events.extend(events)
+            # What fails or is interrupted stays the first: nobody is to hear of what is not in the store, and a
+            # searcher that has raised is asked again.
+            instruction = self._instructions[0]
+            events = self._perform(instruction)
+            with self._changing():
+                if isinstance(instruction, Launch):
+                    self._new.append(_asked(instruction.trial, instruction.wall_seconds))
+                self._instructions.popleft()
+                self._events.extend(events)
+
+    def _perform(self, instruction: SearchInstruction) -> Sequence[SearchEvent]:
+        """Do what changes nothing when it is done twice.
+
+        Returns:
+            What happened.
+        """
+        match instruction:
+            case WriteRows() as rows:
+                self._write(rows)
+            case AskSearcher(count):
+                return [ask_searcher(self._machine, self._searcher, count)]
+            case TellSearcher(trial):
+                self._searcher.tell(trial)
+            case Launch(_, run):
+                return [RunChanged(replace(run, state=RunState.EXECUTING))]
+            case InterpretOutput(_, run):
+                return [OutputInterpreted(run.run_id, self._results[run.trial][1])]
+        return []
 
     def _write(self, rows: WriteRows) -> None:
         trials, runs = rows.trials, rows.runs

@@ -1,7 +1,8 @@
 """Reads a YAML file into plain values and remembers the line of each key.
 
 The YAML is that of version 1.2's core schema: ``yes``, ``no`` and ``on`` are text, ``1e-3`` is a number and ``1:30``
-is not one. A key written twice, a tag, and a file that unfolds into more than it should are errors.
+is not one. Merge keys (``<<``) are those of version 1.1. Variables and the words of a command stay as they were
+written. A key written twice, a tag, and a file that unfolds into more than it should are errors.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,19 @@ _FLOAT = re.compile(
 _NULL = re.compile(r"~|null|Null|NULL|")
 
 
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A number, or true or false, that was written in another way than its value is shown.
+
+    Attributes:
+        value: The value.
+        text: The text that stands in the file.
+    """
+
+    value: bool | int | float
+    text: str
+
+
 class _JobReader(YamlReader):
     libyaml = False  # its reasons have other words, and jobs are short
     core_tags = True
@@ -48,6 +62,11 @@ class _JobReader(YamlReader):
     too_deep = cycle = "is nested too deeply, or an alias holds itself"
 
     def plain(self, text: str) -> Any:
+        value = self._value(text)
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        return value if value is None or shown == text else _Plain(value, text)
+
+    def _value(self, text: str) -> Any:
         if _NULL.fullmatch(text):
             return None
         if _BOOL.fullmatch(text):
@@ -70,12 +89,14 @@ class YamlSource:
         file: The file's name, for errors.
         lines: The line, from 1, of each key and list item.
         overridden: Places whose values were given on the command line.
+        warnings: What is read otherwise than it may be meant, a line each.
     """
 
     document: dict[str, Any]
     file: str
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     overridden: frozenset[KeyPath] = frozenset()
+    warnings: tuple[str, ...] = ()
 
     def error(self, place: Sequence[str | int], message: str, hint: str | None = None) -> SpecError:
         """An error about the value at ``place``, with the file and the line of the nearest key that was written."""
@@ -100,7 +121,7 @@ class YamlSource:
         places: set[KeyPath] = set(self.overridden)
         for key, value in changes.items():
             _put(document, key.split("."), value, (), places)
-        return YamlSource(document, self.file, self.lines, frozenset(places))
+        return replace(self, document=document, overridden=frozenset(places))
 
 
 def _put(target: dict[str, Any], path: Sequence[str], value: Any, done: KeyPath, places: set[KeyPath]) -> None:
@@ -167,24 +188,111 @@ def parse_source(text: str, file: str) -> YamlSource:
     line = documents.lines[0]
     if not isinstance(documents[0], YamlMapping):
         raise SpecError("is not a mapping", hint="it starts with lines such as 'name: my-job'", file=file, line=line)
-    lines: dict[KeyPath, int] = {}
-    document: dict[str, Any] = _unfold(documents[0], (), line, file, lines)
-    return YamlSource(document, file, lines)
+    unfolding = _Unfolding(file)
+    document: dict[str, Any] = unfolding.copy(documents[0], (), line)
+    kept = {key: value for key, value in document.items() if not key.startswith("x-")}
+    return YamlSource(kept, file, unfolding.lines, warnings=tuple(unfolding.warnings))
+
+
+def parse_value(text: str) -> Any:
+    """The value of a text as the job YAML would read it under a key.
+
+    Raises:
+        SpecError: It is not YAML.
+    """
+    documents = _JobReader(COMMAND_LINE).read(text)
+    return _Unfolding(COMMAND_LINE).copy(documents[0], (), 1) if documents else None
 
 
 def _too_large(file: str) -> SpecError:
     return SpecError(f"is larger than {_MAX_BYTES // 1000} kB", hint="a job YAML is short text", file=file)
 
 
-def _unfold(value: Any, place: KeyPath, line: int, file: str, lines: dict[KeyPath, int]) -> Any:
-    """Copy a value, with each alias a value of its own, and note the lines; within bounds that an alias bomb breaks."""
-    lines[place] = line
-    if len(lines) > _MAX_VALUES:
-        raise SpecError(f"unfolds into more than {_MAX_VALUES} values", hint="use fewer aliases", file=file)
-    if len(place) > _MAX_DEPTH:
-        raise SpecError(_JobReader.too_deep, file=file, line=line)
-    if isinstance(value, YamlMapping):
-        return {key: _unfold(each, (*place, key), value.lines[key], file, lines) for key, each in value.items()}
-    if isinstance(value, YamlSequence):
-        return [_unfold(each, (*place, i), value.lines[i], file, lines) for i, each in enumerate(value)]
-    return value
+class _Unfolding:
+    """Copies a document, with each alias a value of its own, and notes the lines; an alias bomb breaks its bounds.
+
+    Args:
+        file: The file's name, for errors.
+
+    Attributes:
+        lines: The line of each key and list item.
+        warnings: What is read otherwise than it may be meant.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.lines: dict[KeyPath, int] = {}
+        self.warnings: list[str] = []
+
+    def copy(self, value: Any, place: KeyPath, line: int) -> Any:
+        """The value at a place, in plain mappings, lists and scalars."""
+        self.lines[place] = line
+        if len(self.lines) > _MAX_VALUES:
+            hint = "use fewer aliases"
+            raise SpecError(f"unfolds into more than {_MAX_VALUES} values", hint=hint, file=self._file)
+        if len(place) > _MAX_DEPTH:
+            raise SpecError(_JobReader.too_deep, file=self._file, line=line)
+        if isinstance(value, YamlMapping):
+            merged = self._merged(value)
+            for key in merged:
+                self._check_text(key, merged.lines[key])
+            return {key: self.copy(each, (*place, key), merged.lines[key]) for key, each in merged.items()}
+        if isinstance(value, YamlSequence):
+            self._warn_of_versions(value, place)
+            return [self.copy(each, (*place, i), value.lines[i]) for i, each in enumerate(value)]
+        if isinstance(value, _Plain):
+            return value.text if _is_text(place) else value.value
+        if isinstance(value, str):
+            self._check_text(value, line)
+        return value
+
+    def _merged(self, value: YamlMapping, depth: int = 0) -> YamlMapping:
+        """The mapping with what its merge key (``<<``) brings; its own keys win, then the mappings named first."""
+        if "<<" not in value:
+            return value
+        given = value["<<"]
+        sources = given if isinstance(given, YamlSequence) else [given]
+        if depth > _MAX_DEPTH or not all(isinstance(each, YamlMapping) for each in sources):
+            raise SpecError(
+                "a merge key (<<) takes a mapping, or a list of mappings",
+                hint="write <<: *name, with &name at a mapping further up",
+                file=self._file,
+                line=value.lines["<<"],
+            )
+        merged = YamlMapping(line=value.line)
+        for source in [*(self._merged(each, depth + 1) for each in reversed(sources)), value]:
+            for key, each in source.items():
+                if key != "<<":
+                    merged[key], merged.lines[key] = each, source.lines[key]
+        return merged
+
+    def _check_text(self, text: str, line: int) -> None:
+        """Refuse what no file name, argument or variable can hold, and no file can be written with."""
+        if bad := re.search("[\x00\ud800-\udfff]", text):
+            what = "a NUL byte" if bad[0] == "\x00" else "half of a character (a surrogate)"
+            raise SpecError(f"there is {what} in {text!r}", hint="take it out", file=self._file, line=line)
+
+    def _warn_of_versions(self, values: YamlSequence, place: KeyPath) -> None:
+        """Warn of choices such as ``[3.9, 3.10]``, which are numbers: 3.10 is 3.1 for the program."""
+        if place[:1] != ("space",) or (place[-1:] == ("values",) and len(place) != 3):
+            return
+        numbers = [each.text if isinstance(each, _Plain) else str(each) for each in values]
+        decimals = {len(text.partition(".")[2]) for text in numbers}
+        for each, line in zip(values, values.lines, strict=True):
+            text = each.text if isinstance(each, _Plain) else ""
+            lost = re.fullmatch(r"\d+\.\d*0|0\d+", text)
+            fraction = text.startswith("0.") and len(decimals) == 1  # [0.25, 0.50] are numbers to everybody
+            if lost and not fraction and isinstance(each, _Plain) and str(each.value) != text:
+                name = ".".join(str(piece) for piece in place)
+                self.warnings.append(
+                    f"{self._file}:{line}: {name}: {text} is the number {each.value}; "
+                    f'if it is text, such as a version, write "{text}"'
+                )
+
+
+def _is_text(place: KeyPath) -> bool:
+    """True where a scalar is text whatever it looks like: variables, words of a command, names of users."""
+    if "space" in place or len(place) < 2:
+        return False
+    inner, last = place[-2], place[-1]
+    return inner == "env" or (inner == "command" and isinstance(last, int)) or (last == "user" and "places" in place)

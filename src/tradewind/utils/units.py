@@ -26,6 +26,12 @@ _MEMORY = {
     "t": 2**40,
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
+_THOUSANDS = re.compile(r"(?<![\d,])(?<!\d\.)\d{1,3}(?:,\d{3})+(?![\d,])")
+
+
+def without_thousands(text: str) -> str:
+    """A text with the commas taken out that group the digits of its numbers: ``$1,000`` becomes ``$1000``."""
+    return _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
 
 
 def parse_duration(text: str | float) -> float:
@@ -37,7 +43,7 @@ def parse_duration(text: str | float) -> float:
     if isinstance(text, int | float) and not isinstance(text, bool):
         seconds = _as_float(text)
     else:
-        plain = str(text).strip().lower()
+        plain = without_thousands(str(text).strip().lower())
         if re.fullmatch(r"\d+(\.\d+)?", plain):
             seconds = float(plain)
         else:
@@ -61,7 +67,8 @@ def parse_money(text: str | float) -> float:
         amount = _as_float(text)
     else:
         match = re.fullmatch(
-            r"\$?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?)?", str(text).strip().lower()
+            r"\$?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?)?",
+            without_thousands(str(text).strip().lower()),
         )
         if not match:
             raise InputError(f"{text!r} is not an amount of money", hint="write $2.50 or 2.5")
@@ -80,7 +87,7 @@ def parse_memory(text: str | float) -> int:
     if isinstance(text, int | float) and not isinstance(text, bool):
         number, unit = _as_float(text), "gib"
     else:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", str(text).strip())
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", without_thousands(str(text).strip()))
         if not match or (match[2].lower() or "gib") not in _MEMORY:
             raise InputError(f"{text!r} is not an amount of memory", hint="write 512MiB, 4GiB or a number of GiB")
         number, unit = float(match[1]), match[2].lower() or "gib"

@@ -110,6 +110,7 @@ def test_files_and_names_that_are_not_there(capsys: pytest.CaptureFixture[str], 
     assert "there is no application 'solver'" in said(capsys, "application", "retire", "solver", code=16)
 
 
+@pytest.mark.slow
 def test_a_proposal(capsys: pytest.CaptureFixture[str], context: Context, file: Path) -> None:
     said(capsys, "application", "register", str(file))
     first = said(capsys, "application", "propose", "solver", "-p", "size=500", "--top", "2")

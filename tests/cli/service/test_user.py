@@ -199,6 +199,7 @@ def test_options_that_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> 
     assert said(capsys, "list") == "There is no user yet: tradewind user add NAME --admin\n"
 
 
+@pytest.mark.slow
 def test_the_service_asks_for_whatever_its_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     wanted = {re.split(r"[>=<; ]", one)[0] for one in project["optional-dependencies"]["service"]}

@@ -212,6 +212,7 @@ def test_it_wants_to_know_what(left: World, words: list[str], capsys: pytest.Cap
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_of_many_studies_only_those_are_ended_that_have_something_to_be_ended(
     left: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def test_json_to_standard_output(capsys: pytest.CaptureFixture[str], words: list
     assert [one["number"] for one in json.loads(capsys.readouterr().out)] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_the_ending_chooses_the_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build(some_trials(5))
     for name in ("a.csv", "a.json", "a.jsonl", "a.parquet"):

@@ -43,6 +43,7 @@ def document(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> 
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_over(left: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reap"]) == 0
     assert capsys.readouterr().out == "Nothing is left over.\n"

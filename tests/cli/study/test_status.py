@@ -71,6 +71,7 @@ def test_only_the_newest_studies_without_all(capsys: pytest.CaptureFixture[str])
     assert len(json.loads(capsys.readouterr().out)) == 22
 
 
+@pytest.mark.slow
 def test_a_list_reads_the_specifications_of_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(30):
         build([], name=f"study{i}")

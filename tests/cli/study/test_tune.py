@@ -250,6 +250,7 @@ def test_a_dry_run_says_what_the_searcher_objects_to(path: Path, capsys: pytest.
     assert capsys.readouterr().err.startswith("tradewind: the ernest searcher predicts how time falls")
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_searcher_that_needs_a_past_looks_into_the_store(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_job_to_learn_from_that_is_nowhere_is_reported_once(job: Path, capsys:
     assert capsys.readouterr().err.splitlines() == [f"{said} (known: no other job)"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_is_left_to_a_study_that_has_begun(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def said(*words: str) -> list[str]:
         assert run(["tune", str(job), "--dry-run", *words]) == 0

@@ -358,6 +358,7 @@ def test_machines_that_were_made_in_vain_are_paid_for(make: Make, tmp_path: Path
     assert (last.state, last.fault, last.cost) == (RunState.FAILED, Fault.INFRASTRUCTURE, 2 * 600.0)
 
 
+@pytest.mark.slow
 def test_what_a_run_costs_does_not_depend_on_who_runs_beside_it(make: Make, tmp_path: Path) -> None:
     """The order to go is repeated while machines take five minutes to go, and only others keep the clock busy."""
     costs = []

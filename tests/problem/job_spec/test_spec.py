@@ -9,7 +9,7 @@ import pytest
 
 from tradewind.errors import NoOfferError, SpecError
 from tradewind.problem import Billing, Budget, Constraints, Instance, Objective, Offer, OfferQuery, Threshold
-from tradewind.problem.job_spec.spec import HookSpec, JobSpec, PluginChoice, StopSpec, load_spec
+from tradewind.problem.job_spec.spec import HookSpec, JobSpec, PluginChoice, StopSpec, load_spec, parse_spec
 
 Make = Callable[..., JobSpec]
 
@@ -159,6 +159,8 @@ def test_defaults(spec_of: Make, tmp_path: Path) -> None:
         ("1..64 log", "integer: 1 to 64 (log)"),
         ("0..100 step 25", "integer: 0 to 100"),
         ("0.1..0.9", "float: 0.1 to 0.9"),
+        ("1..1,000", "integer: 1 to 1000"),
+        ({"type": "integer", "low": 1, "high": 1e3}, "integer: 1 to 1000"),
         ("1e-4..1 log", "float: 0.0001 to 1 (log)"),
         ({"low": 1, "high": 4}, "integer: 1 to 4"),
         ({"low": 1, "high": 4.5}, "float: 1 to 4.5"),
@@ -185,6 +187,21 @@ def test_nodes_need_no_type(written: Any, values: tuple[int, ...], spec_of: Make
     assert declared.parameter.values == values  # type: ignore[attr-defined]
 
 
+def test_anchors_may_stand_at_the_top(tmp_path: Path) -> None:
+    text = """
+x-range: &range {type: integer, low: 1, high: 3}
+name: anchors
+job: {command: [run, "{{ a }}"]}
+space: {a: *range, b: {<<: *range, high: 1e3}}
+budget: {trials: 1,000}
+"""
+    with pytest.raises(SpecError, match=r":6: unknown key '000' in budget \(a comma ends a value"):
+        parse_spec(text, base=tmp_path)
+    spec = parse_spec(text.replace("{trials: 1,000}", "\n  trials: 1,000"), base=tmp_path)
+    assert [p.parameter.describe() for p in spec.parameters if p.parameter] == ["1 to 3", "1 to 1000"]
+    assert spec.budget.trials == 1000
+
+
 @pytest.mark.parametrize(
     ("written", "budget"),
     [
@@ -192,6 +209,10 @@ def test_nodes_need_no_type(written: Any, values: tuple[int, ...], spec_of: Make
         (3, Budget(3.0)),
         ({"hours": 2}, Budget(hours=2.0)),
         ({"hours": "1.5"}, Budget(hours=1.5)),
+        ("$1,000", Budget(1000.0)),
+        ("1,234,567.50 USD", Budget(1234567.5)),
+        ({"trials": 1e3}, Budget(trials=1000)),
+        ({"trials": "1,000", "hours": "1,000"}, Budget(hours=1000.0, trials=1000)),
         (None, Budget()),
     ],
 )

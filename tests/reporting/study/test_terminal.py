@@ -101,6 +101,7 @@ def test_a_wide_terminal_shows_all_and_marks_lower_bounds() -> None:
     assert lines[3].split()[:2] == ["8", "pending"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_studies_fit(store: Store, build: Build, width: int) -> None:
     trials = some_trials(40)

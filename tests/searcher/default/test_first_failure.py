@@ -63,6 +63,7 @@ def test_without_a_deadline_nothing_is_guessed() -> None:
     assert searcher.explain(searcher.problem.candidates.configuration(0)) == {}
 
 
+@pytest.mark.slow
 def test_a_search_that_begins_with_failures_ends_well() -> None:
     problem = fails_where_small()
     best = problem.optimum()

@@ -45,6 +45,7 @@ def relatedness_of(problem: KnownProblem) -> float | None:
     return transfer_prior.relatedness(price_trend(searcher._map.price_column, rows.shape[1], priced=False))
 
 
+@pytest.mark.slow
 def test_alike_jobs_predict_one_another_and_unrelated_ones_do_not() -> None:
     alike = relatedness_of(replace(job(0), past=family(4)))
     apart = relatedness_of(replace(job(0), past=unrelated()))
@@ -61,6 +62,7 @@ def test_a_few_jobs_say_nothing_of_how_alike_jobs_are(count: int) -> None:
     assert make(replace(job(0), past=unrelated(count)))._transfer_prior is not None
 
 
+@pytest.mark.slow
 def test_an_unrelated_past_changes_nothing() -> None:
     cold = job(0)
     warm = replace(cold, past=unrelated())
@@ -68,6 +70,7 @@ def test_an_unrelated_past_changes_nothing() -> None:
     assert proposals(warm) == proposals(cold)
 
 
+@pytest.mark.slow
 def test_jobs_of_many_runs_are_judged_by_some_of_them() -> None:
     long = [replace(one, trials=one.trials * 4) for one in family(3)]
     value = relatedness_of(replace(job(0), past=tuple(long)))
@@ -78,6 +81,7 @@ def test_jobs_of_many_runs_are_judged_by_some_of_them() -> None:
 # ---------------------------------------------------------------------- a job unlike the earlier ones
 
 
+@pytest.mark.slow
 def test_a_wider_process_is_as_much_less_sure() -> None:
     process, transfer_prior = learned()
     wide = TransferProcess(transfer_prior, process.prices, process.level, process.level_sd, 2.0)
@@ -91,6 +95,7 @@ def test_a_wider_process_is_as_much_less_sure() -> None:
     ).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unlike", [False, True])
 def test_the_width_is_that_which_predicted_the_runs(unlike: bool) -> None:
     """Of a job like the earlier ones the narrow process counts, of one that is not, the wide ones."""

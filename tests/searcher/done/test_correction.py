@@ -42,6 +42,7 @@ def test_repetitions_that_agree_count_for_more_and_those_that_do_not_for_less() 
     assert apart < 1.15 < alike
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.floats(-2, 2)), min_size=1, max_size=30),
     st.integers(0, 4),

@@ -35,6 +35,7 @@ def beyond(size: float, ran: Sequence[float]) -> KnownProblem:
     return replace(proportional({"size": size}, deadline=300.0), past=past)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ran", [NARROW, (1.0, 2.0), (1.0, 2.0, 4.0, 8.0)])
 def test_ranges_widen_and_hold(ran: Sequence[float]) -> None:
     widths = []
@@ -54,6 +55,7 @@ def test_ranges_widen_and_hold(ran: Sequence[float]) -> None:
     assert widths[2] < math.log(3_000.0)
 
 
+@pytest.mark.slow
 def test_what_is_asked_far_away_does_not_hide_what_was_run() -> None:
     """A scale that goes from the runs to it would press them together until nothing of them is seen."""
     times = [make(beyond(size, NARROW)).recommend(1)[0].runtime for size in (10.0, 100.0, 1_000.0, 1e6)]

@@ -66,6 +66,7 @@ def test_mean_and_variance_are_those_of_the_mixture() -> None:
     assert mixed.slope(at[0]) == pytest.approx((mixed.mean(moved) - mixed.mean(at[:1])) / step, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_ranges_hold_more_of_what_comes_than_those_of_the_likeliest_alone() -> None:
     """Of 40 histories of eight runs: a 90 % range that holds far less is worth nothing to who has a deadline."""
     held = {"alone": 0.0, "mixed": 0.0}

@@ -428,6 +428,7 @@ def test_first_runs_that_go_at_once_are_spread(together: bool) -> None:
         assert spacing(searcher, several(searcher, 0, 4, together=together)) > 1.2 * spacing(searcher, by_chance)
 
 
+@pytest.mark.slow
 def test_fantasies_leave_what_is_expected() -> None:
     problem = problems.table_problem(thresholds=[Threshold("throughput", at_least=1.0)])
     searcher = told(make(problem, 1), drive(make(problem, 1), problem, 12))

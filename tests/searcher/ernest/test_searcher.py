@@ -344,6 +344,7 @@ def test_training_stops_at_its_share_of_the_budget() -> None:
     assert runs
 
 
+@pytest.mark.slow
 def test_a_small_budget_is_not_spent_on_training_alone() -> None:
     design = len(whole(ernest_problem(types=1))[1])
     problem = replace(ernest_problem(), budget=Budget(trials=design))
@@ -394,6 +395,7 @@ def test_money_that_ends_before_there_is_a_model_is_said() -> None:
     assert "every configuration has been tried" not in answer.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_trials_for_no_whole_run_are_not_begun(share: float) -> None:
     for trials in (1, 4):

@@ -30,6 +30,7 @@ from tradewind.testing.searchers import MakeSearcher, SearcherConformance, propo
 from tradewind.utils import jit
 
 
+@pytest.mark.slow
 class TestVariant(SearcherConformance):
     """The suite with what is not the default; the default runs with all registered searchers."""
 
@@ -492,6 +493,7 @@ def test_no_candidate_above_the_quantile_is_tried() -> None:
     assert found == sorted(found, key=lambda paid: paid is not None)
 
 
+@pytest.mark.slow
 def test_it_stops_where_the_path_promises_no_more_than_epsilon() -> None:
     problem = problems.table_problem()
     made = searcher(problem, depth=1, epsilon=1e6)
@@ -616,6 +618,7 @@ def test_a_deadline_below_the_minimum_bill_is_read_off_the_bill() -> None:
     assert all(float(t.proposal.why["probability_feasible"]) > 0 for t in trials[5:])
 
 
+@pytest.mark.slow
 def test_the_same_whatever_the_order_of_telling_with_aborted_trials() -> None:
     problem = problems.table_problem(cliff="none", objective=Objective("runtime"))
     trials = drive(searcher(problem, depth=1, abort=True), problem, 10, abort=True)

@@ -669,6 +669,7 @@ def test_a_single_machine_choice_needs_no_table() -> None:
     assert searcher.map_basis() == ""
 
 
+@pytest.mark.slow
 def test_a_better_pair_that_could_not_be_paid_is_in_nobodys_way(tmp_path: Path) -> None:
     """The best pair holds a machine that the budget never pays: the pair that has run predicts."""
 

@@ -72,6 +72,7 @@ def test_a_name_that_is_kept_stays_as_it_is(typed: str) -> None:
     kept.encode()
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 def test_a_clean_text_is_one_line_that_can_be_stored(text: str) -> None:
     clean = identity.clean_text(text)

@@ -292,6 +292,7 @@ def test_a_wrong_token_is_not_made_good_by_a_cookie(client: TestClient, session:
     assert client.get("/api/v1/me", headers={"Authorization": "Bearer tw_x"}).status_code == 401
 
 
+@pytest.mark.slow
 def test_passwords_and_sessions_over_rest(client: TestClient, context: Context, session: BrowserSession) -> None:
     client.cookies.set("tradewind_session", session.secret)
     headers = {"X-CSRF-Token": session.csrf}

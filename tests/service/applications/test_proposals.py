@@ -163,6 +163,7 @@ def test_scales_are_chosen_once_for_the_same_past(solver: World, monkeypatch: py
     assert len(chosen) > known
 
 
+@pytest.mark.slow
 def test_a_deadline_that_cannot_be_kept_is_said(solver: World) -> None:
     context, ann, _, row = solver
     add_runs(context, ann, row, some(30))
@@ -215,6 +216,7 @@ def test_proposals_that_explore_where_the_administrator_wants_it(solver: World) 
     assert not exploring.propose(ann, "solver", typed).candidates[0].trying
 
 
+@pytest.mark.slow
 def test_runs_of_older_versions_count_as_far_as_their_fields_are_there(solver: World) -> None:
     context, ann, _, row = solver
     root = Principal(0, "root", "admin", "")
@@ -252,6 +254,7 @@ def settle(world: World, given: dict[str, Any]) -> Configuration:
     return context.proposals.settle(ann, row, spec, given)
 
 
+@pytest.mark.slow
 def test_what_the_user_chose_stays_and_the_rest_is_proposed(solver: World) -> None:
     context, ann, _, row = solver
     assert settle(solver, {}) == Configuration({"instance": "local.c1", "nodes": 1, "threads": 1})

@@ -48,6 +48,7 @@ def test_it_is_alive(here: TestClient) -> None:
     assert (here.get("/healthz").status_code, here.get("/healthz").text) == (200, "alive\n")
 
 
+@pytest.mark.slow
 def test_it_is_ready(here: TestClient) -> None:
     answer = here.get("/readyz")
     assert (answer.status_code, answer.json()) == (200, {"ready": True, "degraded": False, "checks": CHECKS})
@@ -58,6 +59,7 @@ def test_probes_need_no_name(there: House) -> None:
     assert there.client.get("/readyz", headers={"Host": "10.0.0.7:8765"}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_dead(there: House, here: TestClient) -> None:
     for alive in (True, False):
         state(there).children = [SimpleNamespace(name="worker", alive=alive, restarts=0, pid=None)]  # type: ignore[list-item]
@@ -75,6 +77,7 @@ def test_a_disk_that_is_full(here: TestClient, monkeypatch: pytest.MonkeyPatch) 
     assert (answer.status_code, answer.json()["checks"]["disk"]) == (503, "it is almost full")
 
 
+@pytest.mark.slow
 def test_a_database_that_cannot_be_written(there: House, here: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def probe(*_args: object) -> None:
         raise StoreFullError("no room to write to the store /secret/place.db")

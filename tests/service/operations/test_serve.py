@@ -229,6 +229,7 @@ def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
     context.close()
 
 
+@pytest.mark.slow
 def test_who_does_not_read_does_not_hold_the_end_up(tmp_path: Path) -> None:
     """A stream with more to say than the system keeps for somebody who never reads it."""
     context, root = seed(tmp_path)
@@ -333,6 +334,7 @@ def test_https_a_renewed_certificate_and_a_service_manager(tmp_path: Path, manag
         assert manager[0].recv(100) == b"STOPPING=1"
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_first_administrator_gets_a_password(tmp_path: Path) -> None:
     from tradewind.service.operations.server import start_messages
 

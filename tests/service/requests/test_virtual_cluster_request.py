@@ -75,6 +75,7 @@ def test_a_template_can_do_nothing_but_be_filled_in(template: str, message: str)
         files_of(figure(template=template, user_data={"key1": "value1"}))
 
 
+@pytest.mark.slow
 def test_hooks_keep_their_moments_and_see_the_data() -> None:
     hooks = [
         {"stage": "submitting", "condition": "before", "name": "fetch.sh --from {{ source }} 'two words'"},

@@ -128,6 +128,7 @@ def test_no_path_leads_to_another_file(shelf: Shelf, path: str) -> None:
 _SECRET: dict[int, str] = {}
 
 
+@pytest.mark.slow
 def test_a_link_may_lead_to_a_part(shelf: Shelf) -> None:
     path = link(shelf, path="outputs/sub dir")
     assert "page.html" not in shelf.client.get(path).text
@@ -147,6 +148,7 @@ def test_only_digests_are_kept(shelf: Shelf) -> None:
     assert kept and not any(secret in row for row in kept)
 
 
+@pytest.mark.slow
 def test_links_run_out_and_are_taken_away(shelf: Shelf) -> None:
     context, ann = shelf.world.context, shelf.world.ann
     row, path = context.links.make(ann, shelf.row.id, days=1)

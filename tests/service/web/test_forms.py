@@ -73,6 +73,7 @@ def test_a_choice_without_end_breaks_nothing(shared: Context, depth: int, do: st
     assert answer.status_code in (200, 303, 422), answer.text[:500]
 
 
+@pytest.mark.slow
 def test_what_was_typed_about_notices_stays_where_one_of_it_is_wrong(shared: Context) -> None:
     eve = Visitor(shared, "eve")
     sent = {"address": "other@example.org", "webhook": "not-a-url", "email": "submitted", "calls": "submitted"}

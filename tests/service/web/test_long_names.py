@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from tests.service.live_server import principal
 from tests.service.web.page_client import Visitor, words
 from tests.service.web.sample_data import study
@@ -14,6 +15,7 @@ from tradewind.service.context import Context
 ARABIC = "دراسة التكلفة!"
 
 
+@pytest.mark.slow
 def test_a_name_of_a_page_is_shortened_in_lists_and_keeps_its_direction(shared: Context) -> None:
     number = study(shared, "z" * 3000, 3, ago=60.0)
     study(shared, ARABIC, 3, ago=50.0)
@@ -24,6 +26,7 @@ def test_a_name_of_a_page_is_shortened_in_lists_and_keeps_its_direction(shared: 
     assert f"<bdi>{ARABIC}</bdi>" in ann.get("/studies").text
 
 
+@pytest.mark.slow
 def test_a_long_name_of_a_request_is_shortened_in_the_list(shared: Context) -> None:
     number = put(shared, principal(shared, "ann"), name="y" * 200, state="done")
     ann = Visitor(shared, "ann")
@@ -31,11 +34,13 @@ def test_a_long_name_of_a_request_is_shortened_in_the_list(shared: Context) -> N
     assert "y" * 200 in words(ann.get(f"/requests/{number}").text)
 
 
+@pytest.mark.slow
 def test_the_list_says_what_stands_behind_a_study(shared: Context) -> None:
     study(shared, "searched", 3, ago=60.0)
     assert "the lowest cost within 30m · searcher gp" in words(Visitor(shared, "ann").get("/studies").text)
 
 
+@pytest.mark.slow
 def test_an_example_is_not_where_a_default_stands(shared: Context) -> None:
     page = Visitor(shared, "ann").get("/requests/new?application=plate").text
     budget = re.search(r'<input id="f-budget"[^>]*>', page)

@@ -112,6 +112,7 @@ def test_what_is_anothers_is_not_there(bob: Visitor, failed: int) -> None:
     assert "fine grid" not in bob.get("/requests").text
 
 
+@pytest.mark.slow
 def test_an_administrator_sees_all_and_whose(root: Visitor, failed: int) -> None:
     page = words(root.get("/requests").text)
     assert "fine grid" in page

@@ -58,6 +58,7 @@ def test_style(path: Path) -> None:
         assert set(colours) <= {"#0006", "#0007"}, "a colour of one mode only"
 
 
+@pytest.mark.slow
 def test_files_have_addresses_that_change_with_them(client: TestClient, tmp_path: Path) -> None:
     address = static_assets.assets().url("app.css")
     answer = client.get(address, headers={"Accept-Encoding": "gzip"})

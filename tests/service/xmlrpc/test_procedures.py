@@ -90,6 +90,7 @@ def test_a_request_from_its_beginning_to_its_end(ann_rpc: Rpc, here: House) -> N
     assert fault(ann_rpc, "status", number).faultCode == 404
 
 
+@pytest.mark.slow
 def test_figure_4_of_the_publication_is_taken_as_it_stands(here: House) -> None:
     admin = Principal(0, "root", "admin", "operations")
     here.context.backends.set(admin, "pool", {"deploy": {"runner": {"use": "htcondor"}}, "own_code": True})
@@ -138,6 +139,7 @@ def test_applications_with_their_forms(ann_rpc: Rpc, here: House) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_every_procedure_tells_what_it_is(ann_rpc: Rpc) -> None:
     names = ann_rpc("system.listMethods")
     paper = {"submit", "status", "list", "cancel", "delete", "optimal_configuration", "applications"}
@@ -183,6 +185,7 @@ def test_wrong_calls_are_faults(ann_rpc: Rpc) -> None:
         assert words in found.faultString, (method, arguments)
 
 
+@pytest.mark.slow
 def test_bombs(ann_rpc: Rpc) -> None:
     for bomb in BOMBS.values():
         assert fault(ann_rpc.send, bomb).faultCode == 422

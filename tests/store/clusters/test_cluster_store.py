@@ -28,6 +28,7 @@ def job(tenant: str = "A", name: str = "train") -> JobRow:
     return JobRow(0, tenant, name, {"job": {"name": name}}, {"core": "thread"})
 
 
+@pytest.mark.slow
 def test_a_submitted_search_is_there_with_its_tenant(store: ClusterStore) -> None:
     row = store.submit(job())
     assert store.job(row.id) == row
@@ -58,6 +59,7 @@ def test_lists_are_filtered_and_paged(store: ClusterStore) -> None:
     assert [row.name for row in store.jobs(limit=2, before=rows[3].id)] == ["j2", "j1"]
 
 
+@pytest.mark.slow
 def test_wishes_are_for_what_is_not_over(store: ClusterStore) -> None:
     row = store.submit(job())
     assert store.want(row.id, "pause").wanted == "pause"
@@ -85,6 +87,7 @@ def test_one_process_runs_a_cluster(store: ClusterStore) -> None:
     store.release("main", mine)
 
 
+@pytest.mark.slow
 def test_a_hold_that_ran_out_is_free(store: ClusterStore) -> None:
     store.hold("main", "elsewhere:12:0.0", -1.0, {})
     assert store.clusters()[0].holder == ""
@@ -107,6 +110,7 @@ def test_a_search_is_one_clusters(store: ClusterStore) -> None:
     assert store.job(named.id).cluster == "lab"
 
 
+@pytest.mark.slow
 def test_a_search_of_an_older_store_is_for_any_cluster(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'old.db'}"
     config = Config()

@@ -53,6 +53,7 @@ def over(clusters: ClusterStore, studies: Store, job: JobRow, *seconds: float, s
     return clusters.change_job(kept.id, state=state)
 
 
+@pytest.mark.slow
 def test_those_like_it_count_that_came_to_their_end(clusters: ClusterStore, studies: Store) -> None:
     over(clusters, studies, row(), 10.0, 20.0)
     over(clusters, studies, row(), 5.0)
@@ -65,6 +66,7 @@ def test_those_like_it_count_that_came_to_their_end(clusters: ClusterStore, stud
     assert clusters.durations(asked, most=2) == [SearchDuration(1, 5.0)], "of the two newest"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [
@@ -90,6 +92,7 @@ def test_others_do_not(clusters: ClusterStore, studies: Store, other: JobRow) ->
     assert clusters.durations(clusters.submit(other)) == [SearchDuration(2, 30.0)]
 
 
+@pytest.mark.slow
 def test_how_it_is_run_is_no_difference(clusters: ClusterStore, studies: Store) -> None:
     over(clusters, studies, row(parallel=4, seed=7, deploy={"retries": 1}), 10.0)
     assert clusters.durations(clusters.submit(row())) == [SearchDuration(1, 10.0)]

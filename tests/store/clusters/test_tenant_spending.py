@@ -32,6 +32,7 @@ def job(dollars: float | None, study: int | None = None, tenant: str = "physics"
     return JobRow(0, tenant, "x", {"budget": {"dollars": dollars}}, study_id=study)
 
 
+@pytest.mark.slow
 def test_searches_that_are_over_count_with_what_they_spent(url: str, cluster: ClusterStore, claims: ClaimStore) -> None:
     with closing(plugins.create("store", "sql", {}, url=url)) as studies:
         study = studies.create_study(StudyRow(0, "x", "k", {}, 1.0, owner="tw-1")).id
@@ -51,6 +52,7 @@ def test_searches_that_are_over_count_with_what_they_spent(url: str, cluster: Cl
     assert claims.queue_state("physics").spent == 3.75
 
 
+@pytest.mark.slow
 def test_a_search_without_a_budget_leaves_nothing(cluster: ClusterStore, claims: ClaimStore) -> None:
     number = cluster.submit(job(None)).id
     assert claims.queue_state("physics").spent == float("inf")
@@ -58,6 +60,7 @@ def test_a_search_without_a_budget_leaves_nothing(cluster: ClusterStore, claims:
     assert claims.queue_state("physics").spent == 0.0
 
 
+@pytest.mark.slow
 def test_what_a_request_hands_over_is_counted_once(
     cluster: ClusterStore, requests: RequestStore, claims: ClaimStore
 ) -> None:
@@ -72,6 +75,7 @@ def test_what_a_request_hands_over_is_counted_once(
     assert claims.queue_state("physics").spent == 5.0
 
 
+@pytest.mark.slow
 def test_a_request_that_is_tried_again_is_counted_once(
     url: str, database: Database, cluster: ClusterStore, requests: RequestStore, claims: ClaimStore
 ) -> None:
@@ -92,6 +96,7 @@ def test_a_request_that_is_tried_again_is_counted_once(
     assert claims.queue_state("physics").spent == 6.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["postgresql_url"], indirect=True)
 def test_what_a_server_is_setting_aside_is_waited_for(
     cluster: ClusterStore, requests: RequestStore, claims: ClaimStore

@@ -60,6 +60,7 @@ def claim(claims: ClaimStore, holder: str = HERE, seconds: float = 60.0) -> Clai
     return found
 
 
+@pytest.mark.slow
 def test_the_oldest_is_claimed_once(requests: RequestStore, claims: ClaimStore) -> None:
     assert not claims.waits()
     assert claims.claim(HERE, 60.0, oldest) is None
@@ -74,6 +75,7 @@ def test_the_oldest_is_claimed_once(requests: RequestStore, claims: ClaimStore) 
     assert not claims.waits()
 
 
+@pytest.mark.slow
 def test_who_chooses_sees_what_each_tenant_uses(
     url: str, requests: RequestStore, claims: ClaimStore, database: Database
 ) -> None:
@@ -146,6 +148,7 @@ def test_what_a_silent_process_held_is_taken_over(
     assert requests.events()[-1].text == "taken over from process elsewhere:17, which is gone"
 
 
+@pytest.mark.slow
 def test_what_a_dead_process_of_this_host_held_is_taken_over_at_once(
     requests: RequestStore, claims: ClaimStore
 ) -> None:
@@ -155,6 +158,7 @@ def test_what_a_dead_process_of_this_host_held_is_taken_over_at_once(
     assert claim(claims).row.id == dead.row.id
 
 
+@pytest.mark.slow
 def test_what_is_left_goes_to_the_next_at_once(requests: RequestStore, claims: ClaimStore) -> None:
     add(requests)
     mine = claim(claims)
@@ -163,6 +167,7 @@ def test_what_is_left_goes_to_the_next_at_once(requests: RequestStore, claims: C
     assert claim(claims, OTHER).row.id == mine.row.id
 
 
+@pytest.mark.slow
 def test_a_study_is_named_before_anything_is_made_for_it(
     requests: RequestStore, claims: ClaimStore, database: Database, url: str
 ) -> None:

@@ -71,6 +71,7 @@ def test_none_is_left_out_while_many_write(url: str, database: Database) -> None
         assert [event.stage for event in seen if event.request_id == request] == ["pending", "booting"]
 
 
+@pytest.mark.slow
 def test_a_watch_begins_with_what_comes(database: Database) -> None:
     user = AccountStore(database).add_user(UserRow(0, "ann", "user", "physics"))
     store = RequestStore(database)

@@ -42,6 +42,7 @@ def add(store: RequestStore, user: int = 1, tenant: str = "physics", **fields: A
     return row
 
 
+@pytest.mark.slow
 def test_a_request_is_kept_as_it_was_asked(store: RequestStore) -> None:
     row = add(store, name="mine\0", plan={"backend": "local"})
     assert store.get(row.id) == row

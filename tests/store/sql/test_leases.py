@@ -58,6 +58,7 @@ def test_who_takes_it_later_has_a_token_of_its_own(database: Database) -> None:
     assert (row["hold_token"], row["snapshot"]) == (second, "{}")
 
 
+@pytest.mark.slow
 def test_a_lease_that_ran_out_is_renewed_where_nobody_took_it(database: Database) -> None:
     token = take(database, -5.0)
     with database.write() as connection:
@@ -75,6 +76,7 @@ def test_a_released_row_has_no_holder_and_may_keep_the_moment(database: Database
         assert [columns(database)[name] for name in LEASE] == [None, None, moment]
 
 
+@pytest.mark.slow
 def test_without_a_token_nothing_is_changed(database: Database) -> None:
     with database.write() as connection:
         assert not CLUSTER_LEASES.change(connection, "one", None, snapshot="[1]")

@@ -127,6 +127,7 @@ def test_a_wait_for_the_disk_keeps_no_other_from_writing(
     thread.join(20)
 
 
+@pytest.mark.slow
 def test_what_comes_while_the_disk_is_waited_for_shares_the_next_wait(
     open_store: OpenStore, sqlite_url: str, synced: list[Sync]
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_log_that_is_let_go_of_was_synced(search: Search, file: Path, synced: 
     driver.close()
 
 
+@pytest.mark.slow
 def test_the_log_is_begun_anew_while_others_write(
     search: Search, file: Path, open_store: OpenStore, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

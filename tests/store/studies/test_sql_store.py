@@ -123,6 +123,7 @@ def test_words_that_no_database_takes(sqlite_url: str, open_store: OpenStore) ->
     assert store.find_studies("job\0\udc80") == [study]
 
 
+@pytest.mark.slow
 def test_threads_share_a_store(sqlite_url: str, open_store: OpenStore) -> None:
     store = open_store(sqlite_url)
     study = store.create_study(study_row())

@@ -54,6 +54,7 @@ def test_a_run_without_its_trial_undoes_the_step(url: str, open_store: OpenStore
     assert store.study(study).elapsed == 2.0
 
 
+@pytest.mark.slow
 def test_a_token_of_nobody_writes_nothing(url: str, open_store: OpenStore) -> None:
     store = open_store(url)
     study = store.create_study(study_row()).id

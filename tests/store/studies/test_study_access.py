@@ -107,6 +107,7 @@ def test_a_stamp_changes_with_its_study_only(there: World) -> None:
     assert there.access.stamps([]) == {}
 
 
+@pytest.mark.slow
 def test_open_runs_have_their_machines_and_their_watcher(there: World) -> None:
     there.launch("search", RunState.BOOTING, "r1")
     there.launch("line", RunState.EXECUTING, "r2")

@@ -75,6 +75,7 @@ def filled(
     return {name: total[name] / rounds for name in weights}
 
 
+@pytest.mark.slow
 def test_two_tenants_of_unequal_demands_have_equal_dominant_shares() -> None:
     found = filled({"cpu": 1.0, "memory": 1.0}, [{"cpu": 4, "memory": 2}, {"cpu": 1, "memory": 16}])
     assert found["cpu"] == pytest.approx(found["memory"], rel=0.02)

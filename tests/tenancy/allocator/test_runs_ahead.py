@@ -66,6 +66,7 @@ def _fits(amounts: tuple[float, float] | list[float], limits: dict[str, float]) 
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 3), st.lists(_STEPS, max_size=60))
 def test_what_goes_ahead_keeps_to_quotas_and_to_the_number(

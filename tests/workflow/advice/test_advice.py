@@ -22,6 +22,7 @@ def ask(question: AdviceRequest, folder: Path, offers: Sequence[Offer] = OFFERS)
     return advise(question, offers, store(folder), folder / "data")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "deadline", "budget"),
     [(1, 400.0, None), (1, 250.0, 0.5), (2, 900.0, 0.1), (3, None, 0.08), (4, None, None), (5, None, 5.0)],
@@ -51,6 +52,7 @@ def test_the_advice_is_the_optimum_of_an_exhaustive_search(
         assert sets[trial.offer.key] == pytest.approx((trial.observation.runtime, trial.observation.cost), abs=2e-9)
 
 
+@pytest.mark.slow
 def test_the_front_is_one_and_holds_the_best(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 6)
     question = wanted(path, flow, deadline=500.0, front=12)
@@ -85,6 +87,7 @@ def test_a_better_plan_lets_a_set_win_that_the_quick_plan_left_too_slow(tmp_path
     assert refined.best.figures.makespan < sets[refined.best.key][0]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_says_what_comes_closest(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 1)
     with pytest.raises(NothingFeasibleError, match=r"no set of up to 6 VMs can end within 30\.0 s") as raised:
@@ -106,6 +109,7 @@ def test_too_few_trials_prove_nothing_and_say_so(tmp_path: Path) -> None:
     assert "11 of 12 sets were not tried" in found.reasons[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", ["exhaustive", "tradewind"])
 def test_other_searchers_work_on_the_same_study(tmp_path: Path, searcher: str) -> None:
     path, flow = drawn(tmp_path, 3, 12)
@@ -118,6 +122,7 @@ def test_other_searchers_work_on_the_same_study(tmp_path: Path, searcher: str) -
         assert found.best.figures.cost == pytest.approx(min(good), abs=2e-9)
 
 
+@pytest.mark.slow
 def test_the_machines_are_written_as_other_commands_read_them(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 3, 12)
     terms = replace(TERMS, storage="shared", latency=0.25, billing=Billing(5.0, 61.5, 0.25))
@@ -127,6 +132,7 @@ def test_the_machines_are_written_as_other_commands_read_them(tmp_path: Path) ->
     assert read == found.best.platform
 
 
+@pytest.mark.slow
 def test_what_was_assumed_is_said(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 3, 12)
     arm = replace(OFFERS[0], instance_type="arm-1", price_per_hour=0.01, arch="arm64")
@@ -138,6 +144,7 @@ def test_what_was_assumed_is_said(tmp_path: Path) -> None:
     assert [words.split()[0] for words in usual.warnings] == ["each"]
 
 
+@pytest.mark.slow
 def test_the_same_question_gets_the_same_answer(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 8)
     one, other = (ask(wanted(path, flow, deadline=500.0), tmp_path) for _ in range(2))

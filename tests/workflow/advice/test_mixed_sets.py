@@ -67,6 +67,7 @@ def every_mixed(flow: Workflow, most_kinds: int = 2) -> dict[str, tuple[float, f
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [2, 3])
 @pytest.mark.parametrize(
     ("seed", "deadline", "budget"),
@@ -117,6 +118,7 @@ def test_mixing_is_never_worse_and_sometimes_much_better(tmp_path: Path) -> None
     assert sum(each > 0.0 for each in saved) >= 3
 
 
+@pytest.mark.slow
 def test_a_case_that_pen_and_paper_solve(tmp_path: Path) -> None:
     # A chain of 250 s at speed 1 must be on the fast machine to end in 130 s; the short tasks beside it need not.
     tasks = {f"c{place}": {"command": ["x"], "runtime": 50, "after": [f"c{place - 1}"] if place else []}
@@ -246,6 +248,7 @@ def test_the_expected_makespan_is_between_the_bound_and_the_sum() -> None:
         assert fitting_power(path, work, 20.0 + seen, 20.0) == power
 
 
+@pytest.mark.slow
 def test_the_time_and_the_number_of_plans_are_limited(tmp_path: Path) -> None:
     path, flow = drawn(tmp_path, 1)
     few = ask(mixed(path, flow, deadline=250.0, trials=1), tmp_path)
@@ -276,6 +279,7 @@ def test_a_mixed_set_keeps_limits_that_no_set_of_one_type_does(tmp_path: Path) -
     assert "No set of one type was found that does so." in found.reasons
 
 
+@pytest.mark.slow
 def test_small_machines_beside_a_large_one_for_the_task_that_needs_it(tmp_path: Path) -> None:
     """One task of 20 GiB and twenty of 1 GiB: the large type alone is dear, the small type alone is no set."""
     tasks = {"large": {"command": ["x"], "runtime": 100, "memory": "20GiB"}}
@@ -352,6 +356,7 @@ def test_a_workflow_that_nothing_on_offer_has_room_for_gets_one_line(tmp_path: P
         ask(mixed(*drawn(tmp_path, 1), seconds=1e-9, max_vms=6), tmp_path)
 
 
+@pytest.mark.slow
 def test_tasks_of_unlike_shares_share_a_machine_of_the_set(tmp_path: Path) -> None:
     tasks = {"dense": {"command": ["x"], "runtime": 100, "memory": "20GiB"}}
     tasks |= {f"s{place}": {"command": ["x"], "runtime": 100, "memory": "1GiB"} for place in range(7)}

@@ -88,6 +88,7 @@ def test_the_nearest_word_on_speed_counts() -> None:
         MachineAssumptions().speed(replace(offer, facts={"speed": "quick"}))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(workflows(), st.lists(st.sampled_from([None, 1, 3, 7]), min_size=1, max_size=5), st.integers(1, 4),
        st.sampled_from(["none", "shared"]))  # fmt: skip

@@ -81,6 +81,7 @@ def test_wrong_settings_stop_a_search_before_its_first_trial(tmp_path: Path) -> 
         made(tmp_path, speeds={"slow": 0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["heft", {"use": "search", "turns": 50}])
 @pytest.mark.parametrize("storage", ["none", "local"])
 def test_a_job_yaml_searches_the_machines_of_a_workflow(tmp_path: Path, planner: Any, storage: str) -> None:

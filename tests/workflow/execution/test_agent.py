@@ -129,6 +129,7 @@ def test_what_waits_begins_the_moment_the_other_has_ended(machine: Machine) -> N
     assert (machine.folder.files / "sub").is_dir()
 
 
+@pytest.mark.slow
 def test_a_program_has_its_own_files_signals_and_search_path(machine: Machine) -> None:
     """No file that whoever started the machine waits for, nothing ignored that it could hear, and the task's PATH."""
     own = machine.folder.path / "own"
@@ -209,6 +210,7 @@ def test_the_same_order_again_begins_nothing_twice(machine: Machine) -> None:
     assert machine.log == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_without_a_controller_it_begins_and_tells_later(machine: Machine) -> None:
     machine.order(says("one", "sleep 0.2"))
     machine.order(says("two"), "one#1")
@@ -260,6 +262,7 @@ def test_a_waiting_process_that_is_killed_is_made_again(machine: Machine) -> Non
     assert (machine.folder.files / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [True, False])
 def test_why_a_program_cannot_be_started(machine: Machine, waits: bool) -> None:
     machine.order(says("one", "sleep 0.2"))

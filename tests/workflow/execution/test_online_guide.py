@@ -166,6 +166,7 @@ def test_each_of_them_bears_failures_losses_and_crashes(planner: str) -> None:
     bears()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["maxmin", "mct", "minmin", "sufferage"])
 def test_a_task_that_failed_for_good_occupies_no_core_for_who_decides(planner: str) -> None:
     flow, platform = Workflow("w", (Task("bad", "a", 9.0), Task("good", "a", 1.0)), ((), ())), Platform((Vm("one"),))

@@ -18,6 +18,7 @@ FLOW = Workflow("w", (Task("a", "x", 10.0), Task("b", "x", 20.0), Task("c", "y",
 PLATFORM = Platform((Vm("slow", 1.0), Vm("fast", 2.0)))
 
 
+@pytest.mark.slow
 def test_what_is_left_is_planned_around_what_is_busy() -> None:
     rest = remaining_workflow(FLOW, [1, 2])
     assert [task.id for task in rest.tasks] == ["b", "c"]
@@ -44,6 +45,7 @@ def test_what_waits_for_a_running_task_leaves_its_machine_to_others_until_then()
     assert orders[1].index(1) == 9, "nine short ones fill the time until then"
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_moment_only_is_not_put_behind_the_others() -> None:
     two = Platform((Vm("one"), Vm("two")))
     orders, _, start, _ = plan_remaining(long_one(), two, list(range(1, 13)), [0, 1], [ActiveTask(0, 0, 5.0)], heft())
@@ -62,6 +64,7 @@ def test_what_waits_for_a_task_that_its_machine_will_begin_by_itself() -> None:
     assert (list(vm), start.min()) == ([1, 1], 0.0)  # what is under way on a machine that is gone is none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["heft", "search", "mct", "fcfs", "adaptive", "roundrobin", "ic_pcp"])
 def test_what_is_left_is_planned_where_it_fits(name: str) -> None:
     """The large task waits for the one machine that holds it and still runs something; the rest fills the others."""

@@ -38,6 +38,7 @@ def play(env: WorkflowEnv, choose: Any, seed: int) -> tuple[float, dict[str, Any
     return total, info, steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, UNSURE])
 def test_passes_gymnasiums_own_checker(settings: dict[str, Any]) -> None:
     made = gymnasium.make(ID, settings=settings)
@@ -47,6 +48,7 @@ def test_passes_gymnasiums_own_checker(settings: dict[str, Any]) -> None:
     assert made.spec.id == ID
 
 
+@pytest.mark.slow
 def test_a_task_goes_to_a_machine_that_it_fits_on_whatever_is_meant() -> None:
     flow = Workflow("two", (Task("large", "a", 8.0, memory_bytes=16 << 30), Task("small", "a", 2.0)), ((), ()))
     vms = (
@@ -63,6 +65,7 @@ def test_a_task_goes_to_a_machine_that_it_fits_on_whatever_is_meant() -> None:
     assert env.schedule.vm.tolist() == [2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unlike", "late"])
 def test_a_run_is_a_schedule_that_keeps_the_rules(kind: str) -> None:
     flow, platform = example_flow(cores=4), PLATFORMS["unlike"]
@@ -79,6 +82,7 @@ def test_a_run_is_a_schedule_that_keeps_the_rules(kind: str) -> None:
     assert -total * bound == pytest.approx(info["makespan"], abs=first + 1e-6)
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_runs_and_failed_tasks_are_given_again() -> None:
     env = WorkflowEnv(settings=UNSURE)
     results = [play(env, lambda seen: np.int64(np.argmin(seen[:4] + seen[4:8])), seed) for seed in (1, 1, 2)]

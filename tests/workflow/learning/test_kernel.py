@@ -123,6 +123,7 @@ def test_q_learning(flow: Workflow, platform: Platform, world: World, keyed_by: 
     assert quick.state() == before
 
 
+@pytest.mark.slow
 def test_a_run_that_lasts_longer_than_speeds_were_drawn_for() -> None:
     flow = Workflow("long", (Task("a", "a", 1000.0),), ((),))
     platform = Platform((Vm("one"),))
@@ -130,6 +131,7 @@ def test_a_run_that_lasts_longer_than_speeds_were_drawn_for() -> None:
     assert policy.run(world).makespan == readable(policy, world).makespan
 
 
+@pytest.mark.slow
 def test_a_plan_against_the_graph_is_told_in_one_line() -> None:
     flow = Workflow("w", (Task("a", "a", 1.0), Task("b", "b", 1.0)), ((), (0,)))
     wrong = Schedule(np.array([0, 0]), np.array([5.0, 0.0]), np.array([6.0, 1.0]))

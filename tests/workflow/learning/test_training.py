@@ -54,6 +54,7 @@ def timeless(path: Path) -> list[Any]:
     return [{key: value for key, value in each.items() if key != "seconds"} for each in documents]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "settings"), METHODS)
 def test_resuming_comes_to_what_one_run_comes_to(tmp_path: Path, method: str, settings: dict[str, Any]) -> None:
     whole = train(tmp_path / "whole", method, settings, 25)
@@ -66,6 +67,7 @@ def test_resuming_comes_to_what_one_run_comes_to(tmp_path: Path, method: str, se
     assert parts.run(world).start.tolist() == whole.run(world).start.tolist()
 
 
+@pytest.mark.slow
 def test_what_a_folder_has(tmp_path: Path) -> None:
     train(tmp_path / "x", "q_learning", {}, 3)
     rows = list(csv.DictReader((tmp_path / "x/table.csv").read_text().splitlines()))
@@ -224,6 +226,7 @@ def test_machines_that_are_moved_stand_still_a_while_where_nobody_says_how_long(
     assert not AdaptiveLearner.Settings(migration=0.1, pause=0.0).varying
 
 
+@pytest.mark.slow
 def test_planners_keep_what_they_learned(tmp_path: Path) -> None:
     settings = QLearningSettings(episodes=5)
     flow, platform = example_flow(), PLATFORMS["unlike"]

@@ -57,6 +57,7 @@ def test_the_compiled_loop_does_what_the_textbook_says(rule: str, flow: Workflow
     assert all(one <= other + 1e-9 for one, other in zip(found.finish.tolist(), ends, strict=True))
 
 
+@pytest.mark.slow
 def test_each_rule_takes_another_task_first() -> None:
     flow = Workflow("three", (Task("long", "a", 10.0), Task("short", "a", 1.0), Task("middle", "a", 4.0)), ((), (), ()))
     one = Platform((Vm("a"),))
@@ -109,6 +110,7 @@ def test_tasks_without_run_times_take_every_free_slot_once(rule: str) -> None:
     assert state.free == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["heft", "minmin", "peft"])
 def test_local_files_are_planned_for(name: str) -> None:
     """A child stays where its large file is, although another machine is free and a little faster."""

@@ -14,6 +14,15 @@ QUICK: dict[str, dict[str, Any]] = {"search": {"turns": 100}, "cost_search": {"t
 """Settings with which a planner is quick, and depends on its seed alone."""
 
 
+for _long in (
+    "keeps_the_rules",
+    "places_tasks_of_several_cores",
+    "decides_during_a_run",
+    "plans_the_same_without_numba",
+):
+    pytest.mark.slow(getattr(PlannerConformance, f"test_{_long}"))
+
+
 class TestPlanners(PlannerConformance):
     @pytest.fixture(autouse=True, params=plugins.names("planner"))
     def _named(self, request: pytest.FixtureRequest) -> None:

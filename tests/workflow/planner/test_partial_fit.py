@@ -92,6 +92,7 @@ def fitting(flow: Workflow, platform: Platform, schedule: Schedule) -> None:
             assert sum(task.memory_bytes or 0 for task in together) <= (machine.memory_bytes or 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plugins.names("planner"))
 def test_no_task_is_planned_where_it_does_not_fit(name: str) -> None:
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

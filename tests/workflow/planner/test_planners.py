@@ -82,6 +82,7 @@ def test_without_numba_the_plan_is_the_same(name: str) -> None:
     assert done.stdout.strip() == str(plan(name, *made()).finish.tolist())
 
 
+@pytest.mark.slow
 @needs_datasets
 @pytest.mark.parametrize(
     ("graph", "vcpu", "optimum"),

@@ -185,6 +185,7 @@ def test_version_1_6_is_read_as_1_5() -> None:
     assert read_wfformat(json.dumps(newer).encode(), "w.json").tasks == read(NEW).tasks  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @needs_datasets
 @pytest.mark.parametrize("graph", ["Montage_25", "Sipht_30", "CyberShake_100"])
 @pytest.mark.parametrize("version", VERSIONS)
@@ -196,6 +197,7 @@ def test_what_is_written_is_read_again(graph: str, version: str) -> None:
     assert (again.tasks, again.parents, dict(again.sizes)) == (flow.tasks, flow.parents, dict(flow.sizes))
 
 
+@pytest.mark.slow
 @needs_datasets
 @pytest.mark.parametrize("row", table("wfinstances", "index.csv"), ids=lambda row: row["file"])
 def test_every_instance_of_the_datasets(row: dict[str, str]) -> None:

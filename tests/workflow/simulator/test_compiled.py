@@ -97,6 +97,7 @@ def test_plans(flow: Workflow, platform: Platform, delays: dict[str, object], se
         check(flow, platform, quick)
 
 
+@pytest.mark.slow
 def test_tasks_that_start_together_all_wait_for_a_file() -> None:
     # Neither takes time of its own: the plan's order must not depend on who fetches it.
     tasks = (*(Task(name, "t", 0.0, ("x",)) for name in "ab"), Task("c", "t", 2.0), Task("d", "t", 0.0, ("x",)))
@@ -109,6 +110,7 @@ def test_tasks_that_start_together_all_wait_for_a_file() -> None:
     check_same(CompiledSimulator(flow, platform).follow(found), found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["heft", "mct", "cpop", "fcfs"])
 @settings(max_examples=60, deadline=None)
 @given(flow=workflows(), platform=platforms())
@@ -121,6 +123,7 @@ def test_plans_say_when_tasks_of_no_length_end(planner: str, flow: Workflow, pla
     assert (followed.start.tolist(), followed.finish.tolist()) == (plan.start.tolist(), plan.finish.tolist())
 
 
+@pytest.mark.slow
 def test_each_parent_is_heard_of_after_its_own_delay() -> None:
     # c ends last, and a, which ended before, is heard of after it.
     tasks = (Task("a", "t", 4.0), Task("b", "t", 1.0), Task("c", "t", 1.0), Task("d", "t", 1.0))

@@ -25,6 +25,7 @@ def vms_of(vcpu: int, model: str, order: str) -> list[WorkflowSimVm]:
     return [*slow, *fast] if order == "slowfirst" else [*fast, *slow]
 
 
+@pytest.mark.slow
 @needs_datasets
 @pytest.mark.parametrize("graph", sorted({row["dax"] for row in ROWS}))
 def test_every_makespan_of_workflowsim_itself(graph: str) -> None:

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
@@ -151,7 +152,12 @@ class Runner(Plugin, ABC):
     Args:
         settings: The settings of the plugin, of the class's ``Settings``.
         data_folder: The folder below which the runner may keep what it needs between processes.
+
+    Attributes:
+        shell_variables: True where a shell sets the job's variables: their names are letters, digits and _ only.
     """
+
+    shell_variables: ClassVar[bool] = False
 
     def __init__(self, *, settings: Settings, data_folder: Path) -> None:
         self.settings = settings

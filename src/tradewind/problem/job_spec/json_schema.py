@@ -38,6 +38,7 @@ def json_schema(*, built_in_only: bool = False) -> dict[str, Any]:
     definitions: dict[str, Any] = schema.pop("$defs")
     parts = {kind: _part(kind, definitions, built_in_only) for kind in sorted(_kinds(schema, definitions))}
     full = {"$schema": _DIALECT, **schema, "title": "Tradewind job"}
+    full["patternProperties"] = {"^x-": {"description": "Room of yours: for anchors that other keys refer to."}}
     full["$defs"] = {**definitions, **{f"part_{kind}": part for kind, part in parts.items()}}
     resolved: dict[str, Any] = _resolve(full)
     return resolved

@@ -28,6 +28,7 @@ from tradewind.problem.job_spec.values import (
     Condition,
     Count,
     Duration,
+    Environment,
     Input,
     Memories,
     Names,
@@ -42,10 +43,13 @@ from tradewind.problem.job_spec.values import (
     Seed,
     Share,
     Text,
+    VariableName,
     When,
+    Whole,
     parse_with,
     validation_error,
 )
+from tradewind.utils.units import without_thousands
 
 
 class StrictModel(BaseModel):
@@ -77,8 +81,8 @@ class IntegerModel(StrictModel):
     """A whole number from low to high, both included."""
 
     type: Literal["integer"] = "integer"
-    low: int = Field(description="The least value.")
-    high: int = Field(description="The greatest value.")
+    low: Whole = Field(description="The least value.")
+    high: Whole = Field(description="The greatest value.")
     step: Count = Field(1, description="The distance between values.")
     log: bool = Field(False, description="true to search on a log scale.")
     when: When | None = Field(None, description="The parameter exists only where this holds.")
@@ -134,7 +138,7 @@ def _counts(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return [value]
     if isinstance(value, str):
-        match = _RANGE.fullmatch(value.strip())
+        match = _RANGE.fullmatch(without_thousands(value.strip()))
         if not match or match["log"]:
             raise InputError(f"{value!r} is no number of machines", hint="write [1, 2, 4, 8] or 1..8")
         low, high = float(match["low"]), float(match["high"])
@@ -178,7 +182,7 @@ def _expand(value: Any) -> Any:
     if isinstance(value, list):
         return {"type": _listed_type(value), "values": value}
     if isinstance(value, str):
-        match = _RANGE.fullmatch(value.strip())
+        match = _RANGE.fullmatch(without_thousands(value.strip()))
         if not match:
             raise InputError(f"{value!r} is neither a range nor a list", hint=_FORMS)
         return _expand_range(match)
@@ -366,7 +370,7 @@ class LoadModel(StrictModel):
 
     command: Command = Field(description="The program that drives the application, and its arguments; templates.")
     image: str | None = Field(None, description="Its container image; the job's own without it.")
-    env: dict[str, Text] = Field({}, description="Its environment variables, beside the job's; templates.")
+    env: Environment = Field({}, description="Its environment variables, beside the job's; templates.")
     port: int | None = Field(None, ge=1, le=65535, description="The port that the application listens on.")
     ready: ReadyModel = Field(ReadyModel(), description="When the application is ready.")
 
@@ -378,8 +382,8 @@ class JobModel(StrictModel):
         description="The program and its arguments; {{ level }} is filled in, and no shell sees it."
     )
     workdir: str = Field(".", description="The folder it starts in, seen from this file's folder.")
-    env: dict[str, Text] = Field({}, description="Environment variables; templates are filled in.")
-    secrets: dict[str, Reference] = Field(
+    env: Environment = Field({}, description="Environment variables; templates are filled in.")
+    secrets: dict[VariableName, Reference] = Field(
         {}, description="Environment variables by reference: env:NAME, file:PATH or keyring:SERVICE/NAME."
     )
     inputs: list[Input] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
@@ -422,7 +426,7 @@ def _threshold(value: Any) -> Any:
     """The long form of ``>= 2.5``."""
     if not isinstance(value, str):
         return value
-    match = _THRESHOLD.fullmatch(value)
+    match = _THRESHOLD.fullmatch(without_thousands(value))
     try:
         number = float(match[2]) if match else None
     except ValueError:
@@ -555,7 +559,7 @@ class DeployModel(StrictModel):
     runner: Runner = Field(ChoiceModel(use="process"), description="What runs the job.")
     provisioner: Provisioner = Field(ChoiceModel(use="none"), description="What makes the machines.")
     billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
-    retries: int = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
+    retries: Whole = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
     longest: PositiveDuration | None = Field(
         None,
         description="The longest time for a run that nothing else limits; machines expire after it. Without it "
@@ -565,7 +569,7 @@ class DeployModel(StrictModel):
         ["region", "on_demand"],
         description="Where a run goes when there are no machines: another region of offers, on demand for spot.",
     )
-    spot_attempts: int = Field(
+    spot_attempts: Whole = Field(
         1, ge=1, le=100, description="Runs of a trial that may lose their spot machines before it goes elsewhere."
     )
     log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
@@ -606,7 +610,7 @@ class JobFile(StrictModel):
         description="How metrics are read from a run, one after the other.",
     )
     searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="What proposes the trials.")
-    parallel: int = Field(1, ge=1, le=10_000, description="Trials at the same time.")
+    parallel: Whole = Field(1, ge=1, le=10_000, description="Trials at the same time.")
     seed: Seed = Field(0, description="Equal seeds give equal proposals.")
     stop: Annotated[list[Stop], BeforeValidator(_stops), SchemaForms({"type": "string"}, _SHORT_RULE)] = Field(
         [], description="Further reasons to stop the search: {failed: 5}."

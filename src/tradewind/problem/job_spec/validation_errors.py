@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -136,6 +137,8 @@ def _unknown(place: KeyPath, known: Sequence[str], source: YamlSource) -> SpecEr
     message = f"unknown key {str(place[-1])!r}" + (f" in {where}" if where else "")
     if not where and place[-1] in _ELSEWHERE:
         return source.error(place, message, _ELSEWHERE[str(place[-1])].format(file=source.file))
+    if re.fullmatch(r"\d{3}", str(place[-1])):
+        return source.error(place, message, "a comma ends a value between { and }: write 1000, or one key a line")
     return source.error(place, message, did_you_mean(str(place[-1]), known, "known keys:"))
 
 

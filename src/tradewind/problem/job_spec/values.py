@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import re
@@ -15,7 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from tradewind.errors import InputError
 from tradewind.problem.expression import Expression
-from tradewind.utils.units import parse_duration, parse_memory, parse_money
+from tradewind.utils.units import parse_duration, parse_memory, parse_money, without_thousands
 
 Json = dict[str, Any]
 
@@ -69,8 +70,9 @@ def _positive(parse: Callable[[Any], float], what: str) -> Callable[[Any], float
 
 def _hours(value: Any) -> float:
     """Hours of a bare number of hours, or of a duration with a unit."""
-    plain = isinstance(value, int | float) or re.fullmatch(r"\s*[\d.]+\s*", str(value))
-    return parse_duration(float(value) * 3600.0 if plain and not isinstance(value, bool) else value) / 3600.0
+    written = without_thousands(str(value))
+    plain = isinstance(value, int | float) or re.fullmatch(r"\s*[\d.]+\s*", written)
+    return parse_duration(float(written) * 3600.0 if plain and not isinstance(value, bool) else value) / 3600.0
 
 
 _NUMBER: Json = {"type": "number"}
@@ -98,6 +100,9 @@ Bytes = Annotated[int, parse_with(_bytes), PlainSerializer(lambda n: f"{n}B"), S
 
 
 def _finite(value: Any) -> float:
+    if isinstance(value, str) and (plain := without_thousands(value.strip())) != value:
+        with contextlib.suppress(ValueError):  # no number: refused below, as it was written
+            value = float(plain)
     try:
         if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
             return float(value)
@@ -130,6 +135,20 @@ def _as_text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_as_text), SchemaForms({"type": ["string", "number", "boolean"]}, only=True)]
+
+
+def _variable_name(value: Any) -> Any:
+    """Refuse what no program can find in its environment: the names that `putenv` refuses, and blanks."""
+    if isinstance(value, str) and (not value or re.search(r"[=\s\x00-\x1f\x7f]", value)):
+        plain = re.sub(r"\W+", "_", value).strip("_") or "NAME"
+        raise validation_error(f"{value!r} is no name for a variable", f"write {plain}")
+    return value
+
+
+VariableName = Annotated[str, BeforeValidator(_variable_name)]
+"""The name of an environment variable."""
+
+Environment = dict[VariableName, Text]
 
 
 def _reference(value: Any) -> Any:
@@ -243,7 +262,7 @@ def _bounds(one: Callable[[Any], float]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if isinstance(value, list | tuple) and len(value) == 2:
             low, high = (None if part is None else one(part) for part in value)
-        elif isinstance(value, str) and (match := _BOUND.fullmatch(value)):
+        elif isinstance(value, str) and (match := _BOUND.fullmatch(without_thousands(value))):
             low, high = (None if part is None else one(part) for part in match.groups())
         else:
             low = high = one(value)
@@ -284,7 +303,20 @@ Amounts = Annotated[list[float | None], parse_with(_bounds(_amount)), SchemaForm
 Memories = Annotated[list[float | None], parse_with(_bounds(_gib)), SchemaForms(_RANGE, only=True)]
 Prices = Annotated[list[float | None], parse_with(_bounds(parse_money)), SchemaForms(_RANGE, only=True)]
 
+
+def _whole(value: Any) -> Any:
+    """A whole number that was written as ``1e3`` or ``1,000``; anything else as it is, for pydantic to judge."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+", plain := without_thousands(value.strip())) and "," in value:
+        return int(plain)
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A whole number, also written ``1e3`` or ``1,000``."""
+
 Share = Annotated[Number, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Count = Annotated[Whole, Field(ge=1)]
+Seed = Annotated[Whole, Field(ge=-(2**63), le=2**63 - 1)]
 """What a database keeps of a whole number."""

@@ -61,6 +61,7 @@ def spread(served: Served, calls: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_all_answer_and_each_tells_the_figures_of_all(served: Served) -> None:
     assert sum(spread(served, 60).values()) == 60
 
@@ -74,6 +75,7 @@ def test_all_answer_and_each_tells_the_figures_of_all(served: Served) -> None:
         assert served.get("/readyz").status_code == 200
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_is_started_again_while_the_others_answer(served: Served) -> None:
     victim = answering(served)["2"]
     victim.kill()
@@ -85,6 +87,7 @@ def test_one_that_is_killed_is_started_again_while_the_others_answer(served: Ser
     all_there(served, 3)
 
 
+@pytest.mark.slow
 def test_all_end_with_the_server(served: Served) -> None:
     others = list(answering(served).values())
     assert len(others) == 2
@@ -102,6 +105,7 @@ def begun_upload(served: Served, secret: str) -> socket.socket:
     return opened
 
 
+@pytest.mark.slow
 def test_uploads_that_do_not_end_are_broken_off(tmp_path: Path) -> None:
     context, root = seed(tmp_path)
     secret = context.accounts.make_token(root.user_id, "test")
@@ -119,6 +123,7 @@ def test_uploads_that_do_not_end_are_broken_off(tmp_path: Path) -> None:
     context.close()
 
 
+@pytest.mark.slow
 def test_all_end_when_the_first_is_killed(served: Served) -> None:
     others = list(answering(served).values())
     served.process.kill()
@@ -129,6 +134,7 @@ def test_all_end_when_the_first_is_killed(served: Served) -> None:
         served.get("/healthz")
 
 
+@pytest.mark.slow
 def test_no_request_is_lost_or_made_twice_when_processes_are_killed(tmp_path: Path) -> None:
     """Clients that ask again with the same key get one request each, and each of those is carried out once."""
     context, root = seed(tmp_path)
@@ -175,6 +181,7 @@ def test_no_request_is_lost_or_made_twice_when_processes_are_killed(tmp_path: Pa
     context.close()
 
 
+@pytest.mark.slow
 def test_a_renewed_certificate_reaches_all(tmp_path: Path) -> None:
     chain, key = certificate(tmp_path / "tls")
     words = ("--tls-certificate", str(chain), "--tls-key", str(key), "--runs", "0", "--processes", "2")

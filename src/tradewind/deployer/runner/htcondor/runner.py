@@ -73,6 +73,7 @@ class HtCondorRunner(
     """
 
     name = "htcondor"
+    shell_variables = True
     Settings = HtCondorSettings
     needs = (find_programs,)
     settings: HtCondorSettings

@@ -71,6 +71,7 @@ class SlurmRunner(
     """
 
     name = "slurm"
+    shell_variables = True
     Settings = SlurmSettings
     needs = (find_programs,)
     settings: SlurmSettings

@@ -72,6 +72,7 @@ class SshRunner(
     """
 
     name = "ssh"
+    shell_variables = True
     Settings = SshRunnerSettings
     needs = (find_ssh,)
     settings: SshRunnerSettings
