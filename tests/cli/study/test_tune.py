@@ -12,7 +12,8 @@ import pytest
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
-from tradewind.searcher.base import NothingLeft, Searcher
+from tradewind.searcher.base import NothingLeft
+from tradewind.searcher.exhaustive import ExhaustiveSearcher
 
 JOB = """
 name: quick
@@ -103,17 +104,17 @@ def test_a_budget_that_pays_no_run_has_its_own_exit_code(job: Path, capsys: pyte
 def test_a_budget_that_pays_no_run_is_said_once(
     job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reason = "the budget of $0.000000001 does not pay a single run"
-    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft(reason))
-    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 5
+    reason = "the budget of $1.00 does not pay a single run"
+    monkeypatch.setattr(ExhaustiveSearcher, "ask", lambda *_: NothingLeft(reason))
+    assert run(["tune", str(job), "--quiet", "--budget", "1"]) == 5
     assert capsys.readouterr().err.count("does not pay") == 1
 
 
 def test_nothing_that_is_sold_is_no_matter_of_money(
     job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft("nothing is sold"))
-    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 6
+    monkeypatch.setattr(ExhaustiveSearcher, "ask", lambda *_: NothingLeft("nothing is sold"))
+    assert run(["tune", str(job), "--quiet", "--budget", "1"]) == 6
     assert "no feasible configuration was found: nothing is sold" in capsys.readouterr().err
 
 
