@@ -341,11 +341,7 @@ def tune(
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
     ] = None,
     tries: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--try",
-            help="A configuration to try first, workers=4,instance=c5.large; the rest is filled in; repeatable.",
-        ),
+        list[str] | None, typer.Option("--try", help="Values to try first, workers=4,instance=c5.large; repeatable.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,
     dry_run: Annotated[
