@@ -46,6 +46,7 @@ The tree, with the exit code that the command line ends with::
     │   ├── TooManyError                   asked too often, or too much at once
     │   ├── BusyError                      it has as much to do as it can
     │   └── AwayError                      it does not answer
+    ├── LimitReachedError            17   a run was cut short at a limit of time or money
     └── InterruptedSearch            130   Ctrl-C
 
 An error prints as one line: what, where, what to do.
@@ -452,6 +453,13 @@ class SlowError(ServiceError):
     """The body of a call did not arrive in time."""
 
     code = "service.slow"
+
+
+class LimitReachedError(TradewindError):
+    """A run was cut short at a limit of time or money, before its program had ended."""
+
+    exit_code = 17
+    code = "limit-reached"
 
 
 class InterruptedSearch(TradewindError):  # noqa: N818  (an interruption is no error of anybody's)

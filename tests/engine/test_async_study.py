@@ -107,3 +107,14 @@ def test_wrong_uses_say_what_is_wrong() -> None:
                     await study.optimise(lambda x: 1.0, parallel=parallel)  # type: ignore[arg-type]
 
     asyncio.run(main())
+
+
+def test_what_is_enqueued_comes_first() -> None:
+    async def main() -> None:
+        async with AsyncStudy(JOB) as study:
+            wanted = await study.enqueue({"x": 7})
+            (asked,) = await study.ask()
+            assert asked.configuration == wanted.configuration
+            await study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+
+    asyncio.run(main())

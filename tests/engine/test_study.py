@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -482,3 +483,102 @@ def test_a_clock_that_is_ahead_for_a_moment_does_not_use_up_the_time(monkeypatch
         study.tell(first, runtime=1.0, metrics={"value": 1.0})
         ahead[0] = 0.0
         assert study.ask(), study.finished
+
+
+def test_what_is_enqueued_is_asked_for_first_in_its_order_also_after_a_crash(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    program = (
+        "import os, sys, tradewind\n"
+        "study = tradewind.Study(" + repr(JOB) + ", store=sys.argv[1])\n"
+        "study.enqueue({'x': 7, 'mode': 'fancy'})\n"
+        "study.enqueue({'x': 2})\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, store], check=False).returncode == -9
+    with Study(JOB, store=store) as study:
+        first, second, third = study.ask(3)
+        assert dict(first.configuration) == {"x": 7, "mode": "fancy"}
+        assert dict(second.configuration) == {"x": 2, "mode": "plain"}, "what was left open is filled in"
+        assert [asked.why["stage"] for asked in (first, second)] == ["enqueued by the user"] * 2
+        assert third.why["stage"] == "at random"
+        for asked in (first, second, third):
+            study.tell(asked, runtime=1.0, metrics={"value": bowl(**asked.configuration)})  # type: ignore[arg-type]
+        study.enqueue({"x": 9})
+        assert study.ask()[0].configuration["x"] == 9
+
+
+def test_what_is_on_its_way_or_was_tried_is_not_enqueued_twice_and_said() -> None:
+    with Study(JOB) as study:
+        new = study.enqueue({"x": 4, "mode": "plain"})
+        assert (new.number, new.state) == (0, TrialState.PENDING)
+        with pytest.warns(UserWarning, match="mode=plain x=4 is on its way already, as trial 0"):
+            assert study.enqueue({"x": "4"}) == new
+        (asked,) = study.ask()
+        study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+        with pytest.warns(UserWarning, match="mode=plain x=4 was tried already: trial 0 succeeded"):
+            assert study.enqueue({"x": 4.0}).state is TrialState.SUCCEEDED
+        assert len(study.trials) == 1
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"),
+    [
+        ({"x": 11}, "x=11 is not in the space (wanted 0 to 10)"),
+        ({"x": [1]}, "x=[1] is not in the space (wanted a number)"),
+        ({"y": 1}, "there is no parameter 'y' (known: x, mode)"),
+        (5, "5 is no configuration (give the values by the names of their parameters: {'workers': 4})"),
+    ],
+)
+def test_what_is_not_in_the_space_cannot_be_enqueued(configuration: Any, words: str) -> None:
+    with Study(JOB) as study:
+        with pytest.raises(ConfigurationError) as caught:
+            study.enqueue(configuration)
+        assert str(caught.value) == words
+        assert study.trials == []
+
+
+def test_the_budget_holds_for_what_is_enqueued() -> None:
+    with Study({**JOB, "budget": {"trials": 2}}) as study:
+        study.enqueue({"x": 1})
+        study.enqueue({"x": 2})
+        with pytest.raises(ConfigurationError, match="cannot be enqueued: the budget of 2 trials leaves no further"):
+            study.enqueue({"x": 3})
+        assert [asked.configuration["x"] for asked in study.ask(5)] == [1, 2]
+        for number in (0, 1):
+            study.tell(number, runtime=1.0, metrics={"value": 1.0})
+        assert study.ask() == []
+        with pytest.raises(ConfigurationError, match="cannot be enqueued: the budget of 2 trials is used up"):
+            study.enqueue({"x": 3})
+
+
+def test_so_many_failures_end_a_study_and_a_larger_number_goes_on() -> None:
+    with Study({**JOB, "stop": {"failed": 2}}) as study:
+        for _ in range(2):
+            (asked,) = study.ask()
+            study.tell(asked, runtime=1.0, state="failed", reason="boom")
+        assert study.finished == "2 trials failed, the last one: boom"
+    with Study({**JOB, "stop": {"failed": 2}}) as same:
+        assert same.finished == "2 trials failed, the last one: boom"
+    with Study({**JOB, "stop": {"failed": 3}}) as more:
+        assert len(more.ask()) == 1
+
+
+SEARCHERS = [
+    "cherrypick", "coordinate_descent", "done", "exhaustive", "gp", "obol", "optuna", "random", "tradewind", "trimtuner"
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_every_searcher_goes_on_from_what_the_user_wanted(searcher: str) -> None:
+    space = {"instance": {"provider": "local", "limit": 3}, "x": [1, 2, 3, 4]}
+    job = {"name": "any", "space": space, "searcher": searcher, "budget": {"trials": 6}}
+    with Study(job) as study:
+        wanted = study.enqueue({"x": 3})
+        told = []
+        while given := study.ask():
+            for asked in given:
+                study.tell(asked, runtime=1.0 + float(asked.configuration["x"]))
+                told.append((asked.configuration, asked.fidelity))
+        assert told[0] == (wanted.configuration, 1.0)
+        assert len(set(told)) == len(told) > 1

@@ -219,3 +219,9 @@ def test_mixed_numbers_keep_the_way_they_were_written() -> None:
     space = Space([SIZE])
     values = [space.configuration(code)["size"] for code in space.codes]
     assert [(v, type(v)) for v in values] == [(1, int), (2.5, float), (16, int)]
+
+
+def test_a_whole_number_in_a_list_of_others_stays_whole_where_it_is_drawn() -> None:
+    rate, step = Float(name="rate", low=0.0, high=1.0), Ordinal(name="step", values=(1, 0.5, 10))
+    drawn = Space([rate, step]).sample(np.random.default_rng(0), 20)
+    assert {str(one["step"]) for one in drawn} == {"1", "0.5", "10"}

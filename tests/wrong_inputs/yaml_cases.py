@@ -452,7 +452,7 @@ YAML = [
         "stop",
         "an unknown stop rule",
         3,
-        "stop: there is no rule named 'bored' (known rules: all_failed, no_improvement, spent_share, target)",
+        "stop: there is no rule named 'bored' (known rules: all_failed, failed, no_improvement, spent_share, target)",
         files=job(more="stop: bored\n"),
     ),
     Case(

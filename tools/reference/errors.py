@@ -37,6 +37,8 @@ WHAT_TO_DO = {
     "budget": "Raise `budget.dollars`, or allow cheaper offers: one run costs more than the whole budget.",
     "nothing-feasible": "Loosen the deadline or the thresholds, or raise the budget; `tradewind report` says more.",
     "job-failed": "Read `tradewind logs`: your program ended with an error on this configuration.",
+    "limit-reached": "The line says which limit: raise it (`deploy.longest`, `--budget`, the engine's own), or leave "
+    "out `--abort`.",
     "interpretation": "Look at `tradewind logs` and at the interpreter's settings: the metric was not in the output.",
     "deploy.capacity": "Try later, another zone or region, or ask the provider for a larger quota.",
     "deploy.prerequisite": "Bring the input, secret or folder that the message names; the same command goes on.",

@@ -42,7 +42,8 @@ def write() -> str:
     blocks += [_keys(f"type: {name}", model, schema, depth=3) for name, model in TYPES.items()]
     blocks.append(
         "## Stopping rules\n\nA search ends when its budget is used up or when nothing is left to try. Below `stop` "
-        "further reasons are listed, each by its name or with settings: `stop: [{use: no_improvement, trials: 20}]`."
+        "further reasons are listed, each by its name or with settings: `stop: [{use: no_improvement, trials: 20}]`. "
+        "The first setting of each rule may be written behind its name: `stop: {no_improvement: 20, failed: 5}`."
     )
     blocks += [_rule(name, model) for name, (model, _) in STOPPING_RULES.items()]
     return page("The job YAML", INTRO, *blocks)

@@ -149,8 +149,6 @@ def _unknown(store: Store, name: str | None) -> StudyNotFoundError:
 
 def _of_file(store: Store, path: Path) -> list[StudyRow]:
     """The searches of a job YAML; its single runs where there is none."""
-    from pathlib import Path
-
     from tradewind.errors import StudyNotFoundError
     from tradewind.problem.job_spec.spec import load_spec
 
@@ -158,15 +156,7 @@ def _of_file(store: Store, path: Path) -> list[StudyRow]:
     searches = store.find_studies(spec.name)
     runs, runs_key = single_runs(spec)
 
-    def own(studies: Sequence[StudyRow], key: str) -> list[StudyRow]:
-        here = (str(spec.base), path.name)
-        return [
-            study
-            for study in studies
-            if study.problem_key == key or (study.spec.get("base"), Path(str(study.spec.get("file"))).name) == here
-        ]
-
-    found = own(searches, spec.problem_key) or own(store.find_studies(runs), runs_key)
+    found = _own(searches, spec, path, spec.problem_key) or _own(store.find_studies(runs), spec, path, runs_key)
     if found:
         return found
     message, hint = f"there is no study of {path} yet", f"tradewind tune {path}"
@@ -174,6 +164,39 @@ def _of_file(store: Store, path: Path) -> list[StudyRow]:
         message += f"; {spec.name!r} of study {searches[0].id} is another job"
         hint += ", or name the study by its id"
     raise StudyNotFoundError(message, hint=hint)
+
+
+def _own(studies: Sequence[StudyRow], spec: JobSpec, path: Path, key: str) -> list[StudyRow]:
+    """The studies of a problem, and those of a job YAML before it was edited or with other job parameters."""
+    from pathlib import Path
+
+    here = (str(spec.base), path.name)
+    return [
+        study
+        for study in studies
+        if study.problem_key == key or (study.spec.get("base"), Path(str(study.spec.get("file"))).name) == here
+    ]
+
+
+def find_single_runs(store: Store, name: str | None) -> list[StudyRow]:
+    """The studies with the single runs (`tradewind run`) of a job, the newest first; of a study's id there are none.
+
+    Args:
+        store: Where they are kept.
+        name: The job's name, or its YAML.
+    """
+    from pathlib import Path
+
+    from tradewind.engine.past_studies import SINGLE_RUNS_SUFFIX
+    from tradewind.problem.job_spec.spec import load_spec
+
+    if name is None or name.isdigit():
+        return []
+    if _by_name(name):
+        return store.find_studies(name.removesuffix(SINGLE_RUNS_SUFFIX) + SINGLE_RUNS_SUFFIX)
+    spec = load_spec(Path(name))
+    runs, key = single_runs(spec)
+    return _own(store.find_studies(runs), spec, Path(name), key)
 
 
 def single_runs(spec: JobSpec) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from tradewind.engine.function_calls import await_for_trial, call_for_trial
 from tradewind.engine.study import Asked, Study, TrialEnd
 from tradewind.errors import ConfigurationError
-from tradewind.problem import Trial
+from tradewind.problem import Trial, Value
 
 
 class AsyncStudy:
@@ -43,6 +43,10 @@ class AsyncStudy:
         if self._study is None:
             raise ConfigurationError("the AsyncStudy is not open", hint="write: async with AsyncStudy(...) as study")
         return self._study
+
+    async def enqueue(self, configuration: Mapping[str, Value]) -> Trial:
+        """`Study.enqueue`; one that is cancelled is still written."""
+        return await asyncio.to_thread(self.study.enqueue, configuration)
 
     async def ask(self, count: int = 1) -> list[Asked]:
         """`Study.ask`."""

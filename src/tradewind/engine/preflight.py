@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from tradewind import plugins
-from tradewind.problem import COST, Problem
+from tradewind.engine.state_machine.budget import RunLimits
+from tradewind.errors import BudgetError
+from tradewind.problem import COST, Configuration, Offer, Problem, Proposal, Trial, TrialState
+from tradewind.problem.completion import completed
+from tradewind.utils.units import format_money
 
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle.deployer import Deployer
     from tradewind.deployer.provisioner.base import Provisioner
     from tradewind.deployer.runner.base import Runner
+    from tradewind.engine.state_machine.search_policy import SearchPolicy
     from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.selector.base import Selector
 
@@ -113,6 +120,41 @@ def check_limits(spec: JobSpec, problem: Problem) -> None:
             f"{words}: {why}" if why else words,
             "set budget.dollars (--budget $10), budget.hours or budget.trials",
         )
+
+
+def check_budget(problem: Problem, policy: SearchPolicy) -> None:
+    """Refuse a search whose whole budget pays not even a short run on the cheapest machines.
+
+    Args:
+        problem: The problem.
+        policy: How the search is carried out.
+
+    Raises:
+        BudgetError: It does not.
+    """
+    dollars = problem.budget.dollars
+    if dollars is None:
+        return
+    offer = _cheapest(problem)
+    trial = Trial(0, Proposal(Configuration({})), offer, TrialState.PENDING, "")
+    seconds = None if problem.budget.hours is None else problem.budget.hours * 3600.0
+    if RunLimits(problem, policy).reservation(trial, None, dollars, 0, seconds) is None:
+        least = problem.terms.billing.cost(policy.kill_seconds, offer.hourly)
+        least = max(least, problem.terms.billing.unit_cost(offer.hourly))
+        beside = f" beside {problem.terms.parallel - 1} more" if problem.terms.parallel > 1 else ""
+        raise BudgetError(
+            f"the budget of {format_money(dollars)} does not pay a single run: on the cheapest machines, "
+            f"{offer.nodes} × {offer.instance_type}, one costs at least {format_money(least)}{beside}",
+            hint="raise budget.dollars, or allow cheaper instance types",
+        )
+
+
+def _cheapest(problem: Problem) -> Offer:
+    """The cheapest offer that a configuration of the problem comes to."""
+    if problem.space.enumerable:
+        candidates = problem.candidates
+        return candidates.offer(int(np.argmin(candidates.hourly)))
+    return problem.resolver.resolve(completed(problem, {}))
 
 
 def future_runs_warning(spec: JobSpec) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from tradewind.engine.state_machine.events import NothingProposed, PricedProposal, ProposalsMade
 from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.errors import NoOfferError, PluginError
+from tradewind.errors import ConfigurationError, NoOfferError, PluginError
 from tradewind.plugins import Settings
-from tradewind.problem import Configuration, Problem, Proposal
+from tradewind.problem import ENQUEUED, Configuration, Problem, Proposal, Trial, TrialState, Value
+from tradewind.problem.completion import completed
 from tradewind.searcher.base import NothingLeft, PricesAborts, Searcher, SearchState
 from tradewind.store.base import Store, StudyRow
 
@@ -97,3 +99,34 @@ def price_proposal(problem: Problem, proposal: Proposal) -> PricedProposal:
     except NoOfferError as error:
         return PricedProposal(proposal, None, proposal.configuration.key, str(error))
     return PricedProposal(proposal, offer, problem.key_of(offer, proposal.configuration, proposal.fidelity))
+
+
+def user_proposal(problem: Problem, values: Mapping[str, Value]) -> PricedProposal:
+    """The proposal of a configuration that the user wants tried before all that the searcher proposes.
+
+    Args:
+        problem: The problem.
+        values: Values of some or all parameters; `completed` says what the others get.
+
+    Raises:
+        ConfigurationError: They are no configuration of the space, or nobody sells it.
+    """
+    if not isinstance(values, Mapping):
+        raise ConfigurationError(
+            f"{values!r} is no configuration", hint="give the values by the names of their parameters: {'workers': 4}"
+        )
+    configuration = completed(problem, values)
+    priced = price_proposal(problem, Proposal(configuration, why={"stage": ENQUEUED}))
+    if priced.offer is None:
+        raise ConfigurationError(f"{configuration} cannot be tried: {priced.reason}")
+    return priced
+
+
+def known_trial_words(trial: Trial) -> str:
+    """The words that a configuration is not tried again, as it has a trial already."""
+    if trial.state.ended:
+        return f"{trial.configuration} was tried already: trial {trial.number} {_ENDS.get(trial.state, 'has ended')}"
+    return f"{trial.configuration} is on its way already, as trial {trial.number}"
+
+
+_ENDS = {TrialState.SUCCEEDED: "succeeded", TrialState.FAILED: "failed", TrialState.ABORTED: "was cut short"}

@@ -12,7 +12,6 @@ from tradewind.engine.past_studies import load_past_studies
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import InputError, NoHistoryError
 from tradewind.problem import Offer, PastStudy, Problem, Value
-from tradewind.problem.configuration import plain_number
 from tradewind.searcher.base import LearnsFromPast, NothingLeft, Recommendation, Recommends, Searcher, SearchState
 from tradewind.store.base import Store
 
@@ -112,7 +111,7 @@ def recommend_for_problem(
         what = f"the only run of {spec.name} cannot" if runs == 1 else f"none of the {runs:,} runs of {spec.name} can"
         raise NoHistoryError(f"{what} be answered from{why}", hint=hint)
     offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
-    given = {key: plain_number(value) for key, value in spec.job.parameters.values.items()}
+    given = dict(spec.job.parameters.values)
     following = _following(made, found) if explore else None
     return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following)
 

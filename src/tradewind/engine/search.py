@@ -19,6 +19,7 @@ from tradewind.engine.state_machine.events import (
     Launch,
     LaunchPermitted,
     OutputInterpreted,
+    PricedProposal,
     RequestPermit,
     RunChanged,
     SearchEvent,
@@ -148,6 +149,7 @@ class SearchComponents:
         request: Makes the request of a run from its trial, its row and its wall time.
         read: Reads the metrics of a finished run.
         listener: Reads what runs report while they run, where a stopper wants to know.
+        enqueued: What the user wants tried before all that the searcher proposes.
     """
 
     study: StudyRow
@@ -159,6 +161,7 @@ class SearchComponents:
     request: RunRequestFactory
     read: MetricsReader
     listener: ReportListener | None = None
+    enqueued: Sequence[PricedProposal] = ()
 
 
 _LEAST_WAIT = 1e-3
@@ -372,7 +375,7 @@ class Search:
         present = {"state": "open", "reason": "", "spec": parts.study.spec}
         parts.store.write(study_id, Change(study=present), self._token)
         reports = parts.listener.earlier(runs) if parts.listener is not None else {}
-        opened = SearchOpened(parts.store.trials(study_id), runs, parts.study.elapsed, reports)
+        opened = SearchOpened(parts.store.trials(study_id), runs, parts.study.elapsed, reports, parts.enqueued)
         self._feed(opened, *([Interrupted()] if self._told_to_stop else []))
 
     def _turn(self) -> bool:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 from tradewind import plugins
 from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory
 from tradewind.engine.past_studies import with_past_studies
-from tradewind.engine.preflight import check_limits, check_offers, check_runner
+from tradewind.engine.preflight import check_budget, check_limits, check_offers, check_runner
 from tradewind.engine.report_listener import ReportListener, why_reports_unavailable
 from tradewind.engine.search import LaunchGate, RunRequestFactory, Search, SearchComponents
 from tradewind.engine.state_machine.early_stopping import judged_metric
+from tradewind.engine.state_machine.events import PricedProposal
 from tradewind.engine.state_machine.retry_policy import fallback_finder
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, no_fallback
@@ -245,6 +246,7 @@ def build_search(
     limits: Callable[[RunRequestFactory], RunRequestFactory] | None = None,
     fresh: bool = True,
     keep: Callable[[StudyRow], StudyRow] | None = None,
+    enqueued: Sequence[PricedProposal] = (),
 ) -> Search:
     """A search that is ready to run.
 
@@ -263,10 +265,12 @@ def build_search(
         limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has.
         fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
         keep: Stores the row of a new study and gives it its id, where more is to be written with it.
+        enqueued: What the user wants tried before all that the searcher proposes.
     """
 
     def build(row: StudyRow) -> SearchComponents:
         parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
+        parts = replace(parts, enqueued=enqueued)
         return parts if limits is None else replace(parts, request=limits(parts.request))
 
     parts = build(study)
@@ -292,14 +296,14 @@ def _parts(
 ) -> SearchComponents:
     problem = problem or build_problem(spec, data_folder)
     check_runner(spec, problem)
-    if searcher is None:
+    searches = searcher is None
+    if searches:
         problem = with_past_studies(problem, spec, study, store)
     searcher = searcher or build_searcher(spec, problem)
-    deployer = build_deployer(spec, study.owner, data_folder, entered)
-    check_limits(spec, problem)
-    check_offers(spec, problem, deployer)
-    policy = _policy(spec, study, problem, searcher, deployer, data_folder)
+    deployer, policy = _deployment(spec, study, problem, searcher, data_folder, entered)
     policy = replace(policy, rules=policy.rules if rules is None else rules, gated=gated)
+    if searches and not study.id:
+        check_budget(problem, policy)
     return SearchComponents(
         study=study,
         problem=problem,
@@ -311,6 +315,42 @@ def _parts(
         read=build_metrics_reader(spec),
         listener=build_listener(policy.stopper, problem, deployer.runner),
     )
+
+
+def check_search(spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searcher, data_folder: Path) -> None:
+    """Refuse what `build_search` refuses, without a search; the searcher has been made.
+
+    Args:
+        spec: The specification.
+        study: The study's row; the budget of a new one (id 0) must pay a run.
+        problem: The problem.
+        searcher: The searcher.
+        data_folder: For runners and refreshed prices.
+
+    Raises:
+        BudgetError: The budget pays no run.
+        SpecError: The job cannot run as written, or could cost without end.
+    """
+    check_runner(spec, problem)
+    deployer, policy = _deployment(spec, study, problem, searcher, data_folder)
+    deployer.close()
+    if not study.id:
+        check_budget(problem, policy)
+
+
+def _deployment(
+    spec: JobSpec,
+    study: StudyRow,
+    problem: Problem,
+    searcher: Searcher,
+    data_folder: Path,
+    entered: StageListener | None = None,
+) -> tuple[Deployer, SearchPolicy]:
+    """The deployer and the policy of a search, once nothing of the job has to be refused."""
+    deployer = build_deployer(spec, study.owner, data_folder, entered)
+    check_limits(spec, problem)
+    check_offers(spec, problem, deployer)
+    return deployer, _policy(spec, study, problem, searcher, deployer, data_folder)
 
 
 def _policy(

@@ -8,6 +8,7 @@ import operator
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,10 +21,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Se
 from tradewind.engine.function_calls import call_for_trial
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
-from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
+from tradewind.engine.proposals import (
+    ask_searcher,
+    known_trial_words,
+    refresh_held_study,
+    restore_searcher_state,
+    searcher_state_fields,
+    user_proposal,
+)
 from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, stored_study
 from tradewind.engine.state_machine.events import (
     AskSearcher,
+    ConfigurationEnqueued,
     InterpretOutput,
     Launch,
     OutputInterpreted,
@@ -286,6 +295,36 @@ class Study:
         self._machine.parallel = 0
 
     # ------------------------------------------------------------------ asking and telling
+
+    def enqueue(self, configuration: Mapping[str, Value]) -> Trial:
+        """Have a configuration tried before all that the searcher proposes; it is stored when the call returns.
+
+        What is enqueued comes from `ask` in this order, also after a crash. It is a trial as any other: it counts in
+        the budget, and the searcher learns from it.
+
+        Args:
+            configuration: Values of some or all parameters. Of machines that are left open it gets the cheapest that
+                fit, of other parameters the middle of the scale, or the first value where there is no order.
+
+        Returns:
+            The new trial. Of a configuration that is on its way, or was tried before, the trial that there is, with
+            a warning: it is not tried again.
+
+        Raises:
+            ConfigurationError: It is not in the space, nobody sells it, or the study has ended.
+            StoreError: It could not be written; the next call writes it.
+        """
+        with self._exclusively("enqueue"):
+            self._hold_on()
+            self._carry_out()
+            priced = user_proposal(self._problem, configuration)
+            if (known := self._machine.history.of_key(priced.key)) is not None:
+                warnings.warn(known_trial_words(known), stacklevel=2)
+                return known
+            if (why := self._machine.why_closed) is not None:
+                raise ConfigurationError(f"{priced.proposal.configuration} cannot be enqueued: {why}")
+            self._feed(ConfigurationEnqueued(priced))
+            return self._machine.history.pending[-1]
 
     def ask(self, count: int = 1) -> list[Asked]:
         """Configurations to run, at most ``count``.

@@ -41,10 +41,11 @@ from tradewind.problem.run import (
     Usage,
 )
 from tradewind.problem.space import Codes, Space
-from tradewind.problem.trial import STOPPED_EARLY, Observation, Proposal, Trial, TrialState
+from tradewind.problem.trial import ENQUEUED, STOPPED_EARLY, Observation, Proposal, Trial, TrialState
 
 __all__ = [
     "COST",
+    "ENQUEUED",
     "ENUMERABLE",
     "LOCALHOST",
     "RUNTIME",

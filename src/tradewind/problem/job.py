@@ -56,7 +56,11 @@ class Job:
                 "env": dict(self.env),
                 "inputs": list(self.inputs),
                 "image": self.image,
-                "parameters": dict(self.parameters.values),
+                # 4000 and 4000.0 are the same job.
+                "parameters": {
+                    name: value if isinstance(value, str) else float(value)
+                    for name, value in self.parameters.values.items()
+                },
                 "fidelity": self.parameters.fidelity,
                 **({"load": asdict(self.load)} if self.load else {}),
             }

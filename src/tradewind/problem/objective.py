@@ -146,7 +146,7 @@ class JobParameters:
     """Properties in which one job differs from another job of the same program: input size, iterations, and the like.
 
     Attributes:
-        values: The parameters by name.
+        values: The parameters by name; whole numbers are ints.
         fidelity: Share of the input that a full run takes; 1 is all of it.
     """
 

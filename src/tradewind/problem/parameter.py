@@ -295,7 +295,7 @@ class Integer(_Range):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Listed(Parameter):
+class Listed(Parameter):
     """Common base of parameters with listed values.
 
     Attributes:
@@ -372,7 +372,7 @@ def column(values: Sequence[Value]) -> Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordinal(_Listed):
+class Ordinal(Listed):
     """Values with an order: numbers, or words from small to large.
 
     Attributes:
@@ -398,7 +398,7 @@ class Ordinal(_Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Categorical(_Listed):
+class Categorical(Listed):
     """Values without an order.
 
     Attributes:
@@ -424,7 +424,7 @@ class Categorical(_Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance(_Listed):
+class Instance(Listed):
     """The instance type, out of the offers that a query found in the catalogue.
 
     Attributes:
@@ -475,13 +475,13 @@ class Instance(_Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes(_Listed):
+class Nodes(Listed):
     """The number of machines, on a log scale."""
 
     kind: ClassVar[str] = "nodes"
 
     def __post_init__(self) -> None:
-        _Listed.__post_init__(self)
+        Listed.__post_init__(self)
         for value in self.values:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SpecError(f"{self.name}: a number of machines must be a whole number from 1, got {value!r}")

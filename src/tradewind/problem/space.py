@@ -20,6 +20,7 @@ from tradewind.problem.parameter import (
     Float,
     Instance,
     Integer,
+    Listed,
     Parameter,
     canonical_text,
     column,
@@ -261,6 +262,22 @@ class Space:
         return list(self._drawn(unit))
 
     def _drawn(self, unit: Features) -> Iterator[Configuration]:
+        listed = self._listed_whole
+        for point in self._points(unit):
+            if listed:
+                point = Configuration({name: listed.get(name, {}).get(value, value) for name, value in point.items()})
+            yield point
+
+    @cached_property
+    def _listed_whole(self) -> dict[str, dict[Value, Value]]:
+        """The whole numbers of lists that have others too: an array of both has 1.0 for the 1 that was listed."""
+        found: dict[str, dict[Value, Value]] = {}
+        for parameter in self.parameters:
+            if isinstance(parameter, Listed) and column(parameter.values).dtype.kind == "f":
+                found[parameter.name] = {value: value for value in parameter.values if isinstance(value, int)}
+        return {name: whole for name, whole in found.items() if whole}
+
+    def _points(self, unit: Features) -> Iterator[Configuration]:
         columns = {p.name: p.draw(unit[:, i]) for i, p in enumerate(self.parameters)}
         if columns and not self.where and len(self.required) == len(columns):  # plain, and drawn from all the time
             for values in zip(*columns.values(), strict=True):

@@ -17,7 +17,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.meta import find_undeclared_variables
 
 from tradewind.errors import SpecError
-from tradewind.problem.configuration import Configuration, plain_number
+from tradewind.problem.configuration import Configuration
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
 from tradewind.problem.run import Load
@@ -307,8 +307,7 @@ def render_load(job: Job, configuration: Configuration, offer: Offer, fraction: 
 
 
 def _values(job: Job, configuration: Configuration, offer: Offer, fraction: float) -> dict[str, Any]:
-    given = {name: plain_number(value) for name, value in job.parameters.values.items()}  # size=4000, not 4000.0
-    variables: dict[str, Any] = {**given, "nodes": offer.nodes, **configuration}
+    variables: dict[str, Any] = {**job.parameters.values, "nodes": offer.nodes, **configuration}
     return variables | {"instance": _Instance(offer), "fraction": fraction, "python": sys.executable}
 
 

@@ -15,6 +15,9 @@ from tradewind.utils.units import format_duration, format_money, format_setting
 STOPPED_EARLY = "stopped early: "
 """How the reason begins of a trial that was given up for what it reported while it ran."""
 
+ENQUEUED = "enqueued by the user"
+"""The stage, in the words of `Proposal.why`, of a trial that the user wanted and no searcher proposed."""
+
 
 class TrialState(StrEnum):
     """States of a trial.
@@ -47,7 +50,7 @@ class TrialState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A configuration that a searcher wants to try next.
+    """A configuration to try next, which a searcher or the user wants.
 
     Attributes:
         configuration: The configuration.
@@ -57,7 +60,8 @@ class Proposal:
         fidelity: Share of the input to run; 1 is all of it.
         repeat: Run it even if the same trial was run before; otherwise that one's observation is the answer.
         why: What the searcher expects, by name: ``expected_cost`` (USD), ``probability_feasible``,
-            ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...
+            ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...; where the user
+            enqueued it, ``stage`` is `ENQUEUED`.
     """
 
     configuration: Configuration
@@ -66,6 +70,11 @@ class Proposal:
     fidelity: float = 1.0
     repeat: bool = False
     why: Mapping[str, float | str] = field(default_factory=dict)
+
+    @property
+    def enqueued(self) -> bool:
+        """True when the user wanted it, and no searcher proposed it."""
+        return self.why.get("stage") == ENQUEUED
 
 
 @dataclass(frozen=True, slots=True)

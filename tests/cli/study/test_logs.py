@@ -148,3 +148,28 @@ def test_following_ends_with_the_run(
     run("zip", "4", "-f", "--tail", "5")
     timer.join()
     assert capsys.readouterr().out == "first\nlast\n"
+
+
+def test_last_is_the_latest_of_the_search_and_of_single_runs(
+    study: int, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    single = make_trial(0, {"a": 5}, 0.5)
+    with contextlib.closing(open_store()) as store:
+        for key, started, text in (("new/runs", 5000.0, "latest\n"), ("old/runs", 10.0, "earlier\n")):
+            place = folder.parent / text.strip()
+            place.mkdir()
+            (place / "stdout").write_text(text)
+            row = store.create_study(StudyRow(0, "zip.runs", key, {}, 1000.0))
+            trial = replace(single, started=started)
+            store.write(row.id, Change(trials=[trial], runs=[replace(run_of(trial), folder=str(place))]))
+    for name in ("zip", "zip.runs"):
+        run(name)
+        assert capsys.readouterr().out == "latest\n", name
+    run("zip", "1")
+    assert capsys.readouterr().out.startswith("one\n"), "a number is that of the search's trial"
+    with contextlib.closing(open_store()) as store:
+        row = store.create_study(StudyRow(0, "only.runs", "key/runs", {}, 1000.0))
+        store.write(row.id, Change(trials=[single], runs=[replace(run_of(single), folder=str(folder))]))
+    for words in (("only",), ("only", "0")):
+        run(*words)
+        assert capsys.readouterr().out.startswith("one\n")

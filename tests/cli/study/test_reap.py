@@ -268,3 +268,10 @@ def test_the_job_of_machines_that_are_gone_is_forgotten(tmp_path: Path, capsys: 
     assert [each["run"] for each in found["kept"]] == ["theirs"]
     assert time.monotonic() - began < 25
     assert not list(notes.all(owner))
+
+
+def test_what_stays_is_counted_in_good_english(left: World, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, words in ((1, "1 more is there and stays"), (2, "2 more are there and stay")):
+        orphan(left, f"theirs-{number}", "tw-somebody", 600)
+        assert run(["reap", "--dry-run"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"{words}: --json --dry-run says why."

@@ -149,3 +149,12 @@ def test_values_of_parameters_that_are_switched_off_are_left_out(job: Path, caps
     code, message = ran(capsys, "--set", "a=stop", "--set", "b=p")
     assert code == 3
     assert "b exists only when" in message
+
+
+def test_a_run_at_a_limit_of_time_is_no_failed_program(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"') + "constraints: {deadline: 0.1s}\n")
+    assert run(["run", "job.yaml", *ALL, "--abort", "--json"]) == 17
+    said = capsys.readouterr()
+    assert json.loads(said.out)["state"] == "aborted"
+    assert json.loads(said.out)["record"]["runs"][0]["state"] == "timed_out"
+    assert said.err.startswith("tradewind: quick was cut short: it ran into the deadline of 0.10 s (tradewind logs ")

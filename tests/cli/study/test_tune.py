@@ -12,7 +12,8 @@ import pytest
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
-from tradewind.searcher.base import NothingLeft, Searcher
+from tradewind.searcher.base import NothingLeft
+from tradewind.searcher.exhaustive import ExhaustiveSearcher
 
 JOB = """
 name: quick
@@ -103,17 +104,17 @@ def test_a_budget_that_pays_no_run_has_its_own_exit_code(job: Path, capsys: pyte
 def test_a_budget_that_pays_no_run_is_said_once(
     job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reason = "the budget of $0.000000001 does not pay a single run"
-    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft(reason))
-    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 5
+    reason = "the budget of $1.00 does not pay a single run"
+    monkeypatch.setattr(ExhaustiveSearcher, "ask", lambda *_: NothingLeft(reason))
+    assert run(["tune", str(job), "--quiet", "--budget", "1"]) == 5
     assert capsys.readouterr().err.count("does not pay") == 1
 
 
 def test_nothing_that_is_sold_is_no_matter_of_money(
     job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Searcher, "nothing_left", lambda *_: NothingLeft("nothing is sold"))
-    assert run(["tune", str(job), "--quiet", "--budget", "0.0000000015"]) == 6
+    monkeypatch.setattr(ExhaustiveSearcher, "ask", lambda *_: NothingLeft("nothing is sold"))
+    assert run(["tune", str(job), "--quiet", "--budget", "1"]) == 6
     assert "no feasible configuration was found: nothing is sold" in capsys.readouterr().err
 
 
@@ -205,41 +206,41 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
 ) -> None:
     path.write_text(
         "name: clouds\njob: {command: work}\n"
-        "space:\n  instance: {types: [small, large]}\n  nodes: [1, 2]\n  level: 1..3\n"
+        "space:\n  instance: {types: [t3.small, c7i.large]}\n  nodes: [1, 2]\n  level: 1..3\n"
         "where: nodes == 1 or instance.vcpu >= 8\n"
         "catalogues: {csv: {path: own.csv}}\noffers: {provider: csv}\n"
-        "deploy: {provisioner: terraform, runner: ssh, billing: {setup: 60s}}\nparallel: 2\n"
+        "deploy: {provisioner: {use: terraform, region: eu-west-1}, runner: ssh, billing: {setup: 60s}}\nparallel: 2\n"
     )
     (tmp_path / "own.csv").write_text(
-        "API Name,Provider,CPU,Memory,Category,Price\nsmall,aws,2,8,general,0.1\nlarge,aws,8,32,general,0.4\n"
+        "API Name,Provider,CPU,Memory,Category,Price\nt3.small,aws,2,8,general,0.1\nc7i.large,aws,8,32,general,0.4\n"
     )
-    assert run(["tune", str(path), "--dry-run"]) == 0
-    said = capsys.readouterr().out
+    assert run(["tune", str(path), "--dry-run"]) == 3
+    said, refused = capsys.readouterr()
     assert (
         "clouds: 9 configurations on 3 kinds of machines; tradewind searches, 2 at a time, on terraform and ssh" in said
     )
-    assert "As it stands, the search is refused: " in said
-    assert "makes machines that cost money, and nothing limits the search (set budget.dollars" in said
+    assert "As it stands, the search is refused." in said
+    assert "makes machines that cost money, and nothing limits the search (set budget.dollars" in refused
     assert "there is no deadline" in said
     words = ["--budget", "$2", "--deadline", "59m", "--trials", "5"]
     assert run(["tune", str(path), "--dry-run", *words]) == 0
     said = capsys.readouterr().out
-    assert "2 × large aws 16 64 $0.800 $0.800 3" in " ".join(said.split())
+    assert "2 × c7i.large aws 16 64 $0.800 $0.800 3" in " ".join(said.split())
     assert "The search may take $2.00 in total or 5 trials." in said
     assert run(["tune", str(path), "--dry-run", "--json", *words]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(row["nodes"], row["hourly"], row["to_deadline"]) for row in found["machines"]] == [
         (1, 0.1, 0.1), (1, 0.4, 0.4), (2, 0.8, 0.8)
     ]  # fmt: skip
-    longest = "Standard_D32pls_v5"
-    (tmp_path / "own.csv").write_text((tmp_path / "own.csv").read_text().replace("large", longest))
-    path.write_text(path.read_text().replace("large", longest))
+    longest = "u7in-32tb.224xlarge"
+    (tmp_path / "own.csv").write_text((tmp_path / "own.csv").read_text().replace("c7i.large", longest))
+    path.write_text(path.read_text().replace("c7i.large", longest))
     monkeypatch.setenv("COLUMNS", "64")
     assert run(["tune", str(path), "--dry-run", *words]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert f"2 × {longest} aws 16 64 $0.800 $0.800 3" in lines
     path.write_text(path.read_text().replace("level: 1..3", "level: 0.1..3.0"))
-    assert run(["tune", str(path), "--dry-run"]) == 0
+    assert run(["tune", str(path), "--dry-run"]) == 3
     assert "clouds: too many configurations to list on 2 kinds of machines" in capsys.readouterr().out
     assert not (tmp_path / "home").exists()
 
@@ -331,3 +332,71 @@ def test_charts_that_cannot_be_drawn_are_refused_before_anything_runs(
     assert run(["tune", str(job), "--png", "plots"]) != 0
     assert "PNG charts need matplotlib (pip install 'tradewind[plots]')" in capsys.readouterr().err
     assert not (job.parent / "started").exists()
+
+
+TRIED = JOB.replace("{use: exhaustive, order: declared}", "random") + "budget: {trials: 3}\n"
+
+
+def test_what_the_user_wants_is_tried_first(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(TRIED)
+    assert run(["tune", "job.yaml", "--try", "x=5", "--try", "x=2,instance=local.c1", "--try", "x=5"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:2] == ["Trying first: instance=local.c1 x=5", "Trying first: instance=local.c1 x=2"]
+    assert [line.partition("x=")[2][:1] for line in lines[2:4]] == ["5", "2"]
+    assert err == "tradewind: --try x=5: the same trial as --try x=5, and not tried twice\n"
+    assert run(["tune", "job.yaml", "--quiet", "--trials", "4", "--try", "x=5"]) == 0
+    said = "tradewind: --try x=5: instance=local.c1 x=5 was tried already: trial 0 succeeded"
+    assert capsys.readouterr().err.splitlines() == [said]
+
+
+def test_what_is_tried_first_is_shown_and_checked_by_a_dry_run(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(TRIED)
+    assert run(["tune", "job.yaml", "--dry-run", "--try", "x=5"]) == 0
+    assert "It tries first: instance=local.c1 x=5" in capsys.readouterr().out
+    for text, said in (
+        ("x=9", "--try 'x=9': x='9' is not in the space (wanted 1 to 6)"),
+        ("y=9", "--try 'y=9': there is no parameter 'y' (known: instance, x)"),
+        ("x", "--try 'x': it is not NAME=VALUE,NAME=VALUE (write --try workers=4)"),
+        ("x=1,x=2", "--try 'x=1,x=2': 'x' is given twice (give each of them once)"),
+    ):
+        for words in ((), ("--dry-run",)):
+            assert run(["tune", "job.yaml", "--try", text, *words]) == 3
+            assert capsys.readouterr().err == f"tradewind: {said}\n"
+    four = [word for x in (1, 2, 3, 4) for word in ("--try", f"x={x}")]
+    for words in ((), ("--dry-run",)):
+        assert run(["tune", "job.yaml", *four, *words]) == 5
+        assert "--try asks for 4 trials, and the budget of 3 trials leaves 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        ("budget: {dollars: 0.000001}\n", 5, "the budget of $0.00000100 does not pay a single run"),
+        ("stop: bored\n", 3, "there is no rule named 'bored'"),
+        ("deploy: {runner: {use: replay, file: gone.csv}}\n", 3, "gone.csv"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_search_refuses_in_the_same_words(
+    more: str, code: int, said: str, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.write_text(JOB + more)
+    lines = []
+    for words in (("--dry-run",), ()):
+        assert run(["tune", "job.yaml", *words]) == code
+        lines.append(capsys.readouterr().err)
+    assert lines[0] == lines[1]
+    assert said in lines[0]
+    assert run(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_machines_that_nobody_makes_are_refused_by_a_dry_run_too(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text("name: own\njob: {command: work}\nspace: {instance: {provider: aws, types: [c5.large]}}\n")
+    lines = []
+    for words in (("--dry-run",), ()):
+        assert run(["tune", str(path), *words]) == 3
+        lines.append(capsys.readouterr().err)
+    assert lines[0] == lines[1] != ""

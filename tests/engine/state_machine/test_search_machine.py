@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.engine.searchers import Scripted, in_order
 from tests.engine.simulated_runs import Fate, World
 
-from tradewind.engine.proposals import price_proposal
+from tradewind.engine.proposals import price_proposal, user_proposal
 from tradewind.engine.state_machine.events import (
     AskSearcher,
     CancelRun,
+    ConfigurationEnqueued,
     Interrupted,
     Launch,
     NothingProposed,
@@ -594,3 +595,42 @@ def test_a_run_that_was_broken_is_no_success_though_its_program_ended_well() -> 
     hook = replace(launch.run, state=RunState.FAILED, fault=Fault.INFRASTRUCTURE, exit_code=0, reason="the hook failed")
     machine.handle(RunChanged(hook), 1.0)
     assert machine.history.trials[0].state == TrialState.LOST
+
+
+def test_what_the_user_wants_is_stored_at_once_and_run_before_the_searchers_proposals() -> None:
+    problem = tuning(parallel=2, trials=4)
+    wanted = [user_proposal(problem, {"workers": workers}) for workers in (3, 2)]
+    world = World(problem, in_order(problem), ten_seconds, SearchPolicy(owner="t", abort=False))
+    world.feed(SearchOpened(enqueued=[*wanted, wanted[0]]))
+    assert [trial.key for trial in world.trial_rows.values()] == [one.key for one in wanted]
+    assert [trial.state for trial in world.trial_rows.values()] == [TrialState.RUNNING] * 2
+    third = user_proposal(problem, {"workers": 3, "nodes": 2})
+    world.feed(ConfigurationEnqueued(third))
+    world.feed(ConfigurationEnqueued(third))
+    assert world.trial_rows[2].state is TrialState.PENDING, "it waits for a place, and is stored"
+    world.drive()
+    assert [trial.proposal.enqueued for trial in world.trial_rows.values()] == [True, True, True, False]
+    assert world.machine.why_closed == "the budget of 4 trials is used up"
+    world.feed(ConfigurationEnqueued(user_proposal(problem, {"workers": 1, "nodes": 2})))
+    assert len(world.trial_rows) == 4
+
+
+def test_the_searcher_is_not_asked_for_trials_that_the_user_takes() -> None:
+    problem = tuning(parallel=2, trials=2)
+    wanted = [user_proposal(problem, {"workers": workers}) for workers in (3, 2, 1)]
+    machine = SearchMachine(problem, SearchPolicy(owner="t"))
+    said = machine.handle(SearchOpened(enqueued=wanted), 0.0)
+    assert [one.trial.key for one in said if isinstance(one, Launch)] == [one.key for one in wanted[:2]]
+    assert not [one for one in said if isinstance(one, AskSearcher)]
+
+
+def test_what_the_budget_does_not_pay_stays_for_a_larger_one() -> None:
+    wanted = user_proposal(tuning(), {"workers": 3})
+    poor = World(tuning(dollars=1e-6), Scripted(tuning(), []), ten_seconds)
+    poor.feed(SearchOpened(enqueued=[wanted]))
+    assert poor.stop is not None and "does not pay a single run" in poor.stop.reason
+    assert [trial.state for trial in poor.trial_rows.values()] == [TrialState.PENDING]
+    rich = World(tuning(dollars=1.0), Scripted(tuning(), []), ten_seconds)
+    rich.open(list(poor.trial_rows.values()))
+    rich.drive()
+    assert [trial.state for trial in rich.trial_rows.values()] == [TrialState.SUCCEEDED]

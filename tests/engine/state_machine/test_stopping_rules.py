@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tradewind.engine.state_machine.stopping_rules import SearchProgress, make_stopping_rules
+from tradewind.engine.state_machine.stopping_rules import STOPPING_RULES, SearchProgress, make_stopping_rules
 from tradewind.problem import Configuration, Objective, Observation, Offer, Proposal, Trial, TrialState
+from tradewind.problem.job_spec.model import STOP_SETTINGS
 
 OFFER = Offer("local", "x", 1, 1, 1.0)
 
@@ -108,3 +109,21 @@ def test_a_metric_that_a_run_reported_before_it_was_cut_short_is_not_misspelt() 
     reported = unlucky(0, TrialState.ABORTED, {"loss": 1.0})
     trials = [reported, *(unlucky(n, TrialState.FAILED, {"accuracy": 1.0}) for n in (1, 2, 3))]
     assert rule(SearchProgress(Objective("loss"), trials, None, 1.0)) is None
+
+
+def test_so_many_failures_in_all_end_a_search_in_which_others_succeeded() -> None:
+    rule = make_stopping_rules([("failed", {"trials": 2})])[-1]
+    trials = [ended(0, 1.0), unlucky(1, TrialState.FAILED), unlucky(2, TrialState.ABORTED), ended(3, 1.0)]
+    assert rule(SearchProgress(Objective(), trials, trials[0], 1.0)) is None
+    trials.append(unlucky(4, TrialState.FAILED))
+    assert rule(SearchProgress(Objective(), trials, trials[0], 1.0)) == "2 trials failed, the last one: exit code 1"
+    # One that goes on after it has stopped knows all of them at once.
+    again = make_stopping_rules([("failed", {"trials": 2})])[-1]
+    assert again(SearchProgress(Objective(), trials, trials[0], 1.0)) is not None
+    more = make_stopping_rules([("failed", {"trials": 3})])[-1]
+    assert more(SearchProgress(Objective(), trials, trials[0], 1.0)) is None
+
+
+def test_the_setting_that_a_short_form_gives_is_the_first_of_its_rule() -> None:
+    first = {name: next(iter(settings.model_fields)) for name, (settings, _) in STOPPING_RULES.items()}
+    assert first == STOP_SETTINGS

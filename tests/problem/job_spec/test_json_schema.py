@@ -62,7 +62,12 @@ def test_every_key_is_explained(schema: dict[str, Any]) -> None:
         {"where": ["level < 3"], "objective": "runtime"},
         {"objective": {"maximise": "x", "also": ["cost", {"minimise": "y"}]}},
         {"constraints": {"deadline": 30, "metrics": {"r": ">= 2", "s": {"at_least": 3}}}},
-        {"budget": "$2", "searcher": "gp", "stop": ["x", {"use": "y", "value": 3}], "interpret": "exit_code"},
+        {
+            "budget": "$2",
+            "searcher": "gp",
+            "stop": ["x", {"use": "y", "value": 3}, {"failed": 5}],
+            "interpret": "exit_code",
+        },
         {"budget": {"dollars": "$2", "hours": "30m", "trials": 3}, "searcher": {"use": "random"}},
         {"deploy": {"runner": "process", "log_limit": "1MiB", "hooks": {"on_error": ["a", {"python": "a:b"}]}}},
         {"budget": None, "constraints": {"deadline": None}},

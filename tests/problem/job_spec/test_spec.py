@@ -234,6 +234,28 @@ def test_it_is_read_back_from_the_store_in_another_folder(spec_of: Make, tmp_pat
         JobSpec.from_json({"base": "/"})
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("no_improvement", [StopSpec("no_improvement")]),
+        ({"failed": 5}, [StopSpec("failed", {"trials": 5})]),
+        ({"failed": 5, "target": 0.9}, [StopSpec("failed", {"trials": 5}), StopSpec("target", {"value": 0.9})]),
+        ([{"no_improvement": {"trials": 9, "by": 0.1}}], [StopSpec("no_improvement", {"trials": 9, "by": 0.1})]),
+        (
+            [{"all_failed": None}, {"use": "failed", "trials": 2}],
+            [StopSpec("all_failed"), StopSpec("failed", {"trials": 2})],
+        ),
+        ({"faild": 5}, [StopSpec("faild")]),
+    ],
+)
+def test_stopping_rules_are_written_by_name_with_a_value_or_with_settings(
+    written: Any, read: list[StopSpec], spec_of: Make
+) -> None:
+    spec = spec_of(stop=written)
+    assert spec.stop == tuple(read)
+    assert JobSpec.from_json(spec.document()).stop == spec.stop
+
+
 def test_a_stored_specification_is_read_without_its_plugins(spec_of: Make) -> None:
     document = spec_of().document()
     document["job"]["searcher"] = {"use": "uninstalled", "speed": 3}
@@ -315,3 +337,15 @@ def test_files_and_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         load_spec(path, {"budget.dollars": "-1"})
     with pytest.raises(SpecError, match=r"the command line: unknown key 'dollar' in budget .did you mean 'dollars'"):
         load_spec(path, {"budget.dollar": 1})
+
+
+def test_a_whole_job_parameter_stays_whole_and_is_the_same_job_with_a_point(spec_of: Make) -> None:
+    def spec(**values: Any) -> JobSpec:
+        return spec_of(job={"command": ["work"], "parameters": values})
+
+    found = spec(size=2000, share=2.5, other=2000.0, huge=1e300, kind="x")
+    assert repr(dict(found.job.parameters.values)) == (
+        "{'size': 2000, 'share': 2.5, 'other': 2000, 'huge': 1e+300, 'kind': 'x'}"
+    )
+    assert repr(found.document()["job"]["job"]["parameters"]["size"]) == "2000"
+    assert spec(size=2000).problem_key == spec(size=2000.0).problem_key == "efd47a40b02358ad"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tradewind.engine.remote_logs import RemoteLog
-    from tradewind.problem import Run
+    from tradewind.problem import Run, Trial
     from tradewind.store.base import Store, StudyRow
 
 WHOLE = 4 * 2**20
@@ -43,19 +43,20 @@ def logs(
 ) -> None:
     """Print what the program of a trial printed, in its last run.
 
-    The log of a run that is running elsewhere is read there, if its runner can do that, and on this machine when the
+    Of a job that has single runs (tradewind run) beside its search, last is the one of both that was started last. The
+    log of a run that is running elsewhere is read there, if its runner can do that, and on this machine when the
     run has ended.
     """
     from contextlib import closing
     from pathlib import Path
 
-    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.cli.common import emit_json, open_store
     from tradewind.errors import InputError
 
     if as_json and follow:
         raise InputError("--json and -f do not go together", hint="leave one out")
     with closing(open_store(store, must_exist=True)) as opened:
-        row = find_study(opened, study)
+        row = _study(opened, study, trial)
         study_id = row.id
         run = _last_run(opened, study_id, _number(opened, study_id, trial))
         path = Path(run.folder) / ("stderr" if stderr else "stdout")
@@ -69,6 +70,44 @@ def logs(
             return
         _check(run, path, follow)
         _print(opened, study_id, run, path, tail, follow)
+
+
+_MOST_SINGLE_RUNS = 50
+"""Studies of single runs that are looked through: there is one for each problem, and for runs at the same time."""
+
+
+def _study(store: Store, name: str, trial: str) -> StudyRow:
+    """The study of a name whose trial is meant: its search, or the single runs of the same job.
+
+    Raises:
+        StudyNotFoundError: There is neither.
+    """
+    from tradewind.cli.common import find_single_runs, find_study
+    from tradewind.errors import StudyNotFoundError
+
+    singles = find_single_runs(store, name)[:_MOST_SINGLE_RUNS]
+    try:
+        found = find_study(store, name)
+    except StudyNotFoundError:
+        if not singles:
+            raise
+        found = singles[0]
+    if trial != "last":
+        return found
+    begun = {one.id: _started(_last_started(store, one.id)) for one in (found, *singles)}
+    return max((found, *singles), key=lambda one: begun[one.id])
+
+
+def _started(trial: Trial | None) -> float:
+    return -1.0 if trial is None or trial.started is None else trial.started
+
+
+def _last_started(store: Store, study_id: int) -> Trial | None:
+    """The trial that was started last, or None."""
+    total = sum(store.summaries([study_id])[0].counts.values())
+    # Trials are started in the order of their numbers, and only the last few may still wait for their first run.
+    recent = store.trials(study_id, since=max(0, total - 1000))
+    return max((one for one in recent if one.attempts), key=lambda one: one.number, default=None)
 
 
 def _elsewhere(study: StudyRow) -> bool:
@@ -136,20 +175,16 @@ def _number(store: Store, study_id: int, trial: str) -> int:
 
     if trial.isdigit():
         return int(trial)
-    summary = store.summaries([study_id])[0]
     if trial == "best":
-        if summary.best is None:
+        best = store.summaries([study_id])[0].best
+        if best is None:
             raise InputError("there is no best trial: none is feasible yet", hint="name a trial by its number")
-        return summary.best.number
+        return best.number
     if trial != "last":
         raise InputError(f"{trial!r} is no trial", hint="write its number, best or last")
-    total = sum(summary.counts.values())
-    # Trials are started in the order of their numbers, and only the last few may still wait for their first run.
-    recent = store.trials(study_id, since=max(0, total - 1000))
-    started = [one for one in recent if one.attempts]
-    if not started:
+    if (started := _last_started(store, study_id)) is None:
         raise InputError("no trial has been started yet", hint="tradewind status shows how far the study is")
-    return started[-1].number
+    return started.number
 
 
 def _last_run(store: Store, study_id: int, number: int) -> Run:

@@ -132,7 +132,8 @@ def _show(
     else:
         console.print("Nothing is left over.")
     if kept:
-        console.print(f"{kept} more {'is' if kept == 1 else 'are'} there and stay: --json --dry-run says why.")
+        words = "is there and stays" if kept == 1 else "are there and stay"
+        console.print(f"{kept} more {words}: --json --dry-run says why.")
 
 
 def _cells(decision: OrphanDecision, now: float) -> Sequence[str]:

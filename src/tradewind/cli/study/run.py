@@ -34,11 +34,14 @@ def run_error(trial: Trial, runs: Sequence[Run], message: str, hint: str) -> Tra
         InputError,
         InterpretationError,
         JobFailedError,
+        LimitReachedError,
         MissingProgramError,
     )
     from tradewind.problem import Fault, RunState, TrialState
 
     last = runs[-1] if runs else None
+    if trial.state == TrialState.ABORTED:
+        return LimitReachedError(message, hint=hint)
     if trial.state != TrialState.FAILED or last is None:
         return JobFailedError(message, hint=hint)
     if last.state == RunState.DONE:
@@ -250,6 +253,7 @@ def _finish(spec: JobSpec, study: StudyRow, trial: Trial, runs: list[Run], *, as
             raise problem
         raise DeployError(f"the run was lost: {reason}", hint=logs)
     if trial.state != TrialState.SUCCEEDED:
-        raise run_error(trial, runs, f"{spec.name} {trial.state.value}: {reason}", logs)
+        what = "was cut short" if trial.state == TrialState.ABORTED else trial.state.value
+        raise run_error(trial, runs, f"{spec.name} {what}: {reason}", logs)
     if seen is not None and not seen.feasible:
         raise NothingFeasibleError(f"{spec.name} ran, but broke a constraint: {reason}")

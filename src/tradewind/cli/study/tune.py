@@ -11,12 +11,14 @@ import typer
 from tradewind.cli import completion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tradewind.engine.state_machine.events import StopSearch
+    from tradewind.engine.state_machine.events import PricedProposal, StopSearch
     from tradewind.engine.state_machine.snapshot import SearchSnapshot
-    from tradewind.problem import Offer, Problem
+    from tradewind.errors import TradewindError
+    from tradewind.problem import Offer, Problem, Trial, Value
     from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.searcher.base import Searcher
     from tradewind.store.base import Store, StudyRow
 
 
@@ -24,48 +26,141 @@ _MOST_VALUES = 20
 """So many kinds of machines are printed; JSON has all."""
 
 
-def print_dry_run(spec: JobSpec, *, store: str | None = None, fresh: bool = False, as_json: bool) -> None:
+def print_dry_run(
+    spec: JobSpec, tries: Sequence[str] = (), *, store: str | None = None, fresh: bool = False, as_json: bool
+) -> None:
     """Print what a search of a specification may choose and spend; nothing is stored and no provider is asked.
 
     Args:
         spec: The specification.
+        tries: Configurations that the user wants tried first, as ``--try`` has them.
         store: Address of the store, where there may be a study that the search would go on with.
         fresh: It would begin anew in any case.
         as_json: Print JSON.
 
     Raises:
-        NoOfferError: Nobody sells what the space asks for.
-        SpecError: The constraints leave nothing, or the searcher does not take the job.
+        TradewindError: The search would be refused; that is raised once all is printed that is known.
     """
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
     from tradewind.engine.past_studies import with_past_studies
     from tradewind.engine.preflight import future_runs_warning
-    from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study
+    from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, new_study
     from tradewind.errors import StudyNotFoundError
     from tradewind.utils.paths import data_folder
 
     problem = build_problem(spec, data_folder())
     found = _facts(spec, problem)
     found["study"] = None
+    history: Sequence[Trial] = ()
     try:
         opened = open_store(store, must_exist=True)
     except StudyNotFoundError:
-        build_searcher(spec, problem)
+        row = new_study(spec)
+        searcher = build_searcher(spec, problem)
     else:
         with closing(opened):
             # What the searcher has to object to the job is said now, before anything is paid for.
             row, new = find_or_new_study(spec, opened, fresh=fresh)
-            build_searcher(spec, with_past_studies(problem, spec, row, opened))
+            searcher = build_searcher(spec, with_past_studies(problem, spec, row, opened))
             found["study"] = None if new else _begun(spec, row, opened)
-    found["refused"] = _refused(spec, problem)
+            history = [] if new else opened.trials(row.id)
+    first = [priced.proposal.configuration for priced in wanted_first(spec, problem, tries, history).values()]
+    refusal = _refusal(spec, row, problem, searcher)
+    found["first"] = [dict(configuration) for configuration in first]
+    found["refused"] = None if refusal is None else str(refusal)
     found["future_runs"] = spec.future_runs
     found["note"] = future_runs_warning(spec)
     if as_json:
         emit_json(found)
-        return
-    _print(found)
+    else:
+        _print(found, [str(configuration) for configuration in first])
+    if refusal is not None:
+        raise refusal
+
+
+def _refusal(spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searcher) -> TradewindError | None:
+    """The error that the search of a study would begin with, or None."""
+    from tradewind.engine.search_builder import check_search
+    from tradewind.errors import TradewindError
+    from tradewind.utils.paths import data_folder
+
+    try:
+        check_search(spec, study, problem, searcher, data_folder())
+    except TradewindError as error:
+        return error
+    return None
+
+
+def wanted_first(
+    spec: JobSpec, problem: Problem, tries: Sequence[str], history: Sequence[Trial]
+) -> Mapping[str, PricedProposal]:
+    """The configurations of ``--try``, by their words; what has a trial already is left out, with a line that says so.
+
+    Args:
+        spec: The specification.
+        problem: The problem.
+        tries: ``workers=4,instance=c5.large``, each with the values of some or all parameters.
+        history: The trials of the study.
+
+    Raises:
+        BudgetError: The budget does not leave so many trials.
+        ConfigurationError: One is no configuration of the space, or nobody sells it.
+    """
+    from tradewind.engine.proposals import known_trial_words, user_proposal
+    from tradewind.errors import BudgetError, ConfigurationError
+    from tradewind.utils.units import count
+
+    known = {trial.key: trial for trial in history if trial.state.informs or not trial.state.ended}
+    found: dict[str, PricedProposal] = {}
+    for text in tries:
+        try:
+            priced = user_proposal(problem, _values_of(text))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--try {text!r}: {error.message}", hint=error.hint) from None
+        twin = next((other for other, one in found.items() if one.key == priced.key), None)
+        if priced.key in known:
+            typer.echo(f"tradewind: --try {text}: {known_trial_words(known[priced.key])}", err=True)
+        elif twin is not None:
+            typer.echo(f"tradewind: --try {text}: the same trial as --try {twin}, and not tried twice", err=True)
+        else:
+            found[text] = priced
+    most = spec.budget.trials
+    if most is not None and len(found) > max(0, most - len(history)):
+        left = max(0, most - len(history))
+        raise BudgetError(
+            f"--try asks for {count(len(found), 'trial')}, and the budget of {count(most, 'trial')} leaves {left}",
+            hint="raise budget.trials, or leave some out",
+        )
+    return found
+
+
+def _values_of(text: str) -> dict[str, Value]:
+    """The values of ``NAME=VALUE,NAME=VALUE``; a piece without ``=`` belongs to the value before it.
+
+    Raises:
+        ConfigurationError: It is not of that form, or a name is given twice.
+    """
+    from tradewind.cli.common import pair
+    from tradewind.errors import ConfigurationError
+
+    words: list[str] = []
+    for piece in text.split(","):
+        if "=" in piece or not words:
+            words.append(piece)
+        else:
+            words[-1] += f",{piece}"
+    found: dict[str, Value] = {}
+    for word in words:
+        try:
+            name, value = pair(word.strip(), "--try", "workers=4", error=ConfigurationError)
+        except ConfigurationError as error:
+            raise ConfigurationError("it is not NAME=VALUE,NAME=VALUE", hint=error.hint) from None
+        if name in found:
+            raise ConfigurationError(f"{name!r} is given twice", hint="give each of them once")
+        found[name] = value
+    return found
 
 
 def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
@@ -97,19 +192,6 @@ def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
         "provisioner": spec.provisioner.name,
         "runner": spec.runner.name,
     }
-
-
-def _refused(spec: JobSpec, problem: Problem) -> str | None:
-    """Reason why the search would not begin as the job stands, or None: a budget is often set once this is seen."""
-    from tradewind.engine.preflight import check_limits, check_runner
-    from tradewind.errors import SpecError
-
-    try:
-        check_runner(spec, problem)
-        check_limits(spec, problem)
-    except SpecError as error:
-        return str(error)
-    return None
 
 
 def _begun(spec: JobSpec, row: StudyRow, store: Store) -> dict[str, Any]:
@@ -144,7 +226,7 @@ def _offers(problem: Problem) -> tuple[Sequence[Offer], Counter[str], int | None
     return sorted(offers.values(), key=lambda offer: (offer.hourly, offer.key)), counts, len(candidates)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any], first: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -186,8 +268,10 @@ def _print(found: dict[str, Any]) -> None:
     console.print(table)
     if len(machines) > _MOST_VALUES:
         typer.echo(f"and {len(machines) - _MOST_VALUES} more, dearer ones (--json has all)")
+    for configuration in first:
+        typer.echo(f"It tries first: {configuration}")
     if found["refused"] is not None:
-        typer.echo(f"As it stands, the search is refused: {found['refused']}.")
+        typer.echo("As it stands, the search is refused.")
     elif found["study"] is None:
         typer.echo(_limits(found))
     else:
@@ -256,6 +340,9 @@ def tune(
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
     ] = None,
+    tries: Annotated[
+        list[str] | None, typer.Option("--try", help="Values to try first, workers=4,instance=c5.large; repeatable.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what may be chosen and what it may cost; start nothing.")
@@ -282,7 +369,7 @@ def tune(
     }
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     if dry_run:
-        print_dry_run(spec, store=store, fresh=fresh, as_json=as_json)
+        print_dry_run(spec, tries or (), store=store, fresh=fresh, as_json=as_json)
         return
     # Hours of searching are not to end with these.
     if html is not None and not html.absolute().parent.is_dir():
@@ -291,13 +378,15 @@ def tune(
         require_package("matplotlib", "PNG charts", "plots")
     opened = open_store(store)
     try:
-        study, ended = _search(spec, opened, fresh=fresh, quiet=quiet or as_json)
+        study, ended = _search(spec, opened, tries or (), fresh=fresh, quiet=quiet or as_json)
         _finish(spec, opened, study, ended, html=html, png=png, as_json=as_json)
     finally:
         opened.close()
 
 
-def _search(spec: JobSpec, store: Store, *, fresh: bool, quiet: bool) -> tuple[StudyRow, StopSearch]:
+def _search(
+    spec: JobSpec, store: Store, tries: Sequence[str], *, fresh: bool, quiet: bool
+) -> tuple[StudyRow, StopSearch]:
     from tradewind.cli.signals import GracefulInterrupt
     from tradewind.engine.past_studies import missing_past_hint
     from tradewind.engine.preflight import future_runs_warning
@@ -311,18 +400,32 @@ def _search(spec: JobSpec, store: Store, *, fresh: bool, quiet: bool) -> tuple[S
     history = [] if new else store.trials(study.id)
     for warning in filter(None, (missing_past_hint(spec, store), future_runs_warning(spec))):
         typer.echo(f"tradewind: {warning}", err=True)
+    first = wanted_first(spec, problem, tries, history)
     words = f"Resuming {study.name} after {count(len(history), 'trial')} (--fresh starts anew)."
     untold = [words] if history and not quiet else []
+    untold += [f"Trying first: {one.proposal.configuration}" for one in first.values() if not quiet]
 
     def show(snapshot: SearchSnapshot) -> None:
         # The first snapshot: the study is ours, and nothing was refused.
-        if untold:
-            typer.echo(untold.pop())
+        while untold:
+            typer.echo(untold.pop(0))
         view.update(snapshot)
 
     with LiveView(quiet=quiet, history=history) as view, GracefulInterrupt() as stop:
-        search = build_search(spec, study, store, data_folder(), problem=problem, observer=show, fresh=fresh)
+        search = build_search(
+            spec,
+            study,
+            store,
+            data_folder(),
+            problem=problem,
+            observer=show,
+            fresh=fresh,
+            enqueued=list(first.values()),
+        )
         ended = search.run(lambda: not stop.wanted)
+    made = {trial.key for trial in search.trials.values()}
+    for text in (text for text, one in first.items() if one.key not in made):
+        typer.echo(f"tradewind: --try {text} was not tried: {ended.reason}", err=True)
     if not quiet:
         for line in (*untold, *search.swept):
             typer.echo(line)

@@ -50,6 +50,18 @@ def timeout_reason(wall_seconds: float | None) -> str:
     return "it reached its time limit" + (f" of {format_duration(wall_seconds)}" if wall_seconds else "")
 
 
+def engine_timeout_reason(whose: str, seconds: float | None, advice: str = "") -> str:
+    """The reason of a run that was ended at a time limit which Tradewind has not set.
+
+    Args:
+        whose: The limit's owner: ``the partition's``.
+        seconds: The limit, or None where it is not known.
+        advice: The user's way to more time, or empty.
+    """
+    limit = f"it reached {whose} time limit" + (f" of {format_duration(seconds)}" if seconds else "")
+    return f"{limit}: {advice}" if advice else limit
+
+
 def out_of_memory_reason(memory_bytes: int | None, what: str = "it") -> str:
     """The reason of a run that was ended for its memory.
 

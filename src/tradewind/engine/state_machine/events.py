@@ -20,12 +20,14 @@ class SearchOpened:
         runs: All runs of the store.
         elapsed: Wall-clock seconds that earlier sessions used.
         reports: What the ended trials reported while they ran, by number, as pairs of step and value.
+        enqueued: What the user wants tried before all that the searcher proposes.
     """
 
     trials: Sequence[Trial] = ()
     runs: Sequence[Run] = ()
     elapsed: float = 0.0
     reports: Mapping[int, Collection[tuple[float, float]]] = field(default_factory=dict)
+    enqueued: Sequence[PricedProposal] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,16 @@ class ProposalsMade:
     """The searcher proposed something."""
 
     proposals: Sequence[PricedProposal]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationEnqueued:
+    """The user wants a configuration tried before all that the searcher proposes.
+
+    It makes a trial, stored at once, unless there is one of the same key or the budget leaves none.
+    """
+
+    proposal: PricedProposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +138,7 @@ class LaunchPermitted:
 SearchEvent = (
     SearchOpened
     | ProposalsMade
+    | ConfigurationEnqueued
     | NothingProposed
     | RunChanged
     | OutputInterpreted

@@ -20,9 +20,9 @@ from tradewind.engine.state_machine.early_stopping import EarlyStopping
 from tradewind.engine.state_machine.retry_policy import RetryTracker
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.termination import TerminationCheck
-from tradewind.engine.state_machine.trial_history import ProposalIntake, TrialHistory
+from tradewind.engine.state_machine.trial_history import ProposalIntake, TrialHistory, new_trial
 from tradewind.problem import Fault, Offer, Problem, Run, RunState, Trial, TrialState
-from tradewind.utils.units import format_money
+from tradewind.utils.units import count, format_money
 
 
 class LaunchPermits:
@@ -127,6 +127,18 @@ class SearchMachine:
         """Trials that may still be proposed, or None."""
         return self._allowance.trials_left(self.history)
 
+    @property
+    def why_closed(self) -> str | None:
+        """The reason why the user can enqueue nothing more, or None."""
+        if self.stopped is not None:
+            return self.stopped.reason
+        if self._dropping:
+            return self.ending
+        if (over := self._over()) is not None:
+            return over[0]
+        trials = count(self.problem.budget.trials or 0, "trial")
+        return f"the budget of {trials} leaves no further one" if self.trials_left == 0 else None
+
     def going_on(self) -> list[Run]:
         """The runs that nobody is ending."""
         return list(self.active_runs.going_on())
@@ -158,6 +170,8 @@ class SearchMachine:
             case ev.ProposalsMade(proposals):
                 self._asking = self._asked = False
                 out += self._take(proposals)
+            case ev.ConfigurationEnqueued(proposal):
+                out += self._enqueue([proposal])
             case ev.NothingProposed(reason, final):
                 self._asking = False
                 # Who waits for a trial on its way, where there is none, would wait for ever.
@@ -209,7 +223,7 @@ class SearchMachine:
         self.active_runs.take_up()
         out += [self._adopt(run) for run in list(self.runs.values())]
         self.history.last = None
-        return out
+        return out + self._enqueue(event.enqueued)
 
     def _adopt(self, run: Run) -> ev.Launch:
         """Go on with a run of an earlier process; one that began without a budget gets a share of the new one."""
@@ -235,9 +249,7 @@ class SearchMachine:
         out: list[ev.SearchInstruction] = []
         if self.ending is None:
             out += self._drop_misfits()
-            over = self._allowance.why_over(
-                self.history, self.ledger, waiting=bool(self._waiting), running=bool(self.runs)
-            )
+            over = self._over()
             if over is not None:
                 self._end(over[0], drop=over[1])
         out += self._abort_losers()
@@ -257,6 +269,10 @@ class SearchMachine:
                 self.stopped,
             ]
         return out
+
+    def _over(self) -> tuple[str, bool] | None:
+        """The reason why the search is over, and True if waiting trials are dropped; None while it goes on."""
+        return self._allowance.why_over(self.history, self.ledger, waiting=bool(self._waiting), running=bool(self.runs))
 
     def _end(self, reason: str, *, drop: bool = False) -> None:
         """Ask for nothing more; with ``drop``, launch nothing more either."""
@@ -305,6 +321,17 @@ class SearchMachine:
             self._end_trial(ended)
             out += [self._write(trials=[ended]), ev.TellSearcher(ended)]
         return out
+
+    def _enqueue(self, proposals: Sequence[ev.PricedProposal]) -> list[ev.SearchInstruction]:
+        """Let trials wait that the user wants: stored, for nobody proposes them again, and before the searcher's."""
+        found: list[Trial] = []
+        for priced in proposals:
+            if self.why_closed is None and self.history.of_key(priced.key) is None:
+                trial = new_trial(priced, self.history, self._allowance.now)
+                mine = [at for at, other in enumerate(self._waiting, 1) if other.attempts or other.proposal.enqueued]
+                self._waiting.insert(max(mine, default=0), trial)
+                found.append(trial)
+        return [self._write(trials=found)] if found else []
 
     # ------------------------------------------------------------------ launching
 
@@ -356,7 +383,7 @@ class SearchMachine:
     def _cannot_pay(self, trial: Trial) -> None:
         """Nothing runs, and the money left does not pay a run of this trial: the search is over."""
         self._end(self._allowance.why_unpaid(self.history, self.ledger, trial.attempts), drop=True)
-        if trial.attempts:
+        if trial.attempts or trial.proposal.enqueued:
             self._waiting.appendleft(trial)  # stored as pending: a larger budget goes on with it
         else:
             self.history.drop(trial)

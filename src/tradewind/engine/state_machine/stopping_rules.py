@@ -76,6 +76,14 @@ class AllFailedSettings(Settings):
     )
 
 
+class FailedSettings(Settings):
+    """When too many trials have failed, whatever others have brought."""
+
+    trials: int = Field(
+        ge=1, description="Stop when so many have failed, in all; trials that were cut short or lost do not count."
+    )
+
+
 class _Counts:
     """Counters of a rule over the trials that have ended.
 
@@ -118,6 +126,22 @@ class _NoImprovement(_Counts):
         loss = objective.loss(seen.objective)
         if self._best is None or loss < self._best - self._settings.by * abs(self._best):
             self._best, self._since = loss, 0
+
+
+class _Failed(_Counts):
+    """Counts the trials that have failed."""
+
+    def __init__(self, settings: FailedSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._failed: list[Trial] = []
+
+    def __call__(self, progress: SearchProgress) -> str | None:
+        self._failed += [trial for trial in self._new(progress) if trial.state == TrialState.FAILED]
+        if len(self._failed) < self._settings.trials:
+            return None
+        seen = self._failed[-1].observation
+        return f"{count(len(self._failed), 'trial')} failed, the last one: {seen.reason if seen else 'no reason known'}"
 
 
 def _target(settings: TargetSettings) -> StoppingRule:
@@ -193,6 +217,7 @@ class _AllFailed(_Counts):
 
 STOPPING_RULES: Mapping[str, tuple[type[Settings], Callable[[Any], StoppingRule]]] = {
     "all_failed": (AllFailedSettings, _AllFailed),
+    "failed": (FailedSettings, _Failed),
     "no_improvement": (NoImprovementSettings, _NoImprovement),
     "spent_share": (SpentShareSettings, _spent_share),
     "target": (TargetSettings, _target),

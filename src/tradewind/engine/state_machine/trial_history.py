@@ -72,6 +72,10 @@ class TrialHistory:
         """True when a trial of that key has ended and taught something."""
         return key in self._by_key
 
+    def of_key(self, key: str) -> Trial | None:
+        """The trial of that key that is on its way or has taught something, or None."""
+        return next((trial for trial in self.pending if trial.key == key), self._by_key.get(key))
+
     def put(self, trial: Trial) -> None:
         """Insert or replace a trial."""
         self.trials[trial.number] = trial
@@ -120,6 +124,26 @@ _REPEATS = 20
 _NO_OFFER = Offer("", "", 0, 0, 0)
 
 
+def new_trial(priced: PricedProposal, history: TrialHistory, now: float) -> Trial:
+    """Make a pending trial of a proposal, and put it into the history.
+
+    Args:
+        priced: The proposal with its offer.
+        history: The trials so far.
+        now: The runner's clock, in seconds.
+    """
+    trial = Trial(
+        number=history.next_number,
+        proposal=priced.proposal,
+        offer=priced.offer or _NO_OFFER,
+        state=TrialState.PENDING,
+        key=priced.key,
+        created=now,
+    )
+    history.put(trial)
+    return trial
+
+
 class ProposalIntake:
     """Makes trials of proposals, and leaves out what was tried before.
 
@@ -148,15 +172,7 @@ class ProposalIntake:
                 continue
             self._repeats = 0
             keys.add(priced.key)
-            trial = Trial(
-                number=history.next_number,
-                proposal=priced.proposal,
-                offer=priced.offer or _NO_OFFER,
-                state=TrialState.PENDING,
-                key=priced.key,
-                created=now,
-            )
-            history.put(trial)
+            trial = new_trial(priced, history, now)
             if priced.offer is None:
                 seen = Observation(None, 0.0, 0.0, feasible=False, reason=priced.reason)
                 trial = replace(trial, state=TrialState.FAILED, observation=seen, ended=now)

@@ -33,6 +33,7 @@ from tradewind.problem.job_spec.values import (
     Memories,
     Names,
     Number,
+    PlainNumber,
     PositiveDuration,
     PositiveHours,
     PositiveMoney,
@@ -309,7 +310,34 @@ Selector = Annotated[ChoiceModel, _read_choice, _Plugin("selector")]
 Searcher = Annotated[ChoiceModel, _read_choice, _Plugin("searcher")]
 Interpreter = Annotated[ChoiceModel, _read_choice, _Plugin("interpreter")]
 Stopper = Annotated[ChoiceModel, _read_choice, _Plugin("stopper")]
-Stop = Annotated[ChoiceModel, _read_choice, SchemaForms({"type": "string"})]
+_SHORT_RULE: dict[str, Any] = {"type": "object", "minProperties": 1, "examples": [{"failed": 5}]}
+Stop = Annotated[ChoiceModel, _read_choice, SchemaForms({"type": "string"}, _SHORT_RULE)]
+
+STOP_SETTINGS: Mapping[str, str] = {
+    "all_failed": "trials",
+    "failed": "trials",
+    "no_improvement": "trials",
+    "spent_share": "runs",
+    "target": "value",
+}
+"""The setting of each stopping rule that is meant where only a value is written: ``{failed: 5}``."""
+
+
+def _stops(value: Any) -> Any:
+    """The rules of a list, of a name, or of mappings by name such as ``{failed: 5, target: 0.9}``, in the long form."""
+    return [rule for one in _as_list(value) for rule in _rules(one)]
+
+
+def _rules(value: Any) -> list[Any]:
+    if not isinstance(value, Mapping) or "use" in value:
+        return [value]
+    return [{"use": str(name), **_rule_settings(str(name), given)} for name, given in value.items()]
+
+
+def _rule_settings(name: str, given: Any) -> Mapping[str, Any]:
+    if isinstance(given, Mapping):
+        return given
+    return {} if given is None or name not in STOP_SETTINGS else {STOP_SETTINGS[name]: given}
 
 
 def _as_list(value: Any) -> Any:
@@ -361,7 +389,7 @@ class JobModel(StrictModel):
     inputs: list[Input] = Field([], description="Files and URLs to stage before the run, seen from workdir.")
     outputs: list[str] = Field([], description="Patterns of files to keep after the run, below its folder.")
     image: str | None = Field(None, description="Container image, for runners that use one.")
-    parameters: dict[str, Number | str] = Field({}, description="Values in which jobs differ: input size, ...")
+    parameters: dict[str, PlainNumber | str] = Field({}, description="Values in which jobs differ: input size, ...")
     load: LoadModel | None = Field(None, description="A load generator; the command is the application under test.")
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(
         [], description="Ports that are made reachable from outside, for runners in containers."
@@ -584,7 +612,9 @@ class JobFile(StrictModel):
     searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="What proposes the trials.")
     parallel: Whole = Field(1, ge=1, le=10_000, description="Trials at the same time.")
     seed: Seed = Field(0, description="Equal seeds give equal proposals.")
-    stop: Annotated[list[Stop], _read_list] = Field([], description="Further reasons to stop the search.")
+    stop: Annotated[list[Stop], BeforeValidator(_stops), SchemaForms({"type": "string"}, _SHORT_RULE)] = Field(
+        [], description="Further reasons to stop the search: {failed: 5}."
+    )
     early_stop: Stopper | None = Field(
         None, description="Give up running trials for what they report: median, successive_halving; without it none."
     )

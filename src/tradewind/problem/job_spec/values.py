@@ -114,6 +114,19 @@ def _finite(value: Any) -> float:
 Number = Annotated[float, parse_with(_finite), SchemaForms(_NUMBER, only=True)]
 
 
+def _plain(value: Any) -> int | float:
+    """A number as people write it: a whole one without a point."""
+    number = _finite(value)
+    return int(number) if number.is_integer() and abs(number) <= _EXACT else number
+
+
+_EXACT = 2**53
+"""Whole numbers up to here are exact as floats."""
+
+PlainNumber = Annotated[int | float, parse_with(_plain), SchemaForms(_NUMBER, only=True)]
+"""A number that is shown to people, and given to programs, as they write it: 4000, not 4000.0."""
+
+
 def _as_text(value: Any) -> Any:
     """Numbers and booleans as the text that YAML writes them with."""
     if isinstance(value, bool):

@@ -16,7 +16,7 @@ from tradewind.engine.recommendations import RecommendationSet, recommend_for_pr
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import ConfigurationError, FormError, NoHistoryError, NoOfferError
 from tradewind.problem import Configuration, Constraints, Offer, PastStudy, Problem, Trial, Value
-from tradewind.problem.configuration import plain_number, stable_hash
+from tradewind.problem.configuration import stable_hash
 from tradewind.searcher.base import Recommendation
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.form_values import read_values
@@ -381,7 +381,7 @@ class ProposalService:
     def _propose(
         self, who: Principal, row: ApplicationRow, spec: JobSpec, count: int, *, explore: bool = True
     ) -> ConfigurationProposal:
-        given = {name: plain_number(value) for name, value in spec.job.parameters.values.items()}
+        given = dict(spec.job.parameters.values)
         metric, goal = spec.objective.metric, spec.objective.goal
         proposal = ConfigurationProposal(row.reference, "", given, spec.constraints.deadline, metric, goal, (), 0)
         every = row.shared and self._settings.shared_history

@@ -173,3 +173,33 @@ def test_a_node_of_a_type_does_not_lend_all_that_the_type_has(tmp_path: Path) ->
     assert found["requests"] == {"cpu": "5600m", "memory": str(int(0.7 * 32 * 2**30)), "nvidia.com/gpu": "1"}
     assert resources(tmp_path, instance_type=True, request_share=1.0)["requests"] == whole
     assert resources(tmp_path, request_share=0.5)["requests"]["cpu"] == "4000m"
+
+
+def test_a_jobs_deadline_that_the_cluster_has_set_is_told_as_that() -> None:
+    late: dict[str, Any] = {
+        **JOB,
+        "spec": {"activeDeadlineSeconds": 30},
+        "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]},
+    }
+    data = KubernetesData(wall_seconds=60.0)
+    killed = {
+        "metadata": {"name": "p", "creationTimestamp": BEGAN},
+        "status": {"containerStatuses": [{"name": "job", "state": terminated(143, "Error")}]},
+    }
+    said = "it reached its Job's time limit of 30.0 s: the cluster has set its activeDeadlineSeconds"
+    for pods, runtime in (([], 0.0), ([killed], 10.0)):
+        found = verdict(data, late, pods, 1e9, FOREVER).status
+        assert (found.state, found.fault, found.reason) == (RunState.TIMED_OUT, Fault.JOB, said)
+        assert found.runtime == runtime
+    running = {
+        "metadata": {"name": "p", "creationTimestamp": BEGAN},
+        "spec": {"activeDeadlineSeconds": 30},
+        "status": {
+            "phase": "Failed",
+            "reason": "DeadlineExceeded",
+            "containerStatuses": [{"name": "job", "state": {"running": {"startedAt": BEGAN}}}],
+        },
+    }
+    assert "its pod's time limit of 30.0 s" in verdict(data, JOB, [running], 1e9, FOREVER).status.reason
+    running["spec"] = {"activeDeadlineSeconds": 960}
+    assert verdict(data, JOB, [running], 1e9, FOREVER).status.reason == "it reached its time limit of 1m 00s"

@@ -74,8 +74,9 @@ def verdict(runner: SlurmRunner, handle: Handle) -> RunStatus:
     return runner.poll([handle])[handle.run_id]
 
 
-def job(state: str, code: str = "0:0", name: str = "run-1") -> str:
-    return f'echo "JobId=7 JobName={name} JobState={state} Reason=x ExitCode={code} RunTime=00:01:05 NodeList=n1"'
+def job(state: str, code: str = "0:0", name: str = "run-1", limit: str = "UNLIMITED") -> str:
+    about = f"JobState={state} Reason=x ExitCode={code} RunTime=00:01:05 TimeLimit={limit} NodeList=n1"
+    return f'echo "JobId=7 JobName={name} {about}"'
 
 
 _ALIVE = (RunState.EXECUTING, None, "")
@@ -427,14 +428,16 @@ def test_a_variable_that_no_shell_knows_is_refused(fake: Fake, tmp_path: Path) -
 
 def test_a_run_that_asks_for_no_time_gets_what_the_partition_gives(fake: Fake, tmp_path: Path) -> None:
     words = tmp_path / "words"
-    runner = fake(sbatch=f'echo "$@" >>{words}; echo 7', scontrol=job("TIMEOUT"))
+    runner = fake(sbatch=f'echo "$@" >>{words}; echo 7', scontrol=job("TIMEOUT", limit="00:01:00"))
     unasked = request_for(tmp_path, ("true",), limits=Limits(wall_seconds=604800.0, asked=False))
     handle = runner.submit(unasked, [])
     assert "--time" not in words.read_text()
     (tmp_path / "data" / "slurm" / "batches" / "run-1" / "0.claim").write_text("7\n")
     status = verdict(runner, handle)
     assert (status.state, status.fault, status.runtime) == (RunState.TIMED_OUT, Fault.JOB, 65)
-    assert "usual time limit of the partition" in status.reason and "deploy.longest" in status.reason
+    assert status.reason == (
+        "it reached the partition's usual time limit of 1m 00s: set deploy.longest or a deadline to ask for more"
+    )
     runner.submit(request_for(tmp_path, ("true",), "run-2", limits=Limits(wall_seconds=604800.0)), [])
     assert "--time=10081" in words.read_text()
 
@@ -443,3 +446,28 @@ def test_small_words() -> None:
     assert [seconds_of(text) for text in ("0:05", "1:02:03", "2-00:00:01", "INVALID", "")] == [5, 3723, 172801, 0, 0]
     assert ranges([3, 0, 1, 2, 7, 9, 8]) == "0-3,7-9"
     assert ranges([4]) == "4"
+
+
+@pytest.mark.parametrize(
+    ("answers", "left"),
+    [
+        ({"scontrol": job("TIMEOUT", "0:15", limit="00:01:00")}, {"state": "terminated", "runtime": 61.0}),
+        # Slurm signals all steps at once: the program may have ended before the job script saw why.
+        (
+            {"scontrol": job("TIMEOUT", "0:15", limit="00:01:00")},
+            {"state": "failed", "exit_code": 143, "runtime": 61.0},
+        ),
+        ({"scontrol": _UNKNOWN, "sacct": 'echo "7|run-1|TIMEOUT|0:15|00:01:01|n1|00:01:00"'}, {"state": "executing"}),
+    ],
+)
+def test_a_limit_that_only_slurm_has_is_told_as_that_limit_and_not_as_the_runs_own(
+    fake: Fake, tmp_path: Path, answers: dict[str, str], left: dict[str, Any]
+) -> None:
+    runner = fake(**answers)
+    handle = runner.submit(request_for(tmp_path, ("true",), limits=Limits(wall_seconds=3600.0)), [])
+    (tmp_path / "data" / "slurm" / "batches" / "run-1" / "0.claim").write_text("7\n")
+    (request_for(tmp_path, ("true",)).folder / "result.json").write_text(json.dumps({"job": "7", "node": "n1", **left}))
+    status = verdict(runner, handle)
+    assert (status.state, status.fault) == (RunState.TIMED_OUT, Fault.JOB)
+    assert status.reason.startswith("it reached Slurm's time limit of 1m 00s: see --time under `sbatch`")
+    assert verdict(fake(), handle) == status, "another process says the same"

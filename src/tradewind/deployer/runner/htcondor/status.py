@@ -48,6 +48,10 @@ _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _SENDING, _STOPPED = 1, 2, 3, 4, 5
 _BY_HAND, _POLICY, _NO_START, _OUTPUT, _INPUT, _NO_FOLDER = 1, 3, 6, 12, 13, 14
 _SPOOLING, _SYSTEM, _IN_TOO_LARGE, _OUT_TOO_LARGE, _RESOURCES, _IMAGE = 16, 26, 32, 33, 34, 35
 _DURATION, _EXECUTION = 46, 47
+_ABOUT_TIME = re.compile(
+    r"\b(wall[ -]?(clock|time)|run[ -]?time|(time|duration) limit|max\w* (run|time))", re.IGNORECASE
+)
+"""A pool's own policies say in their own words that a job has run for too long."""
 
 
 def expiry_of(ad: Mapping[str, Any]) -> float | None:
@@ -143,7 +147,9 @@ def status_of(
     if summary.final and cancelled is not None:
         return ended(RunState.CANCELLED, cancelled, None)
     if summary.state == "held":
-        return ended(*_hold(summary, wall_seconds))
+        return ended(*_hold(summary, wall_seconds, runtime))
+    if summary.state == "removed" and _ABOUT_TIME.search(summary.reason):
+        return ended(RunState.TIMED_OUT, _site_timeout(summary.reason), Fault.JOB)
     if summary.state in ("removed", "lost"):
         why = summary.reason or "HTCondor does not say why"
         what = "it was removed from HTCondor's queue" if summary.state == "removed" else "it lost its machine"
@@ -189,7 +195,12 @@ def _exit(
     return RunState.FAILED, exit_reasons.failure_reason(code), Fault.JOB, code
 
 
-def _hold(summary: JobLogSummary, wall_seconds: float | None) -> tuple[RunState, str, Fault]:
+def _site_timeout(why: str) -> str:
+    """The reason of a run that a time limit of the pool ended."""
+    return exit_reasons.engine_timeout_reason("the pool's", None, why)
+
+
+def _hold(summary: JobLogSummary, wall_seconds: float | None, runtime: float) -> tuple[RunState, str, Fault]:
     """The state, reason and fault of a run that HTCondor holds, by the hold code."""
     (code, subcode), why = summary.hold, summary.reason or "HTCondor does not say why"
     low = why.lower()
@@ -200,8 +211,11 @@ def _hold(summary: JobLogSummary, wall_seconds: float | None) -> tuple[RunState,
             Fault.ARCHITECTURE,
         )
     about_memory = "memory" in low and code in (_POLICY, _SYSTEM, _RESOURCES, 0)
-    if code in (_DURATION, _EXECUTION):
-        return RunState.TIMED_OUT, f"{exit_reasons.timeout_reason(wall_seconds)}: {why}", Fault.JOB
+    if code in (_DURATION, _EXECUTION) or (code in (_POLICY, _SYSTEM) and _ABOUT_TIME.search(why)):
+        # The runner sets a limit of the execution only, a little above the run's own.
+        own = code == _EXECUTION and not 0 < runtime < (wall_seconds or 0.0)
+        words = f"{exit_reasons.timeout_reason(wall_seconds)}: {why}" if own else _site_timeout(why)
+        return RunState.TIMED_OUT, words, Fault.JOB
     if about_memory or (code == _RESOURCES and "disk" not in low):
         return RunState.FAILED, f"out of memory: {why}", Fault.JOB
     if code == _IMAGE or (code == _NO_START and "image" in low):

@@ -15,6 +15,7 @@ from typing import Any
 
 from tradewind.deployer.runner.exit_reasons import (
     SIGNAL_OFFSET,
+    engine_timeout_reason,
     exit_code_of,
     failure_reason,
     lost_status,
@@ -244,6 +245,8 @@ def verdict(
     if pod is None:
         return _without_pod(job, now, limits)
     ended = end_of(pod)
+    if ended is not None and ended["exitCode"] != 0 and (late := _job_deadline(job, _lasted(ended))) is not None:
+        return PodVerdict(late)
     if _taken(pod):
         return PodVerdict(lost_status(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
     if ended is not None:
@@ -311,11 +314,21 @@ def lives(pod: Document, now: float) -> bool:
     return bool(pod.get("spec", {}).get("nodeName")) and now <= deleted
 
 
+def _job_deadline(job: Document, runtime: float) -> RunStatus | None:
+    """The status of a run whose Job the cluster ended at a time limit of its own, for the runner sets none; or None."""
+    for condition in job.get("status", {}).get("conditions") or []:
+        if condition["status"] == "True" and condition.get("reason") == "DeadlineExceeded":
+            limit = job["spec"].get("activeDeadlineSeconds")
+            words = engine_timeout_reason("its Job's", limit, "the cluster has set its activeDeadlineSeconds")
+            return RunStatus(RunState.TIMED_OUT, runtime, words, Fault.JOB)
+    return None
+
+
 def _without_pod(job: Document, now: float, limits: WaitLimits) -> PodVerdict:
+    if (late := _job_deadline(job, 0.0)) is not None:
+        return PodVerdict(late)
     for condition in job.get("status", {}).get("conditions") or []:
         if condition["type"] in ("Failed", "Complete") and condition["status"] == "True":
-            if condition.get("reason") == "DeadlineExceeded":
-                return PodVerdict(RunStatus(RunState.TIMED_OUT, 0.0, timeout_reason(None), Fault.JOB))
             return PodVerdict(lost_status("its pod is gone"))
     # Time in a queue, in which the Job is suspended, does not count.
     age = now - (_began(job) or now)
@@ -442,7 +455,7 @@ def _failed(data: KubernetesData, pod: Document) -> RunStatus:
     """The status of a run whose pod failed without an end of the command: mostly it did not begin."""
     if pod["status"].get("reason") == "DeadlineExceeded":
         if _container(pod).get("running"):
-            return RunStatus(RunState.TIMED_OUT, 0.0, timeout_reason(data.wall_seconds), Fault.JOB)
+            return RunStatus(RunState.TIMED_OUT, 0.0, _pod_deadline(data, pod), Fault.JOB)
         waits = _container(pod).get("waiting") or {}
         words = f"it did not start before its time limit: {waits.get('reason', '')} {waits.get('message', '')}"
         return RunStatus(RunState.FAILED, 0.0, words.strip(" :"), Fault.INFRASTRUCTURE)
@@ -452,6 +465,14 @@ def _failed(data: KubernetesData, pod: Document) -> RunStatus:
         return RunStatus(RunState.FAILED, 0.0, words, Fault.ARCHITECTURE)
     words = f"the files could not be prepared: exit code {prepared.get('exitCode')} {prepared.get('message', '')}"
     return RunStatus(RunState.FAILED, 0.0, words.strip(), Fault.INFRASTRUCTURE)
+
+
+def _pod_deadline(data: KubernetesData, pod: Document) -> str:
+    """The reason of a run whose pod reached its deadline: that of the runner, or a shorter one of the cluster."""
+    limit, wall = pod.get("spec", {}).get("activeDeadlineSeconds"), data.wall_seconds
+    if limit is None or wall is None or limit >= wall:
+        return timeout_reason(wall)
+    return engine_timeout_reason("its pod's", limit, "the cluster has set its activeDeadlineSeconds")
 
 
 def _waiting(pod: Document, now: float, limits: WaitLimits) -> PodVerdict:

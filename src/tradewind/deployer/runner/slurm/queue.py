@@ -83,6 +83,7 @@ class SlurmJobRecord:
         signal: The number of the signal that ended it, or 0.
         elapsed: Seconds that it ran.
         nodes: The nodes that it ran on, as a list of Slurm.
+        limit: Its time limit in seconds; 0 where it is not known.
         words: The whole state, exit code and source, for messages.
     """
 
@@ -91,6 +92,7 @@ class SlurmJobRecord:
     signal: int = 0
     elapsed: float = 0.0
     nodes: str = ""
+    limit: float = 0.0
     words: str = ""
 
 
@@ -278,7 +280,11 @@ class SlurmQueue:
         if "JobState" not in facts or facts.get("JobName") != name:
             return None
         elapsed = seconds_of(facts.get("RunTime", ""))
-        return _job_record(facts["JobState"], facts.get("ExitCode", ""), elapsed, facts.get("NodeList", ""), "scontrol")
+        limit = seconds_of(facts.get("TimeLimit", ""))
+        record = _job_record(
+            facts["JobState"], facts.get("ExitCode", ""), elapsed, facts.get("NodeList", ""), "scontrol"
+        )
+        return replace(record, limit=limit)
 
     def _accounting(
         self, words: Sequence[str], jobs: Mapping[str, tuple[str, str]], since: float
@@ -296,13 +302,15 @@ class SlurmQueue:
             *words,
             f"--starttime={start}",
             f"--jobs={','.join(asked)}",
-            "--format=JobID,JobName,State,ExitCode,Elapsed,NodeList",
+            # The file of ended jobs does not have all columns.
+            "--format=JobID,JobName,State,ExitCode,Elapsed,NodeList" + ("" if by_number else ",Timelimit"),
         )
         found = {}
         for line in (text or "").splitlines():
-            job, name, state, code, elapsed, nodes = [*line.split("|"), *[""] * 5][:6]
+            job, name, state, code, elapsed, nodes, limit = [*line.split("|"), *[""] * 6][:7]
             if state and job in asked and name == jobs[asked[job]][0]:
-                found[asked[job]] = _job_record(state, code, seconds_of(elapsed), nodes, "sacct")
+                record = _job_record(state, code, seconds_of(elapsed), nodes, "sacct")
+                found[asked[job]] = replace(record, limit=seconds_of(limit))
         return found
 
 

@@ -47,7 +47,9 @@ _EXITS = {
     78: "{nodes} does not see {folder}: set `folder` of the slurm runner to one on a file system of all nodes",
     79: "{nodes} cannot write into {folder}: the disk is full, or the folder is not the user's there",
 }
-_KILLED = 137
+_KILLED = (137, 143)
+"""The exit codes of a program that SIGKILL or SIGTERM ended: at a time limit Slurm sends these to all steps at once,
+and the program may end before the job script has seen it."""
 _MOVED = ("read_bytes", "written_bytes", "network_bytes")
 _TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
@@ -99,7 +101,7 @@ def needs_accounting(result: Mapping[str, Any]) -> bool:
     """True when only Slurm knows why a run ended: it was ended from outside."""
     if result.get("judged"):
         return False
-    return result["state"] == "terminated" or (result["state"] == "failed" and result.get("exit_code") == _KILLED)
+    return result["state"] == "terminated" or (result["state"] == "failed" and result.get("exit_code") in _KILLED)
 
 
 def status_of_result(result: Mapping[str, Any], data: SlurmData, cancelled: str | None) -> RunStatus:
@@ -134,10 +136,7 @@ def status_of_result(result: Mapping[str, Any], data: SlurmData, cancelled: str 
         case "out_of_memory":
             return failed(exit_reasons.out_of_memory_reason(data.memory_bytes), signalled)
         case "timed_out":
-            wall = data.wall_seconds
-            own = wall and (data.asked or runtime >= wall)
-            site = "it reached the usual time limit of the partition: set deploy.longest or a deadline to ask for more"
-            reason = exit_reasons.timeout_reason(wall) if own else site
+            reason = _timeout_reason(data, runtime, float(result.get("limit") or 0.0))
             return RunStatus(RunState.TIMED_OUT, runtime, reason, Fault.JOB, signalled, usage)
         case "failed":
             return failed(exit_reasons.failure_reason(signalled), signalled)
@@ -148,6 +147,24 @@ def status_of_result(result: Mapping[str, Any], data: SlurmData, cancelled: str 
         case "terminated" if cancelled is not None:
             return RunStatus(RunState.CANCELLED, runtime, cancelled, exit_code=signalled, usage=usage)
     return lost_run_status(str(result.get("reason") or "something outside of Tradewind ended it"), runtime)
+
+
+def _timeout_reason(data: SlurmData, runtime: float, limit: float) -> str:
+    """The reason of a run that reached a time limit, with which one.
+
+    Args:
+        data: The data of its handle.
+        runtime: Seconds that it ran.
+        limit: Slurm's own limit in seconds where Slurm ended it; 0 where the job script did, or where it is not known.
+    """
+    wall = data.wall_seconds
+    if wall and (runtime >= wall or (data.asked and (not limit or limit >= wall))):
+        return exit_reasons.timeout_reason(wall)
+    if data.asked:
+        advice = "see --time under `sbatch` of the runner, and the limits of its partition and qos"
+        return exit_reasons.engine_timeout_reason("Slurm's", limit, advice)
+    advice = "set deploy.longest or a deadline to ask for more"
+    return exit_reasons.engine_timeout_reason("the partition's usual", limit, advice)
 
 
 def accounting_result(
@@ -187,7 +204,7 @@ def accounting_result(
         state = "failed"
     else:
         reason = f"its job ended without a result ({record.words})"
-    return {**known, "state": state, "reason": reason}
+    return {**known, "state": state, "reason": reason, "limit": record.limit}
 
 
 def lost_run_status(reason: str, runtime: float) -> RunStatus:
