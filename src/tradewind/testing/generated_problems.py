@@ -13,16 +13,16 @@ import json
 import math
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
 import numpy as np
-from hypothesis import reject
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from tradewind.errors import SpecError
+from tradewind.errors import SpecError, TradewindError
 from tradewind.problem import (
     Categorical,
     Configuration,
@@ -33,6 +33,7 @@ from tradewind.problem import (
     Offer,
     Ordinal,
     Parameter,
+    Problem,
     Proposal,
     Threshold,
     Trial,
@@ -45,6 +46,9 @@ from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, mac
 
 SECONDS = 20.0
 """Processor time that one question may take: only a search that hangs takes so much."""
+
+TRIALS = 12
+"""Trials of a search on a generated problem."""
 
 _WHOLE = (0, 1, 2, 3, 7, 1000, 2**31, 2**53 - 1, 2**53)
 _WIDTHS = (0, 1, 2, 5, 100, 20_000, 1_999_999, 2_000_000, 10**12, 2**53)
@@ -161,9 +165,7 @@ def outcome(kind: str, parameters: Sequence[Parameter], configuration: Configura
 
 
 @st.composite
-def generated_problems(
-    draw: st.DrawFn, *, machines: bool | None = None, metrics: bool = True
-) -> KnownProblem:
+def generated_problems(draw: st.DrawFn, *, machines: bool | None = None, metrics: bool = True) -> KnownProblem:
     """Problems of generated parameters, objectives and results.
 
     Args:
@@ -193,6 +195,46 @@ def generated_problems(
 
 
 # ---------------------------------------------------------------------- a search on one
+
+
+def check_on_generated_problems(
+    make: Callable[[Problem, int], Searcher], examples: int, *, machines: bool = False, metrics: bool = True
+) -> None:
+    """Check searches on generated problems, the same ones each time.
+
+    Args:
+        make: Makes a searcher for a problem and a seed.
+        examples: How many problems.
+        machines: True for a searcher that takes only spaces with an instance and a number of nodes, and few settings.
+        metrics: False for one that takes only the objectives cost and run time.
+    """
+    taken = 0
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        generated_problems(machines=machines or None, metrics=metrics),
+        st.sampled_from((1, 1, 3)),
+        st.booleans(),
+        st.integers(0, 3),
+    )
+    def check(problem: KnownProblem, at_once: int, odd: bool, seed: int) -> None:
+        nonlocal taken
+        try:
+            searcher = make(problem, seed)
+        except TradewindError as refusal:
+            assert refusal.hint
+            assert "\n" not in str(refusal)
+            return
+        taken += check_search(searcher, problem, TRIALS, at_once=at_once, odd=odd) > 0
+
+    check()
+    assert taken, "it refused every problem"
 
 
 def check_search(searcher: Searcher, problem: KnownProblem, trials: int, *, at_once: int = 1, odd: bool = False) -> int:

@@ -207,6 +207,8 @@ def _expand_range(match: re.Match[str]) -> dict[str, Any]:
     bounds = {name: match[name] for name in ("low", "high", "step") if match[name]}
     real = any(sign in text for text in bounds.values() for sign in ".eE")
     numbers = {name: float(text) if real else int(text) for name, text in bounds.items()}
+    if numbers.get("step", 1) <= 0:
+        raise InputError(f"the step is {match['step']}", hint="it must be above 0")
     return {"type": "float" if real else "integer", **numbers, "log": bool(match["log"])}
 
 
