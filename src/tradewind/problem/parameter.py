@@ -433,6 +433,11 @@ class Integer(_Range):
         """All whole numbers of the range; None for more than `ENUMERABLE` of them."""
         return None if self.count > ENUMERABLE else self._at(np.arange(self.count, dtype=np.int64))
 
+    @property
+    def greatest(self) -> int:
+        """The greatest value: ``high``, or the last one below it that the steps come to."""
+        return int(self.low) + (int(self.count) - 1) * self.step
+
     def level(self, index: int) -> Value:
         """The value at a place, from 0 for the least."""
         return int(self.low) + index * self.step
@@ -467,7 +472,7 @@ class Integer(_Range):
     def describe(self) -> str:
         """The range, with its steps."""
         steps = f" in steps of {self.step}" if self.step > 1 else ""
-        return f"{int(self.low)} to {self.level(int(self.count) - 1)}{steps}" + (" (log)" if self.log else "")
+        return f"{int(self.low)} to {self.greatest}{steps}" + (" (log)" if self.log else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -354,7 +354,7 @@ class Space:
         return bool(self._mask(expression, columns, active, inactive=inactive)[0])
 
     def _column_of(self, name: str, value: Value) -> Column:
-        """One value as an array of the kind that all values of its parameter make: [1, fast] may be compared to text."""
+        """One value as an array, of objects where its parameter lists numbers and texts: these are compared to both."""
         listed = self.levels[self.names.index(name)]
         return np.array([value], dtype=object) if listed is not None and listed.dtype == object else column([value])
 

@@ -82,6 +82,7 @@ def test_all_forms_are_complete_in_the_schema_too(
         {"budgte": 3},
         {"space": {"x": {"type": "integer", "low": 1, "high": 2, "stepp": 2}}},
         {"space": {"x": {"type": "float", "low": 1, "high": 2, "step": 0}}},
+        {"job": {"command": "true", "fraction": 0}},
         {"space": {"block-size": [1]}},
         {"space": {}},
         {"searcher": "gpp"},

@@ -35,6 +35,7 @@ from tradewind.problem.job_spec.values import (
     PositiveDuration,
     PositiveHours,
     PositiveMoney,
+    PositiveNumber,
     Prices,
     Reference,
     SchemaForms,
@@ -89,7 +90,7 @@ class FloatModel(StrictModel):
     type: Literal["float"] = "float"
     low: Number = Field(description="The least value.")
     high: Number = Field(description="The greatest value; with a step that does not end there, the last one below it.")
-    step: Annotated[Number, Field(gt=0)] | None = Field(
+    step: PositiveNumber | None = Field(
         None, description="The distance between values: 0.05 for 0, 0.05, 0.1 and so on; left out, any number will do."
     )
     log: bool = Field(False, description="true to search on a log scale.")

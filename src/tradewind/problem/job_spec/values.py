@@ -107,6 +107,9 @@ def _finite(value: Any) -> float:
 
 
 Number = Annotated[float, parse_with(_finite), SchemaForms(_NUMBER, only=True)]
+PositiveNumber = Annotated[
+    float, parse_with(_finite), Field(gt=0), SchemaForms({"type": "number", "exclusiveMinimum": 0}, only=True)
+]
 
 
 def _as_text(value: Any) -> Any:
@@ -271,7 +274,12 @@ Amounts = Annotated[list[float | None], parse_with(_bounds(_amount)), SchemaForm
 Memories = Annotated[list[float | None], parse_with(_bounds(_gib)), SchemaForms(_RANGE, only=True)]
 Prices = Annotated[list[float | None], parse_with(_bounds(parse_money)), SchemaForms(_RANGE, only=True)]
 
-Share = Annotated[Number, Field(gt=0, le=1)]
+Share = Annotated[
+    float,
+    parse_with(_finite),
+    Field(gt=0, le=1),
+    SchemaForms({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, only=True),
+]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 """What a database keeps of a whole number."""

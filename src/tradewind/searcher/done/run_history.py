@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.problem import Observation, PastStudy, Problem, Trial, TrialState
-from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.base import bounded_figure
+from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.surrogate.features import FeatureMap
 
 FRACTION = "(fraction of the input)"
