@@ -109,6 +109,8 @@ def test_steps_on_a_log_scale_are_drawn_by_their_logarithm() -> None:
     unit = (np.arange(1000) + 0.5) / 1000
     drawn = Float(name="x", low=0.5, high=5000, step=0.5, log=True).draw(unit)
     assert np.mean(drawn < 50) == pytest.approx(0.5, abs=0.06)
+    many = Float(name="x", low=1e-300, high=3, step=3e-7, log=True).draw(unit)
+    assert len(set(many.tolist())) > 500  # nearly all of these decades are below the second value
 
 
 @pytest.mark.parametrize("values", [(1, 2.5), (2**53 + 1, 2.5), (-1, 2**63), (1, 10**30), (5e-324, 1)])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, SpecError
@@ -38,20 +38,31 @@ NARROW = ("ernest", "paris")
 """Searchers that take only spaces of machines and few settings, and no metrics."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", plugins.names("searcher"))
-def test_no_searcher_hangs_raises_or_repeats(name: str) -> None:
+def check(name: str, examples: int) -> None:
     def make(problem: Problem, seed: int) -> Searcher:
         made = plugins.create("searcher", name, SETTINGS.get(name, {}), problem=problem, seed=seed)
         assert isinstance(made, Searcher)
         return made
 
     narrow = name in NARROW
-    check_on_generated_problems(make, EXAMPLES.get(name, 20), machines=narrow, metrics=not narrow)
+    check_on_generated_problems(make, examples, machines=narrow, metrics=not narrow)
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "random", "coordinate_descent"])
+def test_searchers_without_a_model_neither_hang_nor_raise_nor_repeat(name: str) -> None:
+    check(name, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", plugins.names("searcher"))
+def test_no_searcher_hangs_raises_or_repeats(name: str) -> None:
+    check(name, EXAMPLES.get(name, 12))
 
 
 @pytest.mark.parametrize("strategy", [integer_ranges, float_ranges, listed_parameters])
 def test_generated_parameters_can_be_written_in_a_job(strategy: Callable[[], Any]) -> None:
+    @settings(max_examples=25)
     @given(strategy())
     def check(parameter: Parameter) -> None:
         values = [parameter.level(0)] if parameter.count < float("inf") else []

@@ -373,8 +373,10 @@ class Float(_Range):
         """The places of the grid that numbers of [0, 1) stand for."""
         assert self.step is not None
         if self.log:
-            half = min(self.step, self.low) / 2.0
-            low, high = math.log(self.low - half), math.log(min(self.greatest + half, _LARGEST))
+            half = self.step / 2.0
+            # All that is nearest to the least value is this value: decades of it would be drawn in vain.
+            least, greatest = max(self.low - half, half / 2.0), max(self.low, min(self.greatest + half, _LARGEST))
+            low, high = math.log(min(least, greatest)), math.log(greatest)
             places = np.rint((np.exp(low + unit * (high - low)) - self.low) / self.step)
         else:
             places = np.floor(unit * count)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from types import FrameType
 
 import numpy as np
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, example, given, reject, settings
 from hypothesis import strategies as st
 
 from tradewind.errors import SpecError, TradewindError
@@ -47,7 +47,7 @@ from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, mac
 SECONDS = 20.0
 """Processor time that one question may take: only a search that hangs takes so much."""
 
-TRIALS = 12
+TRIALS = 8
 """Trials of a search on a generated problem."""
 
 _WHOLE = (0, 1, 2, 3, 7, 1000, 2**31, 2**53 - 1, 2**53)
@@ -182,16 +182,34 @@ def generated_problems(draw: st.DrawFn, *, machines: bool | None = None, metrics
     def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
         return outcome(kind, parameters, configuration)
 
-    try:
-        return make_problem(
-            parameters,
-            truth,
-            objective=Objective(metric, goal),
-            deadline=draw(st.sampled_from((None, 50.0))),
-            thresholds=[bound] if metrics and draw(st.booleans()) else [],
-        )
-    except SpecError:  # a condition that compares text with a number
-        reject()
+    return make_problem(
+        parameters,
+        truth,
+        objective=Objective(metric, goal),
+        deadline=draw(st.sampled_from((None, 50.0))),
+        thresholds=[bound] if metrics and draw(st.booleans()) else [],
+    )
+
+
+def widest_problem() -> KnownProblem:
+    """The longest ranges that there are: 2^54 whole numbers in steps, and all positive floats."""
+    parameters: list[Parameter] = [
+        Integer(name="whole", low=-(2**53), high=2**53, step=3),
+        Float(name="real", low=5e-324, high=1.7e308, log=True),
+    ]
+    objective = Objective("score", "maximise")
+    return make_problem(parameters, lambda c, _o: outcome("opposite", parameters, c), objective=objective)
+
+
+def mixed_problem() -> KnownProblem:
+    """Numbers that no single kind of number holds, beside texts, and a narrow range under a condition on one."""
+    parameters: list[Parameter] = [
+        Ordinal(name="size", values=(2**53 + 1, 2.5, -1.7e308, 1.7e308)),
+        Categorical(name="mode", values=("a", 0)),
+        Float(name="near", low=1e6, high=1e6 + 0.1, when=Expression("mode == 'a'")),
+        Float(name="share", low=0, high=1, step=0.05),
+    ]
+    return make_problem(parameters, lambda c, _o: outcome("mixed", parameters, c))
 
 
 # ---------------------------------------------------------------------- a search on one
@@ -210,6 +228,8 @@ def check_on_generated_problems(
     """
     taken = 0
 
+    @example(widest_problem(), 1, True, 1)
+    @example(mixed_problem(), 3, False, 1)
     @settings(
         max_examples=examples,
         derandomize=True,
