@@ -40,6 +40,7 @@ from tradewind.problem import (
     TrialState,
     Value,
 )
+from tradewind.problem.objective import Direction
 from tradewind.problem.parameter import canonical_text
 from tradewind.searcher.base import Concludes, NothingLeft, Repeats, Searcher, SearchState
 from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, machine_parameters, make_problem, pending
@@ -89,9 +90,8 @@ def float_ranges(draw: st.DrawFn, name: str = "x") -> Float:
 @st.composite
 def listed_parameters(draw: st.DrawFn, name: str = "x") -> Ordinal | Categorical:
     """One value or a few, of all kinds, with an order or without."""
-    values = draw(st.lists(st.sampled_from(_LISTED), min_size=1, max_size=4, unique_by=canonical_text))
-    kind = draw(st.sampled_from((Ordinal, Categorical)))
-    return kind(name=name, values=tuple(values))
+    values = tuple(draw(st.lists(st.sampled_from(_LISTED), min_size=1, max_size=4, unique_by=canonical_text)))
+    return Ordinal(name=name, values=values) if draw(st.booleans()) else Categorical(name=name, values=values)
 
 
 def _condition(draw: st.DrawFn, parameter: Parameter) -> Expression:
@@ -118,11 +118,12 @@ def generated_parameters(draw: st.DrawFn, *, machines: bool | None = None) -> li
     if draw(st.booleans()) if machines is None else machines:
         nodes = draw(st.sampled_from([(1,), (1, 2, 4), (1, 2, 4, 8)]))
         found += machine_parameters(draw(st.integers(1, 4)), nodes)
-    kinds = (integer_ranges, float_ranges, listed_parameters)
-    if machines:  # for searchers that predict a table of machines and few settings
-        kinds = (listed_parameters,)
+    # Searchers that predict a table of machines take few settings.
+    kinds: list[Callable[[str], st.SearchStrategy[Parameter]]] = [listed_parameters]
+    if not machines:
+        kinds = [integer_ranges, float_ranges, listed_parameters]
     for number in range(draw(st.integers(0 if found else 1, 2 if machines else 4 - len(found)))):
-        one: Parameter = draw(st.sampled_from(kinds).flatmap(lambda kind, name=f"p{number}": kind(name)))
+        one = draw(draw(st.sampled_from(kinds))(f"p{number}"))
         if found and draw(st.integers(0, 3)) == 0:
             try:
                 one = replace(one, when=_condition(draw, draw(st.sampled_from(found))))
@@ -176,7 +177,7 @@ def generated_problems(draw: st.DrawFn, *, machines: bool | None = None, metrics
     parameters = draw(generated_parameters(machines=machines))
     kind = draw(st.sampled_from(OUTCOMES))
     metric = draw(st.sampled_from(("score", "cost", "runtime") if metrics else ("cost", "runtime")))
-    goal = draw(st.sampled_from(("minimise", "maximise"))) if metric == "score" else "minimise"
+    goal: Direction = "maximise" if metric == "score" and draw(st.booleans()) else "minimise"
     bound = Threshold("score", at_most=draw(st.sampled_from((-1e300, 0.0, 0.5, 1e300))))
 
     def truth(configuration: Configuration, _offer: Offer) -> KnownOutcome:
