@@ -11,25 +11,13 @@ from hypothesis import strategies as st
 
 from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem import Categorical, Float, Instance, Integer, Nodes, Offer, Ordinal, Parameter, Value
+from tradewind.testing.generated_problems import float_ranges, integer_ranges, listed_parameters
 
 units = st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20).map(np.array)
 
 
-@st.composite
-def integers(draw: st.DrawFn) -> Integer:
-    log = draw(st.booleans())
-    low = draw(st.integers(1 if log else -1000, 1000))
-    return Integer(name="x", low=low, high=low + draw(st.integers(0, 10**7)), step=draw(st.integers(1, 50)), log=log)
-
-
-@st.composite
-def floats(draw: st.DrawFn) -> Float:
-    log = draw(st.booleans())
-    low = draw(st.floats(1e-6 if log else -1e6, 1e6))
-    return Float(name="x", low=low, high=low + draw(st.floats(0, 1e6)), log=log)
-
-
 listed = st.one_of(
+    listed_parameters(),
     st.lists(st.integers(-100, 100), min_size=1, max_size=8, unique=True).map(
         lambda v: Ordinal(name="x", values=tuple(v))
     ),
@@ -44,21 +32,22 @@ listed = st.one_of(
 
 
 @pytest.mark.slow
-@given(st.one_of(integers(), floats(), listed), units)
+@given(st.one_of(integer_ranges(), float_ranges(), listed), units)
 def test_what_is_drawn_is_in_the_space_and_has_features_from_0_to_1(
     parameter: Parameter, unit: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> None:
     drawn = parameter.draw(unit)
     for value in drawn:
         plain: Value = value.item() if isinstance(value, np.generic) else value
-        assert parameter.coerce(plain) == plain
+        known = parameter.coerce(plain)
+        assert (known, type(known)) == (plain, type(plain))
     features = parameter.features(drawn)
     assert features.shape == (len(unit), len(parameter.feature_names()))
     assert np.all((features >= -1e-9) & (features <= 1 + 1e-9))
 
 
 @pytest.mark.slow
-@given(st.one_of(integers(), listed))
+@given(st.one_of(integer_ranges(), float_ranges(), listed))
 def test_every_level_is_its_own_value(parameter: Parameter) -> None:
     levels = parameter.levels
     if levels is None:
@@ -90,6 +79,51 @@ def test_ranges_at_the_edges_of_what_floats_can_be(low: float, high: float, log:
     assert [parameter.coerce(value) for value in values[:9].tolist()] == values[:9].tolist()
 
 
+def test_values_in_steps_are_those_that_a_person_writes() -> None:
+    twenty = Float(name="x", low=0, high=1, step=0.05)
+    assert twenty.levels is not None
+    assert [str(value) for value in twenty.levels.tolist()] == [
+        *("0.0", "0.05", "0.1", "0.15", "0.2", "0.25", "0.3", "0.35", "0.4", "0.45", "0.5"),
+        *("0.55", "0.6", "0.65", "0.7", "0.75", "0.8", "0.85", "0.9", "0.95", "1.0"),
+    ]
+    assert [twenty.level(place) for place in range(21)] == twenty.levels.tolist()
+    third = Float(name="x", low=0, high=1, step=0.3)
+    assert third.levels is not None
+    assert third.levels.tolist() == [0.0, 0.3, 0.6, 0.9]  # high is not among them
+    assert third.features(third.levels)[:, 0].tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert Float(name="x", low=3, high=4, step=7).levels == [3.0]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_steps_too_many_to_list_are_drawn_on_their_grid(log: bool) -> None:
+    parameter = Float(name="x", low=0.1, high=100_000, step=0.0001, log=log)
+    assert parameter.levels is None
+    assert parameter.count == 999_999_001
+    for value in parameter.draw(np.linspace(0.0, 1.0, 101)).tolist():
+        assert len(str(value).partition(".")[2]) <= 4
+        assert parameter.coerce(value) == value
+        assert parameter.level(parameter.place(value)) == value
+
+
+def test_steps_on_a_log_scale_are_drawn_by_their_logarithm() -> None:
+    unit = (np.arange(1000) + 0.5) / 1000
+    drawn = Float(name="x", low=0.5, high=5000, step=0.5, log=True).draw(unit)
+    assert np.mean(drawn < 50) == pytest.approx(0.5, abs=0.06)
+    many = Float(name="x", low=1e-300, high=3, step=3e-7, log=True).draw(unit)
+    assert len(set(many.tolist())) > 500  # nearly all of these decades are below the second value
+
+
+@pytest.mark.parametrize("values", [(1, 2.5), (2**53 + 1, 2.5), (-1, 2**63), (1, 10**30), (5e-324, 1)])
+def test_listed_numbers_are_drawn_as_they_are_listed(values: tuple[int | float, ...]) -> None:
+    drawn = Ordinal(name="x", values=values).draw(np.array([0.1, 0.9])).tolist()
+    assert [(value, type(value)) for value in drawn] == [(value, type(value)) for value in values]
+
+
+def test_numbers_wider_apart_than_the_largest_have_features() -> None:
+    parameter = Ordinal(name="x", values=(-1.7e308, 0.0, 1.7e308))
+    assert parameter.features(np.array(parameter.values))[:, 0].tolist() == [0.0, 0.5, 1.0]
+
+
 def test_an_integer_range_too_long_to_list_is_drawn_without_listing_it() -> None:
     parameter = Integer(name="x", low=0, high=10**15, step=7)
     assert parameter.levels is None
@@ -115,6 +149,14 @@ def test_a_log_scale_spends_half_of_the_draws_below_the_geometric_mean() -> None
         (lambda: Float(name="x", low=0, high=1e-322), "too few numbers of 12 digits"),
         (lambda: Float(name="x", low=1e300, high=1e300 * (1 + 1e-15), log=True), "too few numbers of 12 digits"),
         (lambda: Float(name="x", low=0, high=math.inf), "finite"),
+        (lambda: Float(name="x", low=0, high=10**400), "finite"),
+        (lambda: Float(name="x", low=0, high=1, step=0), "step must be a finite number above 0"),
+        (lambda: Float(name="x", low=0, high=1, step=-0.1), "step must be a finite number above 0"),
+        (lambda: Float(name="x", low=0, high=1, step=math.inf), "step must be a finite number above 0"),
+        (lambda: Float(name="x", low=1e6, high=2e6, step=1e-7), "a step of 1e-07 is too fine"),
+        (lambda: Float(name="x", low=0, high=1e-300, step=5e-324), "too fine"),
+        (lambda: Float(name="x", low=0, high=1, step=0.1, log=True), "above 0"),
+        (lambda: Integer(name="x", low=-(10**400), high=1), "finite"),
         (lambda: Integer(name="x", low=0.5, high=1), "whole"),
         (lambda: Integer(name="x", low=0, high=1, step=0), "step"),
         (lambda: Integer(name="x", low=0, high=2.0**60), "go up to"),
@@ -138,6 +180,9 @@ def test_nonsense_is_refused(make: Callable[[], Parameter], message: str) -> Non
         (Integer(name="x", low=1, high=9, step=2), "5", 5),
         (Integer(name="x", low=1, high=9), 5.0, 5),
         (Float(name="x", low=0, high=1), 1, 1.0),
+        (Float(name="x", low=0, high=1, step=0.05), "0.15", 0.15),
+        (Float(name="x", low=0, high=1, step=0.05), 3 * 0.05, 0.15),
+        (Float(name="x", low=0, high=0.3, step=0.1), 0.1 + 0.2, 0.3),
         (Ordinal(name="x", values=(1, 2.5)), "2.5", 2.5),
         (Categorical(name="x", values=(True, False)), "true", True),
         (Categorical(name="x", values=("gzip", "BZ2")), "bz2", "BZ2"),
@@ -161,6 +206,11 @@ def test_values_from_a_command_line_are_understood(parameter: Parameter, value: 
         (Integer(name="x", low=1, high=9), 1.5),
         (Integer(name="x", low=1, high=9), 10),
         (Integer(name="x", low=1, high=9), True),
+        (Integer(name="x", low=-(2**53), high=2**53), 2**53 + 1),
+        (Integer(name="x", low=-(2**53), high=2**53, step=2), 1),
+        (Float(name="x", low=0, high=1, step=0.05), 0.16),
+        (Float(name="x", low=0, high=1, step=0.05), 1.05),
+        (Float(name="x", low=0, high=1, step=0.3), 1.0),
         (Float(name="x", low=0, high=1), "fast"),
         (Float(name="x", low=0, high=1), math.nan),
         (Float(name="x", low=0, high=1), 1.01),
@@ -211,6 +261,10 @@ def test_offers_that_differ_by_name_only_are_told_apart(make_offer: Callable[...
 
 def test_values_are_described_shortly() -> None:
     assert Integer(name="x", low=1, high=64, log=True).describe() == "1 to 64 (log)"
+    assert Integer(name="x", low=1, high=9, step=3).describe() == "1 to 7 in steps of 3"
+    assert Integer(name="x", low=1, high=1234567).describe() == "1 to 1234567"
+    assert Float(name="x", low=1, high=1.0000005).describe() == "1 to 1.0000005"
+    assert Float(name="x", low=0.1, high=1, step=0.2, log=True).describe() == "0.1 to 0.9 in steps of 0.2 (log)"
     assert Ordinal(name="x", values=tuple(range(20))).describe().endswith("6, 7…")
     assert Categorical(name="x", values=("a", "b", "c")).feature_names() == ("x=a", "x=b", "x=c")
     assert Float(name="x", low=1, high=1).levels is not None

@@ -225,3 +225,36 @@ def test_a_whole_number_in_a_list_of_others_stays_whole_where_it_is_drawn() -> N
     rate, step = Float(name="rate", low=0.0, high=1.0), Ordinal(name="step", values=(1, 0.5, 10))
     drawn = Space([rate, step]).sample(np.random.default_rng(0), 20)
     assert {str(one["step"]) for one in drawn} == {"1", "0.5", "10"}
+
+
+@pytest.mark.parametrize("values", [("a", 0), (True, 2), (2**53 + 1, 2.5)])
+def test_a_condition_on_a_list_of_several_kinds_holds_for_its_value(values: tuple[Value, ...]) -> None:
+    """One value is compared as it is among the others: a number that stands beside texts may be compared to one."""
+    space = Space(
+        [
+            Ordinal(name="mode", values=values),
+            Float(name="share", low=0, high=1, step=0.25, when=Expression(f"mode == {values[0]!r}")),
+        ]
+    )
+    assert len(space) == 5 + 1
+    for code in space.codes:
+        configuration = space.configuration(code)
+        assert space.check(configuration) == configuration
+        assert ("share" in configuration) == (configuration["mode"] == values[0])
+    with pytest.raises(ConfigurationError, match="exists only when"):
+        space.check({"mode": values[1], "share": 0.5})
+
+
+def test_places_in_a_range_of_two_million_are_computed() -> None:
+    space = Space([Integer(name="x", low=5, high=2_000_004), Float(name="y", low=0, high=1, step=1)])
+    assert space.place({"x": 2_000_004, "y": 1.0}) == (1_999_999, 1)
+    assert space.place({"x": "7", "y": 0}) == (2, 0)
+    assert space.place({"x": 4, "y": 0}) is None
+    assert space.place({"x": 5, "y": 0.5}) is None
+
+
+def test_a_space_says_why_it_cannot_be_listed() -> None:
+    assert Space([Integer(name="x", low=0, high=10**9)]).size_text == "1e+09 combinations"
+    assert Space([Float(name="x", low=0, high=1)]).size_text == "a continuous parameter"
+    assert not Space([Float(name="x", low=0, high=1, step=1e-9)]).enumerable
+    assert len(Space([Float(name="x", low=0, high=1, step=1e-3)])) == 1001

@@ -76,6 +76,13 @@ class TestRegistry(SearcherConformance):
 
         return searcher
 
+    @pytest.mark.slow
+    @pytest.mark.timeout(600)
+    def test_edges_of_every_range(self, make: MakeSearcher, refuses: frozenset[str]) -> None:
+        """Searchers without a model are tried in a quick run, too: see `test_generated_problems`."""
+        assert self.examples > 0
+        super().test_edges_of_every_range(make, refuses)
+
     @pytest.fixture
     def refuses(self, variant: tuple[str, dict[str, Any]]) -> frozenset[str]:
         return REFUSES.get(variant[0], frozenset())

@@ -12,9 +12,16 @@ import pytest
 
 from tradewind import plugins
 from tradewind.errors import MissingProgramError, SpecError
-from tradewind.problem import Objective, Observation, Problem, Proposal, Threshold, TrialState
+from tradewind.problem import Float, Objective, Observation, Problem, Proposal, Threshold, TrialState
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.searcher.optuna_adapter import OptunaSearcher, _silent, trial_seed
+from tradewind.searcher.optuna_adapter import (
+    OptunaSearcher,
+    _silent,
+    from_optuna,
+    optuna_distribution,
+    to_optuna,
+    trial_seed,
+)
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownProblem, drive, evaluate, pending
 
@@ -227,6 +234,19 @@ def test_parameters_that_do_not_exist_are_not_suggested() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc", "nsgaii"])
+@pytest.mark.parametrize("step", [0.05, 1e-9])
+def test_real_parameters_in_steps_are_suggested_by_place(sampler: str, step: float) -> None:
+    parameter = Float(name="x", low=0.1, high=1, step=step)
+    assert optuna_distribution(parameter).high == parameter.count - 1  # type: ignore[attr-defined]
+    problem = problems.make_problem([parameter], lambda c, _o: problems.KnownOutcome(float(c["x"])))
+    searcher = make(problem, sampler=sampler)
+    for trial in drive(searcher, problem, 12):
+        value = trial.configuration["x"]
+        assert parameter.coerce(value) == value
+        assert from_optuna(parameter, to_optuna(parameter, value)) == value
+
+
 def test_the_nearest_open_configuration_is_taken_where_suggestions_are_taken() -> None:
     problem = problems.conditional_problem()
     searcher, other = make(problem, 1, tries=1), make(problem, 1, tries=1)

@@ -17,7 +17,9 @@ from tradewind.problem import (
     Configuration,
     Expression,
     Float,
+    Integer,
     Objective,
+    Offer,
     Ordinal,
     Problem,
     Proposal,
@@ -71,6 +73,39 @@ def test_exhaustive_refuses_a_continuous_space_in_one_line() -> None:
     with pytest.raises(SpecError, match=r"continuous parameter.*random or gp") as caught:
         make("exhaustive", problems.continuous_problem())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "random", "coordinate_descent", "optuna"])
+def test_a_range_of_real_numbers_in_steps_is_used_up(name: str) -> None:
+    parameters = [Float(name="share", low=0, high=1, step=0.05)]
+    problem = problems.make_problem(parameters, lambda c, _o: problems.KnownOutcome(1.0 + float(c["share"])))
+    searcher = make(name, problem)
+    trials = drive(searcher, problem, 50)
+    assert sorted(str(trial.configuration["share"]) for trial in trials) == sorted(
+        str(round(0.05 * place, 2)) for place in range(21)
+    )
+    answer = searcher.ask(SearchState(proposed=21))
+    assert isinstance(answer, NothingLeft)
+    assert answer.reason == "every configuration has been tried"
+
+
+def test_exhaustive_says_how_many_where_a_range_can_be_counted() -> None:
+    for parameter in (Integer(name="x", low=0, high=10**9), Float(name="x", low=0, high=1, step=1e-8)):
+        problem = problems.make_problem([parameter], lambda _c, _o: problems.KnownOutcome(1.0))
+        with pytest.raises(SpecError, match=r"a space with 1e\+0[89] combinations"):
+            make("exhaustive", problem)
+
+
+def test_steps_along_real_parameters_stay_on_their_grid() -> None:
+    def truth(configuration: Configuration, _offer: Offer) -> problems.KnownOutcome:
+        return problems.KnownOutcome(1.0 + abs(float(configuration["x"]) - 0.35))
+
+    problem = problems.make_problem([Float(name="x", low=0, high=1, step=0.05)], truth)
+    trials = drive(make("coordinate_descent", problem, restarts=0), problem, 50)
+    best = min(trials, key=lambda trial: trial.spent)
+    assert best.configuration["x"] == 0.35
+    assert len(trials) < 15
+    assert all(len(str(trial.configuration["x"])) <= 4 for trial in trials)
 
 
 def test_exhaustive_refuses_an_endless_list() -> None:

@@ -37,7 +37,8 @@ def write() -> str:
     blocks = [_keys("", JobFile, schema), *(_keys(title, model, schema) for title, model in sections.items())]
     blocks.append(
         "## Parameters\n\nEach key below `space` is a parameter. A list is a choice, `1..9` a range of whole numbers, "
-        "`0.1..0.9` one of real numbers, `1..64 log` one on a log scale; `instance` and `nodes` imply their type."
+        "`0.1..0.9` one of real numbers, `1..64 log` one on a log scale, `0..1 step 0.05` one in steps; "
+        "`instance` and `nodes` imply their type."
     )
     blocks += [_keys(f"type: {name}", model, schema, depth=3) for name, model in TYPES.items()]
     blocks.append(

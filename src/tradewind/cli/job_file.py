@@ -49,7 +49,7 @@ space:
   # Keys: provider, region, types, category, family, arch, vcpu, memory, price, gpus, spot, limit.
   instance: {provider: local}
   # Settings of the program: a list of numbers (ordered), a list of words, or a range.
-  level: 1..9                     # 1..64 log  and  0.1..0.9  are ranges, too
+  level: 1..9                     # 1..64 log,  0.1..0.9  and  0..1 step 0.05  are ranges, too
   workers: [1, 2, 4]
   # codec: [gzip, bz2]
   # nodes: [1, 2, 4]              # the number of machines

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +35,8 @@ def scale(values: Features, low: float, high: float, log: bool) -> Features:
     """
     if log:
         values, low, high = np.log(values), math.log(low), math.log(high)
+    if not math.isfinite(float(high) - float(low)):  # half of it is a number
+        values, low, high = values / 2.0, low / 2.0, high / 2.0
     scaled: Features = (values - low) / (high - low) if high > low else np.zeros_like(values)
     return scaled
 
@@ -98,6 +103,11 @@ class Parameter(ABC):
     kind: ClassVar[str]
     name: str
     when: Expression | None = None
+
+    @property
+    @abstractmethod
+    def count(self) -> float:
+        """The number of values; infinite for a continuous parameter."""
 
     @property
     @abstractmethod
@@ -177,12 +187,25 @@ class _Range(Parameter):
     log: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise SpecError(f"{self.name}: low and high must be finite numbers")
+        for end in (self.low, self.high):
+            if not _is_finite(end):
+                raise SpecError(f"{self.name}: low and high must be finite numbers, of at most {_LARGEST:.2g}")
         if self.low > self.high:
-            raise SpecError(f"{self.name}: low {self.low:g} is above high {self.high:g}", hint="swap them")
+            low, high = self._text(self.low), self._text(self.high)
+            raise SpecError(f"{self.name}: low {low} is above high {high}", hint="swap them")
         if self.log and self.low <= 0:
-            raise SpecError(f"{self.name}: a log scale needs low above 0, got {self.low:g}")
+            raise SpecError(f"{self.name}: a log scale needs low above 0, got {self._text(self.low)}")
+
+    @abstractmethod
+    def place(self, value: float) -> int:
+        """The place of a value, from 0 for the least, where values can be counted."""
+
+    def index(self, value: Value) -> int | None:
+        """The place of a value, however it is written; None for one that is not in the range."""
+        try:
+            return self.place(float(self.coerce(value)))
+        except ConfigurationError:
+            return None
 
     def features(self, values: Column) -> Features:
         """One column: the value on its scale."""
@@ -194,38 +217,149 @@ class _Range(Parameter):
 
     def describe(self) -> str:
         """The range."""
-        return f"{self.low:g} to {self.high:g}" + (" (log)" if self.log else "")
+        return f"{self._text(self.low)} to {self._text(self.high)}" + (" (log)" if self.log else "")
+
+    @staticmethod
+    def _text(number: float) -> str:
+        return f"{number:.{_DIGITS}g}"
+
+
+_LARGEST = sys.float_info.max
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+class _Grid:
+    """Numbers at equal distances, as a person writes them: the third after 0 in steps of 0.05 is 0.15.
+
+    They are computed with whole numbers, of the unit that all three bounds are multiples of: sums of floats would
+    give 0.15000000000000002.
+
+    Args:
+        low: The first of them.
+        high: None is above it.
+        step: The distance.
+    """
+
+    def __init__(self, low: float, high: float, step: float) -> None:
+        exact = [Fraction(repr(float(number))) for number in (low, high, step)]
+        self._unit = math.lcm(*(number.denominator for number in exact))
+        self._first, last, self._step = (int(number * self._unit) for number in exact)
+        self.count = (last - self._first) // self._step + 1
+        # Quotients of whole numbers that are floats themselves are rounded as they should be.
+        self._exact = max(abs(self._first), abs(last), self._step, self._unit) <= _EXACT
+
+    def at(self, places: NDArray[np.int64]) -> Features:
+        """The numbers at some places, shape (n,)."""
+        if self._exact:
+            numbers: Features = (self._first + places * self._step).astype(float) / float(self._unit)
+            return numbers
+        return np.array([self.number(int(place)) for place in places], dtype=float)
+
+    def number(self, place: int) -> float:
+        """The number at a place."""
+        return (self._first + place * self._step) / self._unit
+
+
+@lru_cache(maxsize=256)
+def _grid(low: float, high: float, step: float) -> _Grid:
+    return _Grid(low, high, step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Float(_Range):
-    """A real number between ``low`` and ``high``, both included."""
+    """A real number between ``low`` and ``high``, both included, or one of those in steps from ``low`` on.
+
+    Attributes:
+        step: The distance between values, None for any number of the range. Values are then those that a person
+            writes, 0.15 and not 0.15000000000000002, and the greatest of them is ``high`` or the last one below it.
+    """
 
     kind: ClassVar[str] = "float"
+    step: float | None = None
 
     def __post_init__(self) -> None:
         _Range.__post_init__(self)
         width, largest = self.high - self.low, max(abs(self.low), abs(self.high))
         if not math.isfinite(width):
+            low, high = self._text(self.low), self._text(self.high)
             raise SpecError(
-                f"{self.name}: from {self.low:g} to {self.high:g} is wider than the largest number that a float can be",
+                f"{self.name}: from {low} to {high} is wider than the largest number that a float can be",
                 hint="give bounds that are nearer to each other",
             )
         # Values are written with `_DIGITS` digits; near zero floats themselves are coarser.
         finest = max(10.0 ** (math.floor(math.log10(largest)) + 1 - _DIGITS), math.ulp(largest)) if largest else 0.0
-        if 0 < width < _FEWEST_VALUES * finest:
+        if self.step is not None:
+            self._check_step(self.step, finest)
+        elif 0 < width < _FEWEST_VALUES * finest:
             raise SpecError(
                 f"{self.name}: too few numbers of {_DIGITS} digits lie between {self.low!r} and {self.high!r}",
                 hint="let the parameter be the difference from a fixed number, and add that number in the program",
             )
 
+    def _check_step(self, step: float, finest: float) -> None:
+        if not _is_finite(step) or step <= 0:
+            raise SpecError(f"{self.name}: step must be a finite number above 0, got {step}")
+        if step < max(finest, sys.float_info.min):  # floats below that one have few digits
+            raise SpecError(
+                f"{self.name}: a step of {self._text(step)} is too fine for numbers of {_DIGITS} digits up to "
+                f"{self._text(max(abs(self.low), abs(self.high)))}",
+                hint="leave the step out, or let the parameter be the difference from a fixed number",
+            )
+
+    @property
+    def _stepped(self) -> _Grid | None:
+        return None if self.step is None else _grid(self.low, self.high, self.step)
+
+    @property
+    def greatest(self) -> float:
+        """The greatest value: ``high``, or the last one below it that is on the grid."""
+        grid = self._stepped
+        return float(self.high) if grid is None else grid.number(grid.count - 1)
+
+    @property
+    def count(self) -> float:
+        """The number of values; infinite without a step."""
+        grid = self._stepped
+        if grid is not None:
+            return grid.count
+        return 1 if self.low == self.high else math.inf
+
     @property
     def levels(self) -> Column | None:
-        """None, unless low equals high."""
-        return np.array([float(self.low)]) if self.low == self.high else None
+        """All values of a range with a step, or of one number; None where there are more than `ENUMERABLE`."""
+        grid = self._stepped
+        if grid is None:
+            return np.array([float(self.low)]) if self.low == self.high else None
+        return None if grid.count > ENUMERABLE else grid.at(np.arange(grid.count))
+
+    def level(self, index: int) -> Value:
+        """The value at a place, from 0 for the least, of a range with a step or of one number."""
+        grid = self._stepped
+        return float(self.low) if grid is None else grid.number(index)
+
+    def place(self, value: float) -> int:
+        """The place of a value of a range with a step, or of the nearest one; 0 without a step."""
+        grid = self._stepped
+        if grid is None or self.step is None:
+            return 0
+        # Steps are much longer than the distance between floats: the quotient is nearest to the right number.
+        return min(round((min(max(value, self.low), self.high) - self.low) / self.step), grid.count - 1)
 
     def draw(self, unit: Features) -> Column:
-        """Uniform on the scale; rounded to `_DIGITS` digits, so that a value reads back as the same value."""
+        """Uniform on the scale, on the grid of the steps.
+
+        Without a step it is rounded to `_DIGITS` digits, so that a value reads back as the same value.
+        """
+        grid = self._stepped
+        if grid is not None:
+            drawn: Column = grid.at(self._places(unit, grid.count))
+            return drawn
         if self.log:
             values = np.exp(math.log(self.low) + unit * (math.log(self.high) - math.log(self.low)))
         else:
@@ -235,12 +369,40 @@ class Float(_Range):
         clipped: Column = np.minimum(np.maximum(rounded, self.low), self.high)
         return clipped
 
+    def _places(self, unit: Features, count: int) -> NDArray[np.int64]:
+        """The places of the grid that numbers of [0, 1) stand for."""
+        assert self.step is not None
+        if self.log:
+            half = self.step / 2.0
+            # All that is nearest to the least value is this value: decades of it would be drawn in vain.
+            least, greatest = max(self.low - half, half / 2.0), max(self.low, min(self.greatest + half, _LARGEST))
+            low, high = math.log(min(least, greatest)), math.log(greatest)
+            places = np.rint((np.exp(low + unit * (high - low)) - self.low) / self.step)
+        else:
+            places = np.floor(unit * count)
+        return np.clip(places, 0, count - 1).astype(np.int64)
+
     def coerce(self, value: Value) -> Value:
-        """A float within the range."""
+        """A float within the range; one that a sum of steps has missed by some last digits is put on the grid."""
         number = _number(self, value)
+        if self.step is not None:
+            nearest = self.level(self.place(number))
+            assert isinstance(nearest, float)
+            if abs(number - nearest) > max(1e-9 * self.step, min(4.0 * math.ulp(number), self.step / 4.0)):
+                raise self._refuse(value, self.describe())
+            return nearest
         if not self.low <= number <= self.high:
             raise self._refuse(value, self.describe())
         return number
+
+    def features(self, values: Column) -> Features:
+        """One column: the value on its scale."""
+        return scale(np.asarray(values, dtype=float), self.low, self.greatest, self.log)[:, None]
+
+    def describe(self) -> str:
+        """The range, with its steps."""
+        steps = "" if self.step is None else f" in steps of {self._text(self.step)}"
+        return f"{self._text(self.low)} to {self._text(self.greatest)}{steps}" + (" (log)" if self.log else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +410,7 @@ class Integer(_Range):
     """A whole number from ``low`` to ``high``, both included, in steps.
 
     Attributes:
-        step: The distance between values.
+        step: The distance between values; the greatest is ``high`` or the last one below it.
     """
 
     kind: ClassVar[str] = "integer"
@@ -264,15 +426,32 @@ class Integer(_Range):
             raise SpecError(f"{self.name}: step must be at least 1, got {self.step}")
 
     @property
-    def levels(self) -> Column | None:
-        """All whole numbers of the range; None for more than `ENUMERABLE` of them."""
-        if self._count > ENUMERABLE:
-            return None
-        return np.arange(int(self.low), int(self.high) + 1, self.step)
+    def count(self) -> float:
+        """The number of whole numbers in the range."""
+        return (int(self.high) - int(self.low)) // self.step + 1
 
     @property
-    def _count(self) -> int:
-        return (int(self.high) - int(self.low)) // self.step + 1
+    def levels(self) -> Column | None:
+        """All whole numbers of the range; None for more than `ENUMERABLE` of them."""
+        return None if self.count > ENUMERABLE else self._at(np.arange(self.count, dtype=np.int64))
+
+    @property
+    def greatest(self) -> int:
+        """The greatest value: ``high``, or the last one below it that the steps come to."""
+        return int(self.low) + (int(self.count) - 1) * self.step
+
+    def level(self, index: int) -> Value:
+        """The value at a place, from 0 for the least."""
+        return int(self.low) + index * self.step
+
+    def place(self, value: float) -> int:
+        """The place of a value, from 0 for the least."""
+        return (int(value) - int(self.low)) // self.step
+
+    def _at(self, places: NDArray[np.int64]) -> Column:
+        # A step beyond the range, which leaves one value, may be beyond all numbers of an array.
+        numbers: Column = int(self.low) + places * min(self.step, 2 * _EXACT)
+        return numbers
 
     def draw(self, unit: Features) -> Column:
         """Uniform over the levels, or over the log of the range."""
@@ -281,17 +460,21 @@ class Integer(_Range):
             raw = np.exp(low + unit * (high - low))
             index = np.rint((raw - self.low) / self.step)
         else:
-            index = np.floor(unit * self._count)
-        whole = np.clip(index, 0, self._count - 1).astype(np.int64)
-        chosen: Column = int(self.low) + whole * self.step
-        return chosen
+            index = np.floor(unit * self.count)
+        return self._at(np.clip(index, 0, self.count - 1).astype(np.int64))
 
     def coerce(self, value: Value) -> Value:
         """An int among the levels."""
         number = _number(self, value)
-        if number != int(number) or not self.low <= number <= self.high or (number - self.low) % self.step:
-            raise self._refuse(value, self.describe() + (f" in steps of {self.step}" if self.step > 1 else ""))
-        return int(number)
+        whole = value if isinstance(value, int) else int(number)
+        if number != whole or not self.low <= whole <= self.high or (whole - int(self.low)) % self.step:
+            raise self._refuse(value, self.describe())
+        return whole
+
+    def describe(self) -> str:
+        """The range, with its steps."""
+        steps = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"{int(self.low)} to {self.greatest}{steps}" + (" (log)" if self.log else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +499,11 @@ class Listed(Parameter):
             seen.add(canonical_text(value))
 
     @property
+    def count(self) -> float:
+        """The length of the list."""
+        return len(self.values)
+
+    @property
     def levels(self) -> Column | None:
         """The listed values."""
         return column(self.values)
@@ -327,6 +515,8 @@ class Listed(Parameter):
     def draw(self, unit: Features) -> Column:
         """Uniform over the list."""
         levels = column(self.values)
+        if len(set(map(type, self.values))) > 1 or levels.dtype.kind == "f":
+            levels = _objects(self.values)  # 1 and 2.5 as they are listed, not 1.0 and 2.5
         return _pick(levels, unit)
 
     def coerce(self, value: Value) -> Value:
@@ -366,9 +556,17 @@ _TRUTH = {"yes": True, "on": True, "no": False, "off": False}
 
 
 def column(values: Sequence[Value]) -> Column:
-    """Values as an array: of numbers if all are numbers, else of objects."""
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    return np.array(values) if numeric else np.array(values, dtype=object)
+    """Values as an array: of numbers if all are numbers that one kind of number can hold, else of objects."""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        numbers = np.array(values)
+        # Beside a fraction, whole numbers become floats: those beyond 2^53 would lose their last digits.
+        if all(number == value for number, value in zip(numbers.tolist(), values, strict=True) if value == value):
+            return numbers
+    return _objects(values)
+
+
+def _objects(values: Sequence[Value]) -> Column:
+    return np.array(values, dtype=object)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

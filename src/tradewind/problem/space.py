@@ -67,6 +67,10 @@ class Space:
                 raise SpecError(f"the constraint {constraint.text!r} names no parameter", hint="remove it")
         self._by_name = {p.name: p for p in self.parameters}
 
+    def __repr__(self) -> str:
+        parts = [*map(repr, self.parameters), *(f"where {constraint}" for constraint in self.where)]
+        return f"Space({', '.join(parts)})"
+
     def __getitem__(self, name: str) -> Parameter:
         return self._by_name[name]
 
@@ -83,7 +87,14 @@ class Space:
     @cached_property
     def combinations(self) -> float:
         """Combinations before conditions and constraints; infinite for a continuous space."""
-        return math.prod(math.inf if listed is None else len(listed) for listed in self.levels)
+        return math.prod(float(parameter.count) for parameter in self.parameters)
+
+    @property
+    def size_text(self) -> str:
+        """The reason in words that a space cannot be listed, as in "a space with a continuous parameter"."""
+        if any(parameter.count == math.inf for parameter in self.parameters):
+            return "a continuous parameter"
+        return f"{self.combinations:g} combinations"
 
     @property
     def enumerable(self) -> bool:
@@ -94,7 +105,7 @@ class Space:
     def codes(self) -> Codes:
         """All allowed configurations of an enumerable space, in lexicographic order, shape (n, parameters)."""
         if not self.enumerable:
-            raise SpecError(f"the space has {self.combinations:g} combinations, too many to list")
+            raise SpecError(f"the space has {self.size_text}, too many to list")
         rows = np.zeros((1, 0), dtype=np.int32)
         for i, parameter in enumerate(self.parameters):
             listed = self.levels[i]
@@ -143,18 +154,26 @@ class Space:
         for parameter in self.parameters:
             index = -1
             if parameter.name in values:
-                index = self._places[parameter.name].get(canonical_text(values[parameter.name]), -2)
+                index = self._place_of(parameter, values[parameter.name])
             if index < -1:
                 return None
             row.append(index)
         return tuple(row)
 
+    def _place_of(self, parameter: Parameter, value: Value) -> int:
+        """The place of a value among the levels of a parameter; -2 if it is not there."""
+        if isinstance(parameter, Float | Integer):
+            found = parameter.index(value)
+            return -2 if found is None else found
+        return self._places[parameter.name].get(canonical_text(value), -2)
+
     @cached_property
     def _places(self) -> dict[str, dict[str, int]]:
+        """The places of listed values; those of a range, which may be millions, are computed."""
         return {
             p.name: {canonical_text(p.level(i)): i for i in range(len(listed))}
             for p, listed in zip(self.parameters, self.levels, strict=True)
-            if listed is not None
+            if listed is not None and not isinstance(p, Float | Integer)
         }
 
     # ------------------------------------------------------------------ any space
@@ -199,9 +218,9 @@ class Space:
                     found[parameter.name] = parameter.level(0)
             return found
         rows = self.codes
-        for i, name in enumerate(self.names):
-            if name in values:
-                rows = rows[rows[:, i] == self._places[name].get(canonical_text(values[name]), -2)]
+        for i, parameter in enumerate(self.parameters):
+            if parameter.name in values:
+                rows = rows[rows[:, i] == self._place_of(parameter, values[parameter.name])]
         if not len(rows):
             return {}
         only = (rows == rows[0]).all(axis=0)
@@ -347,9 +366,14 @@ class Space:
         return parameter.facts(attribute)
 
     def _true(self, expression: Expression, chosen: Mapping[str, Value], *, inactive: bool) -> bool:
-        columns = {name: column([value]) for name, value in chosen.items()}
+        columns = {name: self._column_of(name, value) for name, value in chosen.items()}
         active = {name: np.array([name in chosen]) for name in self.names}
         return bool(self._mask(expression, columns, active, inactive=inactive)[0])
+
+    def _column_of(self, name: str, value: Value) -> Column:
+        """One value as an array, of objects where its parameter lists numbers and texts: these are compared to both."""
+        listed = self.levels[self.names.index(name)]
+        return np.array([value], dtype=object) if listed is not None and listed.dtype == object else column([value])
 
     def _mask(
         self, expression: Expression, columns: Mapping[str, Column], active: Mapping[str, Column], *, inactive: bool
@@ -493,15 +517,11 @@ def _part(expression: Expression, space: Space) -> Space:
     parameters = [p for p in space.parameters if p.name in wanted]
     where = [one for one in space.where if not one.divides and one.names <= wanted]
     parameters = [_probed(p) if p.levels is None else p for p in parameters]
-    for place in sorted(range(len(parameters)), key=lambda i: -_count(parameters[i])):
-        if math.prod(map(_count, parameters)) <= ENUMERABLE:
+    for place in sorted(range(len(parameters)), key=lambda i: -parameters[i].count):
+        if math.prod(float(p.count) for p in parameters) <= ENUMERABLE:
             break
         parameters[place] = _probed(parameters[place])
     return Space(parameters, where)
-
-
-def _count(parameter: Parameter) -> float:
-    return math.inf if parameter.levels is None else len(parameter.levels)
 
 
 def _probed(parameter: Parameter) -> Parameter:

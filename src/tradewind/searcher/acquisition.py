@@ -116,8 +116,9 @@ def expected_improvement(mean: ArrayLike, sd: ArrayLike, best: ArrayLike) -> Arr
         best: The value to beat.
     """
     mean, sd, best = _prepare(mean, sd, best)
-    z = (best - mean) / sd
-    density: Any = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
+    with np.errstate(over="ignore"):  # infinitely many deviations away is as good as very many
+        z = (best - mean) / sd
+        density: Any = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
     result: Array = np.maximum((best - mean) * _normal(z) + sd * density, 0.0)
     return result
 
@@ -125,5 +126,7 @@ def expected_improvement(mean: ArrayLike, sd: ArrayLike, best: ArrayLike) -> Arr
 def probability_between(mean: ArrayLike, sd: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     """P(low ≤ Y ≤ high) of a normal Y; infinite bounds are none."""
     mean, sd, low, high = _prepare(mean, sd, low, high)
-    result: Array = np.clip(_normal((high - mean) / sd) - _normal((low - mean) / sd), 0.0, 1.0)
+    with np.errstate(over="ignore"):  # infinitely many deviations away is as good as very many
+        above, below = (high - mean) / sd, (low - mean) / sd
+    result: Array = np.clip(_normal(above) - _normal(below), 0.0, 1.0)
     return result

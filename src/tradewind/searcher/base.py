@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -222,6 +223,32 @@ class NothingLeft:
     final: bool = True
 
 
+GREATEST_FIGURE = 1e100
+"""Models square figures, add them up and multiply them: larger ones would be more than a float can hold."""
+
+
+def bounded_figures(trial: Trial) -> Trial:
+    """A trial with its objective and metrics within ±`GREATEST_FIGURE`; what is no finite number stays as it is.
+
+    Args:
+        trial: The trial as it ended.
+    """
+    seen = trial.observation
+    if seen is None:
+        return trial
+    figures = [*seen.metrics.values(), *(() if seen.objective is None else (seen.objective,))]
+    if not any(math.isfinite(figure) and abs(figure) > GREATEST_FIGURE for figure in figures):
+        return trial
+    objective = None if seen.objective is None else bounded_figure(seen.objective)
+    metrics = {name: bounded_figure(figure) for name, figure in seen.metrics.items()}
+    return replace(trial, observation=replace(seen, objective=objective, metrics=metrics))
+
+
+def bounded_figure(figure: float) -> float:
+    """A figure within ±`GREATEST_FIGURE`; NaN and the infinities as they are."""
+    return max(-GREATEST_FIGURE, min(GREATEST_FIGURE, figure)) if math.isfinite(figure) else figure
+
+
 class Searcher(Plugin, ABC):
     """Proposes configurations and learns from trials.
 
@@ -266,8 +293,12 @@ class Searcher(Plugin, ABC):
         """
 
     def tell(self, trial: Trial) -> None:
-        """Learn from a trial that succeeded, failed or was aborted; telling it again changes nothing."""
+        """Learn from a trial that succeeded, failed or was aborted; telling it again changes nothing.
+
+        Figures beyond ±`GREATEST_FIGURE` are taken for these: models square them, and compare their sums.
+        """
         if trial.state.informs:
+            trial = bounded_figures(trial)
             if trial.number not in self._told:
                 self._unplaced.append(trial)
             self._told[trial.number] = trial

@@ -39,10 +39,8 @@ class ExhaustiveSearcher(Searcher, ProposesMany):
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:
         super().__init__(settings=settings, problem=problem, seed=seed)
         if not problem.space.enumerable:
-            count = problem.space.combinations
-            many = f"{count:g} combinations" if np.isfinite(count) else "a continuous parameter"
             raise SpecError(
-                f"the exhaustive searcher cannot try a space with {many}",
+                f"the exhaustive searcher cannot try a space with {problem.space.size_text}",
                 hint="give the values to try as lists, or use the searcher random or gp",
             )
 

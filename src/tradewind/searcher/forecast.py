@@ -55,10 +55,8 @@ def require_few_settings_combinations(problem: Problem, most: int, name: str, ea
     space, machine = problem.space, problem.resolver.machine_parameters
     own = [i for i, parameter in enumerate(space.parameters) if parameter.name not in machine]
     if not space.enumerable:
-        count = space.combinations
-        many = f"{count:g} combinations" if math.isfinite(count) else "a continuous parameter"
         raise SpecError(
-            f"the {name} searcher predicts the whole table, and the space has {many}",
+            f"the {name} searcher predicts the whole table, and the space has {space.size_text}",
             hint="give fewer values as lists, or take the searcher gp",
         )
     if not own:

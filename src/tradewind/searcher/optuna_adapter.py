@@ -483,17 +483,16 @@ def optuna_distribution(parameter: Parameter) -> optuna.distributions.BaseDistri
     """Optuna's distribution of a parameter's values: categories, places in a list, or numbers."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if isinstance(parameter, Float):
+    if isinstance(parameter, Float) and parameter.step is None:
         return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
     if isinstance(parameter, Integer):
         low, step = int(parameter.low), parameter.step
         high = low + (int(parameter.high) - low) // step * step
         return IntDistribution(low, high, log=parameter.log and step == 1, step=step)
-    levels = parameter.levels
-    assert levels is not None
+    count = int(parameter.count)
     if isinstance(parameter, Categorical | Instance):
-        return CategoricalDistribution([parameter.level(i) for i in range(len(levels))])
-    return IntDistribution(0, len(levels) - 1)
+        return CategoricalDistribution([parameter.level(i) for i in range(count)])
+    return IntDistribution(0, count - 1)
 
 
 def suggest_value(trial: optuna.Trial, parameter: Parameter) -> Any:
@@ -511,6 +510,8 @@ def suggest_value(trial: optuna.Trial, parameter: Parameter) -> Any:
 
 def to_optuna(parameter: Parameter, value: Value) -> Any:
     """Translate a value into Optuna's: the place in its list where a parameter is suggested by place."""
+    if isinstance(parameter, Float) and parameter.step is not None:
+        return parameter.place(float(value))
     if not _by_place(parameter):
         return value
     levels = parameter.levels
@@ -520,13 +521,15 @@ def to_optuna(parameter: Parameter, value: Value) -> Any:
 
 def from_optuna(parameter: Parameter, value: Any) -> Value:
     """Translate a value of Optuna's into the parameter's; real numbers are rounded to 12 digits, as everywhere."""
-    if isinstance(parameter, Float):
+    if isinstance(parameter, Float) and parameter.step is None:
         return min(max(float(f"{value:.12g}"), float(parameter.low)), float(parameter.high))
     return parameter.coerce(parameter.level(int(value)) if _by_place(parameter) else value)
 
 
 def _by_place(parameter: Parameter) -> bool:
-    return not isinstance(parameter, Float | Integer | Categorical | Instance)
+    if isinstance(parameter, Float):
+        return parameter.step is not None
+    return not isinstance(parameter, Integer | Categorical | Instance)
 
 
 def constraint_excess(value: float, bound: float) -> float:

@@ -371,6 +371,8 @@ def test_values_have_one_spelling() -> None:
     assert canonical_text(1) == canonical_text("1.0") == canonical_text(1.0) == canonical_text(" 1e0 ")
     assert canonical_text(True) == canonical_text("True") == canonical_text("yes") != canonical_text(1)
     assert canonical_text(False) == canonical_text("no")
+    assert canonical_text(2**53) == canonical_text("9007199254740992.0") != canonical_text(2**53 - 1)
+    assert canonical_text(3 * 0.05) == canonical_text("0.15")
     assert canonical_text(None) == ""
     assert canonical_text("t2.small") == "t2.small"
 

@@ -58,6 +58,7 @@ def test_every_key_is_explained(schema: dict[str, Any]) -> None:
         {"space": {"instance": {"vcpu": "1..4", "memory": 4, "spot": "any"}, "nodes": "1..4"}},
         {"space": {"instance": ["a"], "nodes": [1, 2]}},
         {"space": {"instance": "a", "nodes": {"high": 3}, "n": {"low": 1, "high": 3}}},
+        {"space": {"x": "0..1 step 0.05", "y": {"type": "float", "low": 0, "high": 1, "step": 0.05}}},
         {"where": "level < 3"},
         {"where": ["level < 3"], "objective": "runtime"},
         {"objective": {"maximise": "x", "also": ["cost", {"minimise": "y"}]}},
@@ -85,6 +86,8 @@ def test_all_forms_are_complete_in_the_schema_too(
     [
         {"budgte": 3},
         {"space": {"x": {"type": "integer", "low": 1, "high": 2, "stepp": 2}}},
+        {"space": {"x": {"type": "float", "low": 1, "high": 2, "step": 0}}},
+        {"job": {"command": "true", "fraction": 0}},
         {"space": {"block-size": [1]}},
         {"space": {}},
         {"searcher": "gpp"},

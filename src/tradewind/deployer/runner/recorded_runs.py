@@ -18,6 +18,8 @@ FRACTION = "fraction"
 """The column with the share of the input data that a run has used (the fidelity)."""
 
 _TIME = "; the setting time names the one with the run time"
+_EXACT = 2**53
+"""Whole numbers up to here are exact as floats."""
 _TRUE = frozenset({"true", "yes"})
 _FALSE = frozenset({"false", "no"})
 
@@ -28,9 +30,11 @@ def canonical_text(value: Value | None) -> str:
     if text.lower() in _TRUE | _FALSE:
         return "true" if text.lower() in _TRUE else "false"
     try:
-        return f"{float(text):.12g}"
+        number = float(text)
     except ValueError:
         return text
+    # Whole numbers are told apart to their last digit, other numbers to the twelfth, as searchers write them.
+    return str(int(number)) if number.is_integer() and abs(number) <= _EXACT else f"{number:.12g}"
 
 
 @dataclass(frozen=True, slots=True)

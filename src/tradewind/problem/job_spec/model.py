@@ -37,6 +37,7 @@ from tradewind.problem.job_spec.values import (
     PositiveDuration,
     PositiveHours,
     PositiveMoney,
+    PositiveNumber,
     Prices,
     Reference,
     SchemaForms,
@@ -82,18 +83,21 @@ class IntegerModel(StrictModel):
 
     type: Literal["integer"] = "integer"
     low: Whole = Field(description="The least value.")
-    high: Whole = Field(description="The greatest value.")
+    high: Whole = Field(description="The greatest value; with a step that does not end there, the last one below it.")
     step: Count = Field(1, description="The distance between values.")
     log: bool = Field(False, description="true to search on a log scale.")
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
 class FloatModel(StrictModel):
-    """A real number from low to high, both included."""
+    """A real number from low to high, both included, or one of those in steps from low on."""
 
     type: Literal["float"] = "float"
     low: Number = Field(description="The least value.")
-    high: Number = Field(description="The greatest value.")
+    high: Number = Field(description="The greatest value; with a step that does not end there, the last one below it.")
+    step: PositiveNumber | None = Field(
+        None, description="The distance between values: 0.05 for 0, 0.05, 0.1 and so on; left out, any number will do."
+    )
     log: bool = Field(False, description="true to search on a log scale.")
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
@@ -141,10 +145,12 @@ def _counts(value: Any) -> Any:
         match = _RANGE.fullmatch(without_thousands(value.strip()))
         if not match or match["log"]:
             raise InputError(f"{value!r} is no number of machines", hint="write [1, 2, 4, 8] or 1..8")
-        low, high = float(match["low"]), float(match["high"])
+        low, high, step = (float(match[name] or 1) for name in ("low", "high", "step"))
         if low > high or high > 100_000:
             raise InputError(f"the range {value!r} makes no sense", hint="the lower number comes first")
-        return list(range(int(low), int(high) + 1, int(match["step"] or 1)))
+        if not (low.is_integer() and high.is_integer() and step.is_integer() and step >= 1):
+            raise InputError(f"{value!r} is no range of whole numbers", hint="write [1, 2, 4, 8] or 1..8")
+        return list(range(int(low), int(high) + 1, int(step)))
     return value
 
 
@@ -172,9 +178,9 @@ TYPES: dict[str, type[StrictModel]] = {
 
 _NUMBER_TEXT = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(
-    rf"(?P<low>{_NUMBER_TEXT})\s*\.\.\s*(?P<high>{_NUMBER_TEXT})(?:\s+step\s+(?P<step>\d+))?(?:\s+(?P<log>log))?"
+    rf"(?P<low>{_NUMBER_TEXT})\s*\.\.\s*(?P<high>{_NUMBER_TEXT})(?:\s+step\s+(?P<step>{_NUMBER_TEXT}))?(?:\s+(?P<log>log))?"
 )
-_FORMS = "write a list [1, 3, 6], a range 1..9 or '1..64 log', or {type: ...}"
+_FORMS = "write a list [1, 3, 6], a range 1..9, '1..64 log' or '0..1 step 0.05', or {type: ...}"
 
 
 def _expand(value: Any) -> Any:
@@ -196,22 +202,20 @@ def _expand(value: Any) -> Any:
             values = value["values"]
             kind = _listed_type(values if isinstance(values, list) else [values])
         elif "low" in value or "high" in value:
-            ends = (value.get("low"), value.get("high"))
-            kind = "float" if any(isinstance(end, float) for end in ends) else "integer"
+            bounds = (value.get("low"), value.get("high"), value.get("step"))
+            kind = "float" if any(isinstance(bound, float) for bound in bounds) else "integer"
         else:
             raise InputError("the parameter has neither a type nor values", hint=_FORMS)
     return {**value, "type": kind}
 
 
 def _expand_range(match: re.Match[str]) -> dict[str, Any]:
-    low, high = match["low"], match["high"]
-    real = any(sign in low + high for sign in ".eE")
-    if real and match["step"]:
-        raise InputError("a step is for whole numbers only")
-    ends: dict[str, Any] = {"low": float(low), "high": float(high)} if real else {"low": int(low), "high": int(high)}
-    if match["step"]:
-        ends["step"] = int(match["step"])
-    return {"type": "float" if real else "integer", **ends, "log": bool(match["log"])}
+    bounds = {name: match[name] for name in ("low", "high", "step") if match[name]}
+    real = any(sign in text for text in bounds.values() for sign in ".eE")
+    numbers = {name: float(text) if real else int(text) for name, text in bounds.items()}
+    if numbers.get("step", 1) <= 0:
+        raise InputError(f"the step is {match['step']}", hint="it must be above 0")
+    return {"type": "float" if real else "integer", **numbers, "log": bool(match["log"])}
 
 
 def _listed_type(values: list[Any]) -> str:
@@ -235,7 +239,7 @@ ParameterModel = Annotated[
     parse_with(_expand),
     SchemaForms(
         {"type": "array", "minItems": 1, "items": {"type": ["string", "number", "boolean"]}},
-        {"type": "string", "pattern": r"\.\.", "examples": ["1..9", "1..64 log", "0.1..0.9"]},
+        {"type": "string", "pattern": r"\.\.", "examples": ["1..9", "1..64 log", "0.1..0.9", "0..1 step 0.05"]},
         {"type": ["number", "boolean"]},
     ),
 ]

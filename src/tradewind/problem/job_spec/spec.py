@@ -497,7 +497,7 @@ def _made(name: str, model: Any, when: Expression | None) -> Parameter:
         case IntegerModel():
             return Integer(name=name, when=when, low=model.low, high=model.high, step=model.step, log=model.log)
         case FloatModel():
-            return Float(name=name, when=when, low=model.low, high=model.high, log=model.log)
+            return Float(name=name, when=when, low=model.low, high=model.high, step=model.step, log=model.log)
         case OrdinalModel():
             return Ordinal(name=name, when=when, values=tuple(model.values), attribute=model.attribute)
         case CategoricalModel():

@@ -112,6 +112,9 @@ def _finite(value: Any) -> float:
 
 
 Number = Annotated[float, parse_with(_finite), SchemaForms(_NUMBER, only=True)]
+PositiveNumber = Annotated[
+    float, parse_with(_finite), Field(gt=0), SchemaForms({"type": "number", "exclusiveMinimum": 0}, only=True)
+]
 
 
 def _plain(value: Any) -> int | float:
@@ -316,7 +319,12 @@ def _whole(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole)]
 """A whole number, also written ``1e3`` or ``1,000``."""
 
-Share = Annotated[Number, Field(gt=0, le=1)]
+Share = Annotated[
+    float,
+    parse_with(_finite),
+    Field(gt=0, le=1),
+    SchemaForms({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, only=True),
+]
 Count = Annotated[Whole, Field(ge=1)]
 Seed = Annotated[Whole, Field(ge=-(2**63), le=2**63 - 1)]
 """What a database keeps of a whole number."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.problem import Observation, PastStudy, Problem, Trial, TrialState
+from tradewind.searcher.base import bounded_figure
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.surrogate.features import FeatureMap
 
@@ -77,7 +78,7 @@ class PastRun:
         if self.failed or self.seen.censored:
             return math.nan
         value = self.seen.metrics.get(name, math.nan)
-        return value if math.isfinite(value) else math.nan
+        return bounded_figure(value) if math.isfinite(value) else math.nan
 
 
 def parameter_group(parameters: Mapping[str, float | str]) -> tuple[tuple[str, float | str], ...]:

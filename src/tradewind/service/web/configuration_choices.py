@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import FormError, TradewindError
-from tradewind.problem import COST, RUNTIME
+from tradewind.problem import COST, RUNTIME, Float, Integer
 from tradewind.reporting.words import percent, value_words
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.form import ApplicationForm
@@ -70,7 +70,7 @@ class ParameterInput:
         options: Value and words of each that may be chosen; empty for a number between bounds.
         low: The least number, or None.
         high: The greatest number, or None.
-        whole: True where only whole numbers are taken.
+        step: The distance between numbers from the least on; None where any will do.
         value: Chosen value.
     """
 
@@ -78,7 +78,7 @@ class ParameterInput:
     options: Sequence[tuple[str, str]]
     low: float | None
     high: float | None
-    whole: bool
+    step: float | None
     value: str
 
 
@@ -216,9 +216,9 @@ def _part(parameter: Parameter, value: str) -> ParameterInput:
             (str(level), f"{level}: {_about(offers[str(level)])}" if str(level) in offers else setting(level))
             for level in levels[:_MOST_OPTIONS]
         ]
-        return ParameterInput(parameter.name, options, None, None, False, value)
-    low, high = getattr(parameter, "low", None), getattr(parameter, "high", None)
-    return ParameterInput(parameter.name, (), low, high, parameter.kind == "integer", value)
+        return ParameterInput(parameter.name, options, None, None, None, value)
+    assert isinstance(parameter, Float | Integer)
+    return ParameterInput(parameter.name, (), parameter.low, parameter.greatest, parameter.step, value)
 
 
 def _about(offer: Offer) -> str:
