@@ -26,10 +26,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from tradewind import plugins
-from tradewind.problem import Billing, Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Proposal, Trial
-from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, make_problem
+from tradewind.problem import Billing, Categorical, Configuration, Instance, Nodes, Offer, Ordinal
+from tradewind.testing.problems import KnownOutcome, make_problem
+from tradewind.testing.recorded_tables import RecordedProblem
+from tradewind.testing.searcher_benchmark import SearcherChoice, search_with_starts
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "work/results.csv"
@@ -64,7 +64,7 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @cache
-def table(folder: Path, name: str) -> tuple[KnownProblem, float, float]:
+def table(folder: Path, name: str) -> RecordedProblem:
     """A table of Lynceus as a problem, the mean cost of its configurations, and the least feasible cost."""
     rows = {}
     with (folder / "lynceus/tensorflow" / f"{name}.csv").open(newline="") as file:
@@ -112,44 +112,28 @@ def table(folder: Path, name: str) -> tuple[KnownProblem, float, float]:
     best = problem.optimum()
     assert len(bills) == 384
     assert best is not None
-    return problem, statistics.mean(bills), best[1]
+    return RecordedProblem(problem, statistics.mean(bills), best[1])
 
 
 def search(job: tuple[Path, str, str, int, int]) -> dict[str, Any]:
     """One search: the same random starts for every policy of a seed; every run ends and is paid, the last one too."""
     folder, name, policy, budget, seed = job
-    problem, mean, optimum = table(folder, name)
+    known = table(folder, name)
     kind, settings = POLICIES[policy]
-    searcher = plugins.create("searcher", kind, settings, problem=problem, seed=seed)
-    left, trials, waits = budget * mean, [], False
     started = time.process_time()
-
-    def run(proposal: Proposal) -> None:
-        nonlocal left
-        trial: Trial = evaluate(problem, proposal, len(trials))
-        trials.append(trial)
-        searcher.tell(trial)
-        left -= trial.spent
-
-    for i in np.random.default_rng([seed, 2018]).permutation(len(problem.candidates))[:STARTS]:
-        run(Proposal(problem.candidates.configuration(int(i))))
-    while left >= 0 and len(trials) < len(problem.candidates):
-        answer = searcher.ask(SearchState(proposed=len(trials), money_left=left))
-        if isinstance(answer, NothingLeft):
-            waits = True
-            break
-        run(answer[0])
+    trials = search_with_starts(known, SearcherChoice(policy, kind, settings), budget, seed, starts=STARTS)
+    spent = sum(trial.spent for trial in trials) / known.mean
     feasible = [t.spent for t in trials if t.observation is not None and t.observation.feasible]
     return {
         "table": name,
         "policy": policy,
         "budget": budget,
         "seed": seed,
-        "dopt": min(feasible) / optimum - 1.0 if feasible else NOTHING_FOUND,
+        "dopt": min(feasible) / known.best - 1.0 if feasible else NOTHING_FOUND,
         "nex": len(trials),
-        "spent": round((budget * mean - left) / mean, 4),
+        "spent": round(spent, 4),
         "cpu_seconds": round(time.process_time() - started, 3),
-        "left_by_itself": int(waits),
+        "left_by_itself": int(spent <= budget and len(trials) < len(known.problem.candidates)),
     }
 
 

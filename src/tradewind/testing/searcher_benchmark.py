@@ -109,7 +109,7 @@ class SearchResult:
         budget: Mean costs that it had.
         seed: Its seed.
         dopt: Distance of the best feasible run from the optimum (0.05: 5 % above it); infinite where none was found.
-        nex: Explorations: runs.
+        nex: Explorations: runs, under the protocol ``engine`` until the optimum was found.
         spent: Mean costs that it spent.
         to_close: Mean costs until it was first within 5 % of the optimum; infinite where it never was.
         cpu_seconds: Processor time of the search.
@@ -128,26 +128,41 @@ class SearchResult:
 def run_search(benchmark: Benchmark, choice: SearcherChoice, budget: float, seed: int) -> list[SearchResult]:
     """Search once.
 
-    Under the protocol ``engine`` smaller budgets are read from the search with the largest one.
+    Under the protocol ``engine`` smaller budgets are read from the search with the largest one, which ends where it has
+    found the optimum: nothing more can be learnt of it.
     """
     table = benchmark.problem()
     began = time.process_time()
     own = benchmark.protocol == "obol"
     if own:
-        trials, budgets = _with_starts(table, choice, budget, seed), [budget]
+        trials, budgets = search_with_starts(table, choice, budget, seed), [budget]
     else:
         problem = replace(table.problem, budget=Budget(dollars=budget * table.mean))
         object.__setattr__(problem, "candidates", table.problem.candidates)
         searcher = plugins.create("searcher", choice.name, choice.settings, problem=problem, seed=seed)
-        trials = drive(searcher, problem, 2 * len(problem.candidates), abort=True)
+        trials = drive(
+            searcher, problem, 2 * len(problem.candidates), abort=True, until=lambda t: _away(table, t) <= 1e-9
+        )
         budgets = sorted(benchmark.budgets)
     took = time.process_time() - began
     return [_result(table, choice, trials, each, seed, took, whole=own) for each in budgets]
 
 
-def _with_starts(
+def search_with_starts(
     table: RecordedProblem, choice: SearcherChoice, budget: float, seed: int, starts: int = 5
 ) -> list[Trial]:
+    """Search as the paper on OBOL compares: random starts that are the same for all, and every run ends and is paid.
+
+    Args:
+        table: The table.
+        choice: The searcher.
+        budget: Mean costs of a configuration; the run that passes it is the last.
+        seed: Of the starts and of the searcher.
+        starts: How many random configurations are run first, paid from the budget.
+
+    Returns:
+        The trials, in order.
+    """
     problem: KnownProblem = table.problem
     searcher = plugins.create("searcher", choice.name, choice.settings, problem=problem, seed=seed)
     trials: list[Trial] = []
@@ -169,6 +184,14 @@ def _with_starts(
     return trials
 
 
+def _away(table: RecordedProblem, trial: Trial) -> float:
+    """Distance of a trial from the optimum; infinite for one that nobody would recommend."""
+    seen = trial.observation
+    if seen is None or not seen.feasible or seen.objective is None or trial.proposal.fidelity < 1.0:
+        return NEVER
+    return seen.objective / table.best - 1.0
+
+
 def _result(
     table: RecordedProblem,
     choice: SearcherChoice,
@@ -185,10 +208,8 @@ def _result(
         paid = spent + trial.spent / table.mean
         if paid > budget * (1 + 1e-9) and not whole:
             break
-        spent, count, seen = paid, count + 1, trial.observation
-        if seen is not None and seen.feasible and seen.objective is not None and trial.proposal.fidelity >= 1.0:
-            best = min(best, seen.objective / table.best - 1.0)
-            close = spent if best <= CLOSE and close == NEVER else close
+        spent, count, best = paid, count + 1, min(best, _away(table, trial))
+        close = spent if best <= CLOSE and close == NEVER else close
     return SearchResult(choice.label, budget, seed, max(0.0, best), count, spent, close, took)
 
 
@@ -353,11 +374,12 @@ def _paired(
     return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
 
 
-def draw_summaries(found: Sequence[Summary], path: Path) -> None:
-    """Draw distance from the optimum, and number of runs, against the budget.
+def draw_results(results: Sequence[SearchResult], found: Sequence[Summary], path: Path) -> None:
+    """Draw the share of searches within 5 % of the optimum by money, and distance and runs against the budget.
 
     Args:
-        found: The summaries.
+        results: The searches.
+        found: Their summaries.
         path: A .png or .svg.
 
     Raises:
@@ -368,6 +390,7 @@ def draw_summaries(found: Sequence[Summary], path: Path) -> None:
         import matplotlib as mpl
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter, NullFormatter
     except ImportError:
         raise MissingProgramError("a plot needs matplotlib", hint=install_command("plots")) from None
     from tradewind.reporting.study.png import STYLE
@@ -377,22 +400,31 @@ def draw_summaries(found: Sequence[Summary], path: Path) -> None:
     lines: dict[str, list[Summary]] = defaultdict(list)
     for each in found:
         lines[each.searcher].append(each)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10, 4.6), dpi=130)
+    with mpl.rc_context({**STYLE, "axes.titlesize": 10, "font.size": 9}):
+        figure = Figure(figsize=(13, 4.2), dpi=120)
         FigureCanvasAgg(figure)
-        distance, runs = figure.subplots(1, 2)
+        share, distance, runs = figure.subplots(1, 3)
         for label, own in lines.items():
             budgets = [each.budget for each in own]
             (line,) = distance.plot(budgets, [1 + each.dopt for each in own], marker="o", label=label)
             colour = line.get_color()
             distance.plot(budgets, [1 + each.dopt90 for each in own], linestyle="--", marker="o", color=colour)
-            runs.plot(budgets, [each.nex for each in own], marker="o", color=colour, label=label)
-        distance.set(title="Cost of the best run / optimum (dashed: one search in ten is worse)", yscale="log")
-        distance.title.set_fontsize(10)
-        runs.set_title("Runs, median", fontsize=10)
+            runs.plot(budgets, [each.nex for each in own], marker="o", color=colour)
+            largest = [each.to_close for each in results if (each.searcher, each.budget) == (label, budgets[-1])]
+            close = sorted(money for money in largest if money < NEVER)
+            steps = [0.0, *close, budgets[-1]]
+            shares = [100.0 * i / len(largest) for i in (*range(len(close) + 1), len(close))]
+            share.step(steps, shares, where="post", color=colour, label=label)
+        share.set(title="Searches within 5 % of the optimum, %", xlabel="money spent, mean costs of a configuration")
+        share.set_ylim(0, 102)
+        distance.set(title="Best run / optimum: median (dashed: one in ten is worse)", yscale="log")
+        plain = FuncFormatter(lambda value, _: f"{value:g}")
+        distance.yaxis.set_major_formatter(plain)
+        distance.yaxis.set_minor_formatter(plain if max(s.dopt90 for s in found) < 9 else NullFormatter())
+        runs.set_title("Runs, median")
         for axes in (distance, runs):
             axes.set_xlabel("budget, mean costs of a configuration")
-        runs.legend(frameon=False)
+        share.legend(frameon=False, loc="lower right")
         try:
             figure.savefig(path)
         except OSError as error:

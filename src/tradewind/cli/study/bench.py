@@ -102,9 +102,9 @@ def bench(
     results = run_benchmark(benchmark, choices, out, processes or os.cpu_count() or 1, _progress)
     found = summarise(results, [choice.label for choice in choices])
     if plot is not None:
-        from tradewind.testing.searcher_benchmark import draw_summaries
+        from tradewind.testing.searcher_benchmark import draw_results
 
-        draw_summaries(found, plot)
+        draw_results(results, found, plot)
     if as_json:
         emit_json(
             json_safe({"table": str(table), "protocol": protocol, "summaries": [_document(each) for each in found]})
@@ -190,6 +190,7 @@ def _lines(benchmark: Benchmark, found: Sequence[Summary]) -> list[str]:
     def share(value: float) -> str:
         return "never" if math.isinf(value) else f"{value:.0%}"
 
+    until = " until the optimum" if benchmark.protocol == "engine" else ""
     for each in found:
         ratio = "" if each.ratio is None else f"{each.ratio:.2f} [{each.low:.2f}, {each.high:.2f}]"
         money = "never" if math.isinf(each.to_close) else f"{each.to_close:.2f}"
@@ -201,6 +202,6 @@ def _lines(benchmark: Benchmark, found: Sequence[Summary]) -> list[str]:
         *lines,
         "",
         "Budgets and money are in mean costs of a configuration. DOPT: distance from the optimum, median, and what",
-        "one search in ten exceeds. NEX: runs. to 5 %: median money until within 5 % of the optimum. Against the",
-        "first: ratio of that money on the same seeds, geometric mean, with its 95 % interval.",
+        f"one search in ten exceeds. NEX: runs{until}. to 5 %: median money until within 5 % of the",
+        "optimum. Against the first: ratio of that money on the same seeds, geometric mean, with its 95 % interval.",
     ]
