@@ -32,9 +32,11 @@ class RecordIntake:
         ran = set(self._runs.values())
         self._mine: set[str] = set()
         self._numbers: set[int] = set()
+        self._keys: dict[int, str] = {}
         self._without_runs: set[str] = set()
         for trial in trials:
             self._numbers.add(trial.number)
+            self._keys[trial.number] = trial.key
             if trial.number not in ran:
                 self._without_runs.add(_content(trial))
         self._colliding: list[TrialRecord] = []
@@ -82,8 +84,8 @@ class RecordIntake:
         """True for a trial of the study: its runs are there, or all that it has where it was never run."""
         if not record.runs:
             return _content(record.trial) in self._without_runs
-        here = [run for run in record.runs if run.run_id in self._runs]
-        if len(here) == len(record.runs) and len({self._runs[run.run_id] for run in here}) == 1:
+        numbers = {self._runs.get(run.run_id) for run in record.runs}
+        if len(numbers) == 1 and (number := numbers.pop()) is not None and self._keys.get(number) == record.trial.key:
             return True
         for run in record.runs:
             if run.run_id in self._runs or run.run_id in self._mine:
