@@ -102,7 +102,9 @@ def _parse(text: str, path: Path, line: int | None) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         hint = "each line is one record, as tradewind export --format records writes it" if line else None
-        raise RecordError(f"it is not JSON: {error.msg}", hint=hint, file=str(path), line=line or error.lineno) from None
+        raise RecordError(
+            f"it is not JSON: {error.msg}", hint=hint, file=str(path), line=line or error.lineno
+        ) from None
     except RecursionError:
         raise RecordError("it is no record: its JSON has too many levels", file=str(path), line=line) from None
     except ValueError as error:

@@ -334,9 +334,7 @@ def _usage(run: Mapping[str, Any]) -> Usage:
 def _finite(values: Mapping[str, Any]) -> dict[str, float]:
     """The numbers among some values: what has none is written otherwise."""
     return {
-        name: float(value)
-        for name, value in values.items()
-        if isinstance(value, int | float) and math.isfinite(value)
+        name: float(value) for name, value in values.items() if isinstance(value, int | float) and math.isfinite(value)
     }
 
 

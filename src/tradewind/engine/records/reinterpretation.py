@@ -205,9 +205,10 @@ def store_reinterpretation(store: Store, found: Reinterpretation) -> None:
         StudyBusyError: A process is running the study.
     """
     if unknown := [str(reading.before.number) for reading in found.readings if reading.unknown]:
+        numbers = ", ".join(unknown[:8]) + (", ..." if len(unknown) > 8 else "")
         raise InputError(
-            f"the logs of {count(len(unknown), 'trial')} ({', '.join(unknown[:8])}{', ...' if len(unknown) > 8 else ''}) "
-            "are not here, and what was recorded of them is not enough: they would count as failed",
+            f"the logs of {count(len(unknown), 'trial')} ({numbers}) are not here, and what was recorded of them is "
+            "not enough: they would count as failed",
             hint="do it where the logs are, or export there with --with-logs and import that",
         )
     study, fields = found.study, {}

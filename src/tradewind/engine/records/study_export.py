@@ -82,7 +82,8 @@ class StudyExport:
         self.notes += [f"not in the record: {words}" for words in left_out]
         # What the study came with stands under `offers`, with the prices of its trials.
         document = {key: value for key, value in row.spec.items() if key != "known_offers"}
-        return StudyRecord(replace(row, spec=document), self._offers(self._spec), files, left_out, _versions(self._spec))
+        row, offers = replace(row, spec=document), self._offers(self._spec)
+        return StudyRecord(row, offers, files, left_out, _versions(self._spec))
 
     def _offers(self, spec: JobSpec) -> Mapping[str, tuple[Offer, ...]] | None:
         """The offers of the space: of those that trials ran on with the price at that time."""

@@ -146,7 +146,7 @@ def specification_of(record: StudyRecord, base: Path | None = None) -> JobSpec:
     """
     try:
         return JobSpec.from_json(_document(record), base)
-    except (SpecError, TypeError, KeyError, ValueError, AttributeError) as error:
+    except (SpecError, TypeError, LookupError, ValueError, ArithmeticError, AttributeError) as error:
         words = error.message if isinstance(error, SpecError) else f"{type(error).__name__} {error}"
         raise RecordError(f"the job of its study cannot be read: {words}") from None
 
@@ -167,8 +167,8 @@ def _differences(record: StudyRecord | None, into: StudyRow) -> list[str]:
     if record is None:
         return []
     try:
-        theirs, mine = JobSpec.from_json(record.study.spec), JobSpec.from_json(into.spec)
-    except SpecError:
+        theirs, mine = specification_of(record), JobSpec.from_json(into.spec)
+    except (RecordError, SpecError):  # a study of which only the trials are known any more
         return []
     if _goal(theirs.objective) != _goal(mine.objective):
         raise RecordError(

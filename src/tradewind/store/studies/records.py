@@ -282,6 +282,7 @@ def read_study_record(document: Mapping[str, Any]) -> StudyRecord:
         RecordError: It is none.
     """
     _check_version(document, "the study's record")
+    _check_numbers(document)
     read = _checked(_StudyDocument, document, "the study's record")
     offers = read["offers"]
     return StudyRecord(
@@ -331,6 +332,21 @@ def _check_version(document: Mapping[str, Any], what: str) -> None:
         hint = "upgrade Tradewind" if newer else "tradewind export makes records"
         known = " and ".join(map(str, READABLE))
         raise RecordError(f"{what} is of version {version!r}, this program reads {known}", hint=hint)
+
+
+def _check_numbers(document: Any) -> None:
+    """Refuse numbers that no float can hold wherever they stand: the job is read by many, who expect none."""
+    if isinstance(document, Mapping):
+        for value in document.values():
+            _check_numbers(value)
+    elif isinstance(document, list):
+        for value in document:
+            _check_numbers(value)
+    elif isinstance(document, int):
+        try:
+            _double(document)
+        except ValueError as error:
+            raise RecordError(f"the study's record: {str(document)[:12]}...: {error}") from None
 
 
 def _checked(model: type[_Part], document: Mapping[str, Any], what: str) -> dict[str, Any]:
