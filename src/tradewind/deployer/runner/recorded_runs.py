@@ -92,7 +92,7 @@ class RecordedTrialRun:
 
     @property
     def logs(self) -> Mapping[str, Any] | None:
-        """Its files, as `copy_run_files` made them; None where the record has none."""
+        """The files of the run, as `copy_run_files` made them; None where the record has none."""
         return json.loads(zlib.decompress(self.packed_logs)) if self.packed_logs else None
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tradewind import __version__, plugins
+from tradewind import plugins
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.deployer.runner.base import AnswersFromRecords
 from tradewind.engine.search_builder import build_problem, offers_of
@@ -218,8 +219,8 @@ def _parts(spec: JobSpec) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 
 def _versions(spec: JobSpec | None) -> dict[str, str]:
-    found = {"tradewind": __version__, "python": platform.python_version()}
+    found = {"tradewind": version("tradewind"), "python": platform.python_version()}
     for kind, name, _ in _parts(spec) if spec is not None else ():
-        package, version = plugins.origin(kind, name) if name in plugins.names(kind) else ("", "")
-        found[f"{kind} {name}"] = f"{package} {version}".strip() or "not installed"
+        origin = plugins.origin(kind, name) if name in plugins.names(kind) else ()
+        found[f"{kind} {name}"] = " ".join(origin).strip() or "not installed"
     return found
