@@ -104,8 +104,8 @@ def offers_of(spec: JobSpec, problem: Problem) -> dict[str, tuple[Offer, ...]]:
         spec: The specification.
         problem: Its problem, from `build_problem`.
     """
-    instances = {p.name: p.offers.values() for p in problem.space.parameters if isinstance(p, Instance)}
-    found = instances or {"": cast("Selector", problem.resolver).offers}
+    found = {p.name: tuple(p.offers.values()) for p in problem.space.parameters if isinstance(p, Instance)}
+    found = found or {"": tuple(cast("Selector", problem.resolver).offers)}
     # In the order of the catalogues' answers.
     return {name: tuple(sorted(each, key=lambda o: (o.price_per_hour, o.key))) for name, each in found.items()}
 

@@ -114,7 +114,7 @@ class StudyExport:
             **self._spec.job.secrets,
             **{address: one["password"] for address, one in self._spec.places.items() if "password" in one},
         }
-        found = []
+        found: list[str] = []
         for name, reference in references.items():
             try:
                 found += resolve_secrets({name: reference}).values()
