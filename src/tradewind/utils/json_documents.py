@@ -16,7 +16,7 @@ LONGEST = 256 << 20
 """Bytes of the longest line, and of the largest array, that are read: both have to be in memory as a whole."""
 
 _GZIP = b"\x1f\x8b"
-_HINT = "tradewind export --format records writes such files"
+_HINT = "tradewind export --format records writes some"
 
 
 class JsonDocument(NamedTuple):
@@ -93,7 +93,7 @@ def _text(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise RecordError("it is not UTF-8", hint=_HINT, file=str(path)) from None
+        raise RecordError("it is not UTF-8", hint="write it with tradewind export", file=str(path)) from None
 
 
 def _parse(text: str, path: Path, line: int | None) -> Any:
