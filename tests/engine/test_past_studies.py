@@ -205,3 +205,18 @@ def test_a_job_that_nothing_is_stored_of_is_told_of(store: Store, past: str, sea
 def test_where_no_other_job_is_stored_there_is_none_to_name(store: Store) -> None:
     put(store, spec("mine"), 10.0, 11.0)
     assert missing_past_hint(spec(past="[gone]", searcher="tradewind"), store).endswith("(known: no other job)")
+
+
+def test_a_replay_learns_neither_from_the_study_that_answers_it_nor_is_it_a_past(store: Store) -> None:
+    def replayed(records: str) -> JobSpec:
+        text = YAML.format(name="mine", size=1, past="all", searcher="random")
+        runner = f"deploy: {{runner: {{use: replay, records: {records}}}}}\n"
+        return parse_spec(text + runner, base=Path("/"))
+
+    real, replay = spec(), replayed("/r.jsonl")
+    put(store, real, 1.0, 2.0)
+    assert load_past_studies(replay, None, store) == ()
+    assert [past.name for past in load_past_studies(spec("other", size=2), None, store)] == ["mine"]
+    put(store, replay, 3.0, 4.0)
+    assert len(load_past_studies(real, None, store)) == 1, "the copies are no second experience"
+    assert len(load_past_studies(replay, None, store)) == 1, "its own earlier runs"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,19 @@ def test_the_metrics_of_one_cannot_be_changed_by_another(tmp_path: Path) -> None
         return {}
 
     assert run_interpreters([Given(meddle)], make_output(tmp_path, {}, cost=0.5))["cost"] == 0.5
+
+
+def test_recorded_metrics_stand_for_logs_that_were_not_kept(tmp_path: Path) -> None:
+    output = replace(
+        make_output(tmp_path, {}, runtime=3.0, cost=0.5), recorded={"score": 8.0, "score_per_hourly": 1.0, "cost": 9.0}
+    )
+    chain = [
+        plugins.create("interpreter", "exit_code", {}, base=tmp_path),
+        plugins.create("interpreter", "regex", {"patterns": r"score: (?P<score>\d+)"}, base=tmp_path),
+        Given(_break),
+        Given(lambda metrics: {"score": 0.0, "twice": 2 * metrics["score"]}),
+        plugins.create("interpreter", "price_ratio", {"metric": "score"}, base=tmp_path),
+    ]
+    found = run_interpreters(chain, output)
+    assert (found["score"], found["twice"], found["runtime"], found["cost"]) == (8.0, 16.0, 3.0, 0.5)
+    assert found["score_per_hourly"] == 8.0 / output.offer.hourly, "at the present price"

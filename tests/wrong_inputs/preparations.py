@@ -88,6 +88,13 @@ def cut_records(world: World) -> Iterator[Setup]:
 
 
 @_preparation
+def old_records(world: World) -> Iterator[Setup]:
+    document = json.loads(_records(world)[0])
+    (world.folder / "old.jsonl").write_text(json.dumps(document | {"record": 1}) + "\n")
+    yield Setup()
+
+
+@_preparation
 def newer_records(world: World) -> Iterator[Setup]:
     document = json.loads(_records(world)[0])
     (world.folder / "new.jsonl").write_text(json.dumps(document | {"record": 99}) + "\n")

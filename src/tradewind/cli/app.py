@@ -21,7 +21,7 @@ from tradewind.cli import doctor, job_file, offers, output, plugins
 from tradewind.cli import job_file as schema
 from tradewind.cli.cluster import add_to
 from tradewind.cli.service import add_to as add_service_to
-from tradewind.cli.study import bench, down, export, logs, reap, recommend, report, status, tune
+from tradewind.cli.study import bench, down, export, interpret, logs, reap, recommend, report, status, tune
 from tradewind.cli.study import run as run_command
 from tradewind.cli.workflow import workflow_app
 
@@ -64,6 +64,7 @@ app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("import")(export.import_records)
 app.command("bench")(bench.bench)
+app.command("interpret")(interpret.interpret)
 app.command("init")(job_file.init)
 app.command("schema")(schema.schema)
 app.add_typer(offers.offers_app, name="offers")

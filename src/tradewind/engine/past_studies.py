@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
+from tradewind.deployer.runner.base import AnswersFromRecords
 from tradewind.errors import SpecError
 from tradewind.problem import PastStudy, Problem
 from tradewind.searcher.base import LearnsFromPast
@@ -134,6 +135,8 @@ def _read(
         return None
     if (same_job and theirs.name != spec.name) or not _wanted(spec.past, theirs.name):
         return None
+    if _replays(spec, theirs) or _replays(theirs, spec):
+        return None
     limit = float("inf") if study is None else study.created
     if earlier.quiet is not None and earlier.quiet <= limit:
         limit = float("inf")
@@ -153,6 +156,20 @@ def _read(
         constraints=theirs.constraints,
         billing=theirs.billing,
     )
+
+
+def _replays(spec: JobSpec, other: JobSpec) -> bool:
+    """True when the runs of a study are answered from the trials of another one.
+
+    It would know its answers beforehand, and its own runs tell nobody anything new.
+    """
+    if spec.runner.name not in plugins.names("runner"):
+        return False
+    runner = plugins.load("runner", spec.runner.name)
+    if not issubclass(runner, AnswersFromRecords) or not runner.answers_from_studies(spec.runner.settings):
+        return False
+    different = set(spec.problem_differences(other))
+    return spec.name == other.name and "runner" in different and not {"job", "space"} & different
 
 
 def _wanted(past: Any, name: str) -> bool:

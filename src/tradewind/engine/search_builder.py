@@ -23,7 +23,7 @@ from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchP
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
 from tradewind.errors import SpecError
-from tradewind.problem import Categorical, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
+from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
 from tradewind.problem.template import names_in
 from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
@@ -88,19 +88,28 @@ def build_problem(spec: JobSpec, data_folder: Path) -> Problem:
         NoOfferError: An instance parameter finds no offer.
         SpecError: The constraints leave nothing.
     """
-    from tradewind.selector.offer_search import find_offers
-
-    queries = spec.instance_queries()
-    given = _catalogue_settings(spec)
-    found = {name: find_offers(query, data_folder, given) for name, query in queries.items()}
+    found = _instance_offers(spec, data_folder)
     space = spec.build_space(found)
     wanted = {offer.key: offer for offers in found.values() for offer in offers}
-    if not queries:
+    if not found:
         wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
     name = spec.selector.name
     settings = _anchored(spec, "selector", name, spec.selector.settings)
     resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
     return compose_problem(spec, space, resolver)
+
+
+def offers_of(spec: JobSpec, problem: Problem) -> dict[str, tuple[Offer, ...]]:
+    """The offers that a problem was built with, as `JobSpec.known_offers` has them.
+
+    Args:
+        spec: The specification.
+        problem: Its problem, from `build_problem`.
+    """
+    found = {p.name: tuple(p.offers.values()) for p in problem.space.parameters if isinstance(p, Instance)}
+    found = found or {"": tuple(cast("Selector", problem.resolver).offers)}
+    # In the order of the catalogues' answers.
+    return {name: tuple(sorted(each, key=lambda o: (o.price_per_hour, o.key))) for name, each in found.items()}
 
 
 def compose_problem(spec: JobSpec, space: Space, resolver: Selector) -> Problem:
@@ -116,10 +125,23 @@ def compose_problem(spec: JobSpec, space: Space, resolver: Selector) -> Problem:
     )
 
 
-def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> list[Offer]:
+def _instance_offers(spec: JobSpec, data_folder: Path) -> Mapping[str, Sequence[Offer]]:
+    """The offers of each instance parameter: those that the study came with, or the catalogues' present ones."""
+    from tradewind.selector.offer_search import find_offers
+
+    queries = spec.instance_queries()
+    if spec.known_offers is not None:
+        return {name: spec.known_offers.get(name, ()) for name in queries}
+    given = _catalogue_settings(spec)
+    return {name: find_offers(query, data_folder, given) for name, query in queries.items()}
+
+
+def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> Sequence[Offer]:
     """The offers for a space without an instance parameter: what ``offers`` asks for, or this whole machine."""
     from tradewind.selector.offer_search import find_offers, require_offers
 
+    if spec.known_offers is not None:
+        return spec.known_offers.get("", ())
     given = _catalogue_settings(spec)
     chooses = any(isinstance(p, Ordinal | Categorical) and p.attribute for p in space.parameters)
     if chooses or spec.offers != OfferQuery():
@@ -172,6 +194,11 @@ def study_document(spec: JobSpec) -> dict[str, Any]:
     }
 
 
+def new_owner() -> str:
+    """A tag for everything that the runs of a study create; no other study has it."""
+    return f"tw-{secrets.token_hex(5)}"
+
+
 def new_study(spec: JobSpec, *, name: str | None = None, suffix: str = "") -> StudyRow:
     """The row of a study that is not stored yet.
 
@@ -187,7 +214,7 @@ def new_study(spec: JobSpec, *, name: str | None = None, suffix: str = "") -> St
         spec=study_document(spec),
         created=time.time(),
         seed=spec.seed,
-        owner=f"tw-{secrets.token_hex(5)}",
+        owner=new_owner(),
     )
 
 

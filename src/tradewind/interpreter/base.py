@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -49,8 +50,16 @@ class AcceptsExitCodes(Capability, ABC):
         """Exit codes that count as success."""
 
 
+class ReadsNoFiles(Capability):
+    """Reads no file of the run: it goes by the exit code, the price, and what was read before it."""
+
+
 def run_interpreters(interpreters: Sequence[Interpreter], output: RunOutput) -> dict[str, float]:
     """All metrics of a finished run: runtime (s) and cost (USD, this run), then what each interpreter reads.
+
+    Where the logs were not kept (`RunOutput.recorded`), the recorded metrics stand for what would be read from them.
+    An interpreter that finds nothing is passed over then, and one that finds something adds only metrics that were not
+    recorded; those that read no files are worked out as ever.
 
     Args:
         interpreters: In the user's order; a later one replaces metrics of the same name.
@@ -59,21 +68,34 @@ def run_interpreters(interpreters: Sequence[Interpreter], output: RunOutput) -> 
     Raises:
         InterpretationError: One of them could not read its metrics, broke, or gave a value that is not finite.
     """
+    recorded = output.recorded
     metrics = {RUNTIME: output.runtime, COST: output.cost}
+    if recorded is not None:
+        metrics = {**metrics, **{name: value for name, value in recorded.items() if name not in metrics}}
     for interpreter in interpreters:
-        label = interpreter.name or type(interpreter).__name__
-        try:
-            found = interpreter.interpret(output, dict(metrics))
-            checked = {str(name): float(value) for name, value in found.items()}
-        except TradewindError:
-            raise
-        except Exception as error:  # an outside part may raise anything; the search goes on
-            first = str(error).partition("\n")[0]
-            raise InterpretationError(
-                "user-code", f"the interpreter {label} broke: {type(error).__name__}: {first}"
-            ) from error
-        for name, value in checked.items():
-            if not math.isfinite(value):
-                raise InterpretationError("not-a-number", f"the interpreter {label} read {name} as {value}")
-        metrics |= checked
+        if recorded is None or isinstance(interpreter, ReadsNoFiles):
+            metrics |= _read_metrics(interpreter, output, metrics)
+            continue
+        with contextlib.suppress(InterpretationError):
+            found = _read_metrics(interpreter, output, metrics)
+            metrics |= {name: value for name, value in found.items() if name not in recorded}
     return metrics
+
+
+def _read_metrics(interpreter: Interpreter, output: RunOutput, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that one interpreter reads, all of them finite numbers."""
+    label = interpreter.name or type(interpreter).__name__
+    try:
+        found = interpreter.interpret(output, dict(metrics))
+        checked = {str(name): float(value) for name, value in found.items()}
+    except TradewindError:
+        raise
+    except Exception as error:  # an outside part may raise anything; the search goes on
+        first = str(error).partition("\n")[0]
+        raise InterpretationError(
+            "user-code", f"the interpreter {label} broke: {type(error).__name__}: {first}"
+        ) from error
+    for name, value in checked.items():
+        if not math.isfinite(value):
+            raise InterpretationError("not-a-number", f"the interpreter {label} read {name} as {value}")
+    return checked

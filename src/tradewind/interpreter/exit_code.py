@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from tradewind.errors import InterpretationError
-from tradewind.interpreter.base import AcceptsExitCodes, Interpreter
+from tradewind.interpreter.base import AcceptsExitCodes, Interpreter, ReadsNoFiles
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
 
@@ -18,7 +18,7 @@ class ExitCodeSettings(Settings):
     allowed: tuple[int, ...] = Field((0,), min_length=1, description="Exit codes that count as success")
 
 
-class ExitCodeInterpreter(Interpreter, AcceptsExitCodes):
+class ExitCodeInterpreter(Interpreter, AcceptsExitCodes, ReadsNoFiles):
     """Reads the exit code as the metric ``exit_code``; one that is not allowed makes the trial fail."""
 
     Settings = ExitCodeSettings

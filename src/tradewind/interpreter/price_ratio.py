@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from tradewind.errors import InterpretationError
-from tradewind.interpreter.base import Interpreter
+from tradewind.interpreter.base import Interpreter, ReadsNoFiles
 from tradewind.plugins import Settings
 from tradewind.problem import RunOutput
 
@@ -38,7 +38,7 @@ class PriceRatioSettings(Settings):
         return self.as_ or f"{self.metric}_{word}_{self.by}"
 
 
-class PriceRatioInterpreter(Interpreter):
+class PriceRatioInterpreter(Interpreter, ReadsNoFiles):
     """Sets a metric against the price: a benchmark's score divided by the hourly price of the machines.
 
     Cf. "Cloud configuration tool requirements", section 3.4: values from the logs divided by the hourly price.

@@ -253,6 +253,8 @@ class RunOutput:
         offer: The machines, with their price at launch.
         configuration: The configuration.
         truncated: True when the logs were cut at the limit.
+        recorded: The metrics that were read of an earlier run, where this one is answered by its record and the record
+            does not have its whole logs; otherwise None.
     """
 
     stdout: Path
@@ -265,6 +267,7 @@ class RunOutput:
     offer: Offer
     configuration: Configuration
     truncated: bool = False
+    recorded: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from tradewind.problem.configuration import Configuration
 from tradewind.problem.objective import COST, RUNTIME
@@ -91,6 +92,8 @@ class Observation:
         metrics: All metrics that the interpreters read.
         profile: Low-level metrics of the run.
         reason: Why it failed, was aborted, or is infeasible, in words.
+        earlier_readings: How the same output was read before it was interpreted anew, the latest last: by name
+            ``state``, ``objective``, ``feasible``, ``metrics``, ``reason`` and ``until`` (seconds since the epoch).
     """
 
     objective: float | None
@@ -101,6 +104,7 @@ class Observation:
     metrics: Mapping[str, float] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+    earlier_readings: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def figures(self) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -159,6 +159,25 @@ class Change:
     lasting: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedTrials:
+    """Trials that a study has taken from records.
+
+    Attributes:
+        study: The study.
+        new: Number of trials that were inserted.
+        known: Number of trials that the study had already.
+        unfinished: Number of trials that had not ended when they were exported, and were left out.
+        renumbered: The numbers of inserted trials whose own number another trial has: by the old one the new one.
+    """
+
+    study: StudyRow
+    new: int
+    known: int = 0
+    unfinished: int = 0
+    renumbered: Mapping[int, int] = field(default_factory=dict)
+
+
 class Store(Plugin, ABC):
     """Keeps everything. When a method returns, what it wrote survives a crash of the machine.
 
@@ -289,14 +308,19 @@ class Store(Plugin, ABC):
         """One full JSON-able record a trial: proposal, offer, runs, observation (paper 2's dictionary)."""
 
     @abstractmethod
-    def import_records(self, study_id: int, records: Iterator[Mapping[str, Any]]) -> int:
-        """Insert records that `export_records` made; a trial number that exists is left as it is.
+    def import_records(self, study: StudyRow, records: Iterable[Mapping[str, Any]]) -> ImportedTrials:
+        """Insert records of trials that `export_records` made: all of them in one transaction, or nothing.
 
-        Returns:
-            How many were inserted.
+        A trial that the study has already, by its runs, is left as it is. One whose number another trial has gets the
+        next free number. One that had not ended when it was exported is left out: its machines are not this study's.
+
+        Args:
+            study: The study that takes them; one with the id 0 is inserted in the same transaction.
+            records: The records.
 
         Raises:
             RecordError: A record is not one; nothing is inserted.
+            StudyNotFoundError: There is no such study.
         """
 
     @abstractmethod

@@ -125,12 +125,18 @@ def proposal_from_json(document: Mapping[str, Any], configuration: Mapping[str, 
 
 def observation_to_json(observation: Observation) -> dict[str, Any]:
     """An observation as a document."""
-    return _fields(observation, _OBSERVATION)
+    document = _fields(observation, _OBSERVATION)
+    if not observation.earlier_readings:
+        del document["earlier_readings"]  # few trials have any
+    return document
 
 
 def observation_from_json(document: Mapping[str, Any]) -> Observation:
     """The observation of a document that `observation_to_json` made."""
-    return Observation(**_known(document, _OBSERVATION))
+    fields = _known(document, _OBSERVATION)
+    if "earlier_readings" in fields:
+        fields["earlier_readings"] = tuple(fields["earlier_readings"])
+    return Observation(**fields)
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:

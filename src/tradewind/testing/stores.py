@@ -35,7 +35,7 @@ from tradewind.problem import (
     TrialState,
     Usage,
 )
-from tradewind.store.base import Change, Store, StudyLine, StudyRow, StudyTotals, process_of_this_host
+from tradewind.store.base import Change, ImportedTrials, Store, StudyLine, StudyRow, StudyTotals, process_of_this_host
 
 ELSEWHERE = "another-host.example:17:1.00"
 """A holder that no test host can see."""
@@ -157,7 +157,7 @@ class StoreConformance:
             lambda: store.runs(99),
             lambda: store.columns(99),
             lambda: store.export_records(99),
-            lambda: store.import_records(99, iter([])),
+            lambda: store.import_records(study_row(id=99), iter([])),
             lambda: store.hold(99, ELSEWHERE, 10),
             lambda: store.write(99, Change([trial(0)])),
         ]
@@ -434,35 +434,47 @@ class StoreConformance:
         store.write(study.id, Change([trial(0, 0.5), trial(1, 0.75), odd], runs))
         records = json.loads(json.dumps(list(store.export_records(study.id)), allow_nan=False))
         other = store.create_study(study_row("other"))
-        assert store.import_records(other.id, iter(records)) == 3
+        assert store.import_records(other, iter(records)) == ImportedTrials(other, 3)
         assert repr(store.trials(other.id)) == repr(store.trials(study.id))
         assert store.runs(other.id) == runs
         assert list(store.export_records(other.id)) == records
 
-    def test_a_trial_that_is_there_is_left_alone(self, store: Store, study: StudyRow) -> None:
-        """A trial that is there is left alone."""
+    def test_a_study_is_made_with_its_records(self, store: Store, study: StudyRow) -> None:
+        """A study is made with its records."""
+        store.write(study.id, Change([trial(0, 0.5), trial(1, 0.75)], [run(0), run(1)]))
+        records = list(store.export_records(study.id))
+        done = store.import_records(study_row("new", state="finished", elapsed=9.0), iter(records))
+        assert (done.new, store.study(done.study.id)) == (2, done.study)
+        assert (done.study.name, done.study.state, done.study.elapsed) == ("new", "finished", 9.0)
+        assert list(store.export_records(done.study.id)) == records
+
+    def test_a_trial_whose_number_is_taken_gets_another_one(self, store: Store, study: StudyRow) -> None:
+        """A trial whose number is taken gets another one, and is known by its runs from then on."""
         store.write(study.id, Change([trial(0, 0.5), trial(1, 0.75)], [run(0), run(1)]))
         records = list(store.export_records(study.id))
         other = store.create_study(study_row("other"))
-        store.write(other.id, Change([trial(0, 9.0)]))
-        assert store.import_records(other.id, iter(records)) == 1
-        assert store.trials(other.id) == [trial(0, 9.0), trial(1, 0.75)]
-        assert store.runs(other.id) == [run(1)]
-        assert store.import_records(other.id, iter(records)) == 0
+        mine = replace(run(0), run_id="mine")
+        store.write(other.id, Change([trial(0, 9.0)], [mine]))
+        assert store.import_records(other, iter(records)) == ImportedTrials(other, 2, renumbered={0: 2})
+        assert store.trials(other.id) == [trial(0, 9.0), trial(1, 0.75), replace(trial(0, 0.5), number=2)]
+        assert store.runs(other.id) == [mine, run(1), replace(run(0), trial=2)]
+        assert store.import_records(other, iter(records)) == ImportedTrials(other, 0, known=2)
 
     def test_a_trial_that_has_not_ended_is_not_imported(self, store: Store, study: StudyRow) -> None:
         """A trial that has not ended is not imported."""
         store.write(study.id, Change([trial(0)], [run(0, state=RunState.EXECUTING)]))
         records = list(store.export_records(study.id))
         other = store.create_study(study_row("other"))
-        assert store.import_records(other.id, iter(records)) == 0
+        assert store.import_records(other, iter(records)) == ImportedTrials(other, 0, unfinished=1)
         assert store.runs(other.id) == []
 
     def test_a_bad_record_and_nothing_is_imported(self, store: Store, study: StudyRow) -> None:
-        """A bad record and nothing is imported."""
+        """A bad record and nothing is imported, nor is the study made."""
         store.write(study.id, Change([trial(0, 0.5), trial(1, 0.75)], [run(0), run(1)]))
         good, bad = store.export_records(study.id)
         other = store.create_study(study_row("other"))
-        with pytest.raises(RecordError, match="record 2"):
-            store.import_records(other.id, iter([good, {**bad, "state": "splendid"}]))
+        for taker in (other, study_row("new")):
+            with pytest.raises(RecordError, match="record 2"):
+                store.import_records(taker, iter([good, {**bad, "state": "splendid"}]))
+        assert store.find_studies("new") == []
         assert store.trials(other.id) == []

@@ -15,6 +15,7 @@ import pytest
 from tests.deployer.helpers import OFFER, OWNER, deployer_over, drive, request_for, row
 
 from tradewind import plugins
+from tradewind.deployer.runner.exit_reasons import timeout_reason
 from tradewind.deployer.runner.recorded_runs import canonical_text
 from tradewind.deployer.runner.replay import ReplayRunner, ReplaySettings
 from tradewind.errors import RecordError, SpecError
@@ -306,6 +307,103 @@ def test_answers_from_the_stores_own_trials(tmp_path: Path) -> None:
     assert (bad.state, bad.runtime, bad.reason) == (RunState.FAILED, 3.0, "out of memory")
     for x in (3, 4):
         assert "no run was recorded" in outcome(runner, ask(tmp_path, f"run-{x + 2}", x=x)).reason
+
+
+def trial_record(number: int, *runs: dict[str, Any], state: str = "succeeded", **seen: Any) -> dict[str, Any]:
+    """A record of a trial with x=1 and its runs."""
+    observation = {"runtime": 12.5, "metrics": {"loss": 0.25}, "reason": "", **seen}
+    listed = [{"attempt": place, **one} for place, one in enumerate(runs, start=1)]
+    return {
+        **RECORD,
+        "number": number,
+        "state": state,
+        "observation": None if state == "lost" else observation,
+        "runs": listed,
+    }
+
+
+DONE: dict[str, Any] = {"state": "done", "exit_code": 0, "usage": {"cpu_seconds": 3.0, "profile": {"reads": 7.0}}}
+LOGS: dict[str, Any] = {
+    "stdout": {"text": "loss 0.5\n", "bytes": 9, "cut": False},
+    "outputs/a/b.txt": {"base64": "/w==", "bytes": 1, "cut": False},
+}
+
+
+def test_the_trial_of_the_same_number_answers_and_otherwise_the_first(tmp_path: Path) -> None:
+    trials = [trial_record(number, DONE, runtime=10.0 + number) for number in range(3)]
+    runner = from_records(tmp_path, trials)
+    for run_id, seconds in ((f"{OWNER}-00002-1", 12.0), (f"{OWNER}-00001-1", 11.0), (f"{OWNER}-00009-1", 10.0)):
+        assert outcome(runner, ask(tmp_path, run_id, x=1)).runtime == seconds
+    settings = ReplaySettings(records=tmp_path / "records.jsonl", repeat="first")
+    first = ReplayRunner(settings=settings, data_folder=tmp_path / "other")
+    assert outcome(first, ask(tmp_path, f"{OWNER}-00002-1", x=1)).runtime == 10.0
+
+
+def test_logs_of_the_record_are_put_into_the_runs_folder(tmp_path: Path) -> None:
+    runner = from_records(tmp_path, [trial_record(0, {**DONE, "logs": LOGS})])
+    request = ask(tmp_path, f"{OWNER}-00000-1", x=1)
+    status = outcome(runner, request)
+    assert (status.exit_code, status.usage.cpu_seconds, status.usage.profile) == (0, 3.0, {"reads": 7.0})
+    assert (request.folder / "stdout").read_text() == "loss 0.5\n"
+    assert (request.folder / "outputs/a/b.txt").read_bytes() == b"\xff"
+    assert not (request.folder / "metrics.jsonl").exists()
+    assert runner.recorded_metrics(request) is None, "interpreters read the logs"
+
+
+def test_recorded_metrics_count_where_logs_are_cut_or_not_there(tmp_path: Path) -> None:
+    part = {"stdout": {"text": "loss", "bytes": 9000, "cut": True}}
+    runner = from_records(tmp_path, [trial_record(0, {**DONE, "logs": part}), trial_record(1, DONE, metrics={"a": 2})])
+    for number, known in ((0, {"loss": 0.25}), (1, {"a": 2.0})):
+        request = ask(tmp_path, f"{OWNER}-0000{number}-1", x=1)
+        outcome(runner, request)
+        assert runner.recorded_metrics(request) == known
+        assert not (request.folder / "stdout").exists()
+    table = make(tmp_path, metrics=["accuracy"])
+    assert table.recorded_metrics(ask(tmp_path, workers=1, vm="small")) is None, "a CSV has what a program reports"
+
+
+def test_a_run_that_was_cut_short_is_cut_short_again(tmp_path: Path) -> None:
+    cut = {"state": "timed_out", "reason": timeout_reason(12.0)}
+    runner = from_records(tmp_path, [trial_record(0, cut, state="aborted", reason="too dear")])
+
+    def ended(number: int, wall: float | None) -> RunStatus:
+        run_id = f"{OWNER}-{number:05d}-1"
+        runner.forget(Handle(run_id, "replay", {"owner": OWNER}))
+        return outcome(runner, ask(tmp_path, run_id, wall=wall, x=1))
+
+    for number, wall, seconds in ((0, 12.0, 12.5), (0, None, 12.5), (0, 20.0, 12.5), (0, 5.0, 5.0), (9, 5.0, 5.0)):
+        status = ended(number, wall)
+        assert (status.state, status.runtime) == (RunState.TIMED_OUT, seconds), (number, wall)
+    beyond = ended(9, 20.0)
+    assert beyond.state is RunState.FAILED
+    assert beyond.reason == "no run was recorded for x=1 that went on for longer than 12.5 s"
+
+
+def test_machines_that_were_lost_are_lost_again(tmp_path: Path) -> None:
+    lost = {"state": "preempted", "fault": "infrastructure", "runtime": 4.0, "reason": "the spot machine is gone"}
+    stopped = {"state": "cancelled", "runtime": 1.0, "reason": "the user stopped the search"}
+    runner = from_records(tmp_path, [trial_record(0, lost, stopped, DONE), trial_record(1, lost, state="lost")])
+    first = outcome(runner, ask(tmp_path, f"{OWNER}-00000-1", x=1))
+    assert (first.state, first.fault, first.runtime) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE, 4.0)
+    assert outcome(runner, ask(tmp_path, f"{OWNER}-00000-2", x=1)).state is RunState.DONE, "nobody stops it this time"
+    assert outcome(runner, ask(tmp_path, f"{OWNER}-00001-1", x=1)).state is RunState.PREEMPTED
+
+
+def test_exit_codes_are_those_of_the_record(tmp_path: Path) -> None:
+    odd = {"state": "failed", "fault": "job", "exit_code": 3, "reason": "the program exited with code 3", "logs": LOGS}
+    unread = trial_record(1, DONE, state="failed", metrics={}, reason="regex loss: nothing in stdout")
+    runner = from_records(tmp_path, [trial_record(0, odd), unread])
+    status = outcome(runner, ask(tmp_path, f"{OWNER}-00000-1", x=1))
+    assert (status.state, status.exit_code, status.reason) == (RunState.FAILED, 3, "the program exited with code 3")
+    again = outcome(runner, ask(tmp_path, f"{OWNER}-00001-1", x=1))
+    assert (again.state, again.exit_code, again.reason) == (RunState.FAILED, 1, "regex loss: nothing in stdout")
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "outputs/../../evil", "inputs/x", "outputs"])
+def test_logs_stay_in_the_folder_of_their_run(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RecordError, match="is no file of a run") as caught:
+        from_records(tmp_path, [trial_record(0, {**DONE, "logs": {name: {"text": "x"}}})])
+    assert caught.value.line == 1
 
 
 @pytest.mark.parametrize(

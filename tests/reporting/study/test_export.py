@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +10,8 @@ import pytest
 from rich.console import Console
 from tests.reporting.conftest import Build, make_trial, some_trials
 
-from tradewind.errors import RecordError
 from tradewind.problem import TrialState
-from tradewind.reporting.log_files import LogFileReader, read_records, tail_offset
+from tradewind.reporting.log_files import LogFileReader, tail_offset
 from tradewind.reporting.study import documents as export
 from tradewind.reporting.study import tables
 from tradewind.reporting.study.data import StudyData, space_size
@@ -144,41 +142,6 @@ def test_a_log_that_grows_and_is_not_utf8(tmp_path: Path) -> None:
     assert reader.rest() == "�"
     path.write_bytes(b"new")
     assert "".join(reader.read()) == "new"
-
-
-def test_records_as_lines_and_as_an_array(tmp_path: Path) -> None:
-    path = tmp_path / "records"
-    path.write_text('{"a": 1}\n\n{"a": 2}\n')
-    assert [record["a"] for record in read_records(path)] == [1, 2]
-    path.write_text(' \n[{"a": 1}, {"a": 2}]')
-    assert [record["a"] for record in read_records(path)] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b'{"a": 1}\n{"a": \n', "records:2: it is not JSON"),
-        (b'{"a": 1}\n7\n', "records:2: is no record: a JSON object is wanted"),
-        (b'[{"a": 1},\n{"a" 2}]', "records:2: it is not JSON"),
-        (b'[{"a": 1}, 7]', "entry 2 is no record: a JSON object is wanted"),
-        (b'{"a": "\xff"}\n', "it is not UTF-8"),
-        (b"", "records: there is nothing in it"),
-        (b"[]", "records: there is no record in it"),
-    ],
-)
-def test_bad_records_are_placed(tmp_path: Path, content: bytes, words: str) -> None:
-    path = tmp_path / "records"
-    path.write_bytes(content)
-    found: Iterator[object] = read_records(path)
-    with pytest.raises(RecordError) as caught:
-        list(found)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="cannot be read"):
-        list(read_records(tmp_path))
 
 
 def test_the_space_of_a_stored_specification(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tradewind.errors import RecordError
 from tradewind.store.studies import records
+from tradewind.store.studies.record_intake import RecordIntake
 from tradewind.testing.stores import run, trial
 
 
@@ -40,11 +41,21 @@ def test_a_record_is_read() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("record", 2, "version 2, this program reads 1 (upgrade Tradewind)"),
+        ("record", 3, "version 3, this program reads 1 and 2 (upgrade Tradewind)"),
         ("record", "1", "version '1'"),
         ("record", ..., "no key 'record'"),
         ("number", -1, "number"),
         ("number", "0", "number"),
+        ("number", 2**31, "number"),
+        ("key", "a\0b", "key: it has a character that no database takes"),
+        ("key", "\ud800", "key: "),
+        ("runs.0.run_id", "\udfff", "runs.0.run_id: "),
+        ("runs.0.exit_code", 2**63, "runs.0.exit_code"),
+        ("offer.nodes", 2**31, "offer.nodes"),
+        ("offer.vcpu", 10**400, "offer.vcpu: the number is too large"),
+        ("configuration", {"a": 10**400}, "configuration.a"),
+        ("created", 1e300, "created: it is no moment in seconds since 1970"),
+        ("study", {}, "is of a study: only the first one of a file is"),
         ("number", ..., "number: Field required"),
         ("state", "splendid", "state"),
         ("key", ..., "key"),
@@ -75,7 +86,7 @@ def test_a_record_is_read() -> None:
 )
 def test_a_wrong_record_says_where_and_what(path: str, value: Any, message: str) -> None:
     with pytest.raises(RecordError) as caught:
-        records.read_records([good(7), but(path, value)])
+        list(records.read_records([good(7), but(path, value)]))
     assert str(caught.value).startswith("record 2")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -84,20 +95,20 @@ def test_a_wrong_record_says_where_and_what(path: str, value: Any, message: str)
 @pytest.mark.parametrize("document", [None, 3, "text", [], {}])
 def test_what_is_no_record_at_all(document: Any) -> None:
     with pytest.raises(RecordError, match="record 1 is no record"):
-        records.read_records([document])
+        list(records.read_records([document]))
 
 
 def test_a_trial_that_stands_twice() -> None:
     with pytest.raises(RecordError, match="record 3: trial number 0 stands in record 1 already"):
-        records.read_records([good(0), good(1), good(0)])
+        list(records.read_records([good(0), good(1), good(0)]))
 
 
 def test_a_run_that_stands_twice() -> None:
-    other = {**good(1), "runs": good(0)["runs"]}
+    other = {**good(1), "runs": [*good(0)["runs"], *good(1)["runs"]]}
     with pytest.raises(RecordError, match="record 2: the run 'run-0-1'"):
-        records.check_run_ids(records.read_records([good(0), other]), ())
+        RecordIntake([], []).take(list(records.read_records([good(0), other])))
     with pytest.raises(RecordError, match="record 1: the run 'run-0-1'"):
-        records.check_run_ids(records.read_records([good(0)]), {"run-0-1"})
+        RecordIntake([("run-0-1", 0)], [trial(0, 0.5)]).take(list(records.read_records([other])))
 
 
 def test_null_stands_for_nan_where_a_tool_cannot_write_it() -> None:

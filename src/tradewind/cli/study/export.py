@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +13,8 @@ from tradewind.cli import completion
 if TYPE_CHECKING:
     from typing import IO
 
-    from tradewind.store.base import Store
+    from tradewind.engine.records.study_import import StudyImport
+    from tradewind.store.base import Store, StudyRow
 
 
 class ExportFormat(StrEnum):
@@ -47,6 +47,12 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; standard output without it.", metavar="FILE")
     ] = None,
+    with_logs: Annotated[
+        bool, typer.Option("--with-logs", help="With records, also what the runs printed, reported and kept.")
+    ] = False,
+    log_limit: Annotated[
+        str, typer.Option("--log-limit", help="With --with-logs, the most of each file; the middle is left out.")
+    ] = "1MiB",
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --out, say what was written as JSON; else as --format json.")
@@ -60,6 +66,7 @@ def export(
     from tradewind.utils import units
 
     chosen = _format(format_, out, as_json)
+    log_bytes = _log_bytes(chosen, log_limit, with_logs=with_logs)
     if chosen is ExportFormat.PARQUET and out is None:
         raise InputError("Parquet is no text", hint="name a file: --out trials.parquet")
     with closing(open_store(store, must_exist=True)) as opened:
@@ -70,10 +77,10 @@ def export(
 
             if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
                 sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # as in a file: no character is lost
-            _write(opened, study_id, chosen, sys.stdout)
+            _write(opened, study_id, chosen, sys.stdout, log_bytes)
             return
         try:
-            count = _write_file(opened, study_id, chosen, out)
+            count = _write_file(opened, study_id, chosen, out, log_bytes)
         except OSError as error:
             raise InputError(f"cannot write {out}: {error.strerror}", hint="choose another file") from None
     if as_json:
@@ -101,7 +108,19 @@ def _format(wanted: ExportFormat | None, out: Path | None, as_json: bool) -> Exp
     return ExportFormat.JSON if as_json else ExportFormat.CSV
 
 
-def _write(store: Store, study_id: int, chosen: ExportFormat, stream: IO[str]) -> int:
+def _log_bytes(chosen: ExportFormat, limit: str, *, with_logs: bool) -> int | None:
+    """Bytes that are kept of each log; None where no logs are wanted."""
+    from tradewind.errors import InputError
+    from tradewind.utils.units import parse_memory
+
+    if not with_logs:
+        return None
+    if chosen is not ExportFormat.RECORDS:
+        raise InputError(f"--with-logs: {chosen.value} has no place for logs", hint="say --format records")
+    return parse_memory(limit)
+
+
+def _write(store: Store, study_id: int, chosen: ExportFormat, stream: IO[str], log_bytes: int | None) -> int:
     from tradewind.reporting.study import documents as writers
     from tradewind.store.studies.tabular import trial_documents
 
@@ -111,10 +130,17 @@ def _write(store: Store, study_id: int, chosen: ExportFormat, stream: IO[str]) -
         return writers.write_json(trial_documents(store, study_id), stream)
     if chosen is ExportFormat.JSONL:
         return writers.write_json_lines(trial_documents(store, study_id), stream)
-    return writers.write_json_lines(store.export_records(study_id), stream)
+    from tradewind.engine.records.study_export import StudyExport
+    from tradewind.utils.paths import data_folder
+
+    exported = StudyExport(store, study_id, data_folder(), log_bytes=log_bytes)
+    writers.write_json_lines(exported.documents(), stream)
+    for note in exported.notes:
+        typer.echo(f"tradewind: {note}", err=True)
+    return exported.trials
 
 
-def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path) -> int:
+def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, log_bytes: int | None) -> int:
     """Write a file beside the wanted one and put it in its place: a reader never sees half of it; a pipe gets all."""
     from tradewind.utils.atomic_files import atomic_user_path
 
@@ -128,66 +154,102 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path) ->
             count = len(frame)
         else:
             with part.open("w", encoding="utf-8", newline="") as stream:
-                count = _write(store, study_id, chosen, stream)
+                count = _write(store, study_id, chosen, stream, log_bytes)
     return count
-
-
-class _Counted(Iterator[Mapping[str, Any]]):
-    """Records, counted as they are taken.
-
-    Args:
-        records: The records.
-    """
-
-    def __init__(self, records: Iterator[Mapping[str, Any]]) -> None:
-        self._records = records
-        self.count = 0
-
-    def __next__(self) -> Mapping[str, Any]:
-        record = next(self._records)
-        self.count += 1
-        return record
 
 
 def import_records(
     file: Annotated[Path, typer.Argument(help="Records that tradewind export --format records wrote.")],
     study: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--study", help="The study that takes them: name, id or job.yaml.", autocompletion=completion.studies
+            "--study",
+            help="The study that takes them: name, id or job.yaml, of which one is made. Without it the one that they "
+            "were exported from, or a new one.",
+            autocompletion=completion.studies,
         ),
-    ],
+    ] = None,
+    job: Annotated[
+        Path | None,
+        typer.Option("--job", help="Write the job YAML, and the files that it names, there.", metavar="FOLDER"),
+    ] = None,
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Take records of trials into a study; trials that it has already are left as they are."""
+    """Take the records of a study: into the one that it was, into another one, or as a new one."""
     from contextlib import closing
 
-    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.cli.common import emit_json, open_store
+    from tradewind.engine.records.study_import import import_study
     from tradewind.errors import RecordError
-    from tradewind.reporting.log_files import read_records
-    from tradewind.store.base import this_process
-    from tradewind.utils import units
+    from tradewind.utils.paths import data_folder
 
-    if not file.is_file():
-        raise RecordError("there is no such file", file=str(file))
-    with closing(open_store(store, must_exist=True)) as opened:
-        row = find_study(opened, study)
-        # A search that is running numbers its own trials: records must not come in between.
-        token = opened.hold(row.id, this_process(), 600.0)
-        try:
-            read = _Counted(read_records(file))
-            count = opened.import_records(row.id, read)
-        except RecordError as error:
-            if error.file is None:
-                raise RecordError(error.message, hint=error.hint, file=str(file)) from None
-            raise
-        finally:
-            opened.release(row.id, token)
+    if not file.exists() or file.is_dir():
+        raise RecordError("it is a folder" if file.exists() else "there is no such file", file=str(file))
+    made_of_job = study is None or _is_job(study)
+    with closing(open_store(store, must_exist=not made_of_job)) as opened:
+        into = _taker(opened, study) if study is not None else None
+        done = import_study(file, opened, data_folder(), into, job_folder=job)
+    row, trials = done.trials.study, done.trials
+    for note in done.notes:
+        typer.echo(f"tradewind: {file}: {note}", err=True)
     if as_json:
-        emit_json({"file": str(file), "study": row.name, "id": row.id, "imported": count, "known": read.count - count})
+        emit_json(
+            {
+                "file": str(file),
+                "study": row.name,
+                "id": row.id,
+                "made": done.made,
+                "imported": trials.new,
+                "known": trials.known,
+                "unfinished": trials.unfinished,
+                "renumbered": [{"from": old, "to": new} for old, new in trials.renumbered.items()],
+                "files": [str(path) for path in done.files],
+            }
+        )
         return
-    typer.echo(f"took {units.count(count, 'trial')} into study {row.name} (id {row.id})")
-    if read.count > count:
-        known = units.count(read.count - count, "number")
-        typer.echo(f"left out {known} that it has already; records of another search belong into a study of its own")
+    _print_import(done)
+
+
+def _is_job(study: str) -> bool:
+    return Path(study).suffix in (".yaml", ".yml") and Path(study).is_file()
+
+
+def _taker(store: Store, study: str) -> StudyRow:
+    """The study that takes records; of a job YAML without one, the row of a new one."""
+    from tradewind.cli.common import find_study
+    from tradewind.errors import StudyNotFoundError
+
+    try:
+        return find_study(store, study)
+    except StudyNotFoundError:
+        if not _is_job(study):
+            raise
+    from tradewind.engine.search_builder import new_study
+    from tradewind.problem.job_spec.spec import load_spec
+
+    return new_study(load_spec(Path(study)))
+
+
+def _print_import(done: StudyImport) -> None:
+    from tradewind.utils.units import count
+
+    row, trials = done.trials.study, done.trials
+    into = f"{'a new study' if done.made else 'study'} {row.name} (id {row.id})"
+    typer.echo(f"took {count(trials.new, 'trial')} into {into}")
+    if trials.known:
+        typer.echo(f"left out {count(trials.known, 'trial')} that it has already")
+    if trials.unfinished:
+        typer.echo(f"left out {count(trials.unfinished, 'trial')} that had not ended when they were exported")
+    if trials.renumbered:
+        pairs = [f"{old} is {new}" for old, new in trials.renumbered.items()]
+        shown = ", ".join(pairs[:_SHOWN]) + (", ..." if len(pairs) > _SHOWN else "")
+        typer.echo(f"renumbered {count(len(pairs), 'trial')} whose numbers it has already: {shown}")
+    for path in done.files:
+        typer.echo(f"wrote {path}")
+    code = [path.name for path in done.files if path.suffix == ".py"]
+    if code:
+        typer.echo(f"read {', '.join(code)} before you use the job: it is code of whoever made the records")
+
+
+_SHOWN = 8

@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.lifecycle.hooks import Hooks
@@ -17,9 +19,9 @@ from tradewind.deployer.lifecycle.run_context import RunContext, StageListener, 
 from tradewind.deployer.lifecycle.run_lifecycle import RunEnding, RunLifecycle
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
 from tradewind.deployer.result_uploads import ResultUploader
-from tradewind.deployer.runner.base import Runner, Simulates, SubmitsTogether
+from tradewind.deployer.runner.base import AnswersFromRecords, Runner, Simulates, SubmitsTogether
 from tradewind.errors import TeardownError, TradewindError
-from tradewind.problem import Billing, Handle, Offer, Run, RunOutput, RunRequest, RunState
+from tradewind.problem import Billing, Configuration, Handle, Offer, Run, RunOutput, RunRequest, RunState
 from tradewind.utils.clock import Clock
 
 _GLANCE_SECONDS = 0.05
@@ -302,23 +304,9 @@ class Deployer:
 
     def output(self, run: Run, request: RunRequest) -> RunOutput:
         """Give what the interpreters read of an ended run."""
-        folder = request.folder
-        try:
-            truncated = bool(json.loads((folder / "result.json").read_bytes()).get("truncated", False))
-        except (OSError, ValueError):  # simulated and remote runners need not write it
-            truncated = False
-        return RunOutput(
-            stdout=folder / "stdout",
-            stderr=folder / "stderr",
-            metrics_file=folder / METRICS,
-            folder=folder,
-            exit_code=run.exit_code,
-            runtime=run.runtime,
-            cost=run.cost,
-            offer=request.offer,
-            configuration=request.configuration,
-            truncated=truncated,
-        )
+        runner = self.runner
+        recorded = runner.recorded_metrics(request) if isinstance(runner, AnswersFromRecords) else None
+        return replace(output_of(run, request.folder, request.offer, request.configuration), recorded=recorded)
 
     def _submit_together(self, lifecycles: Sequence[RunLifecycle]) -> None:
         """Hand over in one call all runs that are ready for it."""
@@ -376,6 +364,33 @@ class Deployer:
         polled: Mapping[str, Cluster] = self.provisioner.poll(clusters) if clusters else {}
         for lifecycle in lifecycles:
             lifecycle.note(statuses.get(lifecycle.run.run_id), polled.get(lifecycle.run.run_id))
+
+
+def output_of(run: Run, folder: Path, offer: Offer, configuration: Configuration) -> RunOutput:
+    """Give what the interpreters read of an ended run, in its folder.
+
+    Args:
+        run: The run.
+        folder: The run's folder.
+        offer: The machines, with their price at launch.
+        configuration: The configuration.
+    """
+    try:
+        truncated = bool(json.loads((folder / "result.json").read_bytes()).get("truncated", False))
+    except (OSError, ValueError):  # simulated and remote runners need not write it
+        truncated = False
+    return RunOutput(
+        stdout=folder / "stdout",
+        stderr=folder / "stderr",
+        metrics_file=folder / METRICS,
+        folder=folder,
+        exit_code=run.exit_code,
+        runtime=run.runtime,
+        cost=run.cost,
+        offer=offer,
+        configuration=configuration,
+        truncated=truncated,
+    )
 
 
 def _give_up(lifecycle: RunLifecycle, reason: str) -> None:

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
@@ -82,6 +82,26 @@ class AnswersFromRecords(Capability):
             RecordError: A parameter of the space has several values and no column, or no run was recorded with the
                 job's parameters.
         """
+
+    def recorded_metrics(self, request: RunRequest) -> Mapping[str, float] | None:
+        """The metrics that were read of the recorded run, where its logs were not kept as a whole.
+
+        Args:
+            request: The run that is answered.
+
+        Returns:
+            The metrics; None where interpreters are to read what the runner has put into the run's folder.
+        """
+        return None
+
+    @classmethod
+    def answers_from_studies(cls, settings: Mapping[str, Any]) -> bool:
+        """True where the records are trials of studies: who is answered must not learn from those studies as well.
+
+        Args:
+            settings: The runner's settings as the job YAML has them.
+        """
+        return False
 
 
 class SubmitsTogether(Capability):

@@ -6,13 +6,16 @@ import csv
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from tradewind.errors import RecordError
-from tradewind.problem import Value
+from tradewind.problem import COST, RUNTIME, Fault, RunState, Usage, Value
+from tradewind.utils.json_documents import read_json_documents
+from tradewind.utils.log_copies import check_copies, is_cut
 
 FRACTION = "fraction"
 """The column with the share of the input data that a run has used (the fidelity)."""
@@ -48,6 +51,7 @@ class RecordedRun:
         metrics: Its other metrics, by name.
         place: The file and line that it was read from, for messages.
         profile: Its low-level metrics, by name.
+        trial: Facts of the trial's run that a record has and a CSV has not, or None.
     """
 
     values: Mapping[str, str]
@@ -56,6 +60,44 @@ class RecordedRun:
     metrics: Mapping[str, float] = field(default_factory=dict)
     place: str = ""
     profile: Mapping[str, float] = field(default_factory=dict)
+    trial: RecordedTrialRun | None = None
+
+    @property
+    def measured(self) -> bool:
+        """False for a run that was cut short, and for one that was lost: its time says nothing, or is a lower bound."""
+        return self.trial is None or self.trial.measured
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTrialRun:
+    """Facts of one run of an exported trial.
+
+    Attributes:
+        number: Of the trial.
+        attempt: Of the run within the trial, from 1.
+        state: The state in which it ended.
+        fault: The cause of an end that was not done, or None.
+        exit_code: Of the program, or None.
+        usage: Resources that it used.
+        measured: True where it ran to its end and its output was read, or its program failed.
+        packed_logs: Its files as packed JSON; empty where they are not in the record.
+        whole_logs: True where the record has them, and nothing of them is cut off.
+    """
+
+    number: int
+    attempt: int
+    state: RunState
+    fault: Fault | None
+    exit_code: int | None
+    usage: Usage
+    measured: bool
+    packed_logs: bytes = b""
+    whole_logs: bool = False
+
+    @property
+    def logs(self) -> Mapping[str, Any] | None:
+        """The files of the run, as `copy_run_files` made them; None where the record has none."""
+        return json.loads(zlib.decompress(self.packed_logs)) if self.packed_logs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,56 +227,119 @@ def _recorded(path: Path, line: int, row: Mapping[str, str], layout: CsvLayout) 
 
 
 def read_records(path: Path) -> list[RecordedRun]:
-    """Read the ended trials of a file that ``tradewind export --format records`` wrote, one JSON document a line.
+    """Read the runs of the ended trials of a file that ``tradewind export --format records`` wrote.
 
-    Lost trials have no result, and the run time of aborted ones is not known: both are passed over.
+    The run time of a trial that was cut short is a lower bound, and of a lost one nothing is known: their runs are not
+    `RecordedRun.measured`.
 
     Raises:
         RecordError: With file and line.
     """
-    found = []
-    with _open(path) as file:
+    found: list[RecordedRun] = []
+    for line, document in read_json_documents(path):
+        if "study" in document and "record" in document:
+            continue
         try:
-            for line, text in enumerate(file, 1):
-                recorded = _trial(path, line, text) if text.strip() else None
-                if recorded is not None:
-                    found.append(recorded)
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
-            raise RecordError(f"it is not JSON in UTF-8: {error}", file=str(path)) from None
+            found += _trial_runs(document, f"{path}:{line}" if line else str(path))
+        except RecordError as error:
+            raise RecordError(error.message, hint=error.hint, file=str(path), line=line) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(
+                f"it is not a record of a trial: {type(error).__name__} {error}",
+                file=str(path),
+                line=line,
+                hint="tradewind export --format records writes them",
+            ) from None
     return found
 
 
-def _trial(path: Path, line: int, text: str) -> RecordedRun | None:
-    try:
-        document = json.loads(text)
-        state, observation = document["state"], document["observation"]
-        if state not in ("succeeded", "failed") or observation is None:
-            return None
-        values = {name: canonical_text(value) for name, value in document["configuration"].items()}
-        values[FRACTION] = canonical_text(document.get("proposal", {}).get("fidelity", 1.0))
-        seconds = float(observation["runtime"])
-        metrics = {
-            name: float(value)
-            for name, value in observation.get("metrics", {}).items()
-            if isinstance(value, int | float) and name not in ("runtime", "cost")
-        }
-        profile = {
-            name: float(value)
-            for name, value in observation.get("profile", {}).items()
-            if isinstance(value, int | float)
-        }
-        reason = str(observation.get("reason", ""))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(
-            f"it is not a record of a trial: {type(error).__name__} {error}",
-            file=str(path),
-            line=line,
-            hint="tradewind export --format records writes them",
-        ) from None
+_READ = frozenset({"succeeded", "failed"})
+_ENDED = _READ | {"aborted", "lost"}
+
+
+def _trial_runs(document: Mapping[str, Any], place: str) -> list[RecordedRun]:
+    """The runs of a trial, each by itself; one that has no runs in its record stands for its only one."""
+    state, observation = document["state"], document["observation"]
+    if state not in _ENDED:
+        return []
+    values = {name: canonical_text(value) for name, value in document["configuration"].items()}
+    values[FRACTION] = canonical_text(document.get("proposal", {}).get("fidelity", 1.0))
+    runs = sorted(document.get("runs") or [{}], key=lambda run: int(run.get("attempt", 1)))
+    # A run that the user has stopped is repeated: only what the infrastructure did is a part of the experiment.
+    found = [_lost_run(run, document, values, place) for run in runs[: len(runs) if state == "lost" else -1]]
+    lost = [run for run in found if run is not None]
+    if observation is None:
+        return lost
+    return [*lost, _observed_run(runs[-1], document, values, place)]
+
+
+def _lost_run(
+    run: Mapping[str, Any], document: Mapping[str, Any], values: Mapping[str, str], place: str
+) -> RecordedRun | None:
+    state, fault = RunState(run.get("state", RunState.CANCELLED)), Fault(run["fault"]) if run.get("fault") else None
+    if state is not RunState.PREEMPTED and fault not in (Fault.INFRASTRUCTURE, Fault.CAPACITY):
+        return None
+    facts = RecordedTrialRun(
+        int(document.get("number", -1)), int(run.get("attempt", 1)), state, fault, None, _usage(run), measured=False
+    )
+    seconds = _seconds(run.get("runtime", 0.0), "runs.runtime")
+    return RecordedRun(values, seconds, str(run.get("reason", "")), {}, place, {}, facts)
+
+
+def _observed_run(
+    run: Mapping[str, Any], document: Mapping[str, Any], values: Mapping[str, str], place: str
+) -> RecordedRun:
+    state, observation = document["state"], document["observation"]
+    seconds = _seconds(observation["runtime"], "observation.runtime")
+    reason = str(observation.get("reason", ""))
+    logs = check_copies(run["logs"]) if run.get("logs") else None
+    ended = RunState(run["state"]) if "state" in run else RunState.DONE if state == "succeeded" else RunState.FAILED
+    whole = logs is not None and not is_cut(logs)
+    if ended is RunState.DONE and state == "failed" and not whole:
+        ended = RunState.FAILED  # its output could not be read: without its logs, that is all that is known
+    code = run.get("exit_code")
+    facts = RecordedTrialRun(
+        number=int(document.get("number", -1)),
+        attempt=int(run.get("attempt", 1)),
+        state=RunState.TIMED_OUT if state == "aborted" else ended,
+        fault=Fault(run["fault"]) if run.get("fault") else None,
+        exit_code=code if isinstance(code, int) and not (ended is RunState.FAILED and code == 0) else None,
+        usage=_usage(run) if run.get("usage") else Usage(profile=_finite(observation.get("profile", {}))),
+        measured=state in _READ,
+        packed_logs=zlib.compress(json.dumps(dict(logs)).encode(), 1) if logs else b"",
+        whole_logs=whole,
+    )
+    failed = ""
+    if state == "aborted":
+        failed = str(run.get("reason") or reason)
+    elif ended is not RunState.DONE:
+        failed = (reason if state == "failed" else str(run.get("reason", ""))) or "it failed when it was recorded"
+    metrics = {name: v for name, v in _finite(observation.get("metrics", {})).items() if name not in (RUNTIME, COST)}
+    return RecordedRun(values, seconds, failed, metrics, place, facts.usage.profile, facts)
+
+
+def _seconds(value: Any, what: str) -> float:
+    seconds = float(value) if isinstance(value, int | float) else math.nan
     if not math.isfinite(seconds) or seconds < 0:
-        raise RecordError("observation.runtime is not a number of zero or more", file=str(path), line=line)
-    failed = (reason or "it failed when it was recorded") if state == "failed" else ""
-    return RecordedRun(values, seconds, failed, metrics, f"{path}:{line}", profile)
+        raise RecordError(f"{what} is not a number of zero or more")
+    return seconds
+
+
+def _usage(run: Mapping[str, Any]) -> Usage:
+    used = run.get("usage") or {}
+    memory, cpu = used.get("peak_memory_bytes"), used.get("cpu_seconds")
+    return Usage(
+        memory if isinstance(memory, int) else None,
+        float(cpu) if isinstance(cpu, int | float) else None,
+        _finite(used.get("profile", {})),
+    )
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers among some values: what has none is written otherwise."""
+    return {
+        name: float(value) for name, value in values.items() if isinstance(value, int | float) and math.isfinite(value)
+    }
 
 
 class RecordedRunTable:
@@ -249,6 +354,7 @@ class RecordedRunTable:
 
     def __init__(self, runs: Sequence[RecordedRun]) -> None:
         self._runs = runs
+        self._by_attempt = {(run.trial.number, run.trial.attempt): run for run in runs if run.trial is not None}
         # A trial's record lacks the parameters that were not active: those are empty in it.
         self.columns = tuple(dict.fromkeys(name for run in runs for name in run.values))
         self._index: dict[tuple[str, ...], dict[tuple[str, ...], list[RecordedRun]]] = {}
@@ -279,6 +385,21 @@ class RecordedRunTable:
             self._index[names] = index
         return self._index[names].get(tuple(canonical_text(value(name)) for name in names), [])
 
+    def of_attempt(
+        self, number: int, attempt: int, names: tuple[str, ...], value: Callable[[str], Value | None]
+    ) -> RecordedRun | None:
+        """The run of the trial of a number, if that trial had the same values; only exported trials have numbers.
+
+        Args:
+            number: The trial's number.
+            attempt: The run within the trial, from 1.
+            names: The columns that are compared.
+            value: Gives the value that is looked for, by column.
+        """
+        run = self._by_attempt.get((number, attempt))
+        wanted = tuple(canonical_text(value(name)) for name in names)
+        return run if run is not None and _cells(run, names) == wanted else None
+
     def values(self, name: str) -> list[str]:
         """The values of a column, each once, in the order of the file."""
         return list(dict.fromkeys(run.values.get(name, "") for run in self._runs))
@@ -307,11 +428,11 @@ class RecordedRunTable:
                     total += ((numbers[0] - numbers[1]) / span) ** 2
             return total
 
-        distances = [distance(run) for run in self._runs]
-        least = min(distances)
-        first = self._runs[distances.index(least)]
-        same = _cells(first, names)
-        return [run for run in self._runs if _cells(run, names) == same]
+        measured = [run for run in self._runs if run.measured]
+        if not measured:
+            return []
+        same = _cells(min(measured, key=distance), names)
+        return [run for run in measured if _cells(run, names) == same]
 
     def _span(self, name: str) -> float:
         numbers = [number for run in self._runs if (number := _number(run.values.get(name, ""))) is not None]

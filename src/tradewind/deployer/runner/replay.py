@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +15,21 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import AnswersFromRecords
+from tradewind.deployer.runner.exit_reasons import timeout_reason
 from tradewind.deployer.runner.recorded_runs import (
     FRACTION,
     CsvLayout,
     RecordedRun,
     RecordedRunTable,
+    RecordedTrialRun,
     canonical_text,
     read_csv,
     read_records,
 )
 from tradewind.deployer.runner.simulated import SimulatedOutcome, SimulatedRunner
 from tradewind.errors import RecordError
-from tradewind.problem import Categorical, Instance, Nodes, Ordinal, Parameter, RunRequest, Space, Value
+from tradewind.problem import Categorical, Instance, Nodes, Ordinal, Parameter, RunRequest, RunState, Space, Value
+from tradewind.utils.units import format_duration
 
 _SHOWN = 8
 
@@ -57,8 +61,10 @@ class ReplaySettings(plugins.Settings):
         default_factory=dict, description="Column -> value: only these rows are read"
     )
     delimiter: str = Field(",", min_length=1, max_length=1, description="Between columns")
-    repeat: Literal["first", "mean", "random"] = Field(
-        "first", description="Which answer a configuration gets that was recorded several times"
+    repeat: Literal["number", "first", "mean", "random"] = Field(
+        "number",
+        description="Which answer a configuration gets that was recorded several times; number: of records that of the "
+        "trial of the same number, where it had this configuration, and otherwise the first",
     )
     noise: float = Field(0.0, ge=0, description="Sigma of a log-normal factor of mean 1 on every run time")
     nearest: bool = Field(False, description="Answer a configuration without a record by the nearest one")
@@ -111,7 +117,9 @@ class ReplayRunner(SimulatedRunner, AnswersFromRecords):
 
     A configuration is looked up by the columns that bear the names of its parameters (see ``columns``), and so are the
     job's parameters where there are such columns. Its run takes the recorded time, on a clock that jumps; metrics go
-    into the run's metrics file. A configuration that was never recorded fails, unless ``nearest`` is set. A parameter
+    into the run's metrics file. Of exported ``records`` that have the logs, those are put into the run's folder for the
+    job's interpreters; without them the recorded metrics count, whatever the interpreters. A configuration that was
+    never recorded fails, unless ``nearest`` is set. A parameter
     with several values and no column is refused at the start, ``instance`` and ``nodes`` too (``columns: {nodes: n}``),
     unless it is under ``ignore``. Time limits are kept to the second.
     """
@@ -181,17 +189,48 @@ class ReplayRunner(SimulatedRunner, AnswersFromRecords):
 
     def answer(self, request: RunRequest) -> SimulatedOutcome:
         """Look a run up; see `SimulatedRunner.answer`."""
-        found = self._look_up(request)
+        found, same = self._look_up(request)
         if found is None:
-            parameters = {name: canonical_text(value) for name, value in request.parameters.items()}
-            chosen = {**parameters, **request.configuration}
-            if request.fidelity != 1.0:
-                chosen[FRACTION] = request.fidelity
-            words = ", ".join(f"{name}={value}" for name, value in chosen.items())
-            return SimulatedOutcome(0.0, f"no run was recorded for {words}")
-        return SimulatedOutcome(found.seconds, found.failed, found.metrics, found.profile)
+            return self._unknown(request)
+        if found.measured:
+            return _measured_outcome(found)
+        facts, wall = found.trial, request.limits.wall_seconds
+        assert facts is not None  # a row of a CSV is measured
+        if facts.state is not RunState.TIMED_OUT or (same and (wall is None or found.seconds <= wall)):
+            return _unmeasured_outcome(found, facts)
+        if wall is not None and found.failed == timeout_reason(wall):
+            # Cut at the same limit: what it took is a little more, since to end a program takes a moment.
+            return _unmeasured_outcome(found, facts)
+        if wall is not None and wall <= found.seconds:
+            return SimulatedOutcome(math.inf)  # it took longer than it may now
+        return self._unknown(request, f" that went on for longer than {format_duration(found.seconds)}")
 
-    def _look_up(self, request: RunRequest) -> RecordedRun | None:
+    def _unknown(self, request: RunRequest, longer: str = "") -> SimulatedOutcome:
+        parameters = {name: canonical_text(value) for name, value in request.parameters.items()}
+        chosen = {**parameters, **request.configuration}
+        if request.fidelity != 1.0:
+            chosen[FRACTION] = request.fidelity
+        words = ", ".join(f"{name}={value}" for name, value in chosen.items())
+        return SimulatedOutcome(0.0, f"no run was recorded for {words}{longer}")
+
+    def recorded_metrics(self, request: RunRequest) -> Mapping[str, float] | None:
+        """The metrics of a recorded trial whose logs the record does not have; see `AnswersFromRecords`."""
+        if self.settings.records is None:
+            return None
+        found, _ = self._look_up(request)
+        return None if found is None or (found.trial is not None and found.trial.whole_logs) else found.metrics
+
+    @classmethod
+    def answers_from_studies(cls, settings: Mapping[str, Any]) -> bool:
+        """True with ``records``; see `AnswersFromRecords`."""
+        return settings.get("records") is not None
+
+    def _look_up(self, request: RunRequest) -> tuple[RecordedRun | None, bool]:
+        """The recorded run that answers, and whether it is the one of the same number.
+
+        It is one that was cut short where there is none that was not.
+        """
+
         def value(name: str) -> Value | None:
             if name in request.configuration:
                 return request.configuration[name]
@@ -208,15 +247,54 @@ class ReplayRunner(SimulatedRunner, AnswersFromRecords):
                 file=self._source,
                 hint="map them with columns: {parameter: column}",
             )
-        found = table.exactly(names, value) or (table.nearest(names, value) if self.settings.nearest else [])
-        if not found:
-            return None
         # Without the owner's tag, which is drawn anew for each study, equal seeds give equal searches.
-        chance = random.Random(f"{self.settings.seed}/{request.run_id.removeprefix(request.owner)}")  # noqa: S311
-        chosen = _choose(found, self.settings.repeat, chance)
+        own = request.run_id.removeprefix(request.owner)
+        chance = random.Random(f"{self.settings.seed}/{own}")  # noqa: S311
+        if self.settings.repeat == "number" and (known := _RUN_NUMBER.fullmatch(own)):
+            same = table.of_attempt(int(known[1]), int(known[2]), names, value)
+            if same is not None:
+                return self._with_noise(same, chance), True
+        alike = table.exactly(names, value)
+        found = [run for run in alike if run.measured]
+        if not found and self.settings.nearest:
+            found = table.nearest(names, value)
+        if found:
+            return self._with_noise(_choose(found, self.settings.repeat, chance), chance), False
+        cut = [run for run in alike if run.trial is not None and run.trial.state is RunState.TIMED_OUT]
+        return max(cut, key=lambda run: run.seconds, default=None), False
+
+    def _with_noise(self, run: RecordedRun, chance: random.Random) -> RecordedRun:
         sigma = self.settings.noise
         factor = math.exp(chance.gauss(-0.5 * sigma * sigma, sigma)) if sigma else 1.0
-        return replace(chosen, seconds=chosen.seconds * factor)
+        return replace(run, seconds=run.seconds * factor)
+
+
+_RUN_NUMBER = re.compile(r"-(\d+)-(\d+)")
+"""A run's id without its owner: the numbers of its trial and of its attempt."""
+
+
+def _measured_outcome(found: RecordedRun) -> SimulatedOutcome:
+    facts = found.trial
+    if facts is None:
+        return SimulatedOutcome(found.seconds, found.failed, found.metrics, found.profile)
+    return SimulatedOutcome(
+        found.seconds,
+        found.failed,
+        found.metrics,
+        found.profile,
+        files=facts.logs if facts.whole_logs else None,
+        state=facts.state,
+        fault=facts.fault,
+        exit_code=facts.exit_code,
+        usage=facts.usage,
+    )
+
+
+def _unmeasured_outcome(found: RecordedRun, facts: RecordedTrialRun) -> SimulatedOutcome:
+    """The outcome of a run that was cut short or lost, as it was."""
+    return SimulatedOutcome(
+        found.seconds, found.failed, files=facts.logs, state=facts.state, fault=facts.fault, usage=facts.usage
+    )
 
 
 def _settled(parameter: Parameter, mapped: Mapping[str, str]) -> bool:
@@ -245,7 +323,7 @@ def _some(values: Sequence[str]) -> str:
 
 
 def _choose(found: Sequence[RecordedRun], repeat: str, chance: random.Random) -> RecordedRun:
-    if repeat == "first" or len(found) == 1:
+    if repeat in ("first", "number") or len(found) == 1:
         return found[0]
     if repeat == "random":
         return chance.choice(found)

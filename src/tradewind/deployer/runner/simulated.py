@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS
@@ -18,6 +19,7 @@ from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.run_files import RunNotes, folder_error
 from tradewind.problem import Fault, Handle, Machine, RunRequest, RunState, RunStatus, Usage
 from tradewind.utils.clock import SimulatedClock
+from tradewind.utils.log_copies import write_copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,22 @@ class SimulatedOutcome:
         failed: The reason for which it fails at the end of them, or empty.
         metrics: Its metrics, by name.
         profile: Its low-level metrics, by name.
+        files: Files that it leaves in its folder instead of the metrics, as `copy_run_files` made them.
+        state: The state in which it ends, where ``failed`` does not say it; ``failed`` is its reason then.
+        fault: The cause, where it ends otherwise than done; the job's without it.
+        exit_code: Of the program; without it 0, or 1 for a failed one.
+        usage: The resources that it uses; what ``profile`` has without it.
     """
 
     seconds: float
     failed: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
+    files: Mapping[str, Any] | None = None
+    state: RunState | None = None
+    fault: Fault | None = None
+    exit_code: int | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +60,10 @@ class SimulatedRunPlan(HandleData):
         reason: The reason of that state, or of its cancellation.
         cancelled: The time when it was cancelled, on the clock, or None.
         profile: Its low-level metrics, by name.
+        fault: The cause of an end that is not done; the job without it.
+        exit_code: Of the program; without it 0, or 1 for a failed one.
+        peak_memory_bytes: Memory that it used, or None.
+        cpu_seconds: CPU time that it used, or None.
     """
 
     started: float | None = None
@@ -56,6 +72,13 @@ class SimulatedRunPlan(HandleData):
     reason: str = ""
     cancelled: float | None = None
     profile: Mapping[str, float] = field(default_factory=dict)
+    fault: str = ""
+    exit_code: int | None = None
+    peak_memory_bytes: int | None = None
+    cpu_seconds: float | None = None
+
+
+_EXIT_CODES = {RunState.DONE: 0, RunState.FAILED: 1}
 
 
 class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
@@ -96,7 +119,9 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
             plan = self._planned(request, answer)
             try:
                 request.folder.mkdir(parents=True, exist_ok=True)
-                if plan.state == RunState.DONE:
+                if answer.files is not None and plan.seconds == answer.seconds:
+                    write_copies(request.folder, answer.files)
+                elif plan.state == RunState.DONE:
                     line = json.dumps(dict(answer.metrics)) + "\n"
                     (request.folder / METRICS).write_text(line, encoding="utf-8")
             except OSError as error:
@@ -108,11 +133,20 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
     def _planned(self, request: RunRequest, answer: SimulatedOutcome) -> SimulatedRunPlan:
         wall = request.limits.wall_seconds
         plan = SimulatedRunPlan(owner=request.owner, started=self._clock.now(), seconds=answer.seconds)
-        if wall is not None and answer.seconds > wall:
+        if wall is not None and answer.seconds > wall and answer.state is not RunState.TIMED_OUT:
             return replace(plan, seconds=wall, state=RunState.TIMED_OUT, reason=timeout_reason(wall))
-        if answer.failed:
-            return replace(plan, state=RunState.FAILED, reason=answer.failed)
-        return replace(plan, profile=dict(answer.profile))
+        usage = answer.usage or Usage(profile=answer.profile)
+        plan = replace(
+            plan,
+            fault=answer.fault.value if answer.fault is not None else "",
+            exit_code=answer.exit_code,
+            peak_memory_bytes=usage.peak_memory_bytes,
+            cpu_seconds=usage.cpu_seconds,
+            profile=dict(usage.profile),
+        )
+        if answer.state is not None or answer.failed:
+            return replace(plan, state=answer.state or RunState.FAILED, reason=answer.failed)
+        return plan
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """The statuses of some runs at this moment of the clock; see `Runner.poll`."""
@@ -132,9 +166,9 @@ class SimulatedRunner(Runner, Simulates, LimitsTime, SurvivesController):
             state,
             runtime=plan.seconds,
             reason=plan.reason,
-            fault=None if state is RunState.DONE else Fault.JOB,
-            exit_code={RunState.DONE: 0, RunState.FAILED: 1}.get(state),
-            usage=Usage(profile=plan.profile),
+            fault=None if state is RunState.DONE else Fault(plan.fault or Fault.JOB),
+            exit_code=plan.exit_code if plan.exit_code is not None else _EXIT_CODES.get(state),
+            usage=Usage(plan.peak_memory_bytes, plan.cpu_seconds, plan.profile),
         )
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> None:

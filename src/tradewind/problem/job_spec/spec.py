@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,6 +141,8 @@ class JobSpec:
         file: The YAML's name, for errors.
         source: The document with the line of each key.
         model: The document in its long form.
+        known_offers: The offers of the space, by instance parameter (without one: by an empty name), of a study that
+            came with them; None where the catalogues are asked.
     """
 
     name: str
@@ -177,11 +179,17 @@ class JobSpec:
     file: str
     source: YamlSource = field(repr=False, compare=False)
     model: Mapping[str, Any] = field(repr=False, compare=False)
+    known_offers: Mapping[str, tuple[Offer, ...]] | None = field(default=None, repr=False, compare=False)
 
     def document(self) -> dict[str, Any]:
         """The whole specification as a JSON-able document, for the store; `from_json` reads it in any folder."""
         order = list(self.model["space"])  # some databases sort the keys of a document
-        return {"version": 1, "base": str(self.base), "file": self.file, "order": order, "job": dict(self.model)}
+        found = {"version": 1, "base": str(self.base), "file": self.file, "order": order, "job": dict(self.model)}
+        if self.known_offers is not None:
+            found["known_offers"] = {
+                name: [offer.to_json() for offer in offers] for name, offers in self.known_offers.items()
+            }
+        return found
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], base: Path | None = None) -> JobSpec:
@@ -200,7 +208,12 @@ class JobSpec:
         declared = job.get("space", {})
         job = {**job, "space": {name: declared[name] for name in document.get("order", declared)}}
         # A part that was uninstalled since must not keep anybody from reading the results.
-        return build_spec(YamlSource(job, file), base or Path(document["base"]), check_parts=False)
+        spec = build_spec(YamlSource(job, file), base or Path(document["base"]), check_parts=False)
+        offers = document.get("known_offers")
+        if offers is None:
+            return spec
+        read = {name: tuple(Offer.from_json(offer) for offer in found) for name, found in offers.items()}
+        return replace(spec, known_offers=read)
 
     def error(self, place: KeyPath, message: str, hint: str | None = None) -> SpecError:
         """An error about the value at a place of the YAML (``("stop", 0)``), with its file and line."""
@@ -250,16 +263,26 @@ class JobSpec:
         It covers the job, the declared space with its constraints and offers, objective, constraints, billing,
         runner, selector and interpreters; not budget, parallelism, seed, searcher or stopping rules.
         """
+        return stable_hash(self._problem())
+
+    def problem_differences(self, other: JobSpec) -> list[str]:
+        """The keys in which another specification's problem is not this one's, as ``problem_key`` counts them.
+
+        Args:
+            other: The other specification.
+        """
+        mine, theirs = self._problem(), other._problem()
+        return [key for key in mine if stable_hash(mine[key]) != stable_hash(theirs[key])]
+
+    def _problem(self) -> dict[str, Any]:
         keys = ("space", "where", "offers", "catalogues", "objective", "constraints", "select", "interpret")
         deploy = self.model["deploy"]
-        return stable_hash(
-            {
-                "job": self.job.key,
-                **{key: self.model.get(key) for key in keys},
-                "billing": deploy["billing"],
-                "runner": deploy["runner"],
-            }
-        )
+        return {
+            "job": self.job.key,
+            **{key: self.model.get(key) for key in keys},
+            "billing": deploy["billing"],
+            "runner": deploy["runner"],
+        }
 
 
 def load_spec(path: Path, overrides: Mapping[str, Any] | None = None) -> JobSpec:

@@ -5,6 +5,7 @@ Only configurations are on lines of their own where they would be cut: cut ones 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -300,7 +301,8 @@ def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
 def usage_facts(seen: Observation) -> list[tuple[str, str]]:
     """Names and values of the resources that a run used, as far as its runner knows."""
     memory, seconds = seen.profile.get("peak_memory_bytes"), seen.profile.get("cpu_seconds")
-    pairs = [] if memory is None else [("memory", f"{format_memory(int(memory))} at its peak")]
+    known = memory is not None and math.isfinite(memory)  # in records of others NaN stands for what nobody knew
+    pairs = [("memory", f"{format_memory(memory)} at its peak")] if known else []
     return pairs if seconds is None else [*pairs, ("CPU time", format_duration(seconds))]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
 from pydantic import Field
@@ -14,7 +15,16 @@ from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
 from tradewind.problem import Run, Trial
 from tradewind.store import holders
-from tradewind.store.base import Change, EarlierStudy, Store, StudyLine, StudyRow, StudySummary, StudyTotals
+from tradewind.store.base import (
+    Change,
+    EarlierStudy,
+    ImportedTrials,
+    Store,
+    StudyLine,
+    StudyRow,
+    StudySummary,
+    StudyTotals,
+)
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.leases import STUDY_LEASES
 from tradewind.store.sql.raw_driver import PreparedStatement
@@ -22,6 +32,9 @@ from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import queries, rows
 from tradewind.store.studies.queries import earlier_studies_query, earlier_study_of, study_summaries_of
 from tradewind.store.studies.step_writer import step_writer_for, upsert
+
+if TYPE_CHECKING:
+    from tradewind.store.studies.records import TrialRecord
 
 _COLUMNS = (
     *("number", "state", "key", "objective", "cost", "runtime", "feasible", "censored", "fidelity", "spent"),
@@ -257,32 +270,38 @@ class SqlStore(Store):
         self.study(study_id)
         return self._records(study_id)
 
-    def import_records(self, study_id: int, records: Iterable[Mapping[str, Any]]) -> int:
-        """Insert records that `export_records` made; a trial number that exists is left as it is.
-
-        Trials that had not ended when they were exported are left out: their machines are not this study's.
-
-        Returns:
-            How many were inserted.
+    def import_records(self, study: StudyRow, records: Iterable[Mapping[str, Any]]) -> ImportedTrials:
+        """Insert records of trials in one transaction; see `Store.import_records`.
 
         Raises:
             RecordError: A record is not one; nothing is inserted.
+            StudyNotFoundError: There is no such study.
         """
-        from tradewind.store.studies import records as recorded
-
-        given = recorded.read_records(records)
         with self._database.write() as connection:
-            _held(connection, study_id)
-            there = set(connection.scalars(sa.select(trials.c.number).where(trials.c.study_id == study_id)))
-            new = [record for record in given if record.trial.state.ended and record.trial.number not in there]
-            known = sa.select(runs.c.run_id).where(runs.c.study_id == study_id)
-            recorded.check_run_ids(new, set(connection.scalars(known)))
-            if new:
-                self._put_trial.run(connection, [rows.trial_values(study_id, record.trial) for record in new])
-            new_runs = [rows.run_values(study_id, run) for record in new for run in record.runs]
-            if new_runs:
-                self._put_run.run(connection, new_runs)
-        return len(new)
+            row = study if study.id else _insert(connection, study)
+            return self._take_records(connection, row, records)
+
+    def _take_records(
+        self, connection: Connection, study: StudyRow, records: Iterable[Mapping[str, Any]]
+    ) -> ImportedTrials:
+        from tradewind.store.studies import records as recorded
+        from tradewind.store.studies.record_intake import RecordIntake
+
+        _held(connection, study.id)
+        known = [(run.run_id, run.trial) for run in connection.execute(_RUN_IDS, {"id_": study.id})]
+        intake = RecordIntake(known, _trials(connection, study.id, 0, None))
+        read = recorded.read_records(records)
+        while portion := list(itertools.islice(read, _CHUNK)):
+            self._put_records(connection, study.id, intake.take(portion))
+        self._put_records(connection, study.id, intake.renumber())
+        return ImportedTrials(study, intake.new, intake.known, intake.unfinished, intake.renumbered)
+
+    def _put_records(self, connection: Connection, study_id: int, new: Sequence[TrialRecord]) -> None:
+        """Insert the trials of some records with their runs."""
+        if new:
+            self._put_trial.run(connection, [rows.trial_values(study_id, record.trial) for record in new])
+        if new_runs := [rows.run_values(study_id, run) for record in new for run in record.runs]:
+            self._put_run.run(connection, new_runs)
 
     def close(self) -> None:
         """Give back connections."""
@@ -351,6 +370,7 @@ _HELD = (
 )
 
 # The columns to set are those of the parameters that it is executed with.
+_RUN_IDS = sa.select(runs.c.run_id, runs.c.trial).where(runs.c.study_id == sa.bindparam("id_"))
 _OPEN = sa.select(runs.c.study_id).where(runs.c.state.not_in(rows.ENDED_RUN_STATES)).distinct()
 _CHANGE = sa.update(studies).where(studies.c.id == sa.bindparam("id_"))
 

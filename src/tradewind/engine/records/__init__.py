@@ -1,0 +1,1 @@
+"""Studies as files of records: written, taken in again, and interpreted anew."""
