@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Billing, Instance, Objective, Offer, Proposal, Trial
+from tradewind.problem import Billing, Configuration, Constraints, Instance, Objective, Offer, Proposal, Threshold, Trial
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.default import TradewindSearcher
@@ -21,7 +21,7 @@ def standing(*losses: list[float], deadline: float | None = None) -> Configurati
         for loss in own:
             measured.append(MeasuredRun(number, str(place), loss, 100.0 * loss, True))
             number += 1
-    return ConfigurationRanking(measured, deadline)
+    return ConfigurationRanking(measured, Objective(), Constraints(deadline))
 
 
 def gain(of: ConfigurationRanking) -> list[float]:
@@ -149,15 +149,13 @@ def test_the_second_run_is_awaited_before_a_third() -> None:
 
 
 @pytest.mark.slow
-def test_no_repetition_beyond_the_money_or_for_another_objective() -> None:
+def test_no_repetition_beyond_the_money() -> None:
     problem = problems.flat_problem()
     searcher = searcher_of(problem)
     for trial in drive(searcher_of(problem, repeats=1), problem, 200):
         searcher.tell(trial)
     assert not isinstance(searcher.ask(SearchState(proposed=60)), NothingLeft)
     assert isinstance(searcher.ask(SearchState(proposed=60, money_left=1e-9)), NothingLeft)
-    other = problems.table_problem(objective=Objective("throughput", "maximise"), cliff="slow", noise=0.1)
-    assert not again(drive(searcher_of(other), other, 15))
 
 
 @pytest.mark.slow
@@ -166,3 +164,43 @@ def test_a_repetition_must_be_worth_its_money() -> None:
     trials = drive(searcher_of(few), few, 60)
     assert len(trials) < 60
     assert not again(trials)
+
+
+def scored(scores: dict[str, list[float]], errors: dict[str, list[float]] | None = None) -> KnownProblem:
+    """A score to be maximised, and errors with a bound, that are drawn anew in each run; the time never changes."""
+    sold = {name: Offer("t", name, 1, 1.0, 1.0) for name in scores}
+    rng = np.random.default_rng(3)
+
+    def outcome(configuration: Configuration, _offer: Offer) -> KnownOutcome:
+        low, high = scores[str(configuration["type"])]
+        metrics = {"score": float(rng.uniform(low, high))}
+        if errors is not None:
+            metrics["errors"] = float(rng.uniform(*errors[str(configuration["type"])]))
+        return KnownOutcome(100.0, metrics=metrics)
+
+    return problems.make_problem(
+        [Instance(name="type", values=tuple(sold), offers=sold)],
+        outcome,
+        objective=Objective("score", "maximise"),
+        thresholds=[] if errors is None else [Threshold("errors", at_most=10.0)],
+    )
+
+
+def test_a_score_that_varies_is_measured_again_as_a_cost_is() -> None:
+    problem = scored({"a": [95.0, 105.0], "b": [94.0, 104.0], "far": [10.0, 11.0]})
+    trials = drive(searcher_of(problem), problem, 16)
+    repeated = [str(trial.configuration["type"]) for trial in again(trials)]
+    assert len(repeated) >= 6
+    assert set(repeated) == {"a", "b"}, "what is far off is not worth another run"
+
+
+def test_a_score_that_repeats_exactly_is_measured_twice_once() -> None:
+    problem = scored({"a": [100.0, 100.0], "b": [99.0, 99.0], "c": [98.0, 98.0]})
+    assert len(again(drive(searcher_of(problem), problem, 16))) == 1
+
+
+def test_a_bounded_metric_that_varies_is_worth_runs_too() -> None:
+    """The scores are exact; which of two has too many errors on average is not known from few runs."""
+    problem = scored({"a": [100.0, 100.0], "b": [80.0, 80.0]}, errors={"a": [6.0, 13.0], "b": [1.0, 3.0]})
+    trials = drive(searcher_of(problem), problem, 12)
+    assert [str(trial.configuration["type"]) for trial in again(trials)].count("a") >= 3
