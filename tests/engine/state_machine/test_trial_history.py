@@ -114,7 +114,9 @@ def test_repeated_runs_are_reckoned_with_once_each(monkeypatch: pytest.MonkeyPat
     seconds = rng.lognormal(4.0, 0.2, 120)
     trials = [again(n, f"k{n % 40}", s, s, feasible=s < 60.0) for n, s in enumerate(seconds.tolist())]
     measured = [one for one in (MeasuredRun.of(trial, Objective()) for trial in trials) if one is not None]
-    expected = [ConfigurationRanking(measured[:n], Objective(), Constraints(60.0)).best_run for n in range(41, len(trials) + 1)]
+    expected = [
+        ConfigurationRanking(measured[:n], Objective(), Constraints(60.0)).best_run for n in range(41, len(trials) + 1)
+    ]
     told = ranking._run_statistics
     reckoned: list[int] = []
 

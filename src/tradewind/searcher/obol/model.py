@@ -15,8 +15,8 @@ from tradewind.searcher.obol.bagged_trees import BaggedTrees, CostTerms, TreePre
 from tradewind.searcher.obol.binned_columns import BinnedColumns
 from tradewind.searcher.obol.settings import ObolSettings
 from tradewind.searcher.outcomes import (
-    best_loss,
     TIME_METRICS,
+    best_loss,
     has_time_bounds,
     probability_within,
     run_bill,
