@@ -155,6 +155,8 @@ _FIGURES = 11
 
 def _deviations(values: Sequence[float], size: float = 1.0) -> tuple[float, float]:
     """Mean, and sum of the squares of what is off it; 0 where that is rounding, of values of a size."""
+    if len(values) == 1:
+        return values[0], 0.0
     mean = _mean(values)
     if max(values) - min(values) <= _SAME * size:
         return mean, 0.0
@@ -163,6 +165,9 @@ def _deviations(values: Sequence[float], size: float = 1.0) -> tuple[float, floa
 
 def _figure(values: Sequence[float]) -> tuple[float, ...]:
     """Columns of one figure from its values in the runs of one configuration."""
+    if len(values) == 1:
+        (value,) = values
+        return (1.0, value, 0.0, math.log(abs(value)) if value else math.nan, 0.0, value, value)
     if not values:
         return (0.0, math.nan, 0.0, math.nan, 0.0, math.inf, -math.inf)
     low, high = min(values), max(values)
@@ -516,8 +521,17 @@ class ConfigurationRanking:
         good = [one for one in self._ended[self._order[place]] if one.feasible and one.finished]
         if not self.varies:
             return min(good, key=lambda one: one.rank)
-        usual = float(self.loss[place])
-        return min(good, key=lambda one: (abs(one.loss - usual), one.number))
+        away = self.away(np.array([one.loss for one in good]), np.full(len(good), place))
+        return good[min(range(len(good)), key=lambda i: (away[i], good[i].number))]
+
+    def away(self, loss: Floats, places: NDArray[np.intp]) -> Floats:
+        """Distances of losses from the mean losses of configurations, so that the usual run is the nearest, shape (n,).
+
+        Rounded, so that the last bit does not decide between two runs on both sides of their mean.
+        """
+        usual = self.loss[places]
+        found: Floats = np.round(np.abs(loss - usual) / np.maximum(np.abs(usual), 1e-300), 9)
+        return found
 
     @property
     def best_loss(self) -> float | None:

@@ -328,7 +328,7 @@ class StudyData:
             return order
         place_of = {self.standing.runs[place][0].key: rank for rank, place in enumerate(self.standing.order.tolist())}
         ranks = np.array([place_of[str(key)] for key in self.words["key"][order]], dtype=int)
-        away = np.abs(self.loss[order] - self.standing.loss[self.standing.order[ranks]])
+        away = self.standing.away(self.loss[order], self.standing.order[ranks])
         return order[np.lexsort((self.number[order], away, ranks))]
 
     @cached_property
@@ -336,7 +336,21 @@ class StudyData:
         """Ranking of the configurations by their repeated runs; None where none was run again."""
         if not self.repeated:
             return None
-        measured = (one for one in map(self.measured_run, self._informing.tolist()) if one is not None)
+        rows = self._informing
+        columns = (
+            self.number[rows],
+            self.words["key"][rows],
+            self.loss[rows],
+            np.nan_to_num(self.runtime[rows]),
+            self.feasible[rows],
+            self.having(TrialState.ABORTED)[rows],
+        )
+        bounds = self.goal.constraints.thresholds
+        figures = np.array([self.metric(bound.metric)[rows] for bound in bounds]).reshape(len(bounds), len(rows)).T
+        measured = (
+            MeasuredRun(*one, tuple(own))
+            for *one, own in zip(*(column.tolist() for column in (*columns, figures)), strict=True)
+        )
         return ConfigurationRanking(measured, self.goal.objective, self.goal.constraints)
 
     @cached_property
@@ -349,20 +363,6 @@ class StudyData:
     def _informing(self) -> NDArray[np.intp]:
         """Rows of the trials on the whole input that say something of their configuration."""
         return np.flatnonzero(self.whole & self.having(*(state for state in TrialState if state.informs)))
-
-    def measured_run(self, row: int) -> MeasuredRun | None:
-        """The run of a row as the ranking counts it; None where it says nothing of its configuration."""
-        if not self.whole[row] or not TrialState(str(self.states[row])).informs:
-            return None
-        return MeasuredRun(
-            int(self.number[row]),
-            str(self.words["key"][row]),
-            float(self.loss[row]),
-            float(np.nan_to_num(self.runtime[row])),
-            bool(self.feasible[row]),
-            bool(self.states[row] == TrialState.ABORTED),
-            tuple(float(self.metric(bound.metric)[row]) for bound in self.goal.constraints.thresholds),
-        )
 
     def metric(self, name: str) -> Floats:
         """A metric of all trials; NaN where a trial has none, or where it was not read."""
