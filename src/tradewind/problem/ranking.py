@@ -325,7 +325,7 @@ class ConfigurationRanking:
         self._objective, self._limit = growing.objective, growing.limit
         self._thresholds = growing.constraints.thresholds
         self._order, self._table = growing.table()
-        self._ended = growing.ended
+        self._ended: list[list[MeasuredRun]] = growing.ended
         self.times, self.loss = self._table[:, _TIMES], self._table[:, _LOSS]
         self.log_time, self.kept = self._table[:, _LOG_TIME], self._table[:, _KEPT]
         freedom, squares = int(self._table[:, _FREEDOM].sum()), float(self._table[:, _TIME_SQUARES].sum())
@@ -518,7 +518,7 @@ class ConfigurationRanking:
 
     def usual_run(self, place: int) -> MeasuredRun:
         """The feasible run that stands for a configuration which has one."""
-        good = [one for one in self._ended[self._order[place]] if one.feasible and one.finished]
+        good: list[MeasuredRun] = [one for one in self._ended[self._order[place]] if one.feasible and one.finished]
         if not self.varies:
             return min(good, key=lambda one: one.rank)
         away = self.away(np.array([one.loss for one in good]), np.full(len(good), place))

@@ -348,8 +348,10 @@ class StudyData:
         bounds = self.goal.constraints.thresholds
         figures = np.array([self.metric(bound.metric)[rows] for bound in bounds]).reshape(len(bounds), len(rows)).T
         measured = (
-            MeasuredRun(*one, tuple(own))
-            for *one, own in zip(*(column.tolist() for column in (*columns, figures)), strict=True)
+            MeasuredRun(number, key, loss, runtime, feasible, aborted, tuple(own))
+            for number, key, loss, runtime, feasible, aborted, own in zip(
+                *(column.tolist() for column in (*columns, figures)), strict=True
+            )
         )
         return ConfigurationRanking(measured, self.goal.objective, self.goal.constraints)
 
@@ -438,7 +440,8 @@ def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
     """
     main = data.goal.objective
     bounds = data.goal.constraints.thresholds if data.repeated else ()
-    names = {one.metric for one in (*main.also, *bounds)} - {COST, RUNTIME, main.metric}
+    wanted = [*(other.metric for other in main.also), *(bound.metric for bound in bounds)]
+    names = set(wanted) - {COST, RUNTIME, main.metric}
     found = {name: np.full(len(data), np.nan) for name in sorted(names)}
     since = 0
     while found and (page := store.trials(study_id, since=since, limit=_PAGE)):

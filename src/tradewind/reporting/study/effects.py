@@ -185,7 +185,7 @@ def _columns(data: StudyData, cells: NDArray[np.int64]) -> tuple[list[_Column], 
 def _contrasts(
     column: _Column, values: Floats, configurations: Sequence[dict[str, object]], model: _AdditiveModel
 ) -> Iterator[_Contrast]:
-    """What the runs say of each two levels of a parameter."""
+    """Differences between each two levels of a parameter, where the runs tell."""
     from scipy.special import stdtrit
 
     among: dict[tuple[object, ...], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
