@@ -9,7 +9,7 @@ import pytest
 from tradewind import plugins
 from tradewind.problem import Integer, Proposal, Threshold
 from tradewind.searcher.base import Explains, Searcher
-from tradewind.searcher.outcomes import allows_logarithm, relaxed_threshold
+from tradewind.searcher.outcomes import allows_logarithm
 from tradewind.testing.problems import KnownOutcome, KnownProblem, evaluate, machine_parameters, make_problem
 
 MODELLED = {"cherrypick": {}, "done": {}, "gp": {}, "obol": {"depth": 0}, "tradewind": {}, "trimtuner": {}}
@@ -36,7 +36,7 @@ def make(name: str, problem: KnownProblem) -> Searcher:
     ],
 )
 def test_a_bound_moves_where_values_lie_on_it(bound: Threshold, values: list[float], expected: Threshold) -> None:
-    moved = relaxed_threshold(bound, values)
+    moved = bound.relaxed(values)
     for one, other in ((moved.at_least, expected.at_least), (moved.at_most, expected.at_most)):
         assert (one is None and other is None) or one == pytest.approx(other)
     # No value that was measured is judged otherwise than before.

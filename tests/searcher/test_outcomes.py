@@ -22,9 +22,6 @@ def run(objective: float | None, *, feasible: bool = True, **metrics: float) -> 
 def test_what_is_no_number_counts_for_nothing() -> None:
     seen = [run(3.0), run(None), run(math.nan), run(math.inf), run(1.0, feasible=False)]
     assert [loss for _, loss in outcomes.observed_losses(Objective(), seen)] == [3.0, 1.0]
-    assert outcomes.best_loss(Objective(), seen) == 3.0
-    assert outcomes.best_loss(Objective("speed", "maximise"), seen) == -3.0
-    assert outcomes.best_loss(Objective(), seen[1:]) is None
     seen = [run(1.0, speed=2.0), run(1.0, speed=math.nan), run(1.0)]
     assert [value for _, value in outcomes.metric_values("speed", seen)] == [2.0]
 

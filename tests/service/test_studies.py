@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -182,8 +182,9 @@ def test_figures_say_what_the_report_says(context: Context, make: Make) -> None:
     assert found["words"][0].startswith("Use ")
     assert sum(one["share"] for one in found["split"]) == pytest.approx(1.0)
     assert {one["parameter"] for one in found["levels"]} == {"workers", "codec", "fast", "size"}
-    shares: list[Mapping[str, Any]] = found["importance"]["shares"]
-    assert sum(one["share"] for one in shares) + found["importance"]["rest"] == pytest.approx(1.0)
+    assert {one["parameter"] for one in found["effects"]} == {"workers", "codec", "fast", "size"}
+    told = [one for one in found["effects"] if one["verdict"] == "tells"]
+    assert all(any(one["words"] in sentence for sentence in found["words"]) for one in told[:3])
 
 
 def test_one_trial_has_its_runs_and_what_was_expected(context: Context, make: Make) -> None:

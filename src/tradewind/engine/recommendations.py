@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
+from tradewind.engine.measured_runs import in_measured_order, key_of, measured_ranks
 from tradewind.engine.past_studies import load_past_studies
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import InputError, NoHistoryError
@@ -103,8 +104,8 @@ def recommend_for_problem(
     assert isinstance(made, Recommends)
     if fitted:
         made.refit(fitted)
-    found = made.recommend(count)
-    basis = tuple(made.basis())
+    found, words = _in_order(made, problem, count)
+    basis = (*words, *made.basis())
     if not found:
         why = f": {basis[0]}" if basis else ""
         hint = f"tradewind tune {spec.file} makes one"
@@ -114,6 +115,26 @@ def recommend_for_problem(
     given = dict(spec.job.parameters.values)
     following = _following(made, found) if explore else None
     return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following)
+
+
+_EVERY = 1_000_000
+"""Configurations that a searcher is asked for where the best that was run is not among the first."""
+
+
+def _in_order(made: Recommends, problem: Problem, count: int) -> tuple[list[Recommendation], tuple[str, ...]]:
+    """The recommendations as the runs with the present parameters order them, and a sentence where that says more.
+
+    What was never run comes after the best that was: a search, its report and a recommendation name the same.
+    """
+    ranks, found = measured_ranks(problem), made.recommend(count)
+    if not ranks or not found:
+        return found, ()
+    if not any(ranks.get(key_of(problem, one)) == 0 for one in found):
+        found = made.recommend(_EVERY)
+    ordered = in_measured_order(found, problem, ranks)[:count]
+    if ordered[0] == found[0] or key_of(problem, found[0]) in ranks:
+        return ordered, ()
+    return ordered, (f"{found[0].configuration} was never run and may be better: a run of it would tell",)
 
 
 def _following(made: Searcher, known: Sequence[Recommendation]) -> Recommendation | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
 from tradewind.utils.units import format_duration, format_money
@@ -90,6 +91,29 @@ class Threshold:
         bounds = ((self.at_least, -1.0), (self.at_most, 1.0))
         shares = (sign * (value - bound) / (abs(bound) or 1.0) for bound, sign in bounds if bound is not None)
         return max(0.0, *shares)
+
+    def relaxed(self, values: Sequence[float]) -> Threshold:
+        """The bound, moved outwards where values lie on it exactly: a density does not see that those keep it.
+
+        A figure that is counted (no errors) or that ends somewhere (an accuracy of 1) often lies on its bound; a normal
+        density around it would then say that every second run breaks it. This is the correction for continuity: the
+        bound moves half the way to the nearest value beyond it, where there is none half of the least distance among
+        the values, and by its own size, or 1, where all lie on it.
+
+        Args:
+            values: Measured values of the metric.
+        """
+
+        def moved(bound: float | None, sign: float) -> float | None:
+            if bound is None or bound not in values:
+                return bound
+            beyond = [sign * (value - bound) for value in values if sign * (value - bound) > 0.0]
+            others = sorted({*values})
+            apart = [high - low for low, high in pairwise(others)]
+            room = 0.5 * min(beyond or apart) if apart else abs(bound) or 1.0
+            return bound + sign * room
+
+        return replace(self, at_least=moved(self.at_least, -1.0), at_most=moved(self.at_most, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
 from tradewind.problem.offer import NANO
+from tradewind.searcher import outcomes
 from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
@@ -144,16 +145,8 @@ class BayesianSearcher(
         objective = self.problem.objective
         if objective.metric != COST or objective.goal != "minimise" or objective.also:
             return math.inf
-        return min(
-            (
-                trial.observation.objective
-                for trial in self.history
-                if trial.observation is not None and trial.observation.feasible and not trial.observation.censored
-                if trial.observation.objective is not None and math.isfinite(trial.observation.objective)
-                if trial.proposal.fidelity >= 1.0
-            ),
-            default=math.inf,
-        )
+        best = outcomes.best_loss(self.problem, self.history)
+        return math.inf if best is None else best
 
     def _may_win(self, hourly: Array) -> NDArray[np.bool_]:
         """Mask the runs that could be cheaper than the best: set-up and the smallest bill are owed in any case.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tradewind.errors import SpecError
 from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem, Proposal, Trial, TrialState
 from tradewind.searcher.base import MapPoint, NothingLeft, Searcher, SearchState
-from tradewind.searcher.outcomes import has_time_bounds, runtime_window
+from tradewind.searcher.outcomes import best_loss, has_time_bounds, runtime_window
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.utils.units import format_duration, format_money
 
@@ -264,9 +264,7 @@ class ForecastVerifier:
 
     def _caps(self, measured: Mapping[int, Trial]) -> tuple[float | None, float | None]:
         """The cost or time at which a run can no longer win, for a searcher that says so itself."""
-        seen = [trial.observation for trial in measured.values() if trial.observation is not None]
-        known = [s.objective for s in seen if s.feasible and s.objective is not None and math.isfinite(s.objective)]
-        best = min(known, default=None)
+        best = best_loss(self.forecast.problem, measured.values())
         if best is None or best <= 0 or not self.searcher.aborts:
             return None, None
         return (best, None) if self.forecast.problem.objective.metric == COST else (None, best)

@@ -7,13 +7,13 @@ asked for the probability of ending in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tradewind.problem import COST, RUNTIME, Objective, Observation, Problem, Threshold, TrialState
+from tradewind.problem import COST, RUNTIME, Objective, Observation, Problem, Threshold, Trial, TrialState
+from tradewind.problem.ranking import ConfigurationRanking
 from tradewind.searcher import acquisition
 from tradewind.searcher.surrogate.gp import Array, GaussianProcess
 
@@ -88,10 +88,9 @@ def observed_losses(objective: Objective, seen: ObservedRuns) -> list[tuple[Arra
     return [(row, objective.loss(value)) for row, value in known]
 
 
-def best_loss(objective: Objective, seen: ObservedRuns) -> float | None:
-    """The least loss of the feasible runs; None where there is none."""
-    feasible = [(row, run) for row, run in seen if run.feasible]
-    return min((loss for _, loss in observed_losses(objective, feasible)), default=None)
+def best_loss(problem: Problem, trials: Iterable[Trial]) -> float | None:
+    """The loss of the best configuration, by all of its runs (`ConfigurationRanking`); None where none was feasible."""
+    return ConfigurationRanking.of_trials(trials, problem.objective, problem.constraints).best_loss
 
 
 def metric_values(metric: str, seen: ObservedRuns) -> list[tuple[Array, float]]:
@@ -120,31 +119,6 @@ def threshold_interval(threshold: Threshold, *, log: bool) -> tuple[float, float
     if log:
         low, high = (math.log(bound) if bound > 0 else -math.inf for bound in (low, high))
     return low, high
-
-
-def relaxed_threshold(threshold: Threshold, values: Sequence[float]) -> Threshold:
-    """A bound that values lie on exactly, moved outwards: a density does not see that those keep it.
-
-    A figure that is counted (no errors) or that ends somewhere (an accuracy of 1) often lies on its bound; a normal
-    density around it would then say that every second run breaks it. This is the correction for continuity: the bound
-    moves half the way to the nearest value beyond it, where there is none half of the least distance among the values,
-    and by its own size, or 1, where all lie on it.
-
-    Args:
-        threshold: The bound.
-        values: Measured values of the metric.
-    """
-
-    def moved(bound: float | None, sign: float) -> float | None:
-        if bound is None or bound not in values:
-            return bound
-        beyond = [sign * (value - bound) for value in values if sign * (value - bound) > 0.0]
-        others = sorted({*values})
-        apart = [high - low for low, high in pairwise(others)]
-        room = 0.5 * min(beyond or apart) if apart else abs(bound) or 1.0
-        return bound + sign * room
-
-    return replace(threshold, at_least=moved(threshold.at_least, -1.0), at_most=moved(threshold.at_most, 1.0))
 
 
 def allows_logarithm(threshold: Threshold) -> bool:

@@ -171,7 +171,7 @@ class Posterior:
         others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in TIME_METRICS]
         self.bounds = [bound for threshold in others if (bound := self._fit_bound(full, threshold)) is not None]
         self.success = SuccessModel.fit([(row, trial.state) for row, trial, _ in rows], self.label_noise)
-        self.best = outcomes.best_loss(problem.objective, full)
+        self.best = outcomes.best_loss(problem, [trial for _, trial, _ in rows])
         self.aim: float | None = None
 
     @property
@@ -215,7 +215,7 @@ class Posterior:
     ) -> tuple[Threshold, MetricModel] | None:
         known = outcomes.metric_values(threshold.metric, full)
         model = _scalar(known, may_log=outcomes.allows_logarithm(threshold))
-        return None if model is None else (outcomes.relaxed_threshold(threshold, [value for _, value in known]), model)
+        return None if model is None else (threshold.relaxed([value for _, value in known]), model)
 
     def fantasize(self, x: Array) -> Posterior:
         """A copy that takes its own expectations at pending trials, shape (n, features), for observed."""

@@ -50,7 +50,8 @@ def test_json_has_the_reasons_and_the_curve(tmp_path: Path, capsys: pytest.Captu
     document = json.loads(capsys.readouterr().out)
     assert document["files"] == [str(tmp_path / "r.html")]
     assert document["why"][0].startswith("Use codec=zlib")
-    assert document["importance"]["codec"] > 0.5
+    assert document["effects"][0]["parameter"] == "codec"
+    assert document["effects"][0]["words"].startswith("zlib instead of ")
     values = [point["objective"] for point in document["best_so_far"]]
     assert values == sorted(values, reverse=True)
     assert document["best"]["objective"] == values[-1]
@@ -61,7 +62,7 @@ def test_json_of_a_study_without_trials(capsys: pytest.CaptureFixture[str]) -> N
     run("zip", "--json")
     document = json.loads(capsys.readouterr().out)
     assert document["best"] is None
-    assert document["importance"] is None
+    assert document["effects"] == []
     assert document["best_so_far"] == []
 
 

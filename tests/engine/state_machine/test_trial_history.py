@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tradewind.engine.state_machine.trial_history import TrialHistory
-from tradewind.problem import Objective, Trial, ranking
+from tradewind.problem import Constraints, Objective, Threshold, Trial, ranking
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.reporting.study.data import StudyData
 from tradewind.store.base import Change, Store
@@ -28,7 +28,7 @@ def again(number: int, key: str, objective: float, runtime: float, feasible: boo
 
 
 def best_of(trials: Sequence[Trial], goal: Objective, deadline: float | None = None) -> int | None:
-    history = TrialHistory(goal, deadline)
+    history = TrialHistory(goal, Constraints(deadline))
     for one in trials:
         history.end(one)
     return history.best.number if history.best else None
@@ -114,16 +114,18 @@ def test_repeated_runs_are_reckoned_with_once_each(monkeypatch: pytest.MonkeyPat
     seconds = rng.lognormal(4.0, 0.2, 120)
     trials = [again(n, f"k{n % 40}", s, s, feasible=s < 60.0) for n, s in enumerate(seconds.tolist())]
     measured = [one for one in (MeasuredRun.of(trial, Objective()) for trial in trials) if one is not None]
-    expected = [ConfigurationRanking(measured[:n], 60.0).best_run for n in range(41, len(trials) + 1)]
+    expected = [
+        ConfigurationRanking(measured[:n], Objective(), Constraints(60.0)).best_run for n in range(41, len(trials) + 1)
+    ]
     told = ranking._run_statistics
     reckoned: list[int] = []
 
-    def counting(runs: Sequence[MeasuredRun]) -> ranking._RunStatistics:
+    def counting(runs: Sequence[MeasuredRun], limit: float, thresholds: Sequence[Threshold]) -> list[float]:
         reckoned.append(len(runs))
-        return told(runs)
+        return told(runs, limit, thresholds)
 
     monkeypatch.setattr(ranking, "_run_statistics", counting)
-    history = TrialHistory(Objective(), 60.0)
+    history = TrialHistory(Objective(), Constraints(60.0))
     best = []
     for one in trials:
         history.end(one)
@@ -131,7 +133,7 @@ def test_repeated_runs_are_reckoned_with_once_each(monkeypatch: pytest.MonkeyPat
     assert [one and one.number for one in best[40:]] == [one and one.number for one in expected]
     assert len(reckoned) < len(trials)  # a configuration at each of its runs, and not all of them at each run
     reckoned.clear()
-    history = TrialHistory(Objective(), 60.0)
+    history = TrialHistory(Objective(), Constraints(60.0))
     for one in trials:
         history.end(one)
     assert (history.best, len(reckoned)) == (best[-1], 40)  # who takes up a study asks once, at the end

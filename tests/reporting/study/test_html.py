@@ -226,7 +226,7 @@ def test_a_report_on_extreme_values_has_no_places_that_are_no_numbers(
     trials = [make_trial(i, {"m": i % 5, "b": i % 2}, 0.1, objective=values[i % 5]) for i in range(10)]
     data = StudyData.load(store, build(trials, spec={"objective": {"maximise": "score"}}))
     page = render_html(data)
-    assert "What each parameter explains" in page
+    assert "What each parameter does" in page
     for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
         assert not re.search(r"\b(nan|inf)\b", re.sub(r"<title>.*?</title>", "", svg, flags=re.DOTALL))
     assert len(curve_lines(data, 80)) > 2

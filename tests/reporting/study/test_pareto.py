@@ -19,8 +19,8 @@ from tradewind.errors import InputError
 from tradewind.problem import Objective, Trial, TrialState
 from tradewind.reporting.study.charts import front_chart
 from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.effects import parameter_effects
 from tradewind.reporting.study.html import render_html
-from tradewind.reporting.study.importance import importance
 from tradewind.reporting.study.pareto import cost_time_front, front, front_document, non_dominated, read_also, sentence
 from tradewind.reporting.study.png import write_pngs
 from tradewind.reporting.study.terminal import print_report
@@ -180,8 +180,8 @@ def test_parts_of_the_input_explain_nothing(store: Store, build: Build) -> None:
     whole = [make_trial(i, {"workers": 1 + i % 4}, 1.0 + i % 4) for i in range(16)]
     parts = [make_trial(16 + i, {"workers": 4}, 0.01 * (1 + i)) for i in range(16)]
     parts = [replace(t, proposal=replace(t.proposal, fidelity=0.1)) for t in parts]
-    alone = importance(StudyData.load(store, build(whole)))
-    mixed = importance(StudyData.load(store, build([*whole, *parts])))
+    alone = parameter_effects(StudyData.load(store, build(whole)))
+    mixed = parameter_effects(StudyData.load(store, build([*whole, *parts])))
     assert alone is not None
     assert mixed == alone
 

@@ -6,7 +6,6 @@ from tests.reporting.conftest import Build, make_trial, some_trials
 
 from tradewind.problem import TrialState
 from tradewind.reporting.study.data import ParameterColumn, StudyData
-from tradewind.reporting.study.importance import importance
 from tradewind.reporting.study.series import best_so_far, grouping, levels, outcomes, thin, wants_log
 from tradewind.store.base import Store
 
@@ -110,64 +109,3 @@ def test_log_axes() -> None:
     assert wants_log([1.0, 5.0], 3.0)
     assert not wants_log([0.0, 100.0])
     assert not wants_log([])
-
-
-def test_importance_finds_what_matters_and_gives_nothing_to_noise(store: Store, build: Build) -> None:
-    rng = np.random.default_rng(1)
-    trials = []
-    for i in range(120):
-        a, b, c = int(rng.integers(4)), str(rng.choice(["x", "y"])), int(rng.integers(10))
-        value = float(np.exp(1.0 * a + (0.5 if b == "y" else 0.0) + rng.normal(0, 0.05)))
-        trials.append(make_trial(i, {"a": a, "b": b, "noise": c, "fixed": 1}, value))
-    found = importance(StudyData.load(store, build(trials)))
-    assert found is not None
-    assert list(found.shares)[:2] == ["a", "b"]
-    assert found.shares["a"] > 0.8
-    assert 0.01 < found.shares["b"] < 0.15
-    assert found.shares["noise"] < 0.02
-    assert "fixed" not in found.shares
-    assert 0.95 < found.explained <= 1.0
-    assert found.trials == 120
-
-
-def test_shares_do_not_depend_on_the_unit(store: Store, build: Build) -> None:
-    rng = np.random.default_rng(4)
-    configurations = [{"a": int(rng.integers(3)), "b": int(rng.integers(2))} for _ in range(60)]
-    values = [c["a"] - 1.0 + 0.3 * c["b"] + float(rng.normal(0, 0.01)) for c in configurations]
-    found = []
-    for unit in (1.0, 1e300):
-        trials = [
-            make_trial(i, c, 0.1, objective=unit * v)
-            for i, (c, v) in enumerate(zip(configurations, values, strict=True))
-        ]
-        found.append(importance(StudyData.load(store, build(trials, name=f"{unit}"))))
-    assert found[0] is not None
-    assert found[1] is not None
-    assert found[0].shares["a"] > 0.8
-    assert found[1].shares == pytest.approx(found[0].shares)
-
-
-def test_pure_noise_explains_nothing(store: Store, build: Build) -> None:
-    rng = np.random.default_rng(2)
-    trials = [make_trial(i, {"a": int(rng.integers(10))}, float(rng.lognormal())) for i in range(40)]
-    found = importance(StudyData.load(store, build(trials)))
-    assert found is not None
-    assert found.explained < 0.1
-
-
-def test_many_parameters_are_sampled_and_share_fairly(store: Store, build: Build) -> None:
-    rng = np.random.default_rng(3)
-    trials = []
-    for i in range(150):
-        bits = {f"p{j:02d}": int(rng.integers(2)) for j in range(11)}
-        trials.append(make_trial(i, bits, 10.0 + 3.0 * bits["p03"] + 3.0 * bits["p07"] + float(rng.normal(0, 0.1))))
-    found = importance(StudyData.load(store, build(trials)))
-    assert found is not None
-    assert set(list(found.shares)[:2]) == {"p03", "p07"}
-    assert abs(found.shares["p03"] - found.shares["p07"]) < 0.1
-
-
-def test_too_few_or_equal_trials_have_no_importance(store: Store, build: Build) -> None:
-    assert importance(StudyData.load(store, build([make_trial(i, {"a": i}, 1.0 + i) for i in range(5)]))) is None
-    assert importance(StudyData.load(store, build([make_trial(i, {"a": i}, 1.0) for i in range(9)]))) is None
-    assert importance(StudyData.load(store, build([make_trial(i, {"a": 1}, 1.0 + i) for i in range(9)]))) is None

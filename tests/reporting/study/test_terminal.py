@@ -154,7 +154,7 @@ def test_the_report_fits(store: Store, build: Build, width: int, count: int) -> 
     text = console.file.getvalue()
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert ("Recommended" in text) == (count > 0)
-    assert ("What each parameter explains" in text) == (count == 60)
+    assert ("What each parameter does" in text) == (count > 1)
     assert "nan" not in text
 
 

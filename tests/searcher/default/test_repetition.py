@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from tradewind import plugins
-from tradewind.problem import Billing, Instance, Objective, Offer, Proposal, Trial
+from tradewind.problem import (
+    Billing,
+    Configuration,
+    Constraints,
+    Instance,
+    Objective,
+    Offer,
+    Proposal,
+    Threshold,
+    Trial,
+)
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.searcher.default import TradewindSearcher
@@ -21,7 +31,7 @@ def standing(*losses: list[float], deadline: float | None = None) -> Configurati
         for loss in own:
             measured.append(MeasuredRun(number, str(place), loss, 100.0 * loss, True))
             number += 1
-    return ConfigurationRanking(measured, deadline)
+    return ConfigurationRanking(measured, Objective(), Constraints(deadline))
 
 
 def gain(of: ConfigurationRanking) -> list[float]:
@@ -149,15 +159,13 @@ def test_the_second_run_is_awaited_before_a_third() -> None:
 
 
 @pytest.mark.slow
-def test_no_repetition_beyond_the_money_or_for_another_objective() -> None:
+def test_no_repetition_beyond_the_money() -> None:
     problem = problems.flat_problem()
     searcher = searcher_of(problem)
     for trial in drive(searcher_of(problem, repeats=1), problem, 200):
         searcher.tell(trial)
     assert not isinstance(searcher.ask(SearchState(proposed=60)), NothingLeft)
     assert isinstance(searcher.ask(SearchState(proposed=60, money_left=1e-9)), NothingLeft)
-    other = problems.table_problem(objective=Objective("throughput", "maximise"), cliff="slow", noise=0.1)
-    assert not again(drive(searcher_of(other), other, 15))
 
 
 @pytest.mark.slow
@@ -166,3 +174,48 @@ def test_a_repetition_must_be_worth_its_money() -> None:
     trials = drive(searcher_of(few), few, 60)
     assert len(trials) < 60
     assert not again(trials)
+
+
+def scored(scores: dict[str, list[float]]) -> KnownProblem:
+    """A score to be maximised that is drawn anew in each run; the time never changes."""
+    sold = {name: Offer("t", name, 1, 1.0, 1.0) for name in scores}
+    rng = np.random.default_rng(3)
+
+    def outcome(configuration: Configuration, _offer: Offer) -> KnownOutcome:
+        low, high = scores[str(configuration["type"])]
+        return KnownOutcome(100.0, metrics={"score": float(rng.uniform(low, high))})
+
+    return problems.make_problem(
+        [Instance(name="type", values=tuple(sold), offers=sold)],
+        outcome,
+        objective=Objective("score", "maximise"),
+    )
+
+
+def test_a_score_that_varies_is_measured_again_as_a_cost_is() -> None:
+    problem = scored({"a": [95.0, 105.0], "b": [94.0, 104.0], "far": [10.0, 11.0]})
+    trials = drive(searcher_of(problem), problem, 16)
+    repeated = [str(trial.configuration["type"]) for trial in again(trials)]
+    assert len(repeated) >= 3
+    assert set(repeated) == {"a", "b"}, "what is far off is not worth another run"
+
+
+def test_a_score_that_repeats_exactly_is_measured_twice_at_most() -> None:
+    problem = scored({"a": [100.0, 100.0], "b": [99.9, 99.9], "c": [50.0, 50.0]})
+    assert len(again(drive(searcher_of(problem), problem, 16))) <= 1
+
+
+def test_a_bounded_metric_that_varies_is_worth_runs_too() -> None:
+    """The scores are exact; whether the first has too many errors on average is not known from three runs."""
+    bound = Constraints(thresholds=(Threshold("errors", at_most=10.0),))
+    errors = {"a": [8.0, 11.0, 10.5], "b": [2.0, 2.0, 3.0]}
+    measured = [
+        MeasuredRun(3 * place + i, key, -100.0 + 20.0 * place, 60.0, value <= 10.0, figures=(value,))
+        for place, (key, own) in enumerate(errors.items())
+        for i, value in enumerate(own)
+    ]
+    of = ConfigurationRanking(measured, Objective("score", "maximise"), bound)
+    assert of.worth_repeating
+    found = repetition_gains(of, of.times, np.zeros(2))
+    assert found[0] > 1.0
+    assert found[0] > 10.0 * found[1]

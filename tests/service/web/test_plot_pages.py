@@ -231,10 +231,10 @@ def test_a_range_on_an_axis_filters_all(open_page: Opener, shelf: Shelf) -> None
     expect(page.get_by_role("grid", name="Trials")).to_have_attribute("aria-rowcount", str(passing + 1))
     page.keyboard.press("Escape")
     expect(page.locator("#passing")).to_have_text(f"{TRIALS:,} trials")
-    button = page.locator("#importance").get_by_role("button", name="nodes")
+    button = page.locator("#effects").get_by_role("button", name="nodes")
     button.click()
     expect(page.locator("#effect-title")).to_have_text("cost by nodes")
-    expect(page.locator("#importance [aria-pressed=true]")).to_have_text("nodes")
+    expect(page.locator("#effects [aria-pressed=true]")).to_have_text("nodes")
 
 
 def test_a_running_study_keeps_itself_up_to_date(open_page: Opener, scene: Stage, shelf: Shelf) -> None:
@@ -285,7 +285,7 @@ def test_words_below_the_boxes_of_a_parameter_do_not_overlap(open_page: Opener, 
     page = open_page()
     page.set_viewport_size({"width": 1366, "height": 768})
     go(page, f"/studies/{shelf.large}")
-    page.locator("#importance").get_by_role("button", name="nodes").click()
+    page.locator("#effects").get_by_role("button", name="nodes").click()
     look = "all => all.map((one) => [one.getBoundingClientRect().left, one.getBoundingClientRect().right])"
     places = page.locator("#effect .cell-axis span").evaluate_all(look)
     assert len(places) > 1

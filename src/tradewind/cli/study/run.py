@@ -155,23 +155,17 @@ def choose(spec: JobSpec, problem: Problem, store: Store, texts: Sequence[str]) 
 def best_known(spec: JobSpec, store: Store) -> Trial | None:
     """The best trial of the newest study of the same problem that has one, else the best of its single runs."""
     from tradewind.cli.common import single_runs
+    from tradewind.problem.ranking import ConfigurationRanking
 
     for study in store.find_studies(spec.name, spec.problem_key):
         best = store.summaries([study.id])[0].best
         if best is not None:
             return best
     # Runs at the same time are in studies of their own, none of which stands for the others.
-    found: Trial | None = None
-    for study in store.find_studies(*single_runs(spec)):
-        best = store.summaries([study.id])[0].best
-        if best is not None and (found is None or spec.objective.better(_objective(best), _objective(found))):
-            found = best
-    return found
-
-
-def _objective(trial: Trial) -> float:
-    assert trial.observation is not None and trial.observation.objective is not None
-    return trial.observation.objective
+    singles = [trial for study in store.find_studies(*single_runs(spec)) for trial in store.trials(study.id)]
+    numbered = [replace(trial, number=number) for number, trial in enumerate(singles)]
+    best_run = ConfigurationRanking.of_trials(numbered, spec.objective, spec.constraints).best_run
+    return None if best_run is None else singles[best_run.number]
 
 
 def run_once(

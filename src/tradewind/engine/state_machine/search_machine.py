@@ -88,7 +88,7 @@ class SearchMachine:
         self.policy = policy
         self.parallel = problem.terms.parallel
         self.ledger = Ledger(problem.budget.dollars)
-        self.history = TrialHistory(problem.objective, problem.constraints.deadline)
+        self.history = TrialHistory(problem.objective, problem.constraints)
         self.run_limits = RunLimits(problem, policy)
         self.stopped: ev.StopSearch | None = None
         self._architectures = ArchitectureFailures(policy.architectures)

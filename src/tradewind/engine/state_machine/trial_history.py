@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tradewind.engine.state_machine.events import PricedProposal
-from tradewind.problem import Objective, Observation, Offer, Trial, TrialState
+from tradewind.problem import Constraints, Objective, Observation, Offer, Trial, TrialState
 from tradewind.problem.ranking import ConfigurationRanking, IncrementalRanking, MeasuredRun
 
 
@@ -15,7 +15,7 @@ class TrialHistory:
 
     Args:
         objective: What is wanted; it decides which trial is the best.
-        deadline: Seconds that a run may take, or None; it matters for the best where runs were repeated.
+        constraints: What is to hold; it matters for the best where runs were repeated.
 
     Attributes:
         trials: All trials by number.
@@ -24,10 +24,10 @@ class TrialHistory:
         counts: Ended trials by state.
     """
 
-    def __init__(self, objective: Objective, deadline: float | None = None) -> None:
-        self._objective = objective
+    def __init__(self, objective: Objective, constraints: Constraints | None = None) -> None:
+        self._objective, self._constraints = objective, constraints
         self._repeated = False
-        self._growing = IncrementalRanking(deadline)
+        self._growing = IncrementalRanking(objective, constraints)
         self._least: Trial | None = None
         self._usual: Trial | None = None  # the best where configurations were run again
         self._stood = False  # `_usual` is up to date
@@ -100,7 +100,7 @@ class TrialHistory:
         self.ended.append(trial)
         self._repeated = self._repeated or (trial.key in self._by_key and trial.proposal.fidelity >= 1.0)
         self._by_key[trial.key] = trial
-        if (measured := MeasuredRun.of(trial, self._objective)) is not None:
+        if (measured := MeasuredRun.of(trial, self._objective, self._constraints)) is not None:
             self._growing.add(measured)
             self._stood = False
         seen = trial.observation

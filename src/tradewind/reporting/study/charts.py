@@ -10,7 +10,7 @@ import numpy as np
 
 from tradewind.problem import COST, RUNTIME, Objective
 from tradewind.reporting.study.data import Floats, StudyData
-from tradewind.reporting.study.importance import ParameterImportance
+from tradewind.reporting.study.effects import ParameterEffects
 from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, front, losses, title
 from tradewind.reporting.study.series import ParameterLevel, best_so_far, levels, outcomes, thin, wants_log
 from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
@@ -138,18 +138,18 @@ def point_title(data: StudyData, row: int) -> str:
     return "\n".join([*lines, *filter(None, [data.reason(row)])])
 
 
-def weight_chart(weight: ParameterImportance) -> str:
-    """Bars: the share of the variance that each parameter explains by itself, and the rest."""
-    shares = [*weight.shares.items(), ("interplay and noise", max(0.0, 1.0 - weight.explained))]
-    high = 26
-    widest = min(260.0, 20 + 7.6 * max(len(name) for name, _ in shares))
-    svg = Svg(_WIDTH, high * len(shares) + 8, "How much each parameter explains")
-    room = _WIDTH - widest - 90
-    for i, (name, share) in enumerate(shares):
+def effects_chart(effects: ParameterEffects, metric: str) -> str:
+    """Bars: the effect of each parameter, and beside them what it is."""
+    high, bar = 26, 120.0
+    widest = min(200.0, 20 + 7.6 * max(len(name) for name in effects.names))
+    most = max(one.weight for one in effects.found) or 1.0
+    svg = Svg(_WIDTH, high * len(effects.found) + 8, "What each parameter does")
+    for i, one in enumerate(effects.found):
         top = 4 + i * high
-        svg.text(widest - 8, top + 17, _short(name, 32), "tick", anchor="end")
-        svg.rect(widest, top + 4, max(1.0, share * room), high - 9, "rest" if i == len(shares) - 1 else "bar", name)
-        svg.text(widest + share * room + 8, top + 17, percent(share), "tick")
+        svg.text(widest - 8, top + 17, _short(one.parameter, 24), "tick", anchor="end")
+        if one.verdict != "unknown":
+            svg.rect(widest, top + 4, max(1.0, one.weight / most * bar), high - 9, "bar", one.parameter)
+        svg.text(widest + bar + 12, top + 17, _short(one.words(metric), 76), "tick")
     return svg.render()
 
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import Simulates
-from tradewind.errors import InputError, PluginError, TradewindError
-from tradewind.problem import COST, RUNTIME, Budget, Constraints, Objective, Parameter, Threshold, Trial, TrialState
+from tradewind.errors import PluginError, TradewindError
+from tradewind.problem import COST, RUNTIME, Budget, Constraints, Objective, Parameter, Trial, TrialState
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
+from tradewind.problem.stored_goal import goal_document, read_budget, read_constraints, read_objective
 from tradewind.store.base import Store, StudyRow, StudySummary
 from tradewind.utils.paths import data_folder
-from tradewind.utils.units import parse_duration, parse_money
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -59,17 +59,14 @@ def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
     Args:
         spec: The document of `StudyRow.spec`; any part of it may be missing.
     """
-    job = spec.get("job")
-    if (
-        isinstance(job, Mapping) and "space" in job
-    ):  # the document of `JobSpec.document`: the YAML's keys are below "job"
-        spec = job
+    document = goal_document(spec)
+    deploy = document.get("deploy")
     return StudyGoal(
-        _objective(spec.get("objective")),
-        _constraints(_mapping(spec.get("constraints"))),
-        _budget(_mapping(spec.get("budget"))),
-        _choice(spec.get("searcher")),
-        _simulated(_choice(_mapping(spec.get("deploy")).get("runner"))),
+        read_objective(spec),
+        read_constraints(spec),
+        read_budget(spec),
+        _choice(document.get("searcher")),
+        _simulated(_choice(deploy.get("runner") if isinstance(deploy, Mapping) else None)),
     )
 
 
@@ -81,77 +78,10 @@ def _simulated(runner: str) -> bool:
         return False
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _choice(value: Any) -> str:
     if isinstance(value, Mapping):
         value = value.get("use") or value.get("name") or ""
     return str(value or "")
-
-
-def _objective(value: Any) -> Objective:
-    if isinstance(value, str):
-        return Objective(metric=value)
-    if isinstance(value, Sequence) and value:
-        first = _objective(value[0])
-        return Objective(first.metric, first.goal, tuple(_objective(other) for other in value[1:]))
-    document = _mapping(value)
-    also = document.get("also") or ()
-    others = tuple(_objective(other) for other in also) if isinstance(also, Sequence) else ()
-    for word in ("minimise", "minimize"):
-        if document.get(word):
-            return Objective(str(document[word]), "minimise", others)
-    for word in ("maximise", "maximize"):
-        if document.get(word):
-            return Objective(str(document[word]), "maximise", others)
-    goal = document.get("goal")
-    return Objective(str(document.get("metric") or COST), "maximise" if goal == "maximise" else "minimise", others)
-
-
-def _constraints(document: Mapping[str, Any]) -> Constraints:
-    found = document.get("metrics", document.get("thresholds"))
-    thresholds: list[Threshold] = []
-    if isinstance(found, Mapping):
-        thresholds = [_threshold(str(name), _mapping(bounds)) for name, bounds in found.items()]
-    elif isinstance(found, Sequence) and not isinstance(found, str):
-        thresholds = [_threshold(str(b["metric"]), b) for b in found if isinstance(b, Mapping) and "metric" in b]
-    return Constraints(_seconds(document.get("deadline")), tuple(thresholds))
-
-
-def _threshold(metric: str, bounds: Mapping[str, Any]) -> Threshold:
-    low = bounds.get("at_least", bounds.get("min"))
-    high = bounds.get("at_most", bounds.get("max"))
-    return Threshold(metric, _number(low), _number(high))
-
-
-def _budget(document: Mapping[str, Any]) -> Budget:
-    trials = _number(document.get("trials"))
-    dollars = document.get("dollars")
-    hours = document.get("hours")
-    try:
-        money = None if dollars is None else parse_money(dollars)
-    except InputError:
-        money = None
-    seconds = _seconds(hours) if isinstance(hours, str) and not hours.replace(".", "", 1).isdigit() else None
-    return Budget(
-        money, seconds / 3600.0 if seconds is not None else _number(hours), None if trials is None else int(trials)
-    )
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return None if value is None else float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _seconds(value: Any) -> float | None:
-    try:
-        return None if value is None else parse_duration(value)
-    except InputError:
-        return None
 
 
 def space_size(spec: Mapping[str, Any]) -> int | None:
@@ -249,7 +179,7 @@ class StudyData:
         reasons: Why trials failed, were aborted or are infeasible, by trial number; not for every trial where there
             are many.
         early: True for each trial that was stopped early.
-        extra: The other metrics that the objectives name, by name; NaN where a trial has none.
+        extra: The other metrics that objectives and bounds name, by name; NaN where a trial has none.
     """
 
     summary: StudySummary
@@ -292,6 +222,7 @@ class StudyData:
             floats={name: np.array(columns[name], dtype=float) for name in _NUMBERS},
             words={name: np.array([str(value or "") for value in columns[name]], dtype=str) for name in _WORDS},
         )
+        data = replace(data, extra=_extra(store, study_id, data))
         best = None
         if data.best_row is not None:
             number = int(data.number[data.best_row])
@@ -299,9 +230,8 @@ class StudyData:
             same = known is not None and known.number == number
             best = known if same else store.trials(study_id, since=number, limit=1)[0]
         reasons = _reasons(store, study_id, data)
-        extra = _extra(store, study_id, data)
         early = _early(store, study_id, data)
-        return cls(**{**_fields(data), "best": best, "reasons": reasons, "extra": extra, "early": early})
+        return replace(data, best=best, reasons=reasons, early=early)
 
     @property
     def study(self) -> StudyRow:
@@ -396,28 +326,53 @@ class StudyData:
         order: NDArray[np.int64] = rows[np.lexsort((self.number[rows], self.runtime[rows], self.loss[rows]))]
         if self.standing is None or not self.standing.varies:
             return order
-        places = {runs[0].key: place for place, runs in enumerate(self.standing.runs)}
-        own = np.array([places[str(key)] for key in self.words["key"][order]], dtype=int)
-        away = np.abs(self.loss[order] - self.standing.loss[own])
-        return order[np.lexsort((self.number[order], away, self.standing.value[own]))]
+        place_of = {self.standing.runs[place][0].key: rank for rank, place in enumerate(self.standing.order.tolist())}
+        ranks = np.array([place_of[str(key)] for key in self.words["key"][order]], dtype=int)
+        away = self.standing.away(self.loss[order], self.standing.order[ranks])
+        return order[np.lexsort((self.number[order], away, ranks))]
 
     @cached_property
     def standing(self) -> ConfigurationRanking | None:
         """Ranking of the configurations by their repeated runs; None where none was run again."""
-        rows = np.flatnonzero(self.whole & self.having(*(state for state in TrialState if state.informs)))
-        keys = self.words["key"][rows]
-        if len(np.unique(keys)) == len(keys):
+        if not self.repeated:
             return None
+        rows = self._informing
         columns = (
             self.number[rows],
-            keys,
+            self.words["key"][rows],
             self.loss[rows],
             np.nan_to_num(self.runtime[rows]),
             self.feasible[rows],
             self.having(TrialState.ABORTED)[rows],
         )
-        measured = [MeasuredRun(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
-        return ConfigurationRanking(measured, self.goal.constraints.deadline)
+        bounds = self.goal.constraints.thresholds
+        figures = np.array([self.metric(bound.metric)[rows] for bound in bounds]).reshape(len(bounds), len(rows)).T
+        measured = (
+            MeasuredRun(number, key, loss, runtime, feasible, aborted, tuple(own))
+            for number, key, loss, runtime, feasible, aborted, own in zip(
+                *(column.tolist() for column in (*columns, figures)), strict=True
+            )
+        )
+        return ConfigurationRanking(measured, self.goal.objective, self.goal.constraints)
+
+    @cached_property
+    def repeated(self) -> bool:
+        """True when a configuration was run several times on the whole input."""
+        keys = self.words["key"][self._informing]
+        return len(np.unique(keys)) < len(keys)
+
+    @cached_property
+    def _informing(self) -> NDArray[np.intp]:
+        """Rows of the trials on the whole input that say something of their configuration."""
+        return np.flatnonzero(self.whole & self.having(*(state for state in TrialState if state.informs)))
+
+    def metric(self, name: str) -> Floats:
+        """A metric of all trials; NaN where a trial has none, or where it was not read."""
+        if name in self.extra:
+            return self.extra[name]
+        if name == self.goal.objective.metric:
+            return self.objective
+        return self.floats[name] if name in (COST, RUNTIME) else np.full(len(self), np.nan)
 
     @property
     def best_row(self) -> int | None:
@@ -467,10 +422,6 @@ class StudyData:
         return self.reasons.get(int(self.number[row]), "")
 
 
-def _fields(data: StudyData) -> dict[str, Any]:
-    return {name: getattr(data, name) for name in StudyData.__dataclass_fields__}
-
-
 def _reasons(store: Store, study_id: int, data: StudyData) -> dict[int, str]:
     """Read the reasons of the trials that matter most, by trial number."""
     reasons: dict[int, str] = {}
@@ -483,9 +434,14 @@ def _reasons(store: Store, study_id: int, data: StudyData) -> dict[int, str]:
 
 
 def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
-    """Read the metrics of further objectives, which are in no column: all trials are read for them."""
+    """Read the metrics of further objectives and of bounds, which are in no column: all trials are read for them.
+
+    Those of bounds matter only where a configuration was run again.
+    """
     main = data.goal.objective
-    names = {one.metric for one in main.also} - {COST, RUNTIME, main.metric}
+    bounds = data.goal.constraints.thresholds if data.repeated else ()
+    wanted = [*(other.metric for other in main.also), *(bound.metric for bound in bounds)]
+    names = set(wanted) - {COST, RUNTIME, main.metric}
     found = {name: np.full(len(data), np.nan) for name in sorted(names)}
     since = 0
     while found and (page := store.trials(study_id, since=since, limit=_PAGE)):

@@ -7,14 +7,15 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import IO, Any
 
 import numpy as np
 
 from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.study.data import Floats, ParameterColumn, StudyData, read_goal
+from tradewind.reporting.study.effects import METHOD, ParameterEffects, parameter_effects
 from tradewind.reporting.study.explanation import explain_choice
-from tradewind.reporting.study.importance import METHOD, ParameterImportance, importance
 from tradewind.reporting.study.pareto import cost_time_front, front, front_document
 from tradewind.reporting.study.series import best_so_far, levels
 from tradewind.reporting.study.tables import state_words
@@ -110,13 +111,13 @@ _MOST_REASONS = 300
 
 def report_document(data: StudyData) -> dict[str, Any]:
     """The recommendation, the reasons, and the curve."""
-    weight = importance(data)
+    effects = parameter_effects(data)
     curve = best_so_far(data)
     return {
         **summary_document(data.summary),
         "best": trial_document(data.best) if data.best is not None else None,
-        "why": explain_choice(data, weight),
-        "importance": weight.shares if weight is not None else None,
+        "why": explain_choice(data, effects),
+        "effects": _effects(data, effects),
         "pareto": front_document(data, front(data)),
         "best_so_far": [
             {"spent": spent, "objective": best, "trial": int(data.number[row])}
@@ -126,7 +127,7 @@ def report_document(data: StudyData) -> dict[str, Any]:
 
 
 def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, Any]:
-    """Make the document of a study's charts beside its trials: curve, fronts, importance, levels and sentences.
+    """Make the document of a study's charts beside its trials: curve, fronts, effects, levels and sentences.
 
     Args:
         data: The study.
@@ -135,15 +136,15 @@ def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, A
     Returns:
         ``words`` (sentences), ``curve`` (``spent``, ``best``, ``number``: the trial that brought it; ``end``),
         ``front`` (numbers of the trials that no other is both as cheap and as quick as), ``pareto`` (where several
-        objectives are named), ``importance`` (``shares``, ``rest``, ``trials``, ``method``; None with too few
-        trials), ``levels`` (for each parameter what was measured at each of its values) and ``split`` (money by
+        objectives are named), ``effects`` (of each varied parameter, the largest first), ``method`` (how they were
+        estimated), ``levels`` (for each parameter what was measured at each of its values) and ``split`` (money by
         state).
     """
-    weight = importance(data)
+    effects = parameter_effects(data)
     curve = best_so_far(data)
     traded = front(data)
     return {
-        "words": explain_choice(data, weight, by_command=by_command),
+        "words": explain_choice(data, effects, by_command=by_command),
         "curve": {
             "spent": short(curve.spent),
             "best": short(curve.best),
@@ -152,8 +153,9 @@ def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, A
         },
         "front": data.number[cost_time_front(data)].tolist(),
         "pareto": front_document(data, traded) if traded.wanted else None,
-        "importance": _importance(data, weight),
-        "levels": _levels(data, weight),
+        "effects": _effects(data, effects),
+        "method": METHOD,
+        "levels": _levels(data, effects),
         "split": _split(data),
     }
 
@@ -247,21 +249,27 @@ def _reasons(data: StudyData, first: int, last: int) -> Mapping[str, str]:
     return {str(n): text[:_MOST_REASONS] for n, text in data.reasons.items() if low <= n <= high}
 
 
-def _importance(data: StudyData, weight: ParameterImportance | None) -> dict[str, Any] | None:
-    if weight is None:
-        return None
-    metric = data.goal.objective.metric
-    what = f"the logarithm of {metric}" if (data.objective[data.measured] > 0).all() else metric
-    return {
-        "shares": [{"parameter": name, "share": share} for name, share in weight.shares.items()],
-        "rest": max(0.0, 1.0 - weight.explained),
-        "trials": weight.trials,
-        "method": METHOD.format(what=what),
-    }
+def _effects(data: StudyData, effects: ParameterEffects | None) -> list[dict[str, Any]]:
+    """The effects with their words; ``weight`` compares them, 1 for the largest and 0 where the runs do not tell."""
+    if effects is None:
+        return []
+    most = max((one.weight for one in effects.found), default=0.0) or 1.0
+    return [
+        {
+            **{name: _figure(value) for name, value in asdict(one).items()},
+            "weight": one.weight / most,
+            "words": one.words(data.goal.objective.metric),
+        }
+        for one in effects.found
+    ]
 
 
-def _levels(data: StudyData, weight: ParameterImportance | None) -> list[dict[str, Any]]:
-    names = list(weight.shares) if weight else []
+def _figure(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _levels(data: StudyData, effects: ParameterEffects | None) -> list[dict[str, Any]]:
+    names = effects.names if effects else []
     names += [name for name in data.parameters if name not in names]
     found = []
     for name in names:

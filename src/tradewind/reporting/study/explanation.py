@@ -11,24 +11,24 @@ import numpy as np
 from tradewind.engine.state_machine.early_stopping import estimated_savings
 from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.study.data import StudyData, several_valued
-from tradewind.reporting.study.importance import ParameterImportance, importance
+from tradewind.reporting.study.effects import ParameterEffects, parameter_effects
 from tradewind.reporting.words import compact, comparative, opposite, percent, value_words
 from tradewind.utils.units import count, format_duration, format_money
 
 
-def explain_choice(data: StudyData, weight: ParameterImportance | None = None, *, by_command: bool = True) -> list[str]:
+def explain_choice(data: StudyData, effects: ParameterEffects | None = None, *, by_command: bool = True) -> list[str]:
     """Sentences about a study, the most important first; each is true of the trials that are stored.
 
     Args:
         data: The study.
-        weight: Importance of the parameters, where the caller has computed it already.
+        effects: Effects of the parameters, where the caller has computed them already.
         by_command: True where ``tradewind tune`` goes on with the study; a server or a cluster does so by itself.
     """
     if not len(data):
         return ["Nothing has been tried yet.", *_next(data, by_command)]
-    weight = weight or importance(data)
+    effects = effects or parameter_effects(data)
     sentences = [*_choice(data), *_margin(data), *_certainty(data), *_spending(data)]
-    sentences += [*_parameters(data, weight), *_failures(data), *_next(data, by_command)]
+    sentences += [*_parameters(data, effects), *_failures(data), *_next(data, by_command)]
     return sentences
 
 
@@ -158,19 +158,29 @@ def _certainty(data: StudyData) -> list[str]:
         low, high = (
             value_words(metric, float(one)) for one in (data.objective[same].min(), data.objective[same].max())
         )
-        alike = low == high
-        sentences.append(
-            f"It ran {len(same)} times, " + (f"{low} each time." if alike else f"between {low} and {high}.")
-        )
-        if data.standing is not None and data.standing.varies:
-            sentences.append(
-                f"{'Run times' if alike else 'Runs'} of one configuration vary by about "
-                f"{percent(data.standing.spread or 0.0)}, so its runs count together: the best single run of all may "
-                "be a lucky one."
-            )
+        ran = f"{low} each time"
+        if low != high:
+            ran = f"between {low} and {high}, {value_words(metric, _usual(data, best))} on average"
+        sentences += [f"It ran {len(same)} times, {ran}.", *variation_words(data)]
     else:
-        sentences.append("It ran once: how much its time varies is not known.")
+        sentences.append(f"It ran once: how much its {data.goal.objective.metric} varies is not known.")
     return sentences
+
+
+def variation_words(data: StudyData) -> list[str]:
+    """A sentence on the figures that vary between runs of one configuration, where any does that matters."""
+    varied = [] if data.standing is None else data.standing.variations
+    if not varied:
+        return []
+    words = []
+    for one in varied:
+        much = percent(one.spread) if one.relative else f"{one.spread:.2g}"
+        words.append(f"the {'run time' if one.metric == RUNTIME else one.metric} varies by about {much}")
+    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return [
+        f"From run to run of one configuration {listed}, so its runs count together: the best single run of all may "
+        "be a lucky one."
+    ]
 
 
 def _neighbours(data: StudyData, best: int) -> int:
@@ -234,22 +244,24 @@ def _spending(data: StudyData) -> list[str]:
 
 # ---------------------------------------------------------------------- what mattered, what failed
 
+_MOST_EFFECTS = 3
 
-def _parameters(data: StudyData, weight: ParameterImportance | None) -> list[str]:
-    if weight is None:
+
+def _parameters(data: StudyData, effects: ParameterEffects | None) -> list[str]:
+    """A sentence on what the runs tell of the parameters; nothing where they do not tell."""
+    if effects is None:
         return []
-    strong = [f"{name} ({percent(share)})" for name, share in weight.shares.items() if share >= 0.1][:3]
     metric = data.goal.objective.metric
-    few = f" (from {count(weight.trials, 'trial')} only)" if weight.trials < 20 else ""
-    if not strong:
-        return [f"No parameter by itself explains much of the differences in {metric}{few}."]
-    weak = [name for name, share in weight.shares.items() if share < 0.02]
-    sentence = f"What mattered most for {metric}: {', '.join(strong)}"
-    if weak:
-        sentence += f"; hardly at all: {', '.join(weak[:4])}"
-    if same := several_valued(data.study.spec, weight.constant):
-        sentence += f"; never varied, so that nothing is known of it: {', '.join(same[:4])}"
-    return [sentence + few + "."]
+    parts = []
+    if strong := effects.of("tells")[:_MOST_EFFECTS]:
+        told = (f"{one.parameter}={one.words(metric)}" for one in strong)
+        parts.append(f"what mattered for the {'run time' if metric == RUNTIME else metric}: {'; '.join(told)}")
+    if weak := [one.parameter for one in effects.of("hardly")]:
+        parts.append(f"hardly at all: {', '.join(weak[:4])}")
+    if same := several_valued(data.study.spec, effects.constant):
+        parts.append(f"never varied, so that nothing is known of it: {', '.join(same[:4])}")
+    words = "; ".join(parts)
+    return [f"{words[0].upper()}{words[1:]}."] if words else []
 
 
 def _failures(data: StudyData) -> list[str]:

@@ -13,13 +13,13 @@ from tradewind.problem import TrialState
 from tradewind.reporting.study import charts
 from tradewind.reporting.study.charts import front_chart
 from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.effects import METHOD, ParameterEffects, parameter_effects
 from tradewind.reporting.study.explanation import explain_choice
-from tradewind.reporting.study.importance import METHOD, ParameterImportance, importance
 from tradewind.reporting.study.pareto import front, sentence, title
 from tradewind.reporting.study.series import outcomes
 from tradewind.reporting.study.tables import TrialLine, best_facts, share_words, state_words
 from tradewind.reporting.svg import Svg
-from tradewind.reporting.words import compact, goal_words, percent, value_words
+from tradewind.reporting.words import compact, goal_words, value_words
 from tradewind.utils.atomic_files import atomic_user_path
 from tradewind.utils.units import count, format_duration, format_money
 
@@ -61,7 +61,7 @@ def render_html(data: StudyData, more: Sequence[ReportFigure] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    weight = importance(data)
+    found = parameter_effects(data)
     rows = _table_rows(data)
     marks = [(kind.name, kind.total, Markup(_legend_mark(kind.name))) for kind in outcomes(data) if kind.total]  # noqa: S704  (our own drawing)
     objective = data.goal.objective
@@ -72,10 +72,10 @@ def render_html(data: StudyData, more: Sequence[ReportFigure] = ()) -> str:
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M"),
         heading=_heading(data),
-        sentences=explain_choice(data, weight),
+        sentences=explain_choice(data, found),
         recommended=best_facts(data.best, objective) if data.best is not None else [],
-        figures=[(f, Markup(f.svg)) for f in (*figures(data, weight), *more)],  # noqa: S704  (our own drawings, their words escaped)
-        effects=[(f, Markup(f.svg)) for f in effects(data, weight)],  # noqa: S704  (as above)
+        figures=[(f, Markup(f.svg)) for f in (*figures(data, found), *more)],  # noqa: S704  (our own drawings, their words escaped)
+        effects=[(f, Markup(f.svg)) for f in effects(data, found)],  # noqa: S704  (as above)
         marks=marks,
         star=Markup(_legend_mark("best")),  # noqa: S704  (our own drawing)
         tiles=_tiles(data),
@@ -105,7 +105,7 @@ def write_html(page: str, path: Path) -> Path:
     return path
 
 
-def figures(data: StudyData, weight: ParameterImportance | None) -> list[ReportFigure]:
+def figures(data: StudyData, told: ParameterEffects | None) -> list[ReportFigure]:
     """The charts of the whole study that have something to show."""
     objective = data.goal.objective
     thinned = sum(kind.total - len(kind.rows) for kind in outcomes(data))
@@ -128,25 +128,17 @@ def figures(data: StudyData, weight: ParameterImportance | None) -> list[ReportF
     traded = front(data)
     if traded.wanted:
         found.append(ReportFigure(title(traded), sentence(traded), front_chart(data, traded)))
-    if weight is not None:
-        what = f"the logarithm of {objective.metric}" if (data.objective[data.measured] > 0).all() else objective.metric
-        found.append(
-            ReportFigure(
-                "What each parameter explains by itself", METHOD.format(what=what), charts.weight_chart(weight)
-            )
-        )
+    if told is not None:
+        found.append(ReportFigure("What each parameter does", METHOD, charts.effects_chart(told, objective.metric)))
     return [figure for figure in found if figure.svg]
 
 
-def effects(data: StudyData, weight: ParameterImportance | None) -> list[ReportFigure]:
-    """The charts of the single parameters, those that explain most first."""
-    names = list(weight.shares) if weight else []
-    names += [name for name in data.parameters if name not in names]
+def effects(data: StudyData, told: ParameterEffects | None) -> list[ReportFigure]:
+    """The charts of the single parameters, those with the largest effects first."""
+    known = {one.parameter: one.words(data.goal.objective.metric) for one in told.found} if told else {}
+    names = list(dict.fromkeys([*known, *data.parameters]))
     limits = charts.effect_limits(data)
-    found = []
-    for name in names:
-        share = f"explains {percent(weight.shares[name])}" if weight and name in weight.shares else ""
-        found.append(ReportFigure(name, share, charts.effect_chart(data, name, limits)))
+    found = (ReportFigure(name, known.get(name, ""), charts.effect_chart(data, name, limits)) for name in names)
     return [figure for figure in found if figure.svg]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from tradewind.errors import InputError, MissingProgramError
 from tradewind.problem import COST, RUNTIME
 from tradewind.reporting.study.charts import draw_front, effect_limits, metric_axis
 from tradewind.reporting.study.data import StudyData
-from tradewind.reporting.study.importance import importance
+from tradewind.reporting.study.effects import parameter_effects
 from tradewind.reporting.study.pareto import cost_time_front
 from tradewind.reporting.study.series import best_so_far, levels, outcomes, wants_log
 from tradewind.reporting.svg import MOST, time_unit
-from tradewind.reporting.words import percent, value_words
+from tradewind.reporting.words import value_words
 from tradewind.utils.dependencies import install_command
 from tradewind.utils.units import format_duration, format_money
 
@@ -172,9 +173,10 @@ def _map(data: StudyData, figure: Figure) -> bool:
 
 
 def _parameters(data: StudyData, figure: Figure) -> bool:
-    """Boxes by level for up to six parameters, those that explain most first."""
-    weight = importance(data)
-    names = [*(weight.shares if weight else ()), *data.parameters]
+    """Boxes by level for up to six parameters, those with the largest effects first."""
+    effects = parameter_effects(data)
+    known = {one.parameter: one.words(data.goal.objective.metric) for one in effects.found} if effects else {}
+    names = [*known, *data.parameters]
     names = list(dict.fromkeys(names))[:6]
     limits = effect_limits(data)
     if not names or limits is None:
@@ -184,8 +186,7 @@ def _parameters(data: StudyData, figure: Figure) -> bool:
     figure.set_size_inches(4.2 * columns + 0.5, 3.6 * rows)
     for i, name in enumerate(names):
         axes = figure.add_subplot(rows, columns, i + 1)
-        share = f", explains {percent(weight.shares[name])}" if weight and name in weight.shares else ""
-        axes.set_title(f"{name}{share}", fontsize=11)
+        axes.set_title(f"{name}\n{fill(known[name], 48)}" if name in known else name, fontsize=9)
         _boxes(data, axes, name, wants_log(limits))
     return True
 

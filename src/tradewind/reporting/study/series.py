@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.problem import TrialState
+from tradewind.problem.ranking import ConfigurationRanking
 from tradewind.reporting.study.data import Floats, Mask, ParameterColumn, StudyData
 
 MAX_POINTS = 1200
@@ -25,7 +27,7 @@ class ProgressCurve:
     Attributes:
         spent: USD total at each change, increasing.
         best: The best value from there on.
-        rows: The trial that brought it, as a row of the data.
+        rows: The trial that brought it or that stands for it, as a row of the data.
         end: USD total spent on all ended trials.
     """
 
@@ -70,15 +72,55 @@ class ParameterLevel:
 
 
 def best_so_far(data: StudyData) -> ProgressCurve:
-    """The curve of the best feasible value against the money spent on all trials up to its end."""
+    """The curve of the best feasible value against the money spent on all trials up to its end.
+
+    Where repeated runs vary it is the mean of what was the best configuration then, which may get worse again.
+    """
     order = data.by_end
     total = np.cumsum(data.spent[order])
+    if data.standing is not None and data.standing.varies:
+        return _best_on_average(data, data.standing, total)
     loss = np.where(data.feasible[order], data.loss[order], np.inf)
     best = np.minimum.accumulate(loss) if len(loss) else loss
     before = np.concatenate([[np.inf], best[:-1]]) if len(best) else best
     at = np.flatnonzero(best < before)
     sign = 1.0 if data.goal.objective.goal == "minimise" else -1.0
     return ProgressCurve(total[at], sign * best[at], order[at], float(total[-1]) if len(total) else 0.0)
+
+
+def _best_on_average(data: StudyData, standing: ConfigurationRanking, total: Floats) -> ProgressCurve:
+    """The curve where runs vary: the mean of the runs so far, of the configuration that looked best by it.
+
+    The risk of missing a bound is taken from all runs: what turned out to be late was no good choice before, either.
+    """
+    risk = {standing.runs[i][0].key: float(standing.value[i] - standing.loss[i]) for i in standing.order.tolist()}
+    sign = data.goal.objective.loss
+    losses: dict[str, list[float]] = {}
+    last: dict[str, int] = {}
+    heap: list[tuple[float, str, int]] = []
+    points: list[tuple[float, float, int]] = []
+    rows = data.by_end
+    columns = (total, data.words["key"][rows], data.loss[rows], data.measured[rows], data.feasible[rows], rows)
+    for spent, key, loss, ran, good, row in zip(*(column.tolist() for column in columns), strict=True):
+        if not ran or key not in risk:
+            continue
+        own = losses.setdefault(key, [])
+        own.append(own[-1] + loss if own else loss)  # sums
+        if good:
+            last[key] = row
+        if key in last:
+            heappush(heap, (own[-1] / len(own) + risk[key], key, len(own)))
+        while heap and heap[0][2] != len(losses[heap[0][1]]):
+            heappop(heap)
+        if heap:
+            best = heap[0][1]
+            value = sign(losses[best][-1] / len(losses[best]))
+            if not points or value != points[-1][1]:
+                points.append((spent, value, last[best]))
+    if points and data.best_row is not None and standing.best_loss is not None:
+        points[-1] = (points[-1][0], sign(standing.best_loss), data.best_row)
+    spent_at, values, at = (np.array(column) for column in zip(*points, strict=True)) if points else (np.empty(0),) * 3
+    return ProgressCurve(spent_at, values, at.astype(np.int64), float(total[-1]))
 
 
 def outcomes(data: StudyData, limit: int = MAX_POINTS) -> list[OutcomeGroup]:

@@ -10,14 +10,15 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from tradewind.engine.state_machine.snapshot import RunningTrial, SearchSnapshot
 from tradewind.problem import Objective, Trial, TrialState
 from tradewind.reporting.study import tables
 from tradewind.reporting.study.data import StudyData
+from tradewind.reporting.study.effects import ParameterEffects, parameter_effects
 from tradewind.reporting.study.explanation import explain_choice
-from tradewind.reporting.study.importance import ParameterImportance, importance
 from tradewind.reporting.study.pareto import front, front_table, sentence, title
 from tradewind.reporting.study.series import best_so_far, wants_log
 from tradewind.reporting.study.tables import share_words
@@ -384,11 +385,11 @@ def print_report(data: StudyData, console: Console) -> None:
         data: The study.
         console: Where to print.
     """
-    weight = importance(data)
+    effects = parameter_effects(data)
     objective = data.goal.objective
     _heading(data, console)
     _title(console, "Why this configuration" if data.best_row is not None else "What happened")
-    console.print(tables.bullets(explain_choice(data, weight)))
+    console.print(tables.bullets(explain_choice(data, effects)))
     if data.best is not None:
         _title(console, "Recommended")
         console.print(tables.facts(tables.best_facts(data.best, objective), console.width))
@@ -408,7 +409,7 @@ def print_report(data: StudyData, console: Console) -> None:
         _title(console, f"Best {objective.metric} so far, against money spent in total")
         for line in plot:
             console.print(line, markup=False, highlight=False)
-    _weights(weight, console)
+    _effects(effects, objective.metric, console)
 
 
 def curve_lines(data: StudyData, width: int, height: int = 8) -> list[str]:
@@ -447,12 +448,13 @@ def _heading(data: StudyData, console: Console) -> None:
     console.print(" · ".join(parts), style="bold", markup=False, highlight=False)
 
 
-def _weights(weight: ParameterImportance | None, console: Console) -> None:
-    if weight is None or not weight.explained:
+def _effects(effects: ParameterEffects | None, metric: str, console: Console) -> None:
+    if effects is None:
         return
-    _title(console, "What each parameter explains by itself")
-    widest = max(len(name) for name in weight.shares)
-    room = max(4, min(40, console.width - widest - 12))
-    for name, share in weight.shares.items():
-        bar = "█" * round(share * room)
-        console.print(f"{name:<{widest}}  {bar:<{room}} {percent(share)}", markup=False, highlight=False, no_wrap=True)
+    _title(console, "What each parameter does")
+    widest = max(len(name) for name in effects.names)
+    for one in effects.found:
+        head, *rest = wrap(one.words(metric), max(20, console.width - widest - 2))
+        console.print(f"{one.parameter:<{widest}}  {head}", markup=False, highlight=False)
+        for line in rest:
+            console.print(f"{'':<{widest}}  {line}", markup=False, highlight=False)

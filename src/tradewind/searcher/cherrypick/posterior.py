@@ -119,7 +119,7 @@ class CherryPickPosterior:
         others = [threshold for threshold in problem.constraints.thresholds if threshold.metric not in TIME_METRICS]
         self.bounds = [bound for threshold in others if (bound := self._fit_bound(seen, threshold)) is not None]
         self.success = SuccessModel.fit([(row, trial.state) for row, trial in rows])
-        self.best = outcomes.best_loss(problem.objective, seen)
+        self.best = outcomes.best_loss(problem, [trial for _, trial in rows])
 
     # ------------------------------------------------------------------ fitting
 
@@ -166,9 +166,7 @@ class CherryPickPosterior:
     ) -> tuple[Threshold, SampledMetricModel] | None:
         known = outcomes.metric_values(threshold.metric, seen)
         figure = self._figure(known, may_log=outcomes.allows_logarithm(threshold))
-        return (
-            None if figure is None else (outcomes.relaxed_threshold(threshold, [value for _, value in known]), figure)
-        )
+        return None if figure is None else (threshold.relaxed([value for _, value in known]), figure)
 
     def _figure(self, known: Sequence[tuple[Array, float]], *, may_log: bool) -> SampledMetricModel | None:
         if not known:

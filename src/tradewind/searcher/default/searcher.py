@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.problem import COST, Billing, Candidates, Configuration, Problem, Proposal
-from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
+from tradewind.problem.ranking import ConfigurationRanking
 from tradewind.searcher.base import LearnsFromPast, NothingLeft, Repeats, SearchState
 from tradewind.searcher.bayesian import BayesianSearcher, BayesianSettings
 from tradewind.searcher.candidate_pool import cheap_maximin
@@ -25,6 +25,9 @@ from tradewind.searcher.surrogate.gp import Array
 
 UNKNOWN_SPREAD = 0.1
 """Standard deviation of ln time that runs are taken to have until one was repeated."""
+
+UNKNOWN_SHARE = 0.15
+"""The same of a metric, as a share of the standard deviation between configurations."""
 
 LEAST_GAIN = 0.0001
 """Share of the best by which a repetition must be expected to improve the recommendation."""
@@ -114,19 +117,17 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
         """Propose a repetition, where one is worth more a dollar than the ``rate`` of a new configuration."""
         standing, objective = self._standing, self.problem.objective
         least = standing.best_loss
-        if standing.best is None or least is None or not objective.grows_with_time:
+        if standing.best is None or least is None or (standing.repeated and not standing.worth_repeating):
             return None
-        if standing.spread is not None and not standing.varies:
-            return None
-        if standing.spread is None and any(trial.proposal.repeat for trial in state.pending):
+        if not standing.repeated and any(trial.proposal.repeat for trial in state.pending):
             return None  # whether runs vary is being found out
         running = Counter(trial.key for trial in state.pending)
         trials = [self._told[runs[0].number] for runs in standing.runs]
         hourly = np.array([self._map.today(trial.configuration, trial.offer).hourly for trial in trials])
         seconds = np.exp(standing.log_time)
         spend = np.array(self.problem.terms.billing.costs(seconds, hourly))
-        moved = np.ones(len(trials))
-        if objective.metric == COST:
+        moved = np.full(len(trials), float(objective.grows_with_time))
+        if objective.grows_with_time and objective.metric == COST:
             moved = bill_elasticities(self.problem.terms.billing, seconds, hourly, standing.spread)
         times = standing.times + np.array([running[trial.key] for trial in trials])
         gain = repetition_gains(standing, times, moved)
@@ -178,10 +179,8 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
         """Ranking of the configurations that were run."""
         numbers = tuple(trial.number for trial in self.history)
         if self._stood is None or self._stood[0] != numbers:
-            found = [MeasuredRun.of(trial, self.problem.objective) for trial in self.history]
-            standing = ConfigurationRanking(
-                [one for one in found if one is not None], self.problem.constraints.deadline
-            )
+            objective, constraints = self.problem.objective, self.problem.constraints
+            standing = ConfigurationRanking.of_trials(self.history, objective, constraints)
             self._stood = (numbers, standing)
         return self._stood[1]
 
@@ -251,30 +250,74 @@ def repetition_gains(standing: ConfigurationRanking, times: Array, moved: Array)
 
     The knowledge gradient of Frazier, Powell & Dayanik, "A knowledge-gradient policy for sequential information
     collection", SIAM J. Control Optim. 2008: posteriors of configurations are independent and rest on their own runs
-    alone, for what a model expects of a configuration cannot show whether its runs were lucky.
+    alone, for what a model expects of a configuration cannot show whether its runs were lucky. A run tells of the time,
+    of an objective that does not follow from it, and of each metric with a bound; what tells most counts.
 
     Args:
-        standing: Mean losses of the configurations that ran.
+        standing: Mean figures of the configurations that ran.
         times: Number of runs of each configuration, running ones included, shape (k,).
-        moved: Share of a change of its time by which its loss changes, shape (k,) (`bill_elasticities`).
+        moved: Share of a change of its time by which its loss changes, shape (k,) (`bill_elasticities`); 0 for an
+            objective that does not follow from the time.
 
     Returns:
         In units of the objective, shape (k,); zero where there is nothing to choose between.
     """
-    if len(times) < 2:
-        return np.zeros(len(times))
-    sd = UNKNOWN_SPREAD if standing.spread is None else standing.spread
+    gain: Array = np.zeros(len(times))
+    if len(times) >= 2:
+        for values in _values_after_a_run(standing, times, moved):
+            gain = np.maximum(gain, _knowledge_gradient(values))
+    return gain
+
+
+Values = Callable[[float | None], Array]
+"""The values of all configurations, shape (k,): as they stand for None, else after one more run of each of them whose
+figure moved its mean by so many standard deviations."""
+
+
+def _values_after_a_run(standing: ConfigurationRanking, times: Array, moved: Array) -> Iterator[Values]:
+    """One for each figure of which a further run tells something."""
+    if standing.follows_time or (standing.has_deadline and standing.spread is not None):
+        yield partial(_after_time, standing, times, moved)
+    loss = standing.loss_variation
+    if not standing.follows_time:
+        # Nothing is known of a metric's size beforehand but how far apart the configurations are.
+        sd = UNKNOWN_SHARE * float(np.std(standing.loss)) if loss is None else loss.spread
+        if sd > 0.0:
+            yield partial(_after_metric, standing, times, sd, loss is not None and loss.relative)
+    for place, variation in enumerate(standing.bound_variations):
+        if variation is not None and variation.spread > 0.0:
+            yield partial(_after_bound, standing, times, place)
+
+
+def _steps(sd: float, times: Array) -> Array:
+    """Standard deviation of the change of a mean by one more run."""
     now, then = sd / np.sqrt(times), sd / np.sqrt(times + 1.0)
-    step = np.sqrt(now**2 - then**2)
+    found: Array = np.sqrt(now**2 - then**2)
+    return found
 
-    def value(shift: Array, spread: Array) -> Array:
-        return standing.price(standing.loss * np.exp(moved * shift), standing.log_time + shift, spread)
 
-    present = value(np.zeros(len(times)), now)
+def _after_time(standing: ConfigurationRanking, times: Array, moved: Array, z: float | None) -> Array:
+    sd = UNKNOWN_SPREAD if standing.spread is None else standing.spread
+    shift = np.zeros(len(times)) if z is None else z * _steps(sd, times)
+    spread = sd / np.sqrt(times if z is None else times + 1.0)
+    return standing.price(standing.loss * np.exp(moved * shift), standing.log_time + shift, spread)
+
+
+def _after_metric(standing: ConfigurationRanking, times: Array, sd: float, relative: bool, z: float | None) -> Array:
+    shift = np.zeros(len(times)) if z is None else z * _steps(sd, times)
+    return standing.price_of(standing.loss * np.exp(shift) if relative else standing.loss + shift)
+
+
+def _after_bound(standing: ConfigurationRanking, times: Array, place: int, z: float | None) -> Array:
+    return standing.value if z is None else standing.value_if_within(place, z, times)
+
+
+def _knowledge_gradient(values: Values) -> Array:
+    present = values(None)
     first, second = np.argsort(present, kind="stable")[:2]
-    rival = np.full(len(times), present[first])
+    rival = np.full(len(present), present[first])
     rival[first] = present[second]
-    after = sum(share * np.minimum(value(z * step, then), rival) for z, share in zip(_NODES, _SHARES, strict=True))
+    after = sum(share * np.minimum(values(float(z)), rival) for z, share in zip(_NODES, _SHARES, strict=True))
     gain: Array = np.maximum(float(present[first]) - after, 0.0)
     return gain
 

@@ -381,7 +381,7 @@ class DoneModel:
             return
         z, values = self._inputs([run for run, _ in known]), np.array([value for _, value in known])
         bounds = [bound for bound in self._problem.constraints.thresholds if bound.metric == name]
-        self.bounds += [outcomes.relaxed_threshold(bound, values.tolist()) for bound in bounds]
+        self.bounds += [bound.relaxed(values.tolist()) for bound in bounds]
         log = bool((values > 0).all()) and all(outcomes.allows_logarithm(bound) for bound in bounds)
         values = np.log(values) if log else values
         family = self._family(prior_spread(values, log=log))

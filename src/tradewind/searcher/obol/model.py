@@ -16,9 +16,9 @@ from tradewind.searcher.obol.binned_columns import BinnedColumns
 from tradewind.searcher.obol.settings import ObolSettings
 from tradewind.searcher.outcomes import (
     TIME_METRICS,
+    best_loss,
     has_time_bounds,
     probability_within,
-    relaxed_threshold,
     run_bill,
     runtime_window,
 )
@@ -98,13 +98,8 @@ class ObolModel:
         return np.log(np.maximum(numbers, _LEAST)) if self._log else numbers
 
     def _best(self) -> float:
-        losses = [
-            self._problem.objective.loss(t.observation.objective)
-            for _, t in self._table.trials
-            if t.state == TrialState.SUCCEEDED and t.observation is not None and t.observation.feasible
-            if t.observation.objective is not None and math.isfinite(t.observation.objective)
-        ]
-        return min(losses, default=math.inf)
+        best = best_loss(self._problem, [trial for _, trial in self._table.trials])
+        return math.inf if best is None else best
 
     # ------------------------------------------------------------------ ensembles
 
@@ -208,9 +203,7 @@ class ObolModel:
         if not known:
             return np.ones(len(self._table.hourly))
         seen = self._plain([row for row, _ in known], [value for _, value in known]).prediction(self._every())
-        return probability_within(
-            seen.mean, seen.sd, relaxed_threshold(threshold, [value for _, value in known]), log=False
-        )
+        return probability_within(seen.mean, seen.sd, threshold.relaxed([value for _, value in known]), log=False)
 
     # ------------------------------------------------------------------ other objectives
 

@@ -106,7 +106,8 @@ class FidelityModels:
         self.bounds = [bound for threshold in others if (bound := self._fit_bound(done, threshold)) is not None]
         self.success = SuccessModel.fit([(t.row, t.trial.state) for t in observations])
         self.whole = [t for t in observations if t.share >= 1.0]
-        self.best = min((v for t in self.whole if t.seen.feasible and (v := self._loss(t)) is not None), default=None)
+        best = outcomes.best_loss(problem, [t.trial for t in self.whole])
+        self.best = None if best is None else self.units(problem.objective.loss(best))
 
     @property
     def ready(self) -> bool:
@@ -180,7 +181,7 @@ class FidelityModels:
         if not known:
             return None
         y = np.array([t.seen.metrics[threshold.metric] for t in known])
-        return outcomes.relaxed_threshold(threshold, y.tolist()), self._fit(self._stack(known, of_time=False), y, 2)
+        return threshold.relaxed(y.tolist()), self._fit(self._stack(known, of_time=False), y, 2)
 
     def fantasize(self, x: Array, share: Array) -> FidelityModels:
         """A copy that takes its own expectations at pending trials, features of shape (n, d), for observed."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.problem import Objective, Trial, TrialState, round_money
+from tradewind.problem import Trial, TrialState, round_money
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
+from tradewind.problem.stored_goal import read_constraints, read_objective
 from tradewind.store.base import EarlierStudy, StudyLine, StudyRow, StudySummary, StudyTotals
 from tradewind.store.holders import live_holder, live_holder_name
 from tradewind.store.sql.schema import runs, studies, trials
@@ -122,7 +124,7 @@ def best_trial(connection: Connection, study: StudyRow, repeated: Collection[int
         repeated: The studies in which that is so, by `studies_with_repeats`.
     """
     objective = trials.c.objective
-    better = objective.desc() if _maximises(study.spec) else objective.asc()
+    better = objective.desc() if read_objective(study.spec).goal == "maximise" else objective.asc()
     own = trials.c.study_id == study.id
     row = connection.execute(
         sa.select(*rows.TRIAL_COLUMNS)
@@ -134,39 +136,36 @@ def best_trial(connection: Connection, study: StudyRow, repeated: Collection[int
     if row is None:
         return None
     least = rows.trial_of(row)
-    informing = (own, trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)
     if study.id not in repeated:
         return least
-    best = ConfigurationRanking(_measured(connection, study, informing), _deadline(study.spec)).best_run
+    measured, constraints = _measured(connection, study), read_constraints(study.spec)
+    best = ConfigurationRanking(measured, read_objective(study.spec), constraints).best_run
     if best is None or best.number == least.number:
         return least
     chosen = sa.select(*rows.TRIAL_COLUMNS).where(own, trials.c.number == best.number)
     return rows.trial_of(connection.execute(chosen).one())
 
 
-def _measured(connection: Connection, study: StudyRow, informing: tuple[Any, ...]) -> list[MeasuredRun]:
-    goal = Objective(goal="maximise" if _maximises(study.spec) else "minimise")
+def _measured(connection: Connection, study: StudyRow) -> list[MeasuredRun]:
+    """The runs as `ConfigurationRanking` counts them; their documents are read only where a metric has a bound."""
+    objective, constraints = read_objective(study.spec), read_constraints(study.spec)
+    informing = (trials.c.study_id == study.id, trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)
+    if constraints.thresholds:
+        found = connection.execute(sa.select(*rows.TRIAL_COLUMNS).where(*informing))
+        measured = (MeasuredRun.of(rows.trial_of(row), objective, constraints) for row in found)
+        return [one for one in measured if one is not None]
     columns = [trials.c[name] for name in ("number", "key", "objective", "runtime", "feasible", "censored")]
-    found = []
-    for number, key, value, runtime, feasible, censored in connection.execute(sa.select(*columns).where(*informing)):
-        loss = float("nan") if value is None else goal.loss(value)
-        found.append(MeasuredRun(number, key, loss, runtime or 0.0, bool(feasible), bool(censored)))
-    return found
-
-
-def _deadline(spec: Mapping[str, Any]) -> float | None:
-    """The deadline in seconds, as the engine stores it in plain keys; None where there is none."""
-    constraints = spec.get("constraints")
-    value = constraints.get("deadline") if isinstance(constraints, Mapping) else None
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _maximises(spec: Mapping[str, Any]) -> bool:
-    """True when the specification's objective is to be made large: ``{"goal": ...}`` or ``{"maximise": metric}``."""
-    objective = spec.get("objective")
-    if not isinstance(objective, Mapping):
-        return False
-    return "maximise" in objective or objective.get("goal") == "maximise"
+    return [
+        MeasuredRun(
+            number,
+            key,
+            math.nan if value is None else objective.loss(value),
+            runtime or 0.0,
+            bool(feasible),
+            bool(censored),
+        )
+        for number, key, value, runtime, feasible, censored in connection.execute(sa.select(*columns).where(*informing))
+    ]
 
 
 def study_summaries_of(connection: Connection, study_ids: Sequence[int]) -> list[StudySummary]:

@@ -136,7 +136,7 @@ def get_study_trial(
 def get_study_figures(
     request: Request, who: Caller, shared: Shared, number: Number, _known: IfNoneMatch = None
 ) -> Response:
-    """What the charts of a study show: the curve of the best so far, fronts, importance, and sentences about them."""
+    """Figures of the charts of a study: the curve of the best so far, fronts, effects, and sentences about them."""
     stamp, body = shared.studies.figures_json(who, number)
     return _written(request, etag_of("figures", number, stamp), body)
 

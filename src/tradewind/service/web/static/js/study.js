@@ -1,5 +1,5 @@
 // The page of one study: its charts and table, linked with each other, and kept up to date while the search goes on.
-import { effectTable, importanceTable, splitTable } from "./plots/bars.js";
+import { effectTable, effectsTable, splitTable } from "./plots/bars.js";
 import { figuresTable, tools } from "./plots/frame.js";
 import { Model, STATE_WORDS } from "./plots/model.js";
 import { ParallelChart } from "./plots/parallel.js";
@@ -96,7 +96,7 @@ function showFigures(found) {
   figures = found;
   progress.setCurve(found.curve);
   map.setFront(found.front);
-  parallel.setWeights(found.importance?.shares ?? []);
+  parallel.setWeights(found.effects);
   showWords(found.words);
   const names = found.levels.map((one) => one.parameter);
   if (!names.includes(shownEffect)) shownEffect = names[0] ?? "";
@@ -117,10 +117,10 @@ function showWords(words) {
 }
 
 function showEffect() {
-  importanceTable(place("importance"), figures.importance, shownEffect, (parameter) => {
+  effectsTable(place("effects"), figures.effects, figures.method, shownEffect, (parameter) => {
     shownEffect = parameter;
     showEffect();
-    place("importance").querySelector("[aria-pressed=true]")?.focus();
+    place("effects").querySelector("[aria-pressed=true]")?.focus();
   });
   const effect = figures.levels.find((one) => one.parameter === shownEffect);
   place("effect-title").textContent = effect ? `${metric} by ${shownEffect}` : "What each parameter did";

@@ -9,23 +9,23 @@ function bar(share, style) {
     draw("rect", { x: 0, y: 0, width: Math.max(0.6, 100 * share), height: 10, class: style }));
 }
 
-// How much each parameter explains by itself; a press on one shows what it did. Returns which one is shown first.
-export function importanceTable(host, importance, shown, choose) {
-  if (!importance) {
-    host.replaceChildren(make("p", { class: "soft" }, "Eight measured trials are needed before anything can be said of the parameters."));
+// What each parameter does to the objective; a press on one shows its boxes.
+export function effectsTable(host, effects, method, shown, choose) {
+  if (!effects.length) {
+    host.replaceChildren(make("p", { class: "soft" }, "Nothing can be said of the parameters before runs with different values were measured."));
     return;
   }
   const body = make("tbody");
-  for (const { parameter, share } of importance.shares) {
+  for (const { parameter, weight, words, verdict } of effects) {
     const button = make("button", { type: "button", class: "plot-pick", "aria-pressed": String(parameter === shown) }, parameter);
     button.addEventListener("click", () => choose(parameter));
-    body.append(make("tr", {}, make("th", { scope: "row" }, button), make("td", { class: "bar" }, bar(share, "bar")), make("td", { class: "right" }, percent(share))));
+    body.append(make("tr", {}, make("th", { scope: "row" }, button), make("td", { class: "bar" }, verdict === "unknown" ? null : bar(weight, "bar")),
+      make("td", verdict === "unknown" ? { class: "soft" } : {}, words)));
   }
-  body.append(make("tr", {}, make("th", { scope: "row", class: "soft" }, "interplay and noise"), make("td", { class: "bar" }, bar(importance.rest, "rest")), make("td", { class: "right" }, percent(importance.rest))));
   host.replaceChildren(
-    make("table", { class: "bars" }, make("caption", { class: "for-readers" }, "Share of the differences that each parameter explains"),
-      make("thead", { class: "for-readers" }, make("tr", {}, ...["parameter", "", "share"].map((name) => make("th", { scope: "col" }, name)))), body),
-    make("p", { class: "soft small" }, importance.method + ` From ${count(importance.trials, "trial")}.`),
+    make("table", { class: "bars" }, make("caption", { class: "for-readers" }, "What each parameter does"),
+      make("thead", { class: "for-readers" }, make("tr", {}, ...["parameter", "", "effect"].map((name) => make("th", { scope: "col" }, name)))), body),
+    make("p", { class: "soft small" }, method),
   );
 }
 

@@ -29,8 +29,8 @@ export class ParallelChart extends Frame {
   }
 
   // shares: how much each parameter explains; the axes stand in that order.
-  setWeights(shares) {
-    this.weights = Object.fromEntries(shares.map((one) => [one.parameter, one.share]));
+  setWeights(effects) {
+    this.weights = Object.fromEntries(effects.map((one) => [one.parameter, one.weight]));
     this._build();
     this.redraw();
   }
