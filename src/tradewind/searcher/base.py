@@ -57,6 +57,10 @@ class Concludes(Capability):
     """Ends by itself once its method has its answer, with configurations left untried."""
 
 
+class LetsRunsEnd(Capability):
+    """Lets runs go to their end, as published: ``abort`` of the job is false unless the job says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class MapPoint:
     """Predicted cost and time of one configuration: a point of the map of cost against time.
@@ -242,6 +246,15 @@ class Searcher(Plugin, ABC):
         self._told: dict[int, Trial] = {}
         self._told_keys: set[str] = set()
         self._unplaced: list[Trial] = []  # trials since the candidates were last looked through
+
+    @classmethod
+    def abort_by_default(cls, settings: Mapping[str, Any]) -> bool:
+        """Decide the job's ``abort`` where the job does not say: false for those that let runs end.
+
+        Args:
+            settings: What the job says of the searcher; a setting ``abort`` that is true asks for aborts.
+        """
+        return not issubclass(cls, LetsRunsEnd) or settings.get("abort") is True
 
     @property
     def aborts(self) -> bool:

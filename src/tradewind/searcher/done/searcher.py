@@ -18,6 +18,7 @@ from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
     LearnsFromPast,
+    LetsRunsEnd,
     NothingLeft,
     ProposesMany,
     Recommendation,
@@ -60,7 +61,9 @@ _TOGETHER = 1.0
 """The least optimism, unless it is none, while other runs are on their way."""
 
 
-class DoneSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends):
+class DoneSearcher(
+    CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends, LetsRunsEnd
+):
     """DONE: the best configuration for these job parameters, by a random Fourier expansion over all earlier runs.
 
     The method is DONE (Bliek, Verstraete, Verhaegen & Wahls, "Online optimization with costly and noisy measurements
