@@ -96,6 +96,10 @@ class MapsAll(Capability):
         return ""
 
 
+WIDEST_RANGE = 100.0
+"""Highest by lowest of a range that says something; what is wider is shown as not known yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """A configuration for the present job parameters, and what is expected of it.
@@ -129,6 +133,14 @@ class Recommendation:
     objective_low: float | None = None
     objective_high: float | None = None
 
+    @property
+    def known(self) -> bool:
+        """True where time and objective are known at all: their 90 % ranges are no wider than `WIDEST_RANGE`."""
+        ranges = [(self.runtime_low, self.runtime_high)]
+        if self.objective_low is not None and self.objective_high is not None and self.objective_low > 0:
+            ranges.append((self.objective_low, self.objective_high))
+        return all(high <= WIDEST_RANGE * low for low, high in ranges)
+
 
 class Recommends(Capability):
     """Says which configurations are best, with time and cost, from what is known and without a run."""
@@ -143,6 +155,13 @@ class Recommends(Capability):
         Returns:
             From 1 to ``count``, whether or not they were tried; an empty list where nothing is known.
         """
+
+    def worth_trying(self) -> Recommendation | None:
+        """Recommend a configuration to learn from: one whose run is worth more to later runs than it costs.
+
+        None where the best known is it already, or where the searcher does not weigh that; None by default.
+        """
+        return None
 
     def fitted(self) -> Mapping[str, Any]:
         """Save the hyper-parameters of the model (scales, which inputs matter) as a JSON-able document.

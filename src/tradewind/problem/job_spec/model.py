@@ -586,7 +586,7 @@ class JobFile(StrictModel):
     )
     abort: bool | None = Field(
         None,
-        description="Cut short runs that can no longer win; left out: true, but false with searchers that are `LetsRunsEnd`.",
+        description="Cut short runs that can no longer win; left out: true, but not with searchers that let runs end.",
     )
     future_runs: Annotated[Number, Field(gt=0)] | None = Field(
         None, description="How often the job will run with the configuration that is found."
