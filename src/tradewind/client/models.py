@@ -305,8 +305,8 @@ class ProposalInfo:
 
     @property
     def best(self) -> CandidateInfo:
-        """The first of them."""
-        return self.candidates[0]
+        """The best known: the first that is not there to learn from, if there is another."""
+        return next((one for one in self.candidates if not one.trying), self.candidates[0])
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ProposalInfo:

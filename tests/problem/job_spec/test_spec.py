@@ -9,7 +9,7 @@ import pytest
 
 from tradewind.errors import NoOfferError, SpecError
 from tradewind.problem import Billing, Budget, Constraints, Instance, Objective, Offer, OfferQuery, Threshold
-from tradewind.problem.job_spec.spec import HookSpec, JobSpec, PluginChoice, StopSpec, load_spec
+from tradewind.problem.job_spec.spec import HookSpec, JobSpec, PluginChoice, StopSpec, load_spec, parse_spec
 
 Make = Callable[..., JobSpec]
 
@@ -294,3 +294,26 @@ def test_files_and_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         load_spec(path, {"budget.dollars": "-1"})
     with pytest.raises(SpecError, match=r"the command line: unknown key 'dollar' in budget .did you mean 'dollars'"):
         load_spec(path, {"budget.dollar": 1})
+
+
+@pytest.mark.parametrize("searcher", ["cherrypick", "obol", "ernest", "paris", "done", "trimtuner"])
+def test_a_searcher_that_is_published_without_aborts_lets_runs_end(searcher: str) -> None:
+    text = f"name: a\njob: {{command: a}}\nspace: {{x: 1..3}}\nsearcher: {searcher}\n"
+    assert not parse_spec(text, base=Path("/")).abort
+    assert parse_spec(text + "abort: true\n", base=Path("/")).abort
+
+
+def test_the_job_goes_before_its_searcher_and_the_searchers_setting_counts() -> None:
+    text = "name: a\njob: {command: a}\nspace: {x: 1..3}\n"
+    assert parse_spec(text, base=Path("/")).abort
+    assert not parse_spec(text + "abort: false\n", base=Path("/")).abort
+    assert parse_spec(text + "searcher: {use: obol, abort: true}\n", base=Path("/")).abort, "Lynceus"
+    assert not parse_spec(text + "searcher: {use: obol, abort: false}\n", base=Path("/")).abort
+    assert not parse_spec(text + "searcher: {use: obol, abort: true}\nabort: false\n", base=Path("/")).abort
+
+
+def test_a_stored_job_has_what_was_decided() -> None:
+    spec = parse_spec("name: a\njob: {command: a}\nspace: {x: 1..3}\nsearcher: obol\n", base=Path("/"))
+    assert spec.document()["job"]["abort"] is False
+    again = JobSpec.from_json(spec.document())
+    assert (again.said_abort, again.abort, again.problem_key) == (False, False, spec.problem_key)

@@ -287,7 +287,7 @@ def _show_proposal(found: ProposalInfo) -> None:
     ]
     known = found.best.objective is not None
     _print(lines, list(found.basis), bound=bound, metric=_named(found.metric) if known else None)
-    if found.best.trying:
+    if found.candidates[0].trying:
         typer.echo(
             "- 1 is to try: not yet known; a run of it teaches later ones more than it may cost. 2 is the best known."
         )

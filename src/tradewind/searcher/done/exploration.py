@@ -8,7 +8,7 @@ import numpy as np
 
 from tradewind.searcher.done.expansion import Array
 
-FUTURE_RUNS = 3.0
+FUTURE_RUNS = 5.0
 """Later runs that what one run teaches is taken to be worth something for."""
 
 
