@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "done"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from scenarios import PARAMETERS, Scenario, Values, recorded, synthetic
+from benchmarks.done.scenarios import PARAMETERS, Scenario, Values, recorded, synthetic
 
 from tradewind.problem import Categorical, Configuration, Instance, Nodes, Objective, Offer, Ordinal, Parameter
-from tradewind.testing.problems import KnownOutcome, make_problem
+from tradewind.testing.problems import KnownOutcome, KnownProblem, make_problem
 
 Law = Callable[[Mapping[str, float | str], Configuration, Offer], float]
 """Seconds of a run."""
@@ -28,12 +28,12 @@ NOISE = 0.03
 
 
 def _job(name: str, inputs: Sequence[Values], space: list[Parameter], law: Law, metric: str = "runtime") -> Scenario:
-    def make(given: Values) -> object:
+    def make(given: Values) -> KnownProblem:
         return make_problem(
             space, lambda c, o: KnownOutcome(law(given, c, o)), objective=Objective(metric), noise=NOISE
         )
 
-    return Scenario(name, inputs, make)  # type: ignore[arg-type]
+    return Scenario(name, inputs, make)
 
 
 def _machines(offers: Mapping[str, Offer]) -> Instance:
