@@ -72,6 +72,7 @@ def plot(share: Sequences, target: Path) -> None:
         ax.set_title(title, fontsize=9)
         ax.set_xlabel("run")
         ax.set_xlim(1, TO)
+        ax.set_xticks([1, 4, FROM, 12, TO])
         ax.set_ylim(0, 102)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("distance from the optimum,\n% of the range")
