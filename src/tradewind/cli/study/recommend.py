@@ -242,7 +242,7 @@ def _document(spec: JobSpec, advice: RecommendationSet) -> dict[str, Any]:
 
 
 def _figures(one: Recommendation) -> dict[str, Any]:
-    """What is expected of a configuration, JSON-able: null where a figure is not known yet."""
+    """Figures expected of a configuration, JSON-able: null where a figure is not known yet."""
     from dataclasses import asdict
 
     found = asdict(one)

@@ -533,7 +533,7 @@ class DoneModel:
 
     @property
     def prior_doubt(self) -> float:
-        """What `doubt` was before any run."""
+        """Standard deviation that `doubt` began with, before any run."""
         aim = self._problem.objective.metric
         assert self.time is not None
         if aim in self.figures:
@@ -541,7 +541,7 @@ class DoneModel:
         return LOG_SPREAD
 
     def improvement(self, loss: Array, best: int) -> Array:
-        """How much better than one of them each is expected to be, in the units of `doubt`, shape (n,).
+        """Expected improvement of each over one of them, in the units of `doubt`, shape (n,).
 
         Args:
             loss: Expected losses of the objective.

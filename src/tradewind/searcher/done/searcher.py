@@ -248,7 +248,7 @@ class DoneSearcher(
         return None if chosen == best else outlook.recommendation(chosen)
 
     def _outlook(self) -> Outlook | None:
-        """What is expected of all configurations; None where nothing is known, or none may be chosen."""
+        """Predictions of all configurations; None where nothing is known, or none may be chosen."""
         model = self._model() if len(self._reference) else None
         if model is None or model.time is None:
             return None
