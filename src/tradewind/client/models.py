@@ -245,6 +245,7 @@ class CandidateInfo:
         objective_high: 95 % quantile of it.
         chance: That the run succeeds, in time and within every bound.
         reason: What it rests on, in a few words.
+        trying: True where it is worth a run to learn from, and the best known comes second.
     """
 
     configuration: Mapping[str, Any]
@@ -260,6 +261,7 @@ class CandidateInfo:
     objective_high: float | None = None
     chance: float | None = None
     reason: str = ""
+    trying: bool = False
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> CandidateInfo:
@@ -279,7 +281,7 @@ class ProposalInfo:
         backend: Where it would run.
         parameters: The job parameters that it is for.
         deadline: Seconds that the run may take.
-        candidates: The configurations, the best first.
+        candidates: The configurations: one to learn from, if there is any, then the best first.
         runs: Runs of the application that it rests on; 0 where it was never run.
         searcher: Who proposes; empty for the default.
         basis: What it rests on, one sentence each.
@@ -303,8 +305,8 @@ class ProposalInfo:
 
     @property
     def best(self) -> CandidateInfo:
-        """The first of them."""
-        return self.candidates[0]
+        """The best known: the first that is not there to learn from, if there is another."""
+        return next((one for one in self.candidates if not one.trying), self.candidates[0])
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ProposalInfo:

@@ -13,7 +13,7 @@ from tradewind.engine.past_studies import load_past_studies
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import InputError, NoHistoryError
 from tradewind.problem import Offer, PastStudy, Problem, Value
-from tradewind.searcher.base import LearnsFromPast, NothingLeft, Recommendation, Recommends, Searcher, SearchState
+from tradewind.searcher.base import LearnsFromPast, Recommendation, Recommends, Searcher
 from tradewind.store.base import Store
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 DEFAULT_RECOMMENDER = "done"
 """Who recommends where the job's own searcher cannot."""
-
-_MOST = 1_000
-"""Configurations among which the one that is asked for next is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class RecommendationSet:
         basis: What they rest on, one sentence each.
         runs: Runs of this job, with any parameters, that the store has.
         fitted: What the searcher's model chose before its weights; see `Recommends.fitted`.
-        following: The configuration that the searcher would run next, to learn from it; None where nobody asked.
+        following: The configuration that is worth a run to learn from; None where none is, or nobody asked.
     """
 
     searcher: str
@@ -69,7 +66,7 @@ def recommend_configurations(
     """
     name = _who(spec, searcher)
     problem = replace(build_problem(spec, data_folder), past=_history(spec, store, name))
-    return recommend_for_problem(spec, problem, count, name)
+    return recommend_for_problem(spec, problem, count, name, explore=True)
 
 
 def recommend_for_problem(
@@ -89,7 +86,7 @@ def recommend_for_problem(
         count: How many configurations at most.
         searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT_RECOMMENDER`.
         fitted: Of an earlier advice on the same job: the answer then comes sooner.
-        explore: Also say what to run next to learn from it.
+        explore: Also say what is worth a run to learn from.
 
     Raises:
         NoHistoryError: No run of the job can be answered from.
@@ -113,7 +110,7 @@ def recommend_for_problem(
         raise NoHistoryError(f"{what} be answered from{why}", hint=hint)
     offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
     given = dict(spec.job.parameters.values)
-    following = _following(made, found) if explore else None
+    following = made.worth_trying() if explore else None
     return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following)
 
 
@@ -135,20 +132,6 @@ def _in_order(made: Recommends, problem: Problem, count: int) -> tuple[list[Reco
     if ordered[0] == found[0] or key_of(problem, found[0]) in ranks:
         return ordered, ()
     return ordered, (f"{found[0].configuration} was never run and may be better: a run of it would tell",)
-
-
-def _following(made: Searcher, known: Sequence[Recommendation]) -> Recommendation | None:
-    """Forecast for the configuration that a searcher asks for next."""
-    answer = made.ask(SearchState())
-    if isinstance(answer, NothingLeft):
-        return None
-    wanted = answer[0].configuration
-    assert isinstance(made, Recommends)
-    for among in (known, made.recommend(_MOST)):
-        for one in among:
-            if one.configuration == wanted:
-                return one
-    return None
 
 
 def recommenders() -> Sequence[str]:

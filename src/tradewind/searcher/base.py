@@ -58,6 +58,10 @@ class Concludes(Capability):
     """Ends by itself once its method has its answer, with configurations left untried."""
 
 
+class LetsRunsEnd(Capability):
+    """Lets runs go to their end, as published: ``abort`` of the job is false unless the job says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class MapPoint:
     """Predicted cost and time of one configuration: a point of the map of cost against time.
@@ -93,6 +97,10 @@ class MapsAll(Capability):
         return ""
 
 
+WIDEST_RANGE = 100.0
+"""Highest by lowest of a range that says something; what is wider is shown as not known yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """A configuration for the present job parameters, and what is expected of it.
@@ -126,6 +134,14 @@ class Recommendation:
     objective_low: float | None = None
     objective_high: float | None = None
 
+    @property
+    def known(self) -> bool:
+        """True where time and objective are known at all: their 90 % ranges are no wider than `WIDEST_RANGE`."""
+        ranges = [(self.runtime_low, self.runtime_high)]
+        if self.objective_low is not None and self.objective_high is not None and self.objective_low > 0:
+            ranges.append((self.objective_low, self.objective_high))
+        return all(high <= WIDEST_RANGE * low for low, high in ranges)
+
 
 class Recommends(Capability):
     """Says which configurations are best, with time and cost, from what is known and without a run."""
@@ -140,6 +156,13 @@ class Recommends(Capability):
         Returns:
             From 1 to ``count``, whether or not they were tried; an empty list where nothing is known.
         """
+
+    def worth_trying(self) -> Recommendation | None:
+        """Recommend a configuration to learn from: one whose run is worth more to later runs than it costs.
+
+        None where the best known is it already, or where the searcher does not weigh that; None by default.
+        """
+        return None
 
     def fitted(self) -> Mapping[str, Any]:
         """Save the hyper-parameters of the model (scales, which inputs matter) as a JSON-able document.
@@ -269,6 +292,15 @@ class Searcher(Plugin, ABC):
         self._told: dict[int, Trial] = {}
         self._told_keys: set[str] = set()
         self._unplaced: list[Trial] = []  # trials since the candidates were last looked through
+
+    @classmethod
+    def abort_by_default(cls, settings: Mapping[str, Any]) -> bool:
+        """Decide the job's ``abort`` where the job does not say: false for those that let runs end.
+
+        Args:
+            settings: What the job says of the searcher; a setting ``abort`` that is true asks for aborts.
+        """
+        return not issubclass(cls, LetsRunsEnd) or settings.get("abort") is True
 
     @property
     def aborts(self) -> bool:

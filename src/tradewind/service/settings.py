@@ -87,7 +87,8 @@ class ServiceSettings(BaseModel):
         smtp_user: The login there; empty for none.
         smtp_password: Reference to its password: ``env:NAME`` or ``file:PATH``.
         smtp_authorities: PEM file of the authorities that its certificate is checked by; the system's without it.
-        explore: True where the first proposal may be one to learn from, while an application has fewer than fifty runs.
+        explore: True where the first proposal may be one to learn from; false for always the best
+            known.
         shared_history: True where proposals for an application of all tenants learn from the runs of all of them.
         user_hooks: True where requests and applications of ordinary users may bring hooks, which run on the server.
     """
@@ -134,7 +135,7 @@ class ServiceSettings(BaseModel):
     smtp_user: str = Field(default="", description="The login there; empty for none.")
     smtp_password: Secret = Field(default="", description="Reference to its password: env:NAME or file:PATH.")
     smtp_authorities: Path | None = Field(default=None, description="PEM file of authorities for its certificate.")
-    explore: bool = Field(default=False, description="The first proposal may be one to learn from, as in paper 5.")
+    explore: bool = Field(default=True, description="The first proposal may be one to learn from; else the best known.")
     shared_history: bool = Field(default=False, description="Proposals learn from other tenants' runs, too.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")
 

@@ -181,3 +181,24 @@ def test_recorded_runs_of_several_sizes_tell_what_the_size_does(job: Path, capsy
     assert first["runtime"] == pytest.approx(10.0, rel=0.1), "as it was recorded with size 4, which no search looked up"
     assert run(["tune", "job.yaml", "--quiet", "--param", "size=5"]) == 3
     assert "no run was recorded with size=5 (size is 2, 4, 8 there" in capsys.readouterr().err
+
+
+def test_it_says_what_is_worth_a_try(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for size in ("2", "4"):
+        words = ["--param", f"size={size}", "--set", "instance=local.c1", "--set", "workers=1", "--json"]
+        assert run(["run", "job.yaml", *words]) == 0
+    capsys.readouterr()
+    assert run(["recommend", "job.yaml", "--param", "size=2"]) == 0
+    command = "tradewind run job.yaml --param size=2 --set instance=local.c1 --set workers=4"
+    assert f"Try this, not yet known: {command}" in capsys.readouterr().out
+    assert recommended(capsys, "--param", "size=2")[1]["try"]["configuration"]["workers"] == 4
+
+
+def test_what_could_be_anything_is_not_known_yet(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "job.yaml", "--set", "instance=local.c1", "--set", "workers=1", "--json"]) == 0
+    capsys.readouterr()
+    far = ["--param", "size=200000000", "--deadline", "9999d"]
+    assert run(["recommend", "job.yaml", *far]) == 0
+    assert "not known yet" in capsys.readouterr().out
+    first = recommended(capsys, *far)[1]["recommendations"][0]
+    assert (first["known"], first["runtime"], first["cost_high"]) == (False, None, None)

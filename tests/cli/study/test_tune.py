@@ -266,6 +266,25 @@ def test_a_host_may_be_written_as_an_address_of_ssh(
     assert ("deploy.provisioner.hosts.0: " in capsys.readouterr().err) is (code == 3)
 
 
+@pytest.mark.parametrize(
+    ("more", "abort", "words"),
+    [
+        ("", True, "A run that can no longer win is cut short (abort: false in the job lets all runs end)."),
+        ("abort: false\n", False, "Every run goes to its end (abort: false in the job)."),
+        ("searcher: done\n", False, "Every run goes to its end, as done is published (abort: true in the job cuts"),
+        ("searcher: done\nabort: true\n", True, "A run that can no longer win is cut short"),
+    ],
+)
+def test_a_dry_run_says_whether_runs_are_cut_short(
+    more: str, abort: bool, words: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(f"name: own\njob: {{command: work}}\nspace: {{level: 1..3}}\n{more}")
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    assert words in capsys.readouterr().out
+    assert run(["tune", str(path), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["abort"] is abort
+
+
 @pytest.mark.slow
 def test_a_dry_run_of_a_searcher_that_needs_a_past_looks_into_the_store(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

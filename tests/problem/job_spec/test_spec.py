@@ -354,3 +354,26 @@ def test_a_whole_job_parameter_stays_whole_and_is_the_same_job_with_a_point(spec
     )
     assert repr(found.document()["job"]["job"]["parameters"]["size"]) == "2000"
     assert spec(size=2000).problem_key == spec(size=2000.0).problem_key == "efd47a40b02358ad"
+
+
+@pytest.mark.parametrize("searcher", ["cherrypick", "obol", "ernest", "paris", "done", "trimtuner"])
+def test_a_searcher_that_is_published_without_aborts_lets_runs_end(searcher: str) -> None:
+    text = f"name: a\njob: {{command: a}}\nspace: {{x: 1..3}}\nsearcher: {searcher}\n"
+    assert not parse_spec(text, base=Path("/")).abort
+    assert parse_spec(text + "abort: true\n", base=Path("/")).abort
+
+
+def test_the_job_goes_before_its_searcher_and_the_searchers_setting_counts() -> None:
+    text = "name: a\njob: {command: a}\nspace: {x: 1..3}\n"
+    assert parse_spec(text, base=Path("/")).abort
+    assert not parse_spec(text + "abort: false\n", base=Path("/")).abort
+    assert parse_spec(text + "searcher: {use: obol, abort: true}\n", base=Path("/")).abort, "Lynceus"
+    assert not parse_spec(text + "searcher: {use: obol, abort: false}\n", base=Path("/")).abort
+    assert not parse_spec(text + "searcher: {use: obol, abort: true}\nabort: false\n", base=Path("/")).abort
+
+
+def test_a_stored_job_has_what_was_decided() -> None:
+    spec = parse_spec("name: a\njob: {command: a}\nspace: {x: 1..3}\nsearcher: obol\n", base=Path("/"))
+    assert spec.document()["job"]["abort"] is False
+    again = JobSpec.from_json(spec.document())
+    assert (again.said_abort, again.abort, again.problem_key) == (False, False, spec.problem_key)

@@ -63,8 +63,9 @@ def add_runs(
     metric: Law | None = None,
     noise: float = 0.02,
     seed: int = 0,
+    on: Configuration | None = None,
 ) -> None:
-    """A run of each of some parameters, on a random configuration, one study each, in one transaction."""
+    """A run of each of some parameters, on one or a random configuration, one study each, in one transaction."""
     rng = np.random.default_rng(seed)
     spec = context.applications.spec(row, {}, context.backends.choose(who, row))
     problem = build_problem(spec, context.data_folder)
@@ -74,7 +75,7 @@ def add_runs(
         first = connection.execute(sa.select(sa.func.coalesce(sa.func.max(studies.c.id), 0))).scalar() or 0
         for number, parameters in enumerate(given, first + 1):
             values = {**stored_application(row).spec.job.parameters.values, **parameters}
-            configuration = problem.candidates.configuration(int(rng.integers(len(problem.candidates))))
+            configuration = on or problem.candidates.configuration(int(rng.integers(len(problem.candidates))))
             offer = problem.resolver.resolve(configuration)
             took = seconds(values, configuration) * math.exp(noise * rng.standard_normal())
             cost = spec.billing.cost(took, offer.hourly)

@@ -321,7 +321,7 @@ def _show_proposal(found: ConfigurationProposal | TheirProposal) -> None:
     candidates: Sequence[Any] = found.candidates
     for place, one in enumerate(candidates, 1):
         offer = one.offer if isinstance(one.offer, Mapping) else one.offer.to_json()
-        time, cost = ("", ""), ("", "")
+        time, cost = ("not known yet" if found.runs else "", ""), ("", "")
         if one.runtime is not None:
             time = (
                 format_duration(one.runtime),
@@ -335,7 +335,8 @@ def _show_proposal(found: ConfigurationProposal | TheirProposal) -> None:
         rows.append((str(place), chosen, hourly, *figures, chance, one.reason))
     names = (*((found.metric, "90 % range") if judged else ()), "time", "90 % range", "cost", "90 % range")
     print_table(("", "configuration", "an hour", *names, "fits", "why"), rows)
-    for line in (*found.basis, found.advice):
+    trying = "1 is to try: not yet known; a run of it teaches later ones more than it may cost. 2 is the best known"
+    for line in (*found.basis, trying if candidates[0].trying else "", found.advice):
         if line:
             typer.echo(f"- {line}")
 

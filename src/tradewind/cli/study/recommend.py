@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tradewind.client.models import ProposalInfo
     from tradewind.engine.recommendations import RecommendationSet
     from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.searcher.base import Recommendation
 
 
 _NOTHING_CUT = 200
@@ -130,7 +131,8 @@ def _cells(one: PredictionRow, *, bound: bool, metric: str | None) -> list[str]:
     if metric is not None:
         value = one.objective.value
         cells += ["-" if value is None else f"{value:.4g}", _between(one.objective)]
-    cells += [format_duration(one.runtime.value), _durations(one.runtime)]
+    known = one.runtime.value is not None
+    cells += [format_duration(one.runtime.value) if known else "not known yet", _durations(one.runtime)]
     cells += [format_money(one.cost.value), _money(one.cost)]
     if bound:
         cells.append("-" if one.chance is None else f"{one.chance:.0%}")
@@ -222,12 +224,10 @@ def recommend(
 
         emit_json(_document(spec, advice))
     else:
-        _show(spec, advice)
+        _show(spec, advice, file, param or ())
 
 
 def _document(spec: JobSpec, advice: RecommendationSet) -> dict[str, Any]:
-    from dataclasses import asdict
-
     found = zip(advice.recommendations, advice.offers, strict=True)
     return {
         "job": spec.name,
@@ -236,10 +236,20 @@ def _document(spec: JobSpec, advice: RecommendationSet) -> dict[str, Any]:
         "searcher": advice.searcher,
         "runs": advice.runs,
         "basis": list(advice.basis),
-        "recommendations": [
-            {**asdict(one), "configuration": dict(one.configuration), "offer": offer.to_json()} for one, offer in found
-        ],
+        "recommendations": [{**_figures(one), "offer": offer.to_json()} for one, offer in found],
+        "try": None if advice.following is None else _figures(advice.following),
     }
+
+
+def _figures(one: Recommendation) -> dict[str, Any]:
+    """Figures expected of a configuration, JSON-able: null where a figure is not known yet."""
+    from dataclasses import asdict
+
+    found = asdict(one)
+    if not one.known:
+        found |= dict.fromkeys(name for name, value in found.items() if isinstance(value, float))
+        found["probability_feasible"] = one.probability_feasible
+    return {**found, "configuration": dict(one.configuration), "known": one.known}
 
 
 def _ask(
@@ -277,26 +287,46 @@ def _show_proposal(found: ProposalInfo) -> None:
     ]
     known = found.best.objective is not None
     _print(lines, list(found.basis), bound=bound, metric=_named(found.metric) if known else None)
+    if found.candidates[0].trying:
+        typer.echo(
+            "- 1 is to try: not yet known; a run of it teaches later ones more than it may cost. 2 is the best known."
+        )
     if found.advice:
         typer.echo(f"- {found.advice}")
 
 
-def _show(spec: JobSpec, advice: RecommendationSet) -> None:
+def _show(spec: JobSpec, advice: RecommendationSet, file: Path, param: Sequence[str]) -> None:
 
     typer.echo(f"{spec.name}{_given(advice.parameters)}: predicted, not run")
     bound = spec.constraints.deadline is not None or bool(spec.constraints.thresholds)
     lines = [
         PredictionRow(
             str(one.configuration),
-            PredictedRange(one.runtime, one.runtime_low, one.runtime_high),
-            PredictedRange(one.cost, one.cost_low, one.cost_high),
+            PredictedRange(one.runtime, one.runtime_low, one.runtime_high) if one.known else PredictedRange(None),
+            PredictedRange(one.cost, one.cost_low, one.cost_high) if one.known else PredictedRange(None),
             one.probability_feasible if bound else None,
             one.reason,
-            PredictedRange(one.objective, one.objective_low, one.objective_high),
+            PredictedRange(one.objective, one.objective_low, one.objective_high) if one.known else PredictedRange(None),
         )
         for one in advice.recommendations
     ]
     _print(lines, list(advice.basis), bound=bound, metric=_named(spec.objective.metric))
+    if advice.following is not None:
+        typer.echo(f"Try this, not yet known: {_run_command(file, param, advice.following)}")
+
+
+def _run_command(file: Path, param: Sequence[str], one: Recommendation) -> str:
+    """The command that runs a configuration."""
+    from shlex import join
+
+    words = ["tradewind", "run", str(file)]
+    for option, pairs in (
+        ("--param", param),
+        ("--set", [f"{name}={value}" for name, value in one.configuration.items()]),
+    ):
+        for pair in pairs:
+            words += [option, pair]
+    return join(words)
 
 
 def _named(metric: str) -> str | None:

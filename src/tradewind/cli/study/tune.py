@@ -189,6 +189,8 @@ def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
         "budget": {"dollars": spec.budget.dollars, "hours": spec.budget.hours, "trials": spec.budget.trials},
         "parallel": spec.parallel,
         "searcher": spec.searcher.name,
+        "abort": spec.abort,
+        "abort_said": spec.said_abort is not None,
         "provisioner": spec.provisioner.name,
         "runner": spec.runner.name,
     }
@@ -278,9 +280,19 @@ def _print(found: dict[str, Any], first: Sequence[str]) -> None:
         _print_begun(found["study"], budget)
     if found["note"]:
         typer.echo(f"{found['note']}.")
+    typer.echo(_ending(found))
     if not deadline:
         typer.echo("A run may take as long as it likes: there is no deadline.")
     typer.echo("Nothing was started, and no provider was asked.")
+
+
+def _ending(found: dict[str, Any]) -> str:
+    """Say whether runs are cut short, and what changes it."""
+    if found["abort"]:
+        return "A run that can no longer win is cut short (abort: false in the job lets all runs end)."
+    if found["abort_said"]:
+        return "Every run goes to its end (abort: false in the job)."
+    return f"Every run goes to its end, as {found['searcher']} is published (abort: true in the job cuts runs short)."
 
 
 def _limits(found: dict[str, Any]) -> str:

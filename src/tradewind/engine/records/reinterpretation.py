@@ -92,7 +92,7 @@ class Reinterpretation:
 
 
 def _best(spec: JobSpec, trials: Sequence[Trial]) -> Trial | None:
-    history = TrialHistory(spec.objective, spec.constraints.deadline)
+    history = TrialHistory(spec.objective, spec.constraints)
     for trial in trials:
         history.put(trial)
         history.end(trial)

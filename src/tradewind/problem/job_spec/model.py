@@ -622,7 +622,10 @@ class JobFile(StrictModel):
     early_stop: Stopper | None = Field(
         None, description="Give up running trials for what they report: median, successive_halving; without it none."
     )
-    abort: bool = Field(True, description="Cut short runs that can no longer win.")
+    abort: bool | None = Field(
+        None,
+        description="Cut short runs that can no longer win; left out: true, but not with searchers that let runs end.",
+    )
     future_runs: Annotated[Number, Field(gt=0)] | None = Field(
         None, description="How often the job will run with the configuration that is found."
     )

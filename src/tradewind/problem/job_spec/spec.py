@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -134,7 +135,7 @@ class JobSpec:
         seed: Of the searcher.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
-        abort: True to cut short runs that can no longer win.
+        said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
         future_runs: How often the job will run with what is found, or None.
         past: ``all``, ``none``, or the names of the jobs whose earlier studies the searcher may learn from.
         base: The folder of the YAML; relative paths start there.
@@ -172,7 +173,7 @@ class JobSpec:
     seed: int
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
-    abort: bool
+    said_abort: bool | None
     future_runs: float | None
     past: str | tuple[str, ...]
     base: Path
@@ -184,12 +185,25 @@ class JobSpec:
     def document(self) -> dict[str, Any]:
         """The whole specification as a JSON-able document, for the store; `from_json` reads it in any folder."""
         order = list(self.model["space"])  # some databases sort the keys of a document
-        found = {"version": 1, "base": str(self.base), "file": self.file, "order": order, "job": dict(self.model)}
+        job = {**self.model, "abort": self.abort}  # a record does not change with what a searcher says later
+        found = {"version": 1, "base": str(self.base), "file": self.file, "order": order, "job": job}
         if self.known_offers is not None:
             found["known_offers"] = {
                 name: [offer.to_json() for offer in offers] for name, offers in self.known_offers.items()
             }
         return found
+
+    @cached_property
+    def abort(self) -> bool:
+        """True to cut short runs that can no longer win: as the job says, or else as its searcher does.
+
+        Raises:
+            PluginError: The job does not say, and its searcher cannot be loaded.
+        """
+        if self.said_abort is not None:
+            return self.said_abort
+        part: Any = plugins.load("searcher", self.searcher.name)
+        return bool(part.abort_by_default(self.searcher.settings))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], base: Path | None = None) -> JobSpec:
@@ -390,7 +404,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         seed=model.seed,
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop) if model.early_stop else None,
-        abort=model.abort,
+        said_abort=model.abort,
         future_runs=model.future_runs,
         past=model.past if isinstance(model.past, str) else tuple(model.past),
         base=base,

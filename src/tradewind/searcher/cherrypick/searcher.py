@@ -13,7 +13,15 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.problem import COST, Candidates, Configuration, Problem, Proposal
-from tradewind.searcher.base import ContinuousSpaces, Explains, NothingLeft, PricesAborts, ProposesMany, SearchState
+from tradewind.searcher.base import (
+    ContinuousSpaces,
+    Explains,
+    LetsRunsEnd,
+    NothingLeft,
+    PricesAborts,
+    ProposesMany,
+    SearchState,
+)
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
 from tradewind.searcher.cherrypick.encoding import ClusterEncoding
 from tradewind.searcher.cherrypick.posterior import CherryPickPosterior, CherryPickPrediction, SliceSampling
@@ -53,7 +61,7 @@ class CherryPickSettings(plugins.Settings):
     pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
 
 
-class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explains, PricesAborts):
+class CherryPickSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explains, PricesAborts, LetsRunsEnd):
     """CherryPick: a Gaussian process on the logarithm of the cost, expected improvement times P(deadline), a stop rule.
 
     Alipourfard, Liu, Chen, Venkataraman, Yu & Zhang, "CherryPick: Adaptively unearthing the best cloud configurations

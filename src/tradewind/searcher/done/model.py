@@ -515,6 +515,44 @@ class DoneModel:
             return seconds  # nothing is known of the metric yet
         return value if aim.goal == "minimise" else -value
 
+    def doubt(self, places: CandidateInputs, best: int) -> Array:
+        """Standard deviation of how much better than one of them each configuration is, shape (n,).
+
+        It is in the units of the objective where that is a metric on a plain scale, otherwise in logarithms.
+
+        Args:
+            places: The configurations.
+            best: Which of them the others are compared with.
+        """
+        assert self.time is not None
+        aim, z = self._problem.objective.metric, self._here(places.rows, places.power)
+        if aim in self.figures:
+            return np.sqrt(self.figures[aim][0].difference_variance(z, best))
+        found: Array = np.sqrt(self.time.difference_variance(z, best))
+        return found if self._logarithmic else found / max(float(self.time.mean(z)[best]), 1e-9)
+
+    @property
+    def prior_doubt(self) -> float:
+        """Standard deviation that `doubt` began with, before any run."""
+        aim = self._problem.objective.metric
+        assert self.time is not None
+        if aim in self.figures:
+            return self.figures[aim][0].spread
+        return LOG_SPREAD
+
+    def improvement(self, loss: Array, best: int) -> Array:
+        """Expected improvement of each over one of them, in the units of `doubt`, shape (n,).
+
+        Args:
+            loss: Expected losses of the objective.
+            best: Which of them the others are compared with.
+        """
+        figure = self.figures.get(self._problem.objective.metric)
+        if figure is not None and not figure[1]:
+            return np.asarray(loss[best] - loss)
+        sign = np.sign(loss[best])
+        return np.asarray(sign * (np.log(np.maximum(abs(loss[best]), 1e-300)) - np.log(np.maximum(abs(loss), 1e-300))))
+
     def objective(self, places: CandidateInputs) -> tuple[Array, Array, Array] | None:
         """Median, 5 % and 95 % quantile of an objective that is a metric; None for time, money and the unknown."""
         metric = self._problem.objective.metric

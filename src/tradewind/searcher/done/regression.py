@@ -223,6 +223,17 @@ class ResponseModel:
         found: Array = np.sqrt(amplitude * (self._ridge.variance(self._expansion.columns(z)) + self.shape.penalty))
         return found
 
+    def difference_variance(self, z: Array, place: int) -> Array:
+        """Variance of the difference of the figure itself, without the chance of a run, from one point's, shape (n,).
+
+        Args:
+            z: Inputs, shape (n, d).
+            place: The point of ``z`` that the others are compared with.
+        """
+        amplitude = (_PRIOR_RUNS * self.spread**2 + self._ridge.misfit) / self.freedom
+        columns = self._expansion.columns(z)
+        return amplitude * self._ridge.variance(columns - columns[place])
+
     def slope(self, z: Array) -> Array:
         """Derivative of the expected figure by each input at one point, shape (d,)."""
         return self._expansion.gradient(z, self._ridge.weights)
@@ -311,6 +322,14 @@ class ModelAverage:
         # The variance of a Student distribution is its scale's square times ν/(ν − 2).
         apart = self._weights @ (means - self._weights @ means) ** 2 * (1.0 - 2.0 / self.freedom)
         found: Array = np.sqrt(self._weights @ scales**2 + apart)
+        return found
+
+    def difference_variance(self, z: Array, place: int) -> Array:
+        """See `ResponseModel.difference_variance`; what the shapes disagree on is in it."""
+        means = np.array([part.mean(z) for part in self.parts])
+        means -= means[:, [place]]
+        own = np.array([part.difference_variance(z, place) for part in self.parts])
+        found: Array = self._weights @ (own + (means - self._weights @ means) ** 2)
         return found
 
     def slope(self, z: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
     LearnsFromPast,
+    LetsRunsEnd,
     NothingLeft,
     ProposesMany,
     Recommendation,
@@ -26,6 +27,7 @@ from tradewind.searcher.base import (
 )
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices, neighbours
 from tradewind.searcher.done.expansion import Array
+from tradewind.searcher.done.exploration import net_gain
 from tradewind.searcher.done.model import RANGE, CandidateInputs, DoneModel, DonePrediction, log_vcpus
 from tradewind.searcher.done.regression import SavedFit
 from tradewind.searcher.done.run_history import FRACTION, PastRun, earlier_runs, own_runs
@@ -60,7 +62,54 @@ _TOGETHER = 1.0
 """The least optimism, unless it is none, while other runs are on their way."""
 
 
-class DoneSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends):
+@dataclass(frozen=True)
+class Outlook:
+    """Predictions of n configurations by one model, and their order.
+
+    Attributes:
+        model: The model, drawn towards what was measured.
+        candidates: Candidates, some of which may be chosen.
+        free: Which of them may be, shape (n,).
+        places: Their inputs.
+        prediction: Predictions.
+        billed: The same with money as it will be charged.
+        wanted: Median, 5 % and 95 % quantile of an objective that is a metric, or None.
+        order: Their places by preference.
+    """
+
+    model: DoneModel
+    candidates: Candidates
+    free: Indices
+    places: CandidateInputs
+    prediction: DonePrediction
+    billed: DonePrediction
+    wanted: tuple[Array, Array, Array] | None
+    order: Indices
+
+    def recommendation(self, i: int) -> Recommendation:
+        """Recommend one of them."""
+        configuration, offer = (
+            self.candidates.configuration(int(self.free[i])),
+            self.candidates.offer(int(self.free[i])),
+        )
+        prediction, billed = self.prediction, self.billed
+        return Recommendation(
+            configuration=configuration,
+            cost=float(billed.cost[i]),
+            cost_low=float(billed.cost_low[i]),
+            cost_high=float(billed.cost_high[i]),
+            runtime=float(prediction.seconds[i]),
+            runtime_low=float(prediction.seconds_low[i]),
+            runtime_high=float(prediction.seconds_high[i]),
+            probability_feasible=float(prediction.feasible[i]),
+            reason=recommendation_reason(self.model, offer, configuration),
+            **_objective(self.wanted, i),
+        )
+
+
+class DoneSearcher(
+    CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explains, LearnsFromPast, Recommends, LetsRunsEnd
+):
     """DONE: the best configuration for these job parameters, by a random Fourier expansion over all earlier runs.
 
     The method is DONE (Bliek, Verstraete, Verhaegen & Wahls, "Online optimization with costly and noisy measurements
@@ -82,6 +131,7 @@ class DoneSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explai
         self._known: SavedFit | None = None
         self._made: tuple[tuple[int, ...], DoneModel] | None = None
         self._base: tuple[tuple[int, ...], tuple[int, ...], DoneModel] | None = None
+        self._seen: tuple[DoneModel, Outlook | None] | None = None
 
     # ------------------------------------------------------------------ asking
 
@@ -167,40 +217,58 @@ class DoneSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explai
 
     def recommend(self, count: int) -> list[Recommendation]:
         """Rank the configurations by expected objective, those likely to be feasible first; no noise."""
-        if not len(self._reference):
-            return []
-        model = self._model()
-        if model.time is None:
-            return []
+        outlook = self._outlook()
+        return [] if outlook is None else [outlook.recommendation(int(i)) for i in outlook.order[:count]]
+
+    def worth_trying(self) -> Recommendation | None:
+        """Recommend what to run to learn: few ones far apart first, then what `net_gain` says is worth its price.
+
+        Only what is likely to be feasible: nobody learns where the deadline is at stake.
+        """
+        outlook = self._outlook()
+        if outlook is None:
+            return None
+        best = int(outlook.order[0])
+        likely = np.flatnonzero(outlook.prediction.feasible >= self.settings.confidence)
+        if not len(likely):
+            return None
+        known = np.unique(np.round([run.row for run in outlook.model.used], 9), axis=0)
+        if len(known) < self.settings.spread:
+            chosen = int(likely[self._farthest(known, outlook.places[likely])])
+        else:
+            model = outlook.model
+            doubt = model.doubt(outlook.places, best)
+            # The model was tested on what was run. Of anything else it may be too sure, and would never find out.
+            new = ~(np.round(outlook.places.rows, 9)[:, None, :] == known[None, :, :]).all(axis=2).any(axis=1)
+            doubt = np.where(new, np.hypot(doubt, model.prior_doubt / math.sqrt(len(known))), doubt)
+            gain = net_gain(model.improvement(outlook.billed.loss, best), doubt)
+            chosen = int(likely[np.argmax(np.round(gain[likely], 9))])
+            if gain[chosen] <= gain[best] + 1e-9:
+                return None
+        return None if chosen == best else outlook.recommendation(chosen)
+
+    def _outlook(self) -> Outlook | None:
+        """Predictions of all configurations; None where nothing is known, or none may be chosen."""
+        model = self._model() if len(self._reference) else None
+        if model is None or model.time is None:
+            return None
+        if self._seen is None or self._seen[0] is not model:
+            self._seen = (model, self._make_outlook(model, model.time.freedom))
+        return self._seen[1]
+
+    def _make_outlook(self, model: DoneModel, freedom: float) -> Outlook | None:
         candidates, free = self._field(SearchState(), model, self.rng(SearchState()), all_of_them=True)
         if not len(free):
-            return []
+            return None
         places = (self._places if self._listed else CandidateInputs.of(candidates, self._map))[free]
         corrected = model.corrected()
         prediction = corrected.judge(places)
         billed = self._billed(prediction, places)
-        risk = self._risk(prediction, model.time.freedom)
+        risk = self._risk(prediction, freedom)
         order = rank_candidates(
             replace(billed, loss=billed.loss * risk), self.settings.confidence, prediction.loss * risk
-        )[:count]
-        wanted = corrected.objective(places)
-        return [
-            Recommendation(
-                configuration=candidates.configuration(int(free[i])),
-                cost=float(billed.cost[i]),
-                cost_low=float(billed.cost_low[i]),
-                cost_high=float(billed.cost_high[i]),
-                runtime=float(prediction.seconds[i]),
-                runtime_low=float(prediction.seconds_low[i]),
-                runtime_high=float(prediction.seconds_high[i]),
-                probability_feasible=float(prediction.feasible[i]),
-                reason=recommendation_reason(
-                    model, candidates.offer(int(free[i])), candidates.configuration(int(free[i]))
-                ),
-                **_objective(wanted, int(i)),
-            )
-            for i in order
-        ]
+        )
+        return Outlook(corrected, candidates, free, places, prediction, billed, corrected.objective(places), order)
 
     def _risk(self, prediction: DonePrediction, freedom: float) -> Array:
         """Mean by median of an objective that grows with time, up to a factor, shape (n,).
@@ -241,7 +309,7 @@ class DoneSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, Explai
     def refit(self, document: Mapping[str, Any]) -> None:
         """Take over what `fitted` gave instead of choosing it by evidence, which takes most of the time of a fit."""
         self._known = SavedFit.from_json(document)
-        self._made = self._base = None
+        self._made = self._base = self._seen = None
 
     def basis(self) -> list[str]:
         """List the runs that the recommendations rest on, and the job parameters and profiles that count."""

@@ -17,6 +17,7 @@ from tradewind.problem import Configuration, Nodes, Problem, Proposal, Trial, Tr
 from tradewind.searcher.base import (
     Concludes,
     Explains,
+    LetsRunsEnd,
     MapPoint,
     MapsAll,
     NothingLeft,
@@ -176,7 +177,7 @@ class ErnestSettings(plugins.Settings):
     verify: int = Field(default=2, ge=0, description="Whole runs after that of the predicted best.")
 
 
-class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, Concludes):
+class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, Concludes, LetsRunsEnd):
     """Ernest: learns how run time scales from short runs on parts of the input, then tries the predicted best.
 
     Venkataraman et al., NSDI 2016. For each instance type and combination of settings the model is

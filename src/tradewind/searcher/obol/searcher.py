@@ -16,6 +16,7 @@ from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
     LearnsFromAborted,
+    LetsRunsEnd,
     NothingLeft,
     PricesAborts,
     ProposesMany,
@@ -58,7 +59,9 @@ class LookaheadChoice:
     switch: float
 
 
-class ObolSearcher(CandidatePoolSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts):
+class ObolSearcher(
+    CandidatePoolSearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, PricesAborts, LetsRunsEnd
+):
     """OBOL: bagged random trees, and the path of runs that promises most for its money within the budget.
 
     It is the algorithm of Casimiro, Didona, Romano, Rodrigues and Zwaenepoel, "Reduzindo o Custo de Explorar

@@ -19,6 +19,7 @@ from tradewind.searcher.base import (
     Concludes,
     Explains,
     LearnsFromPast,
+    LetsRunsEnd,
     MapPoint,
     MapsAll,
     NothingLeft,
@@ -101,7 +102,7 @@ class SettingsWorkload:
     rows: Mapping[int, int]
 
 
-class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, Concludes, PricesAborts):
+class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, Concludes, PricesAborts, LetsRunsEnd):
     """PARIS: predicts cost and time of all machines from two reference runs and other workloads' runs.
 
     Yadwadkar et al., SoCC 2017. A table of other workloads (earlier studies, a CSV file) trains one random forest for

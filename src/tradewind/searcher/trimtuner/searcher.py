@@ -24,6 +24,7 @@ from tradewind.searcher.base import (
     ContinuousSpaces,
     Explains,
     LearnsFromAborted,
+    LetsRunsEnd,
     NothingLeft,
     ProposesMany,
     SearchState,
@@ -275,7 +276,7 @@ class TrimTunerSettings(plugins.Settings):
 
 
 class TrimTunerSearcher(
-    MultiFidelitySearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions
+    MultiFidelitySearcher, ProposesMany, ContinuousSpaces, LearnsFromAborted, Explains, UsesFractions, LetsRunsEnd
 ):
     """Runs parts of the input where they tell most, for their money, about the best configuration on the whole.
 

@@ -187,7 +187,7 @@ class ProposedConfiguration:
     Attributes:
         configuration: The value of each parameter of the space.
         offer: The machines, with their price.
-        runtime: Expected seconds; None where nothing is known.
+        runtime: Expected seconds; None where nothing is known, or next to nothing (`Recommendation.known`).
         runtime_low: 5 % quantile of it.
         runtime_high: 95 % quantile of it.
         cost: Expected USD, this run.
@@ -198,7 +198,8 @@ class ProposedConfiguration:
         objective_high: 95 % quantile of it.
         chance: That the run succeeds, in time and within every bound; None where nothing is known.
         reason: What it rests on, in a few words.
-        trying: Whether it comes first because running it teaches most, not because it is expected to be the best.
+        trying: True where it comes first because a run of it is worth more to later ones than it may cost; the second
+            is then the best known.
     """
 
     configuration: Mapping[str, Value]
@@ -400,7 +401,7 @@ class ProposalService:
         same = known.space is space and known.learned == learned
         fresh = not same and (runs < _SMALL or runs > _REFIT * known.runs)
         try:
-            explore = explore and self._settings.explore and runs < _SMALL
+            explore = explore and self._settings.explore
             advice = recommend_for_problem(
                 spec, problem, count, fitted=None if fresh else known.fitted, explore=explore
             )
@@ -414,9 +415,11 @@ class ProposalService:
 
 
 def _candidate(one: Recommendation, offer: Offer) -> ProposedConfiguration:
-    return ProposedConfiguration(
-        configuration=dict(one.configuration),
-        offer=offer,
+    found = ProposedConfiguration(dict(one.configuration), offer, chance=one.probability_feasible, reason=one.reason)
+    if not one.known:
+        return found
+    return replace(
+        found,
         runtime=one.runtime,
         runtime_low=one.runtime_low,
         runtime_high=one.runtime_high,
@@ -426,8 +429,6 @@ def _candidate(one: Recommendation, offer: Offer) -> ProposedConfiguration:
         objective=one.objective,
         objective_low=one.objective_low,
         objective_high=one.objective_high,
-        chance=one.probability_feasible,
-        reason=one.reason,
     )
 
 
@@ -436,16 +437,12 @@ def _by_history(
 ) -> ConfigurationProposal:
     found = zip(advice.recommendations, advice.offers, strict=True)
     candidates = tuple(_candidate(one, offer) for one, offer in found)
-    following = advice.following
-    if (
-        following is not None
-        and following.configuration != advice.recommendations[0].configuration
-        and following.probability_feasible >= _UNLIKELY
-    ):
+    if (following := advice.following) is not None:
         first = _candidate(following, problem.resolver.resolve(following.configuration))
         first = replace(first, trying=True, reason=f"to learn from; {first.reason}")
         others = (one for one in candidates if one.configuration != first.configuration)
         candidates = (first, *others)[: len(candidates)]
+    costs = [one.cost for one in advice.recommendations if one.known]
     words = ""
     if candidates[0].chance is not None and candidates[0].chance < _UNLIKELY:
         words = "none is likely to keep deadline and bounds: allow more time, or let a search look for one"
@@ -458,7 +455,7 @@ def _by_history(
         searcher=advice.searcher,
         basis=advice.basis,
         advice=words,
-        search_cost=SEARCH_RUNS * float(np.median([one.cost for one in advice.recommendations])),
+        search_cost=SEARCH_RUNS * float(np.median(costs)) if costs else None,
     )
 
 

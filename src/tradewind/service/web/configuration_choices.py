@@ -45,6 +45,7 @@ class ConfigurationChoice:
         hourly: Price of its machines by the hour, in words.
         chance: Probability of success, in words; empty where nothing is known or nothing is doubtful.
         reason: Basis of the prediction.
+        mark: ``try`` for one to learn from, ``best`` for the best known, else empty.
     """
 
     value: str
@@ -59,6 +60,7 @@ class ConfigurationChoice:
     hourly: str
     chance: str
     reason: str
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,15 @@ def choice_of(one: ProposedConfiguration, proposal: ConfigurationProposal) -> Co
         hourly=format_money(offer.hourly),
         chance=_chance(one.chance, proposal.deadline),
         reason=one.reason,
+        mark=_mark(one, proposal),
     )
+
+
+def _mark(one: ProposedConfiguration, proposal: ConfigurationProposal) -> str:
+    if one.trying:
+        return "try"
+    best = next((each for each in proposal.candidates if not each.trying), None)
+    return "best" if proposal.runs and one is best else ""
 
 
 def machines_of(offer: Offer) -> str:

@@ -127,8 +127,10 @@ class XmlRpcProcedures:
         application: its name, or name@3 for its version 3.
         parameters: the values of its form.
         options: backend, deadline (seconds, or 30m), resources (the least of a node), count (how many candidates).
-        Returns a struct: configuration and offer (the best), candidates (an array of structs with configuration, offer,
-        runtime and cost with their quantiles, chance and reason), runs (how many it rests on), basis and advice.
+        Returns a struct: configuration and offer (the first), candidates (an array of structs with configuration,
+        offer, runtime and cost with their quantiles, chance, reason and trying), runs (how many it rests on), basis
+        and advice.
+        The first is the best known, or one to learn from (trying), before the best known.
         """
         wanted = _known(options, _OPTIONS, "options")
         if not 1 <= wanted.get("count", 1) <= 50:

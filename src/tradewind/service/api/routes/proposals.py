@@ -116,7 +116,7 @@ class CandidateAnswer(BaseModel):
 
     configuration: dict[str, Any] = Field(description="The value of each parameter of the space.")
     offer: OfferAnswer = Field(description="The machines, with their price.")
-    runtime: float | None = Field(description="Expected seconds; null where nothing is known.")
+    runtime: float | None = Field(description="Expected seconds; null where it is not known yet.")
     runtime_low: float | None = Field(description="5 % quantile of it.")
     runtime_high: float | None = Field(description="95 % quantile of it.")
     cost: float | None = Field(description="Expected USD, this run.")
@@ -127,6 +127,7 @@ class CandidateAnswer(BaseModel):
     objective_high: float | None = Field(description="95 % quantile of it.")
     chance: float | None = Field(description="That the run succeeds, in time and within every bound.")
     reason: str = Field(description="What it rests on, in a few words.")
+    trying: bool = Field(description="Worth a run to learn from; the best known comes second.")
 
 
 class ProposalAnswer(BaseModel):
@@ -138,7 +139,9 @@ class ProposalAnswer(BaseModel):
     deadline: float | None = Field(description="Seconds that the run may take.")
     metric: str = Field(description="What it is to minimise or maximise: cost, runtime, or a metric of its own.")
     goal: str = Field(description="minimise or maximise.")
-    candidates: list[CandidateAnswer] = Field(description="The configurations, the best first.")
+    candidates: list[CandidateAnswer] = Field(
+        description="The configurations: one to learn from, if there is any, then the best first."
+    )
     runs: int = Field(description="Runs of the application that it rests on; 0 where it was never run.")
     searcher: str = Field(description="Who proposes; empty for the default.")
     basis: list[str] = Field(description="What it rests on, one sentence each.")
