@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.problem import COST, RUNTIME, Objective
+from tradewind.problem import COST, RUNTIME, MachineParameters, Objective, Offer
 from tradewind.store.base import StudyTotals
 from tradewind.utils.units import format_duration, format_money, shortened
 
@@ -54,6 +54,40 @@ def setting(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, float):
         return shortened(str(value), _LONGEST)
     return str(int(value)) if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def machine_words(offer: Offer) -> str:
+    """Machines as people say them: ``2 × c5.xlarge (spot) of aws in us-east-1``."""
+    several = f"{offer.nodes} × " if offer.nodes > 1 else ""
+    spot, place = " (spot)" if offer.spot else "", f" in {offer.region}" if offer.region else ""
+    return f"{several}{offer.instance_type}{spot} of {offer.provider}{place}"
+
+
+def choice_words(configuration: Mapping[str, Any], offer: Offer, machine: MachineParameters) -> str:
+    """The machines, the parameters that led to them, and the settings.
+
+    ``2 × c5.xlarge of aws (cpus=4 memory=8) with level=3``: values that the machines say by themselves are left out.
+    Where no parameter chooses machines, the settings alone.
+    """
+    if not machine.names:
+        return compact(configuration)
+    led = {n: v for n, v in configuration.items() if n in machine.names and not machine.said_by(offer, n, v)}
+    settings = {n: v for n, v in configuration.items() if n not in machine.names}
+    words = machine_words(offer) + (f" ({compact(led)})" if led else "")
+    return f"{words} with {compact(settings)}" if settings else words
+
+
+def tells_machine(configuration: Mapping[str, Any], offer: Offer, machine: MachineParameters) -> bool:
+    """True where a configuration names its type of machine by itself, or chooses none."""
+    chosen = [name for name in machine.names if name not in machine.counts]
+    return not chosen or any(machine.said_by(offer, name, configuration.get(name)) for name in chosen)
+
+
+def configuration_words(configuration: Mapping[str, Any], offer: Offer, machine: MachineParameters) -> str:
+    """A configuration on one line, behind its machines where it does not name them by itself."""
+    if tells_machine(configuration, offer, machine):
+        return compact(configuration)
+    return choice_words(configuration, offer, machine)
 
 
 def machines_of(key: object) -> str:

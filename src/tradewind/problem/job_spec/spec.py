@@ -32,7 +32,7 @@ from tradewind.problem.job_spec.model import (
 )
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
-from tradewind.problem.offer import Billing, Offer, OfferQuery, named_offers
+from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.run import Load
 from tradewind.problem.space import Space, reject_division_by_zero
@@ -209,6 +209,13 @@ class JobSpec:
     def instance_queries(self) -> dict[str, OfferQuery]:
         """The questions to the catalogue, by the name of the instance parameter that wants the answer."""
         return {p.name: p.query for p in self.parameters if p.query is not None}
+
+    @property
+    def machine_parameters(self) -> MachineParameters:
+        """The parameters that choose machines, as the space declares them."""
+        counts = tuple(p.name for p in self.parameters if p.kind == "nodes")
+        chosen = {p.name for p in self.parameters if p.kind == "instance" or getattr(p.parameter, "attribute", None)}
+        return MachineParameters(tuple(p.name for p in self.parameters if p.name in chosen or p.name in counts), counts)
 
     def build_space(self, offers: Mapping[str, Sequence[Offer]]) -> Space:
         """The space, once the catalogue has answered.
