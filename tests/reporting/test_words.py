@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tradewind.problem import MachineParameters, Offer
-from tradewind.reporting.words import choice_words, configuration_words, machine_words, tells_machine
+from tradewind.reporting.words import choice_words, configuration_words, machine_words, reason_key, tells_machine
 
 OFFER = Offer("aws", "c5.large", 2, 4, 0.1, region="us-east-1")
 ATTRIBUTES = MachineParameters(("cat", "cpus", "prov"))
@@ -52,3 +52,21 @@ def test_a_configuration_that_names_its_machine_stays_as_it_is() -> None:
 def test_spot_machines_are_called_so() -> None:
     spot = Offer("aws", "c5.large", 2, 4, 0.1, spot=True, nodes=3)
     assert machine_words(spot) == "3 × c5.large (spot) of aws"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("no file '/tmp/a/b.csv'", "no file '/tmp/c/b.csv'", True),
+        ("folder /tmp/tmpq1 is full", "folder /tmp/tmpq2 is full", True),
+        ("runs/a/1/x.py:3: ValueError: y", "runs/b/2/x.py:3: ValueError: y", True),
+        ("s3://bucket/1/out is gone", "s3://bucket/2/out is gone", True),
+        ("container 0123456789abcdef died", "container fedcba9876543210 died", True),
+        ("tw-0123456789-00001-1 is lost", "tw-0123456789-00002-2 is lost", True),
+        ("exit code 1", "exit code 2", False),
+        ("ratio 3/4 is low", "ratio 3/5 is low", False),
+        ("/a/x.py:3: ValueError", "/a/x.py:4: ValueError", False),
+    ],
+)
+def test_reasons_are_equal_but_for_paths_and_ids(one: str, other: str, equal: bool) -> None:
+    assert (reason_key(one) == reason_key(other)) is equal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,6 +101,20 @@ def machines_of(key: object) -> str:
     kind, spot = (kind, ", spot") if rest else (last, "")
     count = f"{nodes} × " if nodes != "1" else ""
     return f"{count}{kind}{f', {region}' if region else ''}{spot}"
+
+
+_PATH = re.compile(
+    r"\w[\w+.-]*://[^\s'\"`,;()]+"  # an address
+    r"|(?<![\w.])(?:~|\.{1,2})?/[^\s'\"`,;:()]+"
+    r"|[\w.+-]+(?:/[\w.+-]+){2,}"
+    r"|\b[A-Za-z]:\\[^\s'\"`,;()]+"
+)
+_RUN = re.compile(r"\btw-[0-9a-f]{10}(?:-\d+)*\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{12,64}\b")
+
+
+def reason_key(reason: str) -> str:
+    """A reason without what differs from run to run, by which equal reasons are known: paths, and ids of objects."""
+    return _RUN.sub("*", _PATH.sub("*", " ".join(reason.split())))
 
 
 def percent(share: float) -> str:

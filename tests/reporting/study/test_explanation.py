@@ -402,3 +402,11 @@ budget: {trials: 20}
 )
 def test_percentages_have_no_false_precision(share: float, words: str) -> None:
     assert percent(share) == words
+
+
+def test_equal_reasons_are_one_although_their_paths_differ(store: Store, build: Build) -> None:
+    reasons = [f"cannot read /tmp/tmp{i}x/runs/tw-012345678{i}-0000{i}-1/in.csv: it is empty" for i in range(3)]
+    reasons.append("the program exited with code 2")
+    trials = [make_trial(i, {"a": i}, 0.1, state=TrialState.FAILED, reason=text) for i, text in enumerate(reasons)]
+    text = said(store, build(trials))
+    assert f"4 trials failed; 3 of the last 4 because: {reasons[2]}." in text

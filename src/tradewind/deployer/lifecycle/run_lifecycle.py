@@ -17,13 +17,12 @@ from pathlib import Path
 from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, RunContext, StagePhase
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, Simulates, SubmitsTogether
+from tradewind.deployer.runner.exit_reasons import fault_of
 from tradewind.deployer.staging import stage_in, stage_out
 from tradewind.errors import (
     CapacityError,
-    CredentialsError,
     DeployError,
     MissingProgramError,
-    PrerequisiteError,
     TradewindError,
     UnreachableError,
 )
@@ -60,12 +59,7 @@ def ending_from_error(error: Exception) -> RunEnding:
     """Give the ending of a run that an error has stopped."""
     if not isinstance(error, TradewindError):
         return RunEnding(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
-    if isinstance(error, CredentialsError):
-        return RunEnding(RunState.FAILED, str(error), Fault.CREDENTIALS)
-    if isinstance(error, PrerequisiteError):
-        return RunEnding(RunState.FAILED, str(error), Fault.PREREQUISITE)
-    fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
-    return RunEnding(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
+    return RunEnding(RunState.FAILED, str(error), fault_of(error))
 
 
 def wasted_seconds(error: Exception) -> float:

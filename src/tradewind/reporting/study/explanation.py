@@ -12,7 +12,7 @@ from tradewind.engine.state_machine.early_stopping import estimated_savings
 from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.study.data import StudyData, several_valued
 from tradewind.reporting.study.importance import ParameterImportance, importance
-from tradewind.reporting.words import choice_words, comparative, opposite, percent, value_words
+from tradewind.reporting.words import choice_words, comparative, opposite, percent, reason_key, value_words
 from tradewind.utils.units import count, format_duration, format_money
 
 
@@ -268,10 +268,11 @@ def _failures(data: StudyData) -> list[str]:
         if not len(rows):
             continue
         sentence = f"{count(len(rows), 'trial')} {verb}"
-        reasons = Counter(text for row in rows if (text := data.reason(int(row))))
+        reasons = [text for row in rows if (text := data.reason(int(row)))]
         if reasons:
-            text, times = reasons.most_common(1)[0]
-            known = reasons.total()
+            alike, times = Counter(map(reason_key, reasons)).most_common(1)[0]
+            text = next(text for text in reversed(reasons) if reason_key(text) == alike)
+            known = len(reasons)
             of = f"; {times} of the last {known} because: " if known > 1 else ": "
             sentence += of + " ".join(text.split())[:300].rstrip(".")
         sentences.append(sentence + ".")

@@ -16,7 +16,7 @@ from tradewind import plugins
 from tradewind.deployer.runner.docker.names import engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.ssh_connection import SshConnection, SshTarget, find_ssh
-from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.errors import CredentialsError, DeployError, MissingProgramError, PrerequisiteError, UnreachableError
 from tradewind.problem import Machine
 from tradewind.utils.dependencies import install_command
 from tradewind.utils.paths import expand
@@ -89,10 +89,9 @@ def default_address(settings: DockerSettings) -> EngineAddress:
     if parts.scheme in ("tcp", "https") and parts.hostname:
         _certificates(settings, host)
         return EngineAddress(f"tcp://{parts.netloc}")
-    raise DeployError(
+    raise PrerequisiteError(
         f"the engine's address {host!r} is not understood",
         hint="write unix:///path, ssh://user@host, or tcp://host:port with TLS",
-        retryable=False,
     )
 
 
