@@ -22,7 +22,7 @@ from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchP
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
 from tradewind.errors import SpecError
-from tradewind.problem import Categorical, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
+from tradewind.problem import Offer, OfferQuery, Problem, RunOutput, Space, StudyTerms
 from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
 
@@ -119,7 +119,7 @@ def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> list[Offer]:
     from tradewind.selector.offer_search import find_offers, require_offers
 
     given = _catalogue_settings(spec)
-    chooses = any(isinstance(p, Ordinal | Categorical) and p.attribute for p in space.parameters)
+    chooses = any(p.attribute is not None for p in space.parameters)
     if chooses or spec.offers != OfferQuery():
         return require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'")
     local = find_offers(OfferQuery(provider=("local",)), data_folder, given)

@@ -189,7 +189,7 @@ class OfferQuery:
         gpus: Least and greatest number of accelerators of a node; without it, offers with accelerators are left out
             unless ``types`` or ``category`` names them.
         spot: True for spot offers only, False for on demand only, None for both.
-        limit: Keep this many, the cheapest first.
+        limit: Keep this many: as many of each provider, different types before further regions, the cheapest first.
     """
 
     provider: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from tradewind.deployer.runner.recorded_runs import (
 )
 from tradewind.deployer.runner.simulated import SimulatedOutcome, SimulatedRunner
 from tradewind.errors import RecordError
-from tradewind.problem import Categorical, Instance, Nodes, Ordinal, Parameter, RunRequest, Space, Value
+from tradewind.problem import Instance, Nodes, Parameter, RunRequest, Space, Value
 
 _SHOWN = 8
 
@@ -233,7 +233,7 @@ def _settled(parameter: Parameter, mapped: Mapping[str, str]) -> bool:
         )
     if isinstance(parameter, Nodes):
         return "nodes" in mapped
-    if not isinstance(parameter, Ordinal | Categorical) or parameter.attribute is None:
+    if parameter.attribute is None:
         return False
     # An attribute only chooses the machine: where the machine's type is looked up, it says no more.
     return parameter.attribute in mapped or bool({"instance_type", "type"} & set(mapped))

@@ -61,7 +61,7 @@ class QueryModel(StrictModel):
     types: Names | None = Field(None, description="Instance types; * and ? are wildcards.")
     category: Names | None = Field(None, description="general, compute, memory, storage, accelerated or burstable.")
     family: Names | None = Field(None, description="Families, such as c7i.")
-    arch: Names | None = Field(None, description="Processor architectures: x86_64, arm64.")
+    arch: Names | None = Field(None, description="Processor architectures: x86_64, arm64, by any of their usual names.")
     vcpu: Amounts | None = Field(None, description="vCPU of a node: 4, 4..16, 4.. or ..16.")
     memory: Memories | None = Field(None, description="Memory of a node: 8GiB.., 4..64 (GiB).")
     price: Prices | None = Field(None, description="USD per node and hour: ..$1.")
@@ -69,7 +69,11 @@ class QueryModel(StrictModel):
     spot: bool | Literal["any"] | None = Field(
         None, description="true: spot offers only; false (the default): on demand only; any: both."
     )
-    limit: Count | None = Field(None, description="Keep this many, the cheapest first.")
+    limit: Count | None = Field(
+        None,
+        description="Keep this many: as many of each provider, different types before further regions, the cheapest "
+        "first.",
+    )
 
 
 class IntegerModel(StrictModel):
@@ -80,6 +84,9 @@ class IntegerModel(StrictModel):
     high: int = Field(description="The greatest value.")
     step: Count = Field(1, description="The distance between values.")
     log: bool = Field(False, description="true to search on a log scale.")
+    attribute: str | None = Field(
+        None, description="The offer's attribute that it chooses: vcpu, memory, ...; see select: nearest."
+    )
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
@@ -90,6 +97,9 @@ class FloatModel(StrictModel):
     low: Number = Field(description="The least value.")
     high: Number = Field(description="The greatest value.")
     log: bool = Field(False, description="true to search on a log scale.")
+    attribute: str | None = Field(
+        None, description="The offer's attribute that it chooses: vcpu, memory, ...; see select: nearest."
+    )
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 

@@ -214,7 +214,7 @@ class JobSpec:
     def machine_parameters(self) -> MachineParameters:
         """The parameters that choose machines, as the space declares them."""
         counts = tuple(p.name for p in self.parameters if p.kind == "nodes")
-        chosen = {p.name for p in self.parameters if p.kind == "instance" or getattr(p.parameter, "attribute", None)}
+        chosen = {p.name for p in self.parameters if p.kind == "instance" or (p.parameter and p.parameter.attribute)}
         return MachineParameters(tuple(p.name for p in self.parameters if p.name in chosen or p.name in counts), counts)
 
     def build_space(self, offers: Mapping[str, Sequence[Offer]]) -> Space:
@@ -500,17 +500,18 @@ def _parameter(name: str, model: Any, offers: QueryModel) -> ParameterSpec:
 
 
 def _made(name: str, model: Any, when: Expression | None) -> Parameter:
+    if isinstance(model, NodesModel):
+        return Nodes(name=name, when=when, values=_node_counts(name, model))
+    common = {"name": name, "when": when, "attribute": model.attribute}
     match model:
         case IntegerModel():
-            return Integer(name=name, when=when, low=model.low, high=model.high, step=model.step, log=model.log)
+            return Integer(**common, low=model.low, high=model.high, step=model.step, log=model.log)
         case FloatModel():
-            return Float(name=name, when=when, low=model.low, high=model.high, log=model.log)
+            return Float(**common, low=model.low, high=model.high, log=model.log)
         case OrdinalModel():
-            return Ordinal(name=name, when=when, values=tuple(model.values), attribute=model.attribute)
+            return Ordinal(**common, values=tuple(model.values))
         case CategoricalModel():
-            return Categorical(name=name, when=when, values=tuple(model.values), attribute=model.attribute)
-        case NodesModel():
-            return Nodes(name=name, when=when, values=_node_counts(name, model))
+            return Categorical(**common, values=tuple(model.values))
     raise AssertionError(model)  # pragma: no cover
 
 
