@@ -15,6 +15,7 @@ from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.attributes import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.utils.suggestions import did_you_mean
+from tradewind.utils.user_functions import is_reference
 
 GivenSettings = Mapping[str, Mapping[str, Any]]
 """Settings by catalogue and name."""
@@ -129,6 +130,7 @@ def _asked(query: OfferQuery, given: GivenSettings) -> list[str]:
         plugins.load("catalogue", name)  # a misspelt one would otherwise be left out without a word
     loaded = plugins.load_all("catalogue")
     own = [name for name, part in loaded.items() if name in given and _needs_settings(part)]
+    own += [name for name in given if is_reference(name)]
     known = plugins.names("catalogue")
     if query.provider:
         named = [name for name in known if name in query.provider]

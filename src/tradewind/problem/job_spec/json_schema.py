@@ -13,6 +13,9 @@ from tradewind.problem.job_spec.model import JobFile
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+_REFERENCE = r"^.+:[A-Za-z_]\w*$"
+
+
 class _Generator(GenerateJsonSchema):
     """Leaves out titles that only repeat the key."""
 
@@ -91,4 +94,10 @@ def _part(kind: str, definitions: dict[str, Any], built_in_only: bool) -> dict[s
                 "required": ["use", *own.get("required", [])],
             }
         )
-    return {"anyOf": [*names, *mappings]}
+    own: dict[str, Any] = {
+        "type": "string",
+        "pattern": _REFERENCE,
+        "description": f"A {kind} of your own: FILE.py:CLASS.",
+    }
+    mapping = {"type": "object", "title": "FILE.py:CLASS", "properties": {"use": own}, "required": ["use"]}
+    return {"anyOf": [*names, own, *mappings, mapping]}
