@@ -13,6 +13,7 @@ from tradewind.problem.job_spec.model import JobFile
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+_SCRIPT = r"^([^:]*/[^:]*|[^:/]+\.(sh|bash|zsh|py|pl|rb))$"
 _REFERENCE = r"^.+:[A-Za-z_]\w*$"
 
 
@@ -100,4 +101,9 @@ def _part(kind: str, definitions: dict[str, Any], built_in_only: bool) -> dict[s
         "description": f"A {kind} of your own: FILE.py:CLASS.",
     }
     mapping = {"type": "object", "title": "FILE.py:CLASS", "properties": {"use": own}, "required": ["use"]}
-    return {"anyOf": [*names, own, *mappings, mapping]}
+    more = [own]
+    if kind in ("runner", "provisioner"):
+        more.append(
+            {"type": "string", "pattern": _SCRIPT, "description": "A program of your own: see the part script."}
+        )
+    return {"anyOf": [*names, *more, *mappings, mapping]}

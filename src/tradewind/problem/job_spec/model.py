@@ -308,9 +308,20 @@ def _choice(value: Any) -> Any:
     return {"use": value} if isinstance(value, str) else value
 
 
+_SCRIPT = re.compile(r"[^:]*/[^:]*|[^:/]+\.(?:sh|bash|zsh|py|pl|rb)")
+
+
+def _choice_or_script(value: Any) -> Any:
+    """A part by name, or a program of the user's own by its file, which the part ``script`` calls."""
+    if isinstance(value, str) and _SCRIPT.fullmatch(value):
+        return {"use": "script", "program": value}
+    return _choice(value)
+
+
 _read_choice = BeforeValidator(_choice)
-Runner = Annotated[ChoiceModel, _read_choice, _Plugin("runner")]
-Provisioner = Annotated[ChoiceModel, _read_choice, _Plugin("provisioner")]
+_read_script = BeforeValidator(_choice_or_script)
+Runner = Annotated[ChoiceModel, _read_script, _Plugin("runner")]
+Provisioner = Annotated[ChoiceModel, _read_script, _Plugin("provisioner")]
 Selector = Annotated[ChoiceModel, _read_choice, _Plugin("selector")]
 Searcher = Annotated[ChoiceModel, _read_choice, _Plugin("searcher")]
 Interpreter = Annotated[ChoiceModel, _read_choice, _Plugin("interpreter")]
@@ -531,6 +542,16 @@ class PlaceModel(StrictModel):
     )
 
 
+def _script_for_both(value: Any) -> Any:
+    """Let the script that runs jobs make their machines, too, where nothing else is to."""
+    if not isinstance(value, Mapping) or value.get("provisioner") is not None:
+        return value
+    runner = _choice_or_script(value.get("runner"))
+    if not isinstance(runner, Mapping) or runner.get("use") != "script" or "program" not in runner:
+        return value
+    return {**value, "provisioner": {"use": "script", "program": runner["program"]}}
+
+
 class DeployModel(StrictModel):
     """Where and how runs take place."""
 
@@ -581,7 +602,9 @@ class JobFile(StrictModel):
     budget: Annotated[BudgetModel, BeforeValidator(_budget), SchemaForms({"type": ["number", "string"]})] = Field(
         BudgetModel(), description="What the search may spend."
     )
-    deploy: DeployModel = Field(DeployModel(), description="Where and how runs take place.")
+    deploy: Annotated[DeployModel, BeforeValidator(_script_for_both)] = Field(
+        DeployModel(), description="Where and how runs take place."
+    )
     select: Selector = Field(ChoiceModel(use="exact"), description="How a configuration becomes an offer.")
     interpret: Annotated[list[Interpreter], _read_list, SchemaForms({"x-tradewind-part": "interpreter"})] = Field(
         [ChoiceModel(use="exit_code"), ChoiceModel.model_validate({"use": "json_lines", "optional": True})],
