@@ -218,7 +218,7 @@ _BASES = {
     "fairness": "tradewind.tenancy.fairness.base:Fairness",
     "priority": "tradewind.tenancy.priority.base:Priority",
 }
-"""What a class of the user's must derive from; named, since this floor knows nothing of those above."""
+"""Bases that a class of the user's must derive from; named, since this floor knows nothing of those above."""
 
 
 def _load_user_part(kind: str, reference: str) -> type[Plugin]:
@@ -239,7 +239,7 @@ def _load_user_part(kind: str, reference: str) -> type[Plugin]:
 
 
 def unknown_part_hint(kind: str, name: str) -> str:
-    """What to write instead of the name of a part that is not there.
+    """Suggest what to write instead of the name of a part that is not there.
 
     Args:
         kind: One of `KINDS`.

@@ -107,6 +107,6 @@ def example_script(folder: Path) -> Path:
     page = (Path(__file__).parents[2] / "docs/guides/backends/script.md").read_text()
     script = folder / "deploy.sh"
     if not script.exists():
-        script.write_text(page.partition("```sh\n")[2].partition("```")[0])
+        script.write_text(page.partition("```bash\n")[2].partition("```")[0])
         script.chmod(0o755)
     return script

@@ -52,7 +52,7 @@ def attributes(**values: Sequence[Any]) -> list[Parameter]:
     ]
 
 
-def make(kind: str, parameters: list[Parameter], offers: Sequence[Offer] = tuple(OFFERS), **given: Any) -> Selector:
+def make(kind: str, parameters: Sequence[Parameter], offers: Sequence[Offer] = tuple(OFFERS), **given: Any) -> Selector:
     selector: Selector = plugins.create("selector", kind, given, offers=offers, space=Space(parameters))
     return selector
 

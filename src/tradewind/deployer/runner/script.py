@@ -168,7 +168,7 @@ class ScriptRunner(
 
 
 def _document(request: RunRequest, machines: Sequence[Machine]) -> dict[str, object]:
-    """What the program is told of a run, without secrets."""
+    """All facts about a run that the program may need, without secrets."""
     folder = request.folder.absolute()
     return {
         "run_id": request.run_id,

@@ -95,13 +95,13 @@ def _part(kind: str, definitions: dict[str, Any], built_in_only: bool) -> dict[s
                 "required": ["use", *own.get("required", [])],
             }
         )
-    own: dict[str, Any] = {
+    by_file: dict[str, Any] = {
         "type": "string",
         "pattern": _REFERENCE,
         "description": f"A {kind} of your own: FILE.py:CLASS.",
     }
-    mapping = {"type": "object", "title": "FILE.py:CLASS", "properties": {"use": own}, "required": ["use"]}
-    more = [own]
+    mapping = {"type": "object", "title": "FILE.py:CLASS", "properties": {"use": by_file}, "required": ["use"]}
+    more = [by_file]
     if kind in ("runner", "provisioner"):
         more.append(
             {"type": "string", "pattern": _SCRIPT, "description": "A program of your own: see the part script."}

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from tradewind import plugins
 from tradewind.errors import FetchError, MissingProgramError
-from tradewind.plugins import Settings
 from tradewind.problem import Offer
 from tradewind.selector.catalogue import gcp_custom, gcp_table
 from tradewind.selector.catalogue.price_fetcher import without_query
@@ -80,7 +80,7 @@ class GcpCatalogue(PriceListCatalogue):
     Settings = GcpSettings
     settings: GcpSettings
 
-    def __init__(self, *, settings: Settings, data_folder: Path) -> None:
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._sized: tuple[Sequence[Offer], Sequence[Offer]] | None = None
 
