@@ -245,8 +245,11 @@ def unknown_part_hint(kind: str, name: str) -> str:
         kind: One of `KINDS`.
         name: The name.
     """
+    hint = did_you_mean(name, names(kind), "installed:")
+    if hint.endswith("?"):
+        return hint  # a slip of the pen
     script = ", a script ./FILE.sh" if kind in ("runner", "provisioner") else ""
-    return f"{did_you_mean(name, names(kind), 'installed:')}; a class of your own is FILE.py:CLASS{script}"
+    return f"{hint}; a class of your own is FILE.py:CLASS{script}"
 
 
 def load_all(kind: str) -> dict[str, type[Plugin]]:

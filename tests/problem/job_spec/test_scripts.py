@@ -45,7 +45,7 @@ def test_each_goes_alone() -> None:
 @pytest.mark.parametrize(
     ("deploy", "words"),
     [
-        ("{runner: deploy}", "there is no runner named 'deploy' .*FILE.py:CLASS, a script ./FILE.sh"),
+        ("{runner: xyzzy}", "there is no runner named 'xyzzy' .*FILE.py:CLASS, a script ./FILE.sh"),
         ("{provisioner: deploy}", "there is no provisioner named 'deploy' .*a script ./FILE.sh"),
         ("{runner: {use: script, program: a.sh, grase: 9}}", "grase"),
     ],
