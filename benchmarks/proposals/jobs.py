@@ -62,7 +62,9 @@ def blocks() -> Scenario:
     def law(given: Values, chosen: Configuration, _: Offer) -> float:
         size, threads = math.sqrt(float(given["rows"]) * float(given["columns"])), float(chosen["threads"])
         wrong = math.log2(float(chosen["block"]) / (8.0 * math.sqrt(size / 100.0)))
-        return 0.5 + (size / 500.0) ** 2.5 / threads**0.85 * (1.0 + 0.35 * wrong * wrong) + 0.1 * threads
+        return (
+            0.5 + math.pow(size / 500.0, 2.5) / math.pow(threads, 0.85) * (1.0 + 0.35 * wrong * wrong) + 0.1 * threads
+        )
 
     space = [Ordinal(name="block", values=(8, 16, 32, 64, 128, 256)), Ordinal(name="threads", values=(1, 2, 4, 8))]
     levels = (500.0, 1000.0, 2000.0, 4000.0)
@@ -75,7 +77,7 @@ def cluster() -> Scenario:
     def law(given: Values, _: Configuration, offer: Offer) -> float:
         data, cores = float(given["gb"]), offer.vcpu * offer.nodes
         short = max(0.0, 1.5 * data / (offer.memory_gib * offer.nodes) - 1.0)
-        work = 6.0 * data * float(given["passes"]) / cores**0.9 * (1.0 + 2.0 * short)
+        work = 6.0 * data * float(given["passes"]) / math.pow(cores, 0.9) * (1.0 + 2.0 * short)
         return 20.0 + work + 0.8 * data * (offer.nodes - 1) / offer.nodes + 4.0 * offer.nodes
 
     inputs = _pairs("gb", (1.0, 4.0, 16.0, 64.0), "passes", (1.0, 3.0, 10.0, 30.0))
@@ -90,7 +92,7 @@ def chains() -> Scenario:
         start, speed = methods[str(chosen["method"])]
         many = float(chosen["chains"])
         work = float(given["cities"]) * float(given["sweeps"]) / 4000.0
-        return 0.3 + start + speed * work / min(many, 8.0) ** 0.9 + 0.25 * many
+        return 0.3 + start + speed * work / math.pow(min(many, 8.0), 0.9) + 0.25 * many
 
     space = [Ordinal(name="chains", values=tuple(range(1, 13))), Categorical(name="method", values=tuple(methods))]
     inputs = _pairs("cities", (50.0, 200.0, 800.0), "sweeps", (10.0, 100.0, 1000.0))

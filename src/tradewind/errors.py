@@ -16,12 +16,13 @@ The tree, with the exit code that the command line ends with::
     ├── JobFailedError                 7   the user's program failed
     ├── InterpretationError            8   its output could not be read
     ├── MissingProgramError            9   a program or package is not installed
+    │   └── JobProgramError                the job's own program is not there, or cannot be run
     ├── DeployError                   10   machines could not be made or reached
     │   ├── ArchitectureError              a program or an image is for another processor architecture
     │   ├── CapacityError                  no such machines now, or a quota is used up
     │   ├── CredentialsError               the engine or provider does not know us
     │   ├── ImageError                     a container or machine image is not there
-    │   ├── PrerequisiteError         3    an input or a secret of the job is not there
+    │   ├── PrerequisiteError         3    an input, a secret, a partition or the like is not there
     │   ├── OfferRefusedError              the provider does not know the instance type, region or template
     │   ├── UnreachableError               a host or an engine does not answer
     │   └── TeardownError             11   machines could not be given back
@@ -200,6 +201,12 @@ class MissingProgramError(TradewindError):
     code = "missing-program"
 
 
+class JobProgramError(MissingProgramError):
+    """The job's own program is not there, or cannot be run, on a machine or in an image."""
+
+    code = "missing-program.job"
+
+
 class DeployError(TradewindError):
     """Machines could not be made or reached, or the run could not be started.
 
@@ -255,7 +262,7 @@ class CredentialsError(DeployError):
 
 
 class PrerequisiteError(DeployError):
-    """Something that every run of the job needs is missing, or not as it should be: an input, a secret, the folder.
+    """Something that every run of the job needs is missing, or not as it should be: an input, a secret, a partition.
 
     Args:
         message: What is missing, and where it was looked for.

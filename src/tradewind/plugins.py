@@ -6,6 +6,8 @@ distribution's metadata::
     [project.entry-points."tradewind.searchers"]
     my_searcher = "my_package.my_searcher:MySearcher"
 
+A class in a file does without: ``path/to/file.py:MySearcher``, or ``module:MySearcher``, stands wherever a name does.
+
 A part that does not load is reported by `broken` and does not stop the others. A name that two distributions
 announce is an error as soon as that name is asked for.
 """
@@ -19,12 +21,14 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.errors import InputError, PluginError, SpecError, TradewindError
 from tradewind.utils.suggestions import did_you_mean
+from tradewind.utils.user_functions import UserFunctionError, is_reference, load_object
 
 KINDS = (
     "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "store", "planner",
@@ -172,7 +176,7 @@ def origin(kind: str, name: str) -> tuple[str, str]:
 def _load(kind: str, name: str) -> type[Plugin]:
     points = _announced(kind).get(name)
     if not points:
-        raise PluginError(f"there is no {kind} named {name!r}", hint=did_you_mean(name, names(kind), "installed:"))
+        raise PluginError(f"there is no {kind} named {name!r}", hint=unknown_part_hint(kind, name))
     if len(points) > 1:
         where = " and ".join(sorted(point.value for point in points))
         raise PluginError(f"the {kind} name {name!r} is taken twice: {where}", hint="uninstall one of them")
@@ -193,12 +197,59 @@ def load(kind: str, name: str) -> type[Plugin]:
 
     Args:
         kind: One of `KINDS`.
-        name: Its entry-point name.
+        name: Its entry-point name, or ``path/to/file.py:Class``, seen from the working folder.
 
     Raises:
         PluginError: It is unknown, broken, or announced twice.
     """
-    return _load(kind, name)
+    return _load_user_part(kind, name) if is_reference(name) else _load(kind, name)
+
+
+_BASES = {
+    "searcher": "tradewind.searcher.base:Searcher",
+    "selector": "tradewind.selector.base:Selector",
+    "catalogue": "tradewind.selector.catalogue.base:Catalogue",
+    "provisioner": "tradewind.deployer.provisioner.base:Provisioner",
+    "runner": "tradewind.deployer.runner.base:Runner",
+    "interpreter": "tradewind.interpreter.base:Interpreter",
+    "stopper": "tradewind.stopper.base:Stopper",
+    "store": "tradewind.store.base:Store",
+    "planner": "tradewind.workflow.planner.base:Planner",
+    "fairness": "tradewind.tenancy.fairness.base:Fairness",
+    "priority": "tradewind.tenancy.priority.base:Priority",
+}
+"""Bases that a class of the user's must derive from; named, since this floor knows nothing of those above."""
+
+
+def _load_user_part(kind: str, reference: str) -> type[Plugin]:
+    _announced(kind)  # the kind is known
+    try:
+        part = load_object(reference, Path.cwd())
+    except UserFunctionError as error:
+        raise PluginError(f"the {kind} {reference!r} does not load: {error}") from None
+    base = load_object(_BASES[kind], Path.cwd())
+    if not (isinstance(part, type) and issubclass(part, base) and issubclass(part, Plugin)):
+        hint = f"derive it from {_BASES[kind].replace(':', '.')}"
+        if kind in ("selector", "interpreter") and callable(part) and not isinstance(part, type):
+            hint = f"a function is written {{use: python, function: {reference!r}}}"
+        raise PluginError(f"the {kind} {reference!r} is no class of a {kind}", hint=hint)
+    if not part.__dict__.get("name"):  # an installed part keeps the name that it goes by
+        part.name = reference
+    return part
+
+
+def unknown_part_hint(kind: str, name: str) -> str:
+    """Suggest what to write instead of the name of a part that is not there.
+
+    Args:
+        kind: One of `KINDS`.
+        name: The name.
+    """
+    hint = did_you_mean(name, names(kind), "installed:")
+    if hint.endswith("?"):
+        return hint  # a slip of the pen
+    script = ", a script ./FILE.sh" if kind in ("runner", "provisioner") else ""
+    return f"{hint}; a class of your own is FILE.py:CLASS{script}"
 
 
 def load_all(kind: str) -> dict[str, type[Plugin]]:

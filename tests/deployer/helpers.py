@@ -114,3 +114,13 @@ def drive(deployer: Deployer, run_id: str = "run-1") -> list[Run]:
         assert time.monotonic() < end, f"the run is still {rows[-1:]}"
         deployer.wait(0.5)
     return rows
+
+
+def example_script(folder: Path) -> Path:
+    """The script of the guide on scripts, as a file."""
+    page = (Path(__file__).parents[2] / "docs/guides/backends/script.md").read_text()
+    script = folder / "deploy.sh"
+    if not script.exists():
+        script.write_text(page.partition("```bash\n")[2].partition("```")[0])
+        script.chmod(0o755)
+    return script

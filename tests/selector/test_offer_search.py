@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import CatalogueError, NoOfferError, PluginError, SpecError
-from tradewind.problem import OfferQuery
+from tradewind.problem import Offer, OfferQuery
 from tradewind.problem.job_spec.spec import parse_spec
-from tradewind.selector.offer_search import find_offers, open_catalogue, require_offers
+from tradewind.selector.offer_search import balanced, find_offers, open_catalogue, require_offers
 
 CSV = (
     "API Name,Provider,CPU,Memory,Category,Price,Region\n"
@@ -49,7 +50,35 @@ def test_bounds_and_limit(tmp_path: Path) -> None:
     everything = find_offers(
         OfferQuery(**{f: getattr(query, f) for f in ("provider", "region", "vcpu", "memory")}), tmp_path
     )
-    assert found == everything[:5]
+    assert [offer.price_per_hour for offer in found] == sorted(offer.price_per_hour for offer in found)
+    assert Counter(offer.provider for offer in found) == {"aws": 3, "azure": 2}
+    for provider in ("aws", "azure"):
+        own = [offer for offer in everything if offer.provider == provider]
+        assert [offer for offer in found if offer.provider == provider] == own[: 3 if provider == "aws" else 2]
+
+
+def _sold(provider: str, kind: str, region: str, price: float) -> Offer:
+    return Offer(provider, kind, 2, 4, price, region=region)
+
+
+def test_a_limit_keeps_all_providers_and_different_types() -> None:
+    offers = [
+        _sold("aws", kind, region, 0.01 * i) for i in (1, 2, 3) for kind, region in ((f"a{i}", "r1"), (f"a{i}", "r2"))
+    ]
+    offers += [_sold("gcp", "g1", "r", 0.5), _sold("gcp", "g2", "r", 0.6)]
+    assert [o.instance_type for o in balanced(offers, 1)] == ["a1"]
+    assert [o.instance_type for o in balanced(offers, 2)] == ["a1", "g1"]
+    assert [o.instance_type for o in balanced(offers, 4)] == ["a1", "a2", "g1", "g2"]
+    # One provider has no more types: the other's come before the same type in another region.
+    assert [o.instance_type for o in balanced(offers, 5)] == ["a1", "a2", "a3", "g1", "g2"]
+    assert [o.key for o in balanced(offers, 6)].count("aws/r2/a1x1") == 1
+    assert balanced(offers, 100) == offers
+
+
+def test_architectures_go_by_all_their_names(tmp_path: Path) -> None:
+    for name, wanted in (("AMD64", "x86_64"), ("x86-64", "x86_64"), ("aarch64", "arm64"), ("ARM64", "arm64")):
+        found = find_offers(OfferQuery(provider=("aws",), arch=(name,)), tmp_path)
+        assert {offer.arch for offer in found} == {wanted}
 
 
 def test_a_csv_is_asked_too_once_it_is_set(tmp_path: Path, own: dict[str, dict[str, str]]) -> None:

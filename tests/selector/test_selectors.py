@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from tradewind import plugins
 from tradewind.errors import NoOfferError, SpecError
-from tradewind.problem import Categorical, Configuration, Instance, Integer, Nodes, Offer, Ordinal, Parameter, Space
+from tradewind.problem import (
+    Categorical,
+    Configuration,
+    Float,
+    Instance,
+    Integer,
+    Nodes,
+    Offer,
+    Ordinal,
+    Parameter,
+    Space,
+)
 from tradewind.selector.base import Selector
 from tradewind.testing.selectors import problem_of
 
@@ -41,7 +52,7 @@ def attributes(**values: Sequence[Any]) -> list[Parameter]:
     ]
 
 
-def make(kind: str, parameters: list[Parameter], offers: Sequence[Offer] = tuple(OFFERS), **given: Any) -> Selector:
+def make(kind: str, parameters: Sequence[Parameter], offers: Sequence[Offer] = tuple(OFFERS), **given: Any) -> Selector:
     selector: Selector = plugins.create("selector", kind, given, offers=offers, space=Space(parameters))
     return selector
 
@@ -312,3 +323,44 @@ def test_a_trial_keeps_its_key_when_the_price_changes() -> None:
         for offers in (OFFERS, dearer)
     }
     assert len(keys) == 1
+
+
+# ---------------------------------------------------------------------------------------------------- ranges
+
+
+def test_ranges_choose_machines_by_the_nearest() -> None:
+    parameters = [
+        Float(name="my_vcpu", low=1.0, high=16.0, log=True, attribute="vcpu"),
+        Integer(name="my_memory", low=1, high=64, attribute="memory_gib"),
+        Integer(name="level", low=1, high=3),
+    ]
+    selector = make("nearest", parameters)
+    assert selector.machine_parameters == ("my_vcpu", "my_memory")
+    assert ask(selector, vcpu=3.1, memory=7, level=1).instance_type == "c4"
+    assert ask(selector, vcpu=2.2, memory=7, level=1).instance_type == "g2"
+    assert ask(selector, vcpu=16.0, memory=64, level=1).instance_type == "g8"
+    assert ask(make("cheapest", parameters), vcpu=2.5, memory=9, level=1).instance_type == "g4"
+
+
+def test_proposals_of_a_range_that_come_to_one_offer_are_one_trial() -> None:
+    parameters = [Float(name="my_vcpu", low=1.0, high=16.0, attribute="vcpu"), Integer(name="level", low=1, high=3)]
+    problem = problem_of(make("nearest", parameters))
+    one, two, other = (Configuration({"my_vcpu": v, "level": 1}) for v in (3.9, 4.1, 7.9))
+    assert problem.trial_key(one) == problem.trial_key(two) != problem.trial_key(other)
+
+
+def test_exact_takes_whole_numbers_of_a_range_and_says_that_real_ones_are_for_nearest() -> None:
+    selector = make("exact", [Integer(name="my_vcpu", low=1, high=8, attribute="vcpu")])
+    assert ask(selector, vcpu=4).instance_type == "c4"
+    with pytest.raises(NoOfferError):
+        ask(selector, vcpu=3)
+    with pytest.raises(SpecError, match=r"my_vcpu: hardly any real number.*select: nearest"):
+        make("exact", [Float(name="my_vcpu", low=1.0, high=8.0, attribute="vcpu")])
+    fixed = make("exact", [Float(name="my_vcpu", low=4.0, high=4.0, attribute="vcpu")])
+    assert ask(fixed, vcpu=4.0).instance_type == "c4"
+
+
+def test_architectures_are_compared_by_any_name() -> None:
+    sold = [offer("x", 2, 4, 0.1, arch="x86_64"), offer("a", 2, 4, 0.08, arch="arm64")]
+    selector = make("exact", attributes(arch=["AMD64", "aarch64"]), sold)
+    assert [ask(selector, arch=name).instance_type for name in ("AMD64", "aarch64")] == ["x", "a"]

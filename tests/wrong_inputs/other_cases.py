@@ -208,7 +208,7 @@ COMMANDS = [
         "searcher-option",
         "a searcher that is not installed",
         3,
-        "the command line: searcher: there is no searcher named 'lottery' (installed: cherrypick, coordinate_descent, done, ernest, exhaustive, gp, obol, optuna, paris, random, tradewind, trimtuner)",
+        "the command line: searcher: there is no searcher named 'lottery' (installed: cherrypick, coordinate_descent, done, ernest, exhaustive, gp, obol, optuna, paris, random, tradewind, trimtuner; a class of your own is FILE.py:CLASS)",
         ("tune", "job.yaml", "--searcher", "lottery"),
         job(),
     ),
@@ -544,7 +544,7 @@ DATA = [
         3,
         "prices.csv:1: the column 'Price' is missing (the first line names the columns: API Name, Provider, CPU, Memory, Category, Price)",
         _OFFERS,
-        {"prices.csv": _CSV.replace("Price", "Cost")},
+        {"prices.csv": _CSV.replace("Price", "Worth")},
     ),
     Case(
         "prices-number",

@@ -424,7 +424,7 @@ YAML = [
         "catalogue",
         "settings for an unknown catalogue",
         3,
-        "job.yaml:11: catalogues.hetzner: there is no catalogue named 'hetzner' (installed: aws, azure, csv, gcp, local)",
+        "job.yaml:11: catalogues.hetzner: there is no catalogue named 'hetzner' (installed: aws, azure, csv, gcp, local; a class of your own is FILE.py:CLASS)",
         files=job(more="catalogues: {hetzner: {}}\n"),
     ),
     Case(

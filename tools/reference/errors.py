@@ -41,7 +41,8 @@ WHAT_TO_DO = {
     "out `--abort`.",
     "interpretation": "Look at `tradewind logs` and at the interpreter's settings: the metric was not in the output.",
     "deploy.capacity": "Try later, another zone or region, or ask the provider for a larger quota.",
-    "deploy.prerequisite": "Bring the input, secret or folder that the message names; the same command goes on.",
+    "deploy.prerequisite": "Bring the input, secret, partition or network that the message names, or name another; the "
+    "same command goes on.",
     "deploy.credentials": "See that the engine or provider knows you from this shell; its guide says how.",
     "deploy.architecture": "Build the program or the image for the machine's processor, or choose offers by `arch`.",
     "deploy.image": "Name an image that exists where it is looked for, or bring it there.",
@@ -50,6 +51,7 @@ WHAT_TO_DO = {
     "input.workflow": "Correct the workflow, the plan or the machines at the place that is named.",
     "input.form": "Correct the fields that are named; each has a message of its own.",
     "missing-program": "Install what is named; `tradewind doctor` shows everything that is missing.",
+    "missing-program.job": "Give a program that is there and executable, on each machine or in the image.",
     "deploy": "Try again; if it stays, `tradewind doctor` and the provider's own page say more.",
     "teardown": "Look at the provider's page and end the machines by hand: they may still cost money.",
     "store": "Read the line; `tradewind doctor` checks the store.",

@@ -33,7 +33,9 @@ def offers(
         typer.Option(help="general, compute, memory, storage, burstable or accelerated; repeatable."),
     ] = None,
     family: Annotated[list[str] | None, typer.Option(help="The provider's family; repeatable.")] = None,
-    arch: Annotated[list[str] | None, typer.Option(help="x86_64 or arm64; repeatable.")] = None,
+    arch: Annotated[
+        list[str] | None, typer.Option(help="x86_64 or arm64, by any usual name (AMD64, aarch64); repeatable.")
+    ] = None,
     vcpu: Annotated[str | None, typer.Option(help="vCPU of a node: 8, 4..16, 4.. or ..16.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of a node: 8GiB.., 4..16 (GiB).")] = None,
     max_price: Annotated[str | None, typer.Option(help="Most USD per node and hour.")] = None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from tradewind import plugins
 from tradewind.deployer.runner.base import Runner, StreamsLogs, ThisMachine
 from tradewind.engine.deployment import make_plugin
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, PluginError
 from tradewind.problem import Run
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import StudyRow
@@ -20,7 +20,10 @@ def has_remote_logs(study: StudyRow) -> bool:
     document = study.spec.get("job")
     deploy = document.get("deploy", {}) if isinstance(document, dict) else {}
     name = str(deploy.get("runner", {}).get("use", ""))
-    runner = plugins.load("runner", name) if name in plugins.names("runner") else Runner
+    try:
+        runner = plugins.load("runner", name)
+    except PluginError:
+        return False
     return issubclass(runner, StreamsLogs) and not issubclass(runner, ThisMachine)
 
 

@@ -143,7 +143,7 @@ def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> Sequence[Off
     if spec.known_offers is not None:
         return spec.known_offers.get("", ())
     given = _catalogue_settings(spec)
-    chooses = any(isinstance(p, Ordinal | Categorical) and p.attribute for p in space.parameters)
+    chooses = any(p.attribute is not None for p in space.parameters)
     if chooses or spec.offers != OfferQuery():
         return require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'")
     local = find_offers(OfferQuery(provider=("local",)), data_folder, given)

@@ -13,7 +13,7 @@ from tradewind.problem.objective import (
     Objective,
     Threshold,
 )
-from tradewind.problem.offer import Billing, Offer, OfferQuery, round_money
+from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, round_money
 from tradewind.problem.parameter import (
     ENUMERABLE,
     Categorical,
@@ -70,6 +70,7 @@ __all__ = [
     "Limits",
     "Load",
     "Machine",
+    "MachineParameters",
     "Nodes",
     "Objective",
     "Observation",

@@ -96,6 +96,26 @@ _ATTRIBUTES = frozenset(Offer.__dataclass_fields__) - {"facts"}
 
 
 @dataclass(frozen=True, slots=True)
+class MachineParameters:
+    """The parameters of a space that choose machines.
+
+    Attributes:
+        names: All of them, in the order of the space.
+        counts: Those that are numbers of machines.
+    """
+
+    names: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
+
+    def said_by(self, offer: Offer, name: str, value: object) -> bool:
+        """True where the offer's type, or its number of machines, is the value of a parameter."""
+        if name in self.counts:
+            return value == offer.nodes
+        text = str(value).removesuffix("/spot")
+        return name in self.names and (text == offer.instance_type or text.endswith(f"/{offer.instance_type}"))
+
+
+@dataclass(frozen=True, slots=True)
 class Billing:
     """Rule by which a provider turns time into money.
 
@@ -169,7 +189,7 @@ class OfferQuery:
         gpus: Least and greatest number of accelerators of a node; without it, offers with accelerators are left out
             unless ``types`` or ``category`` names them.
         spot: True for spot offers only, False for on demand only, None for both.
-        limit: Keep this many, the cheapest first.
+        limit: Keep this many: as many of each provider, different types before further regions, the cheapest first.
     """
 
     provider: tuple[str, ...] = ()

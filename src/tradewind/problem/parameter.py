@@ -98,11 +98,13 @@ class Parameter(ABC):
     Attributes:
         name: Its name, as templates and constraints use it.
         when: The parameter exists only where this holds; it may name parameters declared before this one.
+        attribute: Name of an offer's attribute (``vcpu``, ``memory``, ``category``) that the selector matches with it.
     """
 
     kind: ClassVar[str]
     name: str
     when: Expression | None = None
+    attribute: str | None = None
 
     @property
     @abstractmethod
@@ -571,14 +573,9 @@ def _objects(values: Sequence[Value]) -> Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordinal(Listed):
-    """Values with an order: numbers, or words from small to large.
-
-    Attributes:
-        attribute: Name of an offer's attribute (``vcpu``, ``memory``) that the selector matches with it.
-    """
+    """Values with an order: numbers, or words from small to large."""
 
     kind: ClassVar[str] = "ordinal"
-    attribute: str | None = None
 
     def features(self, values: Column) -> Features:
         """One column: numbers on a linear or log scale, words by their rank."""
@@ -597,14 +594,9 @@ class Ordinal(Listed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categorical(Listed):
-    """Values without an order.
-
-    Attributes:
-        attribute: Name of an offer's attribute (``category``, ``provider``) that the selector matches with it.
-    """
+    """Values without an order."""
 
     kind: ClassVar[str] = "categorical"
-    attribute: str | None = None
 
     def features(self, values: Column) -> Features:
         """One column for two values, else one for each value, of 0 and 1."""

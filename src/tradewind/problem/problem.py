@@ -14,8 +14,8 @@ from tradewind.errors import NoOfferError
 from tradewind.problem.configuration import Configuration, stable_hash
 from tradewind.problem.job import Job
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective
-from tradewind.problem.offer import Billing, Offer
-from tradewind.problem.parameter import Features
+from tradewind.problem.offer import Billing, MachineParameters, Offer
+from tradewind.problem.parameter import Features, Nodes
 from tradewind.problem.space import Codes, Space
 from tradewind.problem.trial import Trial
 
@@ -312,6 +312,12 @@ class Problem:
         same = len(settings) == len(configuration)
         key = configuration.key if same else Configuration(settings).key
         return _trial_key(offer.key, key, fidelity)
+
+    @property
+    def machine_parameters(self) -> MachineParameters:
+        """The parameters that choose machines."""
+        counts = tuple(p.name for p in self.space.parameters if isinstance(p, Nodes))
+        return MachineParameters(self.resolver.machine_parameters, counts)
 
     @cached_property
     def candidates(self) -> Candidates:

@@ -50,7 +50,7 @@ class Fault(StrEnum):
     ``capacity``: there were no such machines, or a quota was used up: as infrastructure, but repeated elsewhere.
     ``credentials``: somebody does not know us, whatever the configuration: the searcher learns nothing, and the search
     ends until that is mended.
-    ``prerequisite``: an input or a secret that every run needs is not there: as credentials.
+    ``prerequisite``: what every run needs is not there (an input, a secret, the image): as credentials.
     """
 
     JOB = "job"

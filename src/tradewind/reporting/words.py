@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.problem import COST, RUNTIME, Objective
+from tradewind.problem import COST, RUNTIME, MachineParameters, Objective, Offer
 from tradewind.store.base import StudyTotals
 from tradewind.utils.units import format_money, format_settings
 
@@ -39,6 +40,40 @@ def compact(configuration: Mapping[str, Any]) -> str:
     return format_settings(configuration)
 
 
+def machine_words(offer: Offer) -> str:
+    """Machines as people say them: ``2 × c5.xlarge (spot) of aws in us-east-1``."""
+    several = f"{offer.nodes} × " if offer.nodes > 1 else ""
+    spot, place = " (spot)" if offer.spot else "", f" in {offer.region}" if offer.region else ""
+    return f"{several}{offer.instance_type}{spot} of {offer.provider}{place}"
+
+
+def choice_words(configuration: Mapping[str, Any], offer: Offer, machine: MachineParameters) -> str:
+    """The machines, the parameters that led to them, and the settings.
+
+    ``2 × c5.xlarge of aws (cpus=4 memory=8) with level=3``: values that the machines say by themselves are left out.
+    Where no parameter chooses machines, the settings alone.
+    """
+    if not machine.names:
+        return compact(configuration)
+    led = {n: v for n, v in configuration.items() if n in machine.names and not machine.said_by(offer, n, v)}
+    settings = {n: v for n, v in configuration.items() if n not in machine.names}
+    words = machine_words(offer) + (f" ({compact(led)})" if led else "")
+    return f"{words} with {compact(settings)}" if settings else words
+
+
+def tells_machine(configuration: Mapping[str, Any], offer: Offer, machine: MachineParameters) -> bool:
+    """True where a configuration names its type of machine by itself, or chooses none."""
+    chosen = [name for name in machine.names if name not in machine.counts]
+    return not chosen or any(machine.said_by(offer, name, configuration.get(name)) for name in chosen)
+
+
+def configuration_words(configuration: Mapping[str, Any], offer: Offer, machine: MachineParameters) -> str:
+    """A configuration on one line, behind its machines where it does not name them by itself."""
+    if tells_machine(configuration, offer, machine):
+        return compact(configuration)
+    return choice_words(configuration, offer, machine)
+
+
 def machines_of(key: object) -> str:
     """An offer's key (``aws/us-east-1/c5.xlargex2``) as people say it: ``2 × c5.xlarge, us-east-1``."""
     if not isinstance(key, str) or key.count("/") < 2:
@@ -49,6 +84,20 @@ def machines_of(key: object) -> str:
     kind, spot = (kind, ", spot") if rest else (last, "")
     count = f"{nodes} × " if nodes != "1" else ""
     return f"{count}{kind}{f', {region}' if region else ''}{spot}"
+
+
+_PATH = re.compile(
+    r"\w[\w+.-]*://[^\s'\"`,;()]+"  # an address
+    r"|(?<![\w.])(?:~|\.{1,2})?/[^\s'\"`,;:()]+"
+    r"|[\w.+-]+(?:/[\w.+-]+){2,}"
+    r"|\b[A-Za-z]:\\[^\s'\"`,;()]+"
+)
+_RUN = re.compile(r"\btw-[0-9a-f]{10}(?:-\d+)*\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{12,64}\b")
+
+
+def reason_key(reason: str) -> str:
+    """A reason without what differs from run to run, by which equal reasons are known: paths, and ids of objects."""
+    return _RUN.sub("*", _PATH.sub("*", " ".join(reason.split())))
 
 
 def percent(share: float) -> str:

@@ -1,7 +1,7 @@
 """Attributes that configurations ask for, and offers as columns to compare them with; the base of most selectors.
 
-Providers and categories are called by many words in price lists, in spaces and in bounds: `canonical_value` brings each
-to one.
+Providers, categories and architectures are called by many words in price lists, in spaces and in bounds:
+`canonical_value` brings each to one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tradewind.errors import InputError, NoOfferError, SpecError
 from tradewind.plugins import Settings
-from tradewind.problem import Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Space, Value
+from tradewind.problem import Configuration, Instance, Nodes, Offer, Space, Value
 from tradewind.selector.base import Selector
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import parse_memory
@@ -39,6 +39,10 @@ _PROVIDERS = {
     "microsoft azure": "azure",
 }
 _CATEGORIES = {"cpu": "compute"}
+_ARCHITECTURES = {
+    **dict.fromkeys(("x8664", "amd64", "x64", "intel64", "em64t"), "x86_64"),
+    **dict.fromkeys(("arm64", "aarch64", "arm64v8", "armv8", "arm"), "arm64"),
+}
 
 
 def canonical_provider(text: str) -> str:
@@ -52,11 +56,18 @@ def canonical_category(text: str) -> str:
     return _CATEGORIES.get(short, short)
 
 
+def canonical_arch(text: str) -> str:
+    """Translate ``AMD64`` and ``x86-64`` to ``x86_64``, ``aarch64`` to ``arm64``; others are returned in lower case."""
+    return _ARCHITECTURES.get(re.sub(r"[\s_-]+", "", text.lower()), text.lower())
+
+
 def canonical_value(attribute: str, value: object) -> str:
     """Translate a value of an attribute into the word by which it is compared."""
     text = str(value)
     if attribute == "provider":
         return canonical_provider(text)
+    if attribute == "arch":
+        return canonical_arch(text)
     return canonical_category(text) if attribute == "category" else text.lower()
 
 
@@ -67,6 +78,9 @@ WantedAttributes = Mapping[str, Value]
 
 _KEPT_DISTANCES = 1024
 """Columns of distances that are kept: a search asks for the same few values in all combinations."""
+
+_KEPT_ANSWERS = 100_000
+"""Answers that are kept: of a range of real numbers each proposal is a new question."""
 
 _CANONICAL = {"memory_gib": "memory", "price_per_hour": "price", "instance_type": "type", "gpu": "gpus"}
 
@@ -217,9 +231,7 @@ class AttributeSelector(Selector):
         self._instances = {p.name: p for p in space.parameters if isinstance(p, Instance)}
         self._nodes = [p.name for p in space.parameters if isinstance(p, Nodes)]
         self._attributes = {
-            p.name: canonical_attribute(p.attribute)
-            for p in space.parameters
-            if isinstance(p, Ordinal | Categorical) and p.attribute is not None
+            p.name: canonical_attribute(p.attribute) for p in space.parameters if p.attribute is not None
         }
         listed = [offer for p in self._instances.values() for offer in p.offers.values()]
         self.table = OfferTable(list({offer.key: offer for offer in (*listed, *self.offers)}.values()))
@@ -250,6 +262,8 @@ class AttributeSelector(Selector):
             (name, configuration[name]) for name in (*self._instances, *self._attributes) if name in configuration
         )
         if key not in self._kept:
+            if len(self._kept) >= _KEPT_ANSWERS:
+                self._kept.clear()
             self._kept[key] = self._answer(dict(key))
         answer = self._kept[key]
         if isinstance(answer, NoOfferError):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from tradewind.plugins import Plugin, Settings
-from tradewind.problem import Categorical, Configuration, Instance, Nodes, Offer, Ordinal, Space
+from tradewind.problem import Configuration, Instance, Nodes, Offer, Space
 
 
 class Selector(Plugin, ABC):
@@ -30,9 +30,7 @@ class Selector(Plugin, ABC):
     def machine_parameters(self) -> tuple[str, ...]:
         """Names of the parameters that choose machines: the instance, the nodes, and those with an attribute."""
         return tuple(
-            p.name
-            for p in self.space.parameters
-            if isinstance(p, Instance | Nodes) or (isinstance(p, Ordinal | Categorical) and p.attribute is not None)
+            p.name for p in self.space.parameters if isinstance(p, Instance | Nodes) or p.attribute is not None
         )
 
     @abstractmethod

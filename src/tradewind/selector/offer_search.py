@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 from tradewind import plugins
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Offer, OfferQuery
-from tradewind.selector.attributes import canonical_category, canonical_provider
+from tradewind.selector.attributes import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.utils.suggestions import did_you_mean
+from tradewind.utils.user_functions import is_reference
 
 GivenSettings = Mapping[str, Mapping[str, Any]]
 """Settings by catalogue and name."""
@@ -41,13 +43,41 @@ def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: GivenS
     anywhere = replace(query, provider=(), limit=None)
     found: dict[str, Offer] = {}
     for name in _asked(query, given):
-        for offer in open_catalogue(name, data_folder, given).offers():
+        catalogue = open_catalogue(name, data_folder, given)
+        for offer in (*catalogue.offers(), *catalogue.made_to_measure(query.types)):
             wanted = not query.provider or name in query.provider or offer.provider in query.provider
             if wanted and anywhere.matches(offer):
                 # What the user lists is asked for first: its price stands where a provider's list has another.
                 found.setdefault(offer.key, offer)
-    cheapest_first = sorted(found.values(), key=lambda offer: (offer.price_per_hour, offer.key))
-    return cheapest_first if query.limit is None else cheapest_first[: query.limit]
+    cheapest_first = sorted(found.values(), key=_by_price)
+    return cheapest_first if query.limit is None else balanced(cheapest_first, query.limit)
+
+
+def _by_price(offer: Offer) -> tuple[float, str]:
+    return offer.price_per_hour, offer.key
+
+
+def balanced(offers: Sequence[Offer], limit: int) -> list[Offer]:
+    """Keep some offers: different types before the same one in another region, and as many of each provider.
+
+    Args:
+        offers: Offers of any providers, the cheapest first.
+        limit: Offers to keep, at most.
+
+    Returns:
+        The kept ones, the cheapest first.
+    """
+    regions: Counter[tuple[str, str, bool]] = Counter()
+    taken: Counter[tuple[str, int]] = Counter()
+    ranked: list[tuple[int, int, int]] = []
+    for place, offer in enumerate(offers):
+        kind = offer.provider, offer.instance_type, offer.spot
+        again = regions[kind]
+        ranked.append((again, taken[offer.provider, again], place))
+        regions[kind] += 1
+        taken[offer.provider, again] += 1
+    kept = sorted(ranked)[:limit]
+    return [offers[place] for place in sorted(place for _, _, place in kept)]
 
 
 def require_offers(
@@ -84,12 +114,13 @@ def open_catalogue(name: str, data_folder: Path, catalogue_settings: GivenSettin
 
 
 def _usual(query: OfferQuery) -> OfferQuery:
-    """A query whose providers and categories have the names that offers have; a catalogue's own name stays."""
+    """A query whose providers, categories and architectures are called as in offers; a catalogue's own name stays."""
     catalogues = plugins.names("catalogue")
     return replace(
         query,
         provider=tuple(name if name in catalogues else canonical_provider(name) for name in query.provider),
         category=tuple(canonical_category(name) for name in query.category),
+        arch=tuple(canonical_arch(name) for name in query.arch),
     )
 
 
@@ -99,6 +130,7 @@ def _asked(query: OfferQuery, given: GivenSettings) -> list[str]:
         plugins.load("catalogue", name)  # a misspelt one would otherwise be left out without a word
     loaded = plugins.load_all("catalogue")
     own = [name for name, part in loaded.items() if name in given and _needs_settings(part)]
+    own += [name for name in given if is_reference(name)]
     known = plugins.names("catalogue")
     if query.provider:
         named = [name for name in known if name in query.provider]

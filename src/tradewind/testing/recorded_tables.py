@@ -175,7 +175,9 @@ def _parameter_names(path: Path, runs: Sequence[RecordedRun], columns: TableColu
     header = list(runs[0].values)
     for name in (*columns.parameters, *filter(None, (columns.machine, columns.nodes, columns.price))):
         if name not in header:
-            raise RecordError(f"there is no column {name!r}", file=str(path), line=1, hint=did_you_mean(name, header))
+            raise RecordError(
+                f"there is no column {name!r}", file=str(path), line=1, hint=did_you_mean(name, header, "columns:")
+            )
     if columns.parameters:
         return columns.parameters
     figures = {columns.time, columns.cost, columns.status, columns.price, *columns.metrics, *PRICES}

@@ -1,4 +1,4 @@
-"""Functions of the user's own, named in a job YAML: found, loaded and called."""
+"""Functions and classes of the user's own, named in a job YAML: found, loaded and called."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from tradewind.utils.paths import expand
+
 
 def check_function_reference(reference: str) -> str:
     """The reference itself, if it names a function.
@@ -27,6 +29,49 @@ def check_function_reference(reference: str) -> str:
     if not colon or not place or not function.isidentifier():
         raise ValueError(f"{reference!r} names no function; write path/to/file.py:function or module:function")
     return reference
+
+
+def is_reference(name: str) -> bool:
+    """True for ``path/to/file.py:Name`` and ``module:Name``, false for a plain name."""
+    place, colon, thing = name.rpartition(":")
+    return bool(colon and place) and thing.isidentifier()
+
+
+def anchored_reference(reference: str, base: Path) -> str:
+    """A reference whose file is absolute; modules and plain names stay.
+
+    Args:
+        reference: See `is_reference`.
+        base: The folder that a file is seen from.
+    """
+    place, _, thing = reference.rpartition(":")
+    if not is_reference(reference) or not place.endswith(".py"):
+        return reference
+    return f"{(base / expand(place)).absolute()}:{thing}"
+
+
+def load_object(reference: str, base: Path) -> Any:
+    """Load what a reference names.
+
+    Args:
+        reference: See `is_reference`.
+        base: The folder that a file is seen from.
+
+    Raises:
+        UserFunctionError: It is not there, or its file does not load.
+    """
+    place, _, name = reference.rpartition(":")
+    path = (base / place).absolute() if place.endswith(".py") else None
+    if path is not None and not path.is_file():
+        raise UserFunctionError(f"there is no file {path}")
+    with _search_path(path.parent if path else base), contextlib.redirect_stdout(sys.stderr):
+        try:
+            module = _load(path) if path else importlib.import_module(place)
+        except (Exception, SystemExit) as error:
+            raise UserFunctionError(_last_line(error, path)) from None
+    if not hasattr(module, name):
+        raise UserFunctionError(f"{path or place} has no {name}")
+    return getattr(module, name)
 
 
 class JobRelativePath:

@@ -58,7 +58,7 @@ def test_the_best_configuration_is_found_and_printed(job: Path, capsys: pytest.C
     assert run(["tune", str(job)]) == 0
     out = capsys.readouterr().out
     assert "trial 5 succeeded" in out
-    assert "Use instance=local.c1 x=6" in out
+    assert "Use local.c1 of local with x=6" in out
 
 
 @pytest.mark.slow

@@ -10,10 +10,22 @@ import pytest
 from tradewind.deployer.runner.exit_reasons import (
     exit_code_of,
     failure_reason,
+    fault_of,
     lost_status,
     out_of_memory_reason,
     signal_name,
     timeout_reason,
+)
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    ImageError,
+    JobProgramError,
+    MissingProgramError,
+    OfferRefusedError,
+    PrerequisiteError,
+    UnreachableError,
 )
 from tradewind.problem import Fault, RunState
 
@@ -47,3 +59,22 @@ def test_what_is_gone_is_the_infrastructures_fault() -> None:
     status = lost_status("its node died", 4.0)
     assert (status.state, status.fault, status.runtime) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE, 4.0)
     assert status.reason == "the run is gone without a result: its node died"
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (ImageError("there is no image"), Fault.PREREQUISITE),
+        (PrerequisiteError("no such partition"), Fault.PREREQUISITE),
+        (MissingProgramError("there is no terraform program"), Fault.PREREQUISITE),
+        (JobProgramError("there is no program './a-{{ level }}'"), Fault.JOB),
+        (CredentialsError("the token has expired"), Fault.CREDENTIALS),
+        (CapacityError("full"), Fault.CAPACITY),
+        (OfferRefusedError("no node is that large"), Fault.JOB),
+        (UnreachableError("no answer"), Fault.INFRASTRUCTURE),
+        (DeployError("refused", retryable=False), Fault.JOB),
+        (OSError("broken"), Fault.INFRASTRUCTURE),
+    ],
+)
+def test_what_no_configuration_can_mend_is_told_from_what_others_can(error: Exception, fault: Fault) -> None:
+    assert fault_of(error) is fault

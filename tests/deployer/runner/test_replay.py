@@ -180,6 +180,34 @@ def test_the_share_of_the_input_is_looked_up_where_it_was_recorded(tmp_path: Pat
     assert outcome(runner, ask(tmp_path, "run-2", x=1)).runtime == 1.0
 
 
+@pytest.mark.parametrize(
+    ("recorded", "asked", "found"),
+    [
+        ("0.333333", 1 / 3, True),
+        ("0.666667", 2 / 3, True),
+        ("0.666666", 2 / 3, True),
+        ("0.3333333333333333", 0.333333, True),
+        ("0.33333", 1 / 3, False),
+        ("0.5", 0.500001, False),
+        ("0.000012", 0.0000125, False),
+        ("0.001", 0.0010004, True),
+    ],
+)
+def test_a_share_of_the_input_is_found_by_six_decimals(
+    tmp_path: Path, recorded: str, asked: float, found: bool
+) -> None:
+    runner = make(tmp_path, f"x,fraction,ms,state\n1,{recorded},500,ok\n1,1,1000,ok\n")
+    part = replace(ask(tmp_path, x=1), fidelity=asked)
+    status = outcome(runner, part)
+    assert (status.state is RunState.DONE) is found
+
+
+def test_shares_that_were_recorded_apart_are_not_mixed_up(tmp_path: Path) -> None:
+    runner = make(tmp_path, "x,fraction,ms,state\n1,0.3333330,100,ok\n1,0.3333335,200,ok\n")
+    assert outcome(runner, replace(ask(tmp_path, x=1), fidelity=0.3333335)).runtime == 0.2
+    assert outcome(runner, replace(ask(tmp_path, "run-2", x=1), fidelity=0.333333)).runtime == 0.1
+
+
 def test_a_parameter_that_no_column_answers_is_refused(tmp_path: Path) -> None:
     one, two = Categorical(name="level", values=(1,)), Categorical(name="level", values=(1, 2))
     workers, real = Integer(name="workers", low=1, high=4), Float(name="rate", low=0, high=1)

@@ -59,6 +59,38 @@ def test_one_trial(store: Store, build: Build) -> None:
     assert "mattered" not in text
 
 
+SELECTED = """
+name: zip
+job: {command: [./zip, "{{ level }}"]}
+space:
+  cpus: {values: [1, 2, 4], attribute: vcpu}
+  nodes: [1, 2]
+  level: [1, 2, 3]
+select: nearest
+"""
+"""A job whose machines are chosen by an attribute and their number."""
+
+
+def test_the_machine_is_named_before_the_parameters_that_led_to_it(store: Store, build: Build, tmp_path: Path) -> None:
+    spec = parse_spec(SELECTED, base=tmp_path).document()
+    trials = [
+        make_trial(0, {"cpus": 1, "nodes": 1, "level": 3}, 0.2, kind="c2"),
+        make_trial(1, {"cpus": 4, "nodes": 1, "level": 1}, 0.3, kind="c4"),
+    ]
+    text = said(store, build(trials, spec=spec))
+    assert "Use c2 of local (cpus=1) with level=3 (trial 0)." in text
+    assert "cost $0.200 this run; the machines cost $0.100 per hour." in text
+    assert "The next best is trial 1: c4 of local (cpus=4) with level=1, $0.300, 50 % dearer." in text
+
+
+def test_a_nearest_miss_names_its_machine(store: Store, build: Build, tmp_path: Path) -> None:
+    spec = parse_spec(SELECTED + "constraints: {deadline: 5s}\n", base=tmp_path).document()
+    missed = make_trial(0, {"cpus": 1, "nodes": 1, "level": 3}, 0.2, kind="c2", feasible=False)
+    assert "The nearest miss is trial 0: c2 of local (cpus=1) with level=3 took" in said(
+        store, build([missed], spec=spec)
+    )
+
+
 def test_the_next_best_and_the_median(store: Store, build: Build) -> None:
     costs = [0.30, 0.20, 0.22, 0.40]
     text = said(store, build([make_trial(i, {"a": i, "b": 1}, cost) for i, cost in enumerate(costs)]))
@@ -367,3 +399,11 @@ budget: {trials: 20}
 )
 def test_percentages_have_no_false_precision(share: float, words: str) -> None:
     assert percent(share) == words
+
+
+def test_equal_reasons_are_one_although_their_paths_differ(store: Store, build: Build) -> None:
+    reasons = [f"cannot read /tmp/tmp{i}x/runs/tw-012345678{i}-0000{i}-1/in.csv: it is empty" for i in range(3)]
+    reasons.append("the program exited with code 2")
+    trials = [make_trial(i, {"a": i}, 0.1, state=TrialState.FAILED, reason=text) for i, text in enumerate(reasons)]
+    text = said(store, build(trials))
+    assert f"4 trials failed; 3 of the last 4 because: {reasons[2]}." in text

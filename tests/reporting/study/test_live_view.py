@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.reporting.conftest import make_trial, some_trials
 
 from tradewind.engine.state_machine.snapshot import RunningTrial, SearchSnapshot
-from tradewind.problem import Budget, Constraints, Objective, Trial, TrialState
+from tradewind.problem import Budget, Constraints, MachineParameters, Objective, Trial, TrialState
 from tradewind.reporting.study.terminal import LiveView
 
 
@@ -272,3 +272,14 @@ def test_a_long_search_keeps_a_short_curve() -> None:
             view.update(snapshot(counts={"succeeded": i + 1}, last=trial, best=trial, spent=float(i)))
     assert len(view._curve) <= 401
     assert view._curve[-1] == (1499.0, 501.0)
+
+
+def test_a_trial_names_its_machine_where_its_configuration_does_not() -> None:
+    trial = make_trial(0, {"cpus": 3, "level": 1}, 0.1)
+    stream = io.StringIO()
+    with LiveView(stream=stream, live=False) as view:
+        view.update(snapshot(counts={}, last=None, best=None))
+        view.update(
+            snapshot(counts={"succeeded": 1}, last=trial, best=trial, machine_parameters=MachineParameters(("cpus",)))
+        )
+    assert "c4 of local (cpus=3) with level=1" in stream.getvalue()

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from tests.reporting.conftest import SPEC, Build, make_trial, offer, some_trials
 
-from tradewind.problem import Objective, TrialState
+from tradewind.problem import MachineParameters, Objective, TrialState
 from tradewind.reporting.study import tables
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.terminal import curve_lines, print_report
@@ -102,6 +102,29 @@ def test_a_wide_terminal_shows_all_and_marks_lower_bounds() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_machines_have_a_column_where_configurations_do_not_name_them(width: int) -> None:
+    machine = MachineParameters(("cpus",))
+    trials = [make_trial(i, {"cpus": i, "level": i}, 0.1, kind=f"c{2**i}") for i in (1, 2)]
+    lines = [tables.TrialLine.of(trial, machine_parameters=machine) for trial in trials]
+    shown = printed(tables.trials(lines, Objective(), width), width)
+    assert "machine" in shown[0]
+    assert "c2 of local" in shown[1] and "c4 of local" in " ".join(shown[2:])
+    named = tables.TrialLine.of(make_trial(1, {"cpus": "c4"}, 0.1), machine_parameters=machine)
+    assert "machine" not in printed(tables.trials([named], Objective(), width), width)[0]
+
+
+def test_one_machine_for_all_trials_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    machine = MachineParameters(("cpus",))
+    lines = [
+        tables.TrialLine.of(make_trial(i, {"cpus": i, "level": 7}, 0.1), machine_parameters=machine) for i in (1, 2)
+    ]
+    tables.print_trials(Console(highlight=False), lines, Objective())
+    first, head, *_ = capsys.readouterr().out.splitlines()
+    assert first == "all trials below: c4 of local, level=7"
+    assert "machine" not in head
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_studies_fit(store: Store, build: Build, width: int) -> None:
     trials = some_trials(40)

@@ -84,7 +84,9 @@ def test_a_model_that_is_too_sure_still_tries_what_was_never_run() -> None:
 )
 def test_whoever_takes_what_is_worth_trying_is_near_the_optimum_from_the_eighth_run(job: Scenario) -> None:
     """Paper 5's protocol: random parameters in a loop; figures 10 and 11 judge by the share of the range."""
-    rng, past, away = np.random.default_rng([100, 7]), [], []
+    rng = np.random.default_rng([100, 7])
+    past: list[PastStudy] = []
+    away: list[float] = []
     for number in range(1, 16):
         i = int(rng.integers(len(job.inputs)))
         problem = job.problem(i)

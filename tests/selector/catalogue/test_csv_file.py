@@ -27,6 +27,40 @@ def test_the_form_of_the_paper(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "API Name (string),Provider (string),CPU (float),Memory (float),Category (string),Price (float)",
+        "api_name,provider,number_of_vcpus,amount_of_memory,category,hourly_cost",
+        "Instance Name,Cloud Provider,vCPU count,Memory in GB,Machine Category,Price ($/hr)",
+        "SKU,CSP,Cores,RAM (GiB),Category,Cost per hour",
+        "NAME,VENDOR,VCPUS,MEM,CATEGORY,ON-DEMAND PRICE",
+    ],
+)
+def test_columns_go_by_their_usual_words(tmp_path: Path, header: str) -> None:
+    [offer] = read(tmp_path, header + "\nm5.large,AWS,2,8,Memory optimized,0.096\n")
+    assert (offer.instance_type, offer.provider, offer.vcpu, offer.memory_gib) == ("m5.large", "aws", 2.0, 8.0)
+    assert (offer.category, offer.price_per_hour, dict(offer.facts)) == ("memory", 0.096, {})
+
+
+def test_a_further_word_is_a_fact_where_the_column_has_its_own_name(tmp_path: Path) -> None:
+    [offer] = read(tmp_path, "API Name,Provider,CPU,Memory,Category,Price,Cores,Cost\na,b,2,8,general,0.1,4,9\n")
+    assert (offer.vcpu, offer.price_per_hour) == (2.0, 0.1)
+    assert dict(offer.facts) == {"cores": 4.0, "cost": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("written", "arch"),
+    [
+        ("AMD64", "x86_64"), ("x86-64", "x86_64"), ("X64", "x86_64"), ("Intel 64", "x86_64"), ("x86_64", "x86_64"),
+        ("aarch64", "arm64"), ("ARM64", "arm64"), ("arm64v8", "arm64"), ("", ""), ("RISCV64", "riscv64"),
+    ],
+)  # fmt: skip
+def test_an_architecture_has_many_names(tmp_path: Path, written: str, arch: str) -> None:
+    [offer] = read(tmp_path, f"API Name,Provider,CPU,Memory,Category,Price,Arch\na,b,2,8,general,0.1,{written}\n")
+    assert offer.arch == arch
+
+
 def test_a_packed_file_is_unpacked(tmp_path: Path) -> None:
     [offer] = read(tmp_path, gzip.compress((HEADER + ROW).encode()))
     assert offer.instance_type == "m5.large"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,6 +168,28 @@ def test_ordinary_users_reach_nothing_of_the_server(old: str, new: str, words: s
     with pytest.raises(SpecError, match=words) as caught:
         read(text, trusted=False)
     assert caught.value.line is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "searcher: 'FILE:Mine'",
+        "searcher: {use: 'FILE:Mine'}",
+        "select: 'FILE:Mine'",
+        "early_stop: 'FILE:Mine'",
+        "interpret: ['FILE:Mine']",
+        "deploy: {runner: 'FILE:Mine'}",
+        "deploy: {provisioner: {use: 'FILE:Mine'}}",
+        "catalogues: {'FILE:Mine': {}}",
+        "searcher: 'antigravity:Mine'",
+    ],
+)
+def test_no_file_of_an_ordinary_user_is_run(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
+    with pytest.raises(SpecError, match="the server would run"):
+        read(changed("application:\n", text.replace("FILE", str(file)) + "\napplication:\n"), trusted=False)
+    assert not (tmp_path / "run").exists()
 
 
 def test_ordinary_users_have_no_folder_of_the_server() -> None:

@@ -57,6 +57,7 @@ def test_a_request_is_checked_and_kept(there: World) -> None:
         ({"resources": {"cpu": 1000}}, NoOfferError, "no offer"),
         ({"search": {}}, InputError, "nothing says what it may spend"),
         ({"search": {"budget": "$1", "searcher": "nobody"}}, InputError, "there is no searcher named 'nobody'"),
+        ({"search": {"budget": "$1", "searcher": "antigravity:Mine"}}, InputError, "the server would run antigravity"),
         (
             {"search": {"budget": "$1", "seed": 10**30}},
             InputError,

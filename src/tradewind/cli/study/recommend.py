@@ -14,7 +14,7 @@ from tradewind.cli import completion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tradewind.client.models import ProposalInfo
+    from tradewind.client.models import CandidateInfo, ProposalInfo
     from tradewind.engine.recommendations import RecommendationSet
     from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.searcher.base import Recommendation
@@ -271,12 +271,12 @@ def _ask(
 
 
 def _show_proposal(found: ProposalInfo) -> None:
-
+    several = len({one.offer.key for one in found.candidates}) > 1
     typer.echo(f"{found.application}{_given(found.parameters)} on {found.backend}: predicted, not run")
     bound = found.deadline is not None and found.best.chance is not None
     lines = [
         PredictionRow(
-            ", ".join(f"{name}={value}" for name, value in one.configuration.items()),
+            _proposed(one, several=several),
             PredictedRange(one.runtime, one.runtime_low, one.runtime_high),
             PredictedRange(one.cost, one.cost_low, one.cost_high),
             one.chance if bound else None,
@@ -295,20 +295,32 @@ def _show_proposal(found: ProposalInfo) -> None:
         typer.echo(f"- {found.advice}")
 
 
+def _proposed(one: CandidateInfo, *, several: bool) -> str:
+    """A configuration in words, behind its machines where there are several that it does not name by itself."""
+    from tradewind.problem import MachineParameters
+    from tradewind.reporting.words import machine_words
+
+    words = ", ".join(f"{name}={value}" for name, value in one.configuration.items())
+    any_name = MachineParameters(tuple(one.configuration))
+    named = any(any_name.said_by(one.offer, name, value) for name, value in one.configuration.items())
+    return words if named or not several else f"{machine_words(one.offer)}: {words}"
+
+
 def _show(spec: JobSpec, advice: RecommendationSet, file: Path, param: Sequence[str]) -> None:
+    from tradewind.reporting.words import configuration_words
 
     typer.echo(f"{spec.name}{_given(advice.parameters)}: predicted, not run")
     bound = spec.constraints.deadline is not None or bool(spec.constraints.thresholds)
     lines = [
         PredictionRow(
-            str(one.configuration),
+            configuration_words(one.configuration, offer, spec.machine_parameters),
             PredictedRange(one.runtime, one.runtime_low, one.runtime_high) if one.known else PredictedRange(None),
             PredictedRange(one.cost, one.cost_low, one.cost_high) if one.known else PredictedRange(None),
             one.probability_feasible if bound else None,
             one.reason,
             PredictedRange(one.objective, one.objective_low, one.objective_high) if one.known else PredictedRange(None),
         )
-        for one in advice.recommendations
+        for one, offer in zip(advice.recommendations, advice.offers, strict=True)
     ]
     _print(lines, list(advice.basis), bound=bound, metric=_named(spec.objective.metric))
     if advice.following is not None:

@@ -109,7 +109,7 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     from rich.console import Console
 
     from tradewind.reporting.study import tables
-    from tradewind.reporting.study.data import read_goal
+    from tradewind.reporting.study.data import machine_parameters, read_goal
 
     goal = read_goal(row.spec)
     console = Console(highlight=False)
@@ -130,7 +130,7 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         return
     console.print()
     best = summary.best.number if summary.best is not None else None
-    lines = [tables.TrialLine.of(trial, best) for trial in trials]
+    lines = [tables.TrialLine.of(trial, best, machine_parameters(row.spec)) for trial in trials]
     tables.print_trials(console, lines, goal.objective)
     if len(trials) < total:
         console.print(f"and {total - len(trials):,} earlier: tradewind status {name} --all", style="bright_black")

@@ -18,14 +18,13 @@ from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, Run
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.architectures import CANNOT_EXECUTE, failed_for_architecture
 from tradewind.deployer.runner.base import HasOwnFiles, Runner, Simulates, SubmitsTogether
+from tradewind.deployer.runner.exit_reasons import fault_of
 from tradewind.deployer.staging import stage_in, stage_out
 from tradewind.errors import (
     ArchitectureError,
     CapacityError,
-    CredentialsError,
     DeployError,
     MissingProgramError,
-    PrerequisiteError,
     TradewindError,
     UnreachableError,
 )
@@ -73,14 +72,7 @@ def ending_from_error(error: Exception) -> RunEnding:
     """Give the ending of a run that an error has stopped."""
     if not isinstance(error, TradewindError):
         return RunEnding(RunState.FAILED, f"{type(error).__name__}: {error}", Fault.INFRASTRUCTURE)
-    if isinstance(error, CredentialsError):
-        return RunEnding(RunState.FAILED, str(error), Fault.CREDENTIALS)
-    if isinstance(error, ArchitectureError):
-        return RunEnding(RunState.FAILED, str(error), Fault.ARCHITECTURE)
-    if isinstance(error, PrerequisiteError):
-        return RunEnding(RunState.FAILED, str(error), Fault.PREREQUISITE)
-    fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
-    return RunEnding(RunState.FAILED, str(error), Fault.CAPACITY if isinstance(error, CapacityError) else fault)
+    return RunEnding(RunState.FAILED, str(error), fault_of(error))
 
 
 def wasted_seconds(error: Exception) -> float:

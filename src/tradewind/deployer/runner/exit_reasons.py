@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import signal
 
+from tradewind.errors import (
+    ArchitectureError,
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    ImageError,
+    JobProgramError,
+    MissingProgramError,
+    PrerequisiteError,
+    TradewindError,
+)
 from tradewind.problem import Fault, RunState, RunStatus
 from tradewind.utils.units import format_duration, format_memory
 
 SIGNAL_OFFSET = 128
 """The offset that shells and container engines add to the number of the signal that ended a program."""
+
+
+_FOR_ALL_RUNS = (ImageError, MissingProgramError, PrerequisiteError)
+"""Errors that every run of the job would end with, whatever its configuration, until the user has done something."""
+
+
+def fault_of(error: Exception) -> Fault:
+    """The cause of a run that an error has kept from starting."""
+    if not isinstance(error, TradewindError):
+        return Fault.INFRASTRUCTURE
+    if isinstance(error, CredentialsError):
+        return Fault.CREDENTIALS
+    if isinstance(error, ArchitectureError):
+        return Fault.ARCHITECTURE
+    # What program a job runs may depend on the configuration.
+    if isinstance(error, _FOR_ALL_RUNS) and not isinstance(error, JobProgramError):
+        return Fault.PREREQUISITE
+    if isinstance(error, CapacityError):
+        return Fault.CAPACITY
+    return Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
 
 
 def lost_status(why: str, runtime: float = 0.0) -> RunStatus:

@@ -49,7 +49,7 @@ from tradewind.deployer.runner.run_files import (
 )
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
-from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
+from tradewind.errors import DeployError, JobProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
 
 _DRAIN_BYTES = 4096
@@ -402,7 +402,7 @@ def _status_of(result: Mapping[str, Any]) -> RunStatus:
     )
 
 
-def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> DeployError | MissingProgramError:
+def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> DeployError | JobProgramError:
     program, why = request.argv[0], os.strerror(number) if number else ""
     if kind == "cancelled":
         return DeployError(f"run {request.run_id} was cancelled before it started", retryable=False)
@@ -410,21 +410,19 @@ def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> Deplo
         return PrerequisiteError(f"the working folder {request.workdir} cannot be entered: {why}")
     if kind == "missing" and number == errno.ENOENT:
         if (request.workdir / program).is_file():
-            return MissingProgramError(
+            return JobProgramError(
                 f"{program} cannot be run: the interpreter that its first line names is not installed"
             )
-        return MissingProgramError(
+        return JobProgramError(
             f"there is no program {program!r}", hint="install it, or give its path, relative to job.workdir"
         )
     if kind == "missing" and number in (errno.EACCES, errno.EPERM):
-        return MissingProgramError(f"{program} is not executable", hint=f"chmod +x {program}")
+        return JobProgramError(f"{program} is not executable", hint=f"chmod +x {program}")
     if kind == "missing" and number == errno.ENOEXEC:
         search_path = request.env.get("PATH", os.environ.get("PATH", os.defpath))
         if foreign := foreign_program(program, request.workdir, search_path, architecture_here()):
             return architecture_error(wrong_architecture(program, architecture_here(), foreign))
-        return MissingProgramError(
-            f"{program} is no program that this machine can run", hint="a script needs a #! line"
-        )
+        return JobProgramError(f"{program} is no program that this machine can run", hint="a script needs a #! line")
     if kind == "missing":
-        return MissingProgramError(f"{program} cannot be run: {why}")
+        return JobProgramError(f"{program} cannot be run: {why}")
     return folder_error(OSError(number, why), folder)

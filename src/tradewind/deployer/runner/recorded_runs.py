@@ -20,6 +20,11 @@ from tradewind.utils.log_copies import check_copies, is_cut
 FRACTION = "fraction"
 """The column with the share of the input data that a run has used (the fidelity)."""
 
+_FRACTION_DIGITS = 1e-6
+"""Fractions that differ by less are one, since people write six decimals of them ..."""
+_FRACTION_SHARE = 0.01
+"""... unless they are so small that this is more than one part in a hundred."""
+
 _TIME = "; the setting time names the one with the run time"
 _EXACT = 2**53
 """Whole numbers up to here are exact as floats."""
@@ -358,6 +363,7 @@ class RecordedRunTable:
         # A trial's record lacks the parameters that were not active: those are empty in it.
         self.columns = tuple(dict.fromkeys(name for run in runs for name in run.values))
         self._index: dict[tuple[str, ...], dict[tuple[str, ...], list[RecordedRun]]] = {}
+        self._fractions: list[tuple[float, str]] | None = None
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -374,6 +380,8 @@ class RecordedRunTable:
     def exactly(self, names: tuple[str, ...], value: Callable[[str], Value | None]) -> list[RecordedRun]:
         """The recorded runs with the same values.
 
+        A fraction is the same to six decimals: a third is found where 0.333333 was recorded.
+
         Args:
             names: The columns that are compared.
             value: Gives the value that is looked for, by column.
@@ -383,7 +391,23 @@ class RecordedRunTable:
             for run in self._runs:
                 index.setdefault(_cells(run, names), []).append(run)
             self._index[names] = index
-        return self._index[names].get(tuple(canonical_text(value(name)) for name in names), [])
+        wanted = {name: canonical_text(value(name)) for name in names}
+        found = self._index[names].get(tuple(wanted.values()), [])
+        if not found and FRACTION in wanted:
+            wanted[FRACTION] = self._recorded_fraction(wanted[FRACTION])
+            found = self._index[names].get(tuple(wanted.values()), [])
+        return found
+
+    def _recorded_fraction(self, wanted: str) -> str:
+        """The recorded fraction that is the wanted one as people write it; the wanted one where none is."""
+        number = _number(wanted)
+        if number is None:
+            return wanted
+        if self._fractions is None:
+            recorded = ((_number(text), text) for text in self.values(FRACTION))
+            self._fractions = [(share, text) for share, text in recorded if share is not None]
+        away, text = min(((abs(share - number), text) for share, text in self._fractions), default=(math.inf, wanted))
+        return text if away < min(_FRACTION_DIGITS, _FRACTION_SHARE * abs(number)) else wanted
 
     def of_attempt(
         self, number: int, attempt: int, names: tuple[str, ...], value: Callable[[str], Value | None]

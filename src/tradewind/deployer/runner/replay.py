@@ -28,7 +28,7 @@ from tradewind.deployer.runner.recorded_runs import (
 )
 from tradewind.deployer.runner.simulated import SimulatedOutcome, SimulatedRunner
 from tradewind.errors import RecordError
-from tradewind.problem import Categorical, Instance, Nodes, Ordinal, Parameter, RunRequest, RunState, Space, Value
+from tradewind.problem import Instance, Nodes, Parameter, RunRequest, RunState, Space, Value
 from tradewind.utils.units import format_duration
 
 _SHOWN = 8
@@ -311,7 +311,7 @@ def _settled(parameter: Parameter, mapped: Mapping[str, str]) -> bool:
         )
     if isinstance(parameter, Nodes):
         return "nodes" in mapped
-    if not isinstance(parameter, Ordinal | Categorical) or parameter.attribute is None:
+    if parameter.attribute is None:
         return False
     # An attribute only chooses the machine: where the machine's type is looked up, it says no more.
     return parameter.attribute in mapped or bool({"instance_type", "type"} & set(mapped))

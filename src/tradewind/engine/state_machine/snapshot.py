@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tradewind.engine.state_machine.early_stopping import estimated_savings
 from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.problem import Budget, Constraints, Machine, Objective, Trial
+from tradewind.problem import Budget, Constraints, Machine, MachineParameters, Objective, Trial
 from tradewind.utils.units import format_money
 
 
@@ -57,6 +57,7 @@ class SearchSnapshot:
         message: What the engine is doing, or why it stopped.
         finished: True once the search is over.
         notes: Further facts by name.
+        machine_parameters: The parameters that choose machines.
     """
 
     name: str
@@ -75,6 +76,7 @@ class SearchSnapshot:
     message: str = ""
     finished: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
+    machine_parameters: MachineParameters = field(default_factory=MachineParameters)
 
 
 def take_snapshot(machine: SearchMachine) -> SearchSnapshot:
@@ -103,6 +105,7 @@ def take_snapshot(machine: SearchMachine) -> SearchSnapshot:
         message=machine.stopped.reason if machine.stopped else machine.ending or "searching",
         finished=machine.stopped is not None,
         notes=_notes(machine),
+        machine_parameters=problem.machine_parameters,
     )
 
 

@@ -13,6 +13,10 @@ from tradewind.problem.job_spec.model import JobFile
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+_SCRIPT = r"^([^:]*/[^:]*|[^:/]+\.(sh|bash|zsh|py|pl|rb))$"
+_REFERENCE = r"^.+:[A-Za-z_]\w*$"
+
+
 class _Generator(GenerateJsonSchema):
     """Leaves out titles that only repeat the key."""
 
@@ -92,4 +96,15 @@ def _part(kind: str, definitions: dict[str, Any], built_in_only: bool) -> dict[s
                 "required": ["use", *own.get("required", [])],
             }
         )
-    return {"anyOf": [*names, *mappings]}
+    by_file: dict[str, Any] = {
+        "type": "string",
+        "pattern": _REFERENCE,
+        "description": f"A {kind} of your own: FILE.py:CLASS.",
+    }
+    mapping = {"type": "object", "title": "FILE.py:CLASS", "properties": {"use": by_file}, "required": ["use"]}
+    more = [by_file]
+    if kind in ("runner", "provisioner"):
+        more.append(
+            {"type": "string", "pattern": _SCRIPT, "description": "A program of your own: see the part script."}
+        )
+    return {"anyOf": [*names, *more, *mappings, mapping]}

@@ -67,7 +67,7 @@ class QueryModel(StrictModel):
     types: Names | None = Field(None, description="Instance types; * and ? are wildcards.")
     category: Names | None = Field(None, description="general, compute, memory, storage, accelerated or burstable.")
     family: Names | None = Field(None, description="Families, such as c7i.")
-    arch: Names | None = Field(None, description="Processor architectures: x86_64, arm64.")
+    arch: Names | None = Field(None, description="Processor architectures: x86_64, arm64, by any of their usual names.")
     vcpu: Amounts | None = Field(None, description="vCPU of a node: 4, 4..16, 4.. or ..16.")
     memory: Memories | None = Field(None, description="Memory of a node: 8GiB.., 4..64 (GiB).")
     price: Prices | None = Field(None, description="USD per node and hour: ..$1.")
@@ -75,7 +75,11 @@ class QueryModel(StrictModel):
     spot: bool | Literal["any"] | None = Field(
         None, description="true: spot offers only; false (the default): on demand only; any: both."
     )
-    limit: Count | None = Field(None, description="Keep this many, the cheapest first.")
+    limit: Count | None = Field(
+        None,
+        description="Keep this many: as many of each provider, different types before further regions, the cheapest "
+        "first.",
+    )
 
 
 class IntegerModel(StrictModel):
@@ -86,6 +90,9 @@ class IntegerModel(StrictModel):
     high: Whole = Field(description="The greatest value; with a step that does not end there, the last one below it.")
     step: Count = Field(1, description="The distance between values.")
     log: bool = Field(False, description="true to search on a log scale.")
+    attribute: str | None = Field(
+        None, description="The offer's attribute that it chooses: vcpu, memory, ...; see select: nearest."
+    )
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
@@ -99,6 +106,9 @@ class FloatModel(StrictModel):
         None, description="The distance between values: 0.05 for 0, 0.05, 0.1 and so on; left out, any number will do."
     )
     log: bool = Field(False, description="true to search on a log scale.")
+    attribute: str | None = Field(
+        None, description="The offer's attribute that it chooses: vcpu, memory, ...; see select: nearest."
+    )
     when: When | None = Field(None, description="The parameter exists only where this holds.")
 
 
@@ -307,9 +317,20 @@ def _choice(value: Any) -> Any:
     return {"use": value} if isinstance(value, str) else value
 
 
+_SCRIPT = re.compile(r"[^:]*/[^:]*|[^:/]+\.(?:sh|bash|zsh|py|pl|rb)")
+
+
+def _choice_or_script(value: Any) -> Any:
+    """A part by name, or a program of the user's own by its file, which the part ``script`` calls."""
+    if isinstance(value, str) and _SCRIPT.fullmatch(value):
+        return {"use": "script", "program": value}
+    return _choice(value)
+
+
 _read_choice = BeforeValidator(_choice)
-Runner = Annotated[ChoiceModel, _read_choice, _Plugin("runner")]
-Provisioner = Annotated[ChoiceModel, _read_choice, _Plugin("provisioner")]
+_read_script = BeforeValidator(_choice_or_script)
+Runner = Annotated[ChoiceModel, _read_script, _Plugin("runner")]
+Provisioner = Annotated[ChoiceModel, _read_script, _Plugin("provisioner")]
 Selector = Annotated[ChoiceModel, _read_choice, _Plugin("selector")]
 Searcher = Annotated[ChoiceModel, _read_choice, _Plugin("searcher")]
 Interpreter = Annotated[ChoiceModel, _read_choice, _Plugin("interpreter")]
@@ -557,6 +578,16 @@ class PlaceModel(StrictModel):
     )
 
 
+def _script_for_both(value: Any) -> Any:
+    """Let the script that runs jobs make their machines, too, where nothing else is to."""
+    if not isinstance(value, Mapping) or value.get("provisioner") is not None:
+        return value
+    runner = _choice_or_script(value.get("runner"))
+    if not isinstance(runner, Mapping) or runner.get("use") != "script" or "program" not in runner:
+        return value
+    return {**value, "provisioner": {"use": "script", "program": runner["program"]}}
+
+
 class DeployModel(StrictModel):
     """Where and how runs take place."""
 
@@ -607,7 +638,9 @@ class JobFile(StrictModel):
     budget: Annotated[BudgetModel, BeforeValidator(_budget), SchemaForms({"type": ["number", "string"]})] = Field(
         BudgetModel(), description="What the search may spend."
     )
-    deploy: DeployModel = Field(DeployModel(), description="Where and how runs take place.")
+    deploy: Annotated[DeployModel, BeforeValidator(_script_for_both)] = Field(
+        DeployModel(), description="Where and how runs take place."
+    )
     select: Selector = Field(ChoiceModel(use="exact"), description="How a configuration becomes an offer.")
     interpret: Annotated[list[Interpreter], _read_list, SchemaForms({"x-tradewind-part": "interpreter"})] = Field(
         [ChoiceModel(use="exit_code"), ChoiceModel.model_validate({"use": "json_lines", "optional": True})],

@@ -33,14 +33,14 @@ from tradewind.problem.job_spec.model import (
 )
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
-from tradewind.problem.offer import Billing, Offer, OfferQuery, named_offers
+from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.run import Load
 from tradewind.problem.space import Space, reject_division_by_zero
 from tradewind.problem.template import BUILT_IN, check_template
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source, read_source
 from tradewind.utils.paths import expand
-from tradewind.utils.suggestions import did_you_mean
+from tradewind.utils.user_functions import anchored_reference, is_reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,13 @@ class JobSpec:
         """The questions to the catalogue, by the name of the instance parameter that wants the answer."""
         return {p.name: p.query for p in self.parameters if p.query is not None}
 
+    @property
+    def machine_parameters(self) -> MachineParameters:
+        """The parameters that choose machines, as the space declares them."""
+        counts = tuple(p.name for p in self.parameters if p.kind == "nodes")
+        chosen = {p.name for p in self.parameters if p.kind == "instance" or (p.parameter and p.parameter.attribute)}
+        return MachineParameters(tuple(p.name for p in self.parameters if p.name in chosen or p.name in counts), counts)
+
     def build_space(self, offers: Mapping[str, Sequence[Offer]]) -> Space:
         """The space, once the catalogue has answered.
 
@@ -293,9 +300,9 @@ class JobSpec:
         deploy = self.model["deploy"]
         return {
             "job": self.job.key,
-            **{key: self.model.get(key) for key in keys},
+            **{key: _without_folders(self.model.get(key)) for key in keys},
             "billing": deploy["billing"],
-            "runner": deploy["runner"],
+            "runner": _without_folders(deploy["runner"]),
         }
 
 
@@ -352,7 +359,7 @@ def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> J
     spec = _spec(model, source, base)
     problems = [*_wrong_names(spec), *_wrong_templates(spec)]
     if check_parts:
-        problems += _wrong_parts(model, source)
+        problems += _wrong_parts(model, source, base)
     if problems:
         raise first_error(problems)
     return spec
@@ -369,6 +376,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
     billing, constraints = model.deploy.billing, model.constraints
     document = model.model_dump(mode="json", exclude_none=True)
     document["job"]["workdir"] = str(workdir)
+    _anchor_parts(document, base)
     document["job"]["secrets"] = secrets = {k: _secret(v, base) for k, v in model.job.secrets.items()}
     return JobSpec(
         name=model.name,
@@ -376,7 +384,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         parameters=_parameters(model, source),
         where=tuple(Expression(text) for text in model.where),
         offers=_query(model.offers),
-        catalogues={name: dict(settings) for name, settings in model.catalogues.items()},
+        catalogues={anchored_reference(name, base): dict(given) for name, given in model.catalogues.items()},
         objective=_objective(model.objective),
         constraints=Constraints(
             constraints.deadline,
@@ -384,11 +392,11 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         ),
         budget=Budget(model.budget.dollars, model.budget.hours, model.budget.trials),
         billing=Billing(billing.setup, billing.minimum, billing.granularity),
-        runner=_choice(model.deploy.runner),
-        provisioner=_choice(model.deploy.provisioner),
-        selector=_choice(model.select),
-        searcher=_choice(model.searcher),
-        interpret=tuple(_choice(one) for one in model.interpret),
+        runner=_choice(model.deploy.runner, base),
+        provisioner=_choice(model.deploy.provisioner, base),
+        selector=_choice(model.select, base),
+        searcher=_choice(model.searcher, base),
+        interpret=tuple(_choice(one, base) for one in model.interpret),
         hooks={
             stage: tuple(HookSpec(tuple(h.command) if h.command else None, h.python, h.timeout) for h in hooks)
             for stage, hooks in model.deploy.hooks.items()
@@ -403,7 +411,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         parallel=model.parallel,
         seed=model.seed,
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
-        early_stop=_choice(model.early_stop) if model.early_stop else None,
+        early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,
         future_runs=model.future_runs,
         past=model.past if isinstance(model.past, str) else tuple(model.past),
@@ -458,8 +466,26 @@ def _place(model: PlaceModel, base: Path) -> dict[str, str]:
     return given
 
 
-def _choice(model: ChoiceModel) -> PluginChoice:
-    return PluginChoice(model.use, dict(model.model_extra or {}))
+def _choice(model: ChoiceModel, base: Path) -> PluginChoice:
+    return PluginChoice(anchored_reference(model.use, base), dict(model.model_extra or {}))
+
+
+def _anchor_parts(document: dict[str, Any], base: Path) -> None:
+    """Give files of the user's own parts their whole path: whoever reads the document may be in another folder."""
+    deploy = document["deploy"]
+    choices = [deploy["runner"], deploy["provisioner"], document["select"], document["searcher"]]
+    for choice in (*choices, *document["interpret"], *filter(None, [document.get("early_stop")])):
+        choice["use"] = anchored_reference(choice["use"], base)
+    document["catalogues"] = {anchored_reference(name, base): v for name, v in document["catalogues"].items()}
+
+
+def _without_folders(part: Any) -> Any:
+    """The choice of parts without the folders of their files, which say nothing of the problem."""
+    if isinstance(part, list):
+        return [_without_folders(one) for one in part]
+    if isinstance(part, Mapping) and is_reference(str(part.get("use", ""))):
+        return {**part, "use": str(part["use"]).rpartition("/")[2]}
+    return part
 
 
 def _objective(model: ObjectiveModel) -> Objective:
@@ -530,17 +556,18 @@ def _parameter(name: str, model: Any, offers: QueryModel) -> ParameterSpec:
 
 
 def _made(name: str, model: Any, when: Expression | None) -> Parameter:
+    if isinstance(model, NodesModel):
+        return Nodes(name=name, when=when, values=_node_counts(name, model))
+    common = {"name": name, "when": when, "attribute": model.attribute}
     match model:
         case IntegerModel():
-            return Integer(name=name, when=when, low=model.low, high=model.high, step=model.step, log=model.log)
+            return Integer(**common, low=model.low, high=model.high, step=model.step, log=model.log)
         case FloatModel():
-            return Float(name=name, when=when, low=model.low, high=model.high, step=model.step, log=model.log)
+            return Float(**common, low=model.low, high=model.high, step=model.step, log=model.log)
         case OrdinalModel():
-            return Ordinal(name=name, when=when, values=tuple(model.values), attribute=model.attribute)
+            return Ordinal(**common, values=tuple(model.values))
         case CategoricalModel():
-            return Categorical(name=name, when=when, values=tuple(model.values), attribute=model.attribute)
-        case NodesModel():
-            return Nodes(name=name, when=when, values=_node_counts(name, model))
+            return Categorical(**common, values=tuple(model.values))
     raise AssertionError(model)  # pragma: no cover
 
 
@@ -622,7 +649,7 @@ def _wrong_templates(spec: JobSpec) -> list[SpecError]:
     return problems
 
 
-def _wrong_parts(model: JobFile, source: YamlSource) -> list[SpecError]:
+def _wrong_parts(model: JobFile, source: YamlSource, base: Path) -> list[SpecError]:
     """Parts that are not installed, and settings that they do not have."""
     choices: list[tuple[str, KeyPath, ChoiceModel]] = [
         ("runner", ("deploy", "runner"), model.deploy.runner),
@@ -642,24 +669,25 @@ def _wrong_parts(model: JobFile, source: YamlSource) -> list[SpecError]:
         choices.append(("stopper", ("early_stop",), model.early_stop))
     problems: list[SpecError] = []
     for kind, place, choice in choices:
-        problems += _wrong_part(kind, place, choice, source)
+        problems += _wrong_part(kind, place, choice, source, base)
     return problems
 
 
-def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSource) -> list[SpecError]:
-    installed = plugins.names(kind)
-    if choice.use not in installed:
-        label = ".".join(str(piece) for piece in place)
-        hint = did_you_mean(choice.use, installed, "installed:")
+def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSource, base: Path) -> list[SpecError]:
+    label = ".".join(str(piece) for piece in place)
+    own = is_reference(choice.use)
+    if not own and choice.use not in plugins.names(kind):
+        hint = plugins.unknown_part_hint(kind, choice.use)
         return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
-    if not choice.model_extra:
+    if not own and not choice.model_extra:
         return []
     try:
-        part = plugins.load(kind, choice.use)
-    except PluginError:
-        return []  # raised, with its reason, by whoever makes the part
+        part = plugins.load(kind, anchored_reference(choice.use, base))
+    except PluginError as error:
+        # Of an installed part it is raised, with its reason, by whoever makes the part.
+        return [source.error((*place, "use"), f"{label}: {error.message}", error.hint)] if own else []
     try:
-        part.Settings.model_validate(dict(choice.model_extra))
+        part.Settings.model_validate(dict(choice.model_extra or {}))
     except ValidationError as error:
         if place[0] not in source.document:
             return []  # a default of ours, not the user's words

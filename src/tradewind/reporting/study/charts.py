@@ -14,7 +14,7 @@ from tradewind.reporting.study.effects import ParameterEffects
 from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, front, losses, title
 from tradewind.reporting.study.series import ParameterLevel, best_so_far, levels, outcomes, thin, wants_log
 from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
-from tradewind.reporting.words import compact, percent, value_words
+from tradewind.reporting.words import percent, value_words
 from tradewind.utils.units import count, format_duration, format_money
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def point_title(data: StudyData, row: int) -> str:
     bound = "at least " if state == "aborted" else ""
     lines = [
         f"trial {data.number[row]}: {state}",
-        compact(data.configuration(row)),
+        data.words_of(row),
         f"{bound}{format_money(float(data.cost[row]))} this run, {bound}{format_duration(float(data.runtime[row]))}",
     ]
     metric = data.goal.objective.metric

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,9 +15,21 @@ from numpy.typing import NDArray
 from tradewind import plugins
 from tradewind.deployer.runner.base import Simulates
 from tradewind.errors import PluginError, TradewindError
-from tradewind.problem import COST, RUNTIME, Budget, Constraints, Objective, Parameter, Trial, TrialState
+from tradewind.problem import (
+    COST,
+    RUNTIME,
+    Budget,
+    Constraints,
+    MachineParameters,
+    Objective,
+    Offer,
+    Parameter,
+    Trial,
+    TrialState,
+)
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.problem.stored_goal import goal_document, read_budget, read_constraints, read_objective
+from tradewind.reporting.words import configuration_words
 from tradewind.store.base import Store, StudyRow, StudySummary
 from tradewind.utils.paths import data_folder
 
@@ -102,6 +115,20 @@ def space_size(spec: Mapping[str, Any]) -> int | None:
         return len(space) if space.enumerable else None
     except TradewindError:
         return None
+
+
+def machine_parameters(spec: Mapping[str, Any]) -> MachineParameters:
+    """Pick the parameters of a specification that choose machines; none where it cannot be read any more.
+
+    Args:
+        spec: The document of `StudyRow.spec`.
+    """
+    from tradewind.problem.job_spec.spec import JobSpec
+
+    try:
+        return JobSpec.from_json(spec).machine_parameters
+    except TradewindError:
+        return MachineParameters()
 
 
 def several_valued(spec: Mapping[str, Any], names: Collection[str]) -> list[str]:
@@ -411,6 +438,21 @@ class StudyData:
         """The configuration of one row."""
         document: dict[str, Any] = json.loads(self.configurations[row])
         return document
+
+    @cached_property
+    def machine_parameters(self) -> MachineParameters:
+        """The parameters that choose machines."""
+        return machine_parameters(self.study.spec)
+
+    def offer(self, row: int) -> Offer:
+        """The machines of one row, as far as the columns have them: provider, type, price and number."""
+        provider, kind = str(self.words["provider"][row]), str(self.words["instance_type"][row])
+        price = float(self.floats["price_per_hour"][row])
+        return Offer(provider, kind, math.nan, math.nan, price, nodes=int(self.nodes[row]))
+
+    def words_of(self, row: int) -> str:
+        """The configuration of one row, behind its machines where it does not name them by itself."""
+        return configuration_words(self.configuration(row), self.offer(row), self.machine_parameters)
 
     @cached_property
     def space_size(self) -> int | None:

@@ -12,7 +12,7 @@ from tradewind.engine.state_machine.early_stopping import estimated_savings
 from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.reporting.study.data import StudyData, several_valued
 from tradewind.reporting.study.effects import ParameterEffects, parameter_effects
-from tradewind.reporting.words import compact, comparative, opposite, percent, value_words
+from tradewind.reporting.words import choice_words, comparative, opposite, percent, reason_key, value_words
 from tradewind.utils.units import count, format_duration, format_money
 
 
@@ -41,7 +41,7 @@ def _choice(data: StudyData) -> list[str]:
         return [_no_choice(data)]
     metric = data.goal.objective.metric
     runtime, cost = float(data.runtime[row]), float(data.cost[row])
-    sentences = [f"Use {compact(data.configuration(row)) or 'the only configuration'} (trial {data.number[row]})."]
+    sentences = [f"Use {_chosen(data, row) or 'the only configuration'} (trial {data.number[row]})."]
     took = f"It took {format_duration(runtime)} and cost {format_money(cost)} this run"
     if metric not in (COST, RUNTIME):
         took = f"It reached {metric} {value_words(metric, float(data.objective[row]))}, took "
@@ -56,9 +56,18 @@ def _choice(data: StudyData) -> list[str]:
         )
     machines = data.best.offer if data.best is not None else None
     if machines is not None:
-        took += f"; {machines.nodes} × {machines.instance_type} of {machines.provider}"
-        took += f" at {format_money(machines.hourly)} per hour"
+        named = f"; {machines.nodes} × {machines.instance_type} of {machines.provider} at"
+        # Where the machines were chosen, the sentence before has named them.
+        took += "; the machines cost" if data.machine_parameters.names else named
+        took += f" {format_money(machines.hourly)} per hour"
     return [*sentences, took + "."]
+
+
+def _chosen(data: StudyData, row: int) -> str:
+    """The machines of a trial first, then the parameters that led to them, and its settings."""
+    best = data.best if row == data.best_row else None
+    offer = data.offer(row) if best is None else best.offer
+    return choice_words(data.configuration(row), offer, data.machine_parameters)
 
 
 def _no_choice(data: StudyData) -> str:
@@ -91,7 +100,7 @@ def _margin(data: StudyData) -> list[str]:
         if objective.better(b, a):
             by = f"{_by(a, b, comparative(objective))}, but likelier to miss the deadline or another bound"
         sentences.append(
-            f"The next best is trial {data.number[second]}: {compact(data.configuration(second))}, "
+            f"The next best is trial {data.number[second]}: {_chosen(data, second)}, "
             f"{value_words(objective.metric, b)}, {by}."
         )
     elif len(ranking) == 1:
@@ -271,10 +280,11 @@ def _failures(data: StudyData) -> list[str]:
         if not len(rows):
             continue
         sentence = f"{count(len(rows), 'trial')} {verb}"
-        reasons = Counter(text for row in rows if (text := data.reason(int(row))))
+        reasons = [text for row in rows if (text := data.reason(int(row)))]
         if reasons:
-            text, times = reasons.most_common(1)[0]
-            known = reasons.total()
+            alike, times = Counter(map(reason_key, reasons)).most_common(1)[0]
+            text = next(text for text in reversed(reasons) if reason_key(text) == alike)
+            known = len(reasons)
             of = f"; {times} of the last {known} because: " if known > 1 else ": "
             sentence += of + " ".join(text.split())[:300].rstrip(".")
         sentences.append(sentence + ".")
@@ -325,7 +335,7 @@ def _nearest_miss(data: StudyData) -> list[str]:
         row = int(rows[np.argmin(data.runtime[rows])])
         runtime = float(data.runtime[row])
         return [
-            f"The nearest miss is trial {data.number[row]}: {compact(data.configuration(row))} took "
+            f"The nearest miss is trial {data.number[row]}: {_chosen(data, row)} took "
             f"{format_duration(runtime)}, {format_duration(runtime - deadline)} past the deadline of "
             f"{format_duration(deadline)}, for {format_money(float(data.cost[row]))} this run.",
             f"Allow a deadline above {format_duration(runtime)}, or offer faster machines.",
@@ -335,7 +345,7 @@ def _nearest_miss(data: StudyData) -> list[str]:
     reason = data.reason(row)
     return [
         f"The nearest miss{' within the deadline' if deadline else ''} is trial {data.number[row]}: "
-        + compact(data.configuration(row))
+        + _chosen(data, row)
         + (f"; {reason}." if reason else "."),
         "Loosen that constraint, or widen the space.",
     ]

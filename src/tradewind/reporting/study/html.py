@@ -204,7 +204,8 @@ def _table_rows(data: StudyData) -> list[dict[str, object]]:
         {
             "number": line.number,
             "state": line.state,
-            "configuration": compact(line.configuration)
+            "configuration": (f"{line.machine}: " if line.machine else "")
+            + compact(line.configuration)
             + (f" (on {share_words(line.share)} of the input)" if line.share < 1.0 else ""),
             "objective": value_words(metric, line.objective),
             "cost": ("≥ " if line.state == "aborted" and line.cost is not None else "") + format_money(line.cost),

@@ -15,7 +15,7 @@ from tradewind.reporting.study.data import Floats, StudyData
 from tradewind.reporting.study.series import thin
 from tradewind.reporting.study.tables import grid_table
 from tradewind.reporting.text_layout import TableColumn, TextTable
-from tradewind.reporting.words import compact, value_words
+from tradewind.reporting.words import value_words
 
 MAX_LINES = 20
 """Trials of the front in the terminal's table."""
@@ -146,7 +146,7 @@ def front_table(data: StudyData, found: ParetoFront, width: int) -> TextTable:
         row = int(found.rows[place])
         values = [value_words(o.metric, float(v)) for o, v in zip(found.objectives, found.values[place], strict=True)]
         star = "★ " if row == data.best_row else ""
-        rows.append([f"{star}{data.number[row]}", *values, compact(data.configuration(row))])
+        rows.append([f"{star}{data.number[row]}", *values, data.words_of(row)])
     return grid_table(columns, rows, [{} for _ in rows], width)
 
 

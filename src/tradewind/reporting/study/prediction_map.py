@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import InputError, MissingProgramError
-from tradewind.problem import COST, Trial, TrialState
+from tradewind.problem import COST, Configuration, Problem, Trial, TrialState
 from tradewind.reporting.study.charts import axes_frame
 from tradewind.reporting.study.series import wants_log
 from tradewind.reporting.study.tables import grid_table
 from tradewind.reporting.svg import Scale, Svg, span, time_unit
 from tradewind.reporting.text_layout import TableColumn, TextTable
-from tradewind.reporting.words import compact
+from tradewind.reporting.words import compact, configuration_words
 from tradewind.searcher.base import MapPoint, MapsAll
 from tradewind.store.base import Store
 from tradewind.utils.dependencies import install_command
@@ -40,6 +40,7 @@ class PredictedMap:
         trials: Trials on the whole input by number, for the points that name one.
         deadline: Seconds, or None.
         basis: What the predictions rest on, in words; may be empty.
+        words: Writes a configuration of the study, with its machines where it does not name them by itself.
     """
 
     study: str
@@ -47,6 +48,7 @@ class PredictedMap:
     trials: Mapping[int, Trial]
     deadline: float | None
     basis: str = ""
+    words: Callable[[Configuration], str] = compact
 
     @classmethod
     def load(cls, store: Store, study_id: int, data_folder: Path) -> PredictedMap:
@@ -84,7 +86,8 @@ class PredictedMap:
                 hint="let the search run on until its first runs have ended",
             )
         shown = {point.trial: trials[point.trial] for point in points if point.trial is not None}
-        return cls(row.name, points, shown, spec.constraints.deadline, searcher.map_basis())
+        words = partial(_words, problem)
+        return cls(row.name, points, shown, spec.constraints.deadline, searcher.map_basis(), words)
 
     @cached_property
     def ranged(self) -> bool:
@@ -105,6 +108,11 @@ class PredictedMap:
             "basis": self.basis,
             "points": [{**asdict(point), "configuration": dict(point.configuration)} for point in self.points],
         }
+
+
+def _words(problem: Problem, configuration: Configuration) -> str:
+    offer = problem.resolver.resolve(configuration)
+    return configuration_words(configuration, offer, problem.machine_parameters)
 
 
 def _mappers() -> list[str]:
@@ -131,7 +139,8 @@ def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> TextTa
         else []
     )
     columns = [
-        TableColumn("configuration", least=16),
+        TableColumn("#", right=True),
+        TableColumn("configuration", least=16, below=True),
         TableColumn("cost, predicted", right=True),
         *late[:1],
         TableColumn("run time", right=True),
@@ -140,12 +149,13 @@ def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> TextTa
         TableColumn("measured", 1, right=True),
     ]
     rows, styles = [], []
-    for point in predicted.points[:most]:
+    for place, point in enumerate(predicted.points[:most], 1):
         seen = predicted.measured(point)
         tail = [format_money(point.cost_p90), format_duration(point.time_p90)] if predicted.ranged else []
         rows.append(
             [
-                compact(point.configuration),
+                str(place),
+                predicted.words(point.configuration),
                 format_money(point.cost),
                 *tail[:1],
                 format_duration(point.time),
@@ -252,7 +262,8 @@ def _scales(predicted: PredictedMap) -> tuple[Scale, Scale, str]:
 
 
 def _title(predicted: PredictedMap, point: MapPoint) -> str:
-    lines = [compact(point.configuration), f"predicted {format_money(point.cost)}, {format_duration(point.time)}"]
+    figures = f"predicted {format_money(point.cost)}, {format_duration(point.time)}"
+    lines = [predicted.words(point.configuration), figures]
     if point.time_p90 is not None:
         lines.append(f"one in ten above {format_money(point.cost_p90)}, {format_duration(point.time_p90)}")
     seen = predicted.measured(point)

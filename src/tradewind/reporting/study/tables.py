@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tradewind.problem import Objective, Observation, Offer, Trial
+from tradewind.problem import MachineParameters, Objective, Observation, Offer, Trial
 from tradewind.reporting.study.data import StudyGoal, read_goal
 from tradewind.reporting.text_layout import TableColumn, TextTable, cells
-from tradewind.reporting.words import compact, value_words
+from tradewind.reporting.words import compact, machine_words, tells_machine, value_words
 from tradewind.store.base import StudySummary
 from tradewind.utils.units import format_duration, format_memory, format_money, printable, shortened
 
@@ -46,6 +46,9 @@ _WHOLE = 2000
 """Characters of a table's line where there is no terminal that would have to show it."""
 
 
+_NO_MACHINE = MachineParameters()
+
+
 @dataclass(frozen=True, slots=True)
 class TrialLine:
     """A line in a table of trials.
@@ -60,6 +63,7 @@ class TrialLine:
         why: Reason that it failed, was aborted or is infeasible; else empty.
         best: True for the best of the study.
         share: Share of the input that was run.
+        machine: The machines, where the configuration does not name them by itself; else empty.
     """
 
     number: int
@@ -71,15 +75,24 @@ class TrialLine:
     why: str = ""
     best: bool = False
     share: float = 1.0
+    machine: str = ""
 
     @classmethod
-    def of(cls, trial: Trial, best: int | None = None) -> TrialLine:
-        """The line of a trial."""
-        seen = trial.observation
+    def of(
+        cls, trial: Trial, best: int | None = None, machine_parameters: MachineParameters = _NO_MACHINE
+    ) -> TrialLine:
+        """The line of a trial.
+
+        Args:
+            trial: The trial.
+            best: Number of the best trial.
+            machine_parameters: The parameters of its space that choose machines.
+        """
+        seen, machine = trial.observation, _machine(trial.configuration, trial.offer, machine_parameters)
         if seen is None:
+            more: dict[str, Any] = {"share": trial.proposal.fidelity, "machine": machine}
             cost = trial.spent if trial.attempts else None
-            share = trial.proposal.fidelity
-            return cls(trial.number, trial.state.value, dict(trial.configuration), cost=cost, share=share)
+            return cls(trial.number, trial.state.value, dict(trial.configuration), cost=cost, **more)
         return cls(
             trial.number,
             trial.outcome,
@@ -90,6 +103,7 @@ class TrialLine:
             seen.reason,
             trial.number == best,
             trial.proposal.fidelity,
+            machine,
         )
 
     @classmethod
@@ -107,7 +121,13 @@ class TrialLine:
             data.reason(row),
             row == data.best_row,
             float(data.floats["fidelity"][row]),
+            _machine(data.configuration(row), data.offer(row), data.machine_parameters),
         )
+
+
+def _machine(configuration: Mapping[str, Any], offer: Offer, chooses: MachineParameters) -> str:
+    """The machines in words, but for their region, where a configuration does not name them by itself."""
+    return "" if tells_machine(configuration, offer, chooses) else machine_words(replace(offer, region=""))
 
 
 def studies(summaries: Sequence[StudySummary], width: int) -> TextTable:
@@ -170,12 +190,17 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> TextTable:
-    """Trials: number, state, configuration, objective, cost, run time, and why not; the share of the input, if any."""
+    """Trials: number, state, configuration, objective, cost, run time, and why not; the share of the input, if any.
+
+    Machines have a column where configurations do not name them.
+    """
     plain = objective.metric in ("cost", "runtime")
     parts = any(line.share < 1.0 for line in lines)
+    machines = any(line.machine for line in lines)
     columns = [
         TableColumn("trial", right=True),
         TableColumn("state"),
+        *([TableColumn("machine")] if machines else []),
         TableColumn("configuration", least=16, below=True),
         *([TableColumn("input", 1, right=True)] if parts else []),
         *([] if plain else [TableColumn(objective.metric, 1, right=True)]),
@@ -192,6 +217,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
         texts = [
             f"{'★ ' if line.best else ''}{line.number}",
             line.state,
+            *([line.machine] if machines else []),
             compact(line.configuration),
             *([share_words(line.share)] if parts else []),
             *values,
@@ -207,8 +233,11 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
 def print_trials(console: Console, lines: Sequence[TrialLine], objective: Objective) -> None:
     """Print a table of trials; what is equal in all of them is said once above it."""
     shared, rest = _split_shared(lines)
-    if shared:
-        console.print(f"all trials below: {compact(shared)}", markup=False)
+    machine = lines[0].machine if len(lines) > 1 and len({line.machine for line in lines}) == 1 else ""
+    if machine:
+        rest = [replace(line, machine="") for line in rest]
+    if alike := ", ".join(filter(None, [machine, compact(shared)])):
+        console.print(f"all trials below: {alike}", markup=False)
     with _room(console) as width:
         console.print(trials(rest, objective, width))
 

@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from tradewind.engine.state_machine.snapshot import RunningTrial, SearchSnapshot
-from tradewind.problem import Objective, Trial, TrialState
+from tradewind.problem import MachineParameters, Objective, Trial, TrialState
 from tradewind.reporting.study import tables
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.effects import ParameterEffects, parameter_effects
@@ -23,7 +23,7 @@ from tradewind.reporting.study.pareto import front, front_table, sentence, title
 from tradewind.reporting.study.series import best_so_far, wants_log
 from tradewind.reporting.study.tables import share_words
 from tradewind.reporting.text_layout import step_plot
-from tradewind.reporting.words import compact, comparative, goal_words, percent, value_words
+from tradewind.reporting.words import comparative, configuration_words, goal_words, percent, value_words
 from tradewind.utils.units import count, format_duration, format_money, printable
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class LiveView:
         assert snapshot.last is not None
         more = f" (and {ended - 1} more)" if ended > 1 else ""
         best = snapshot.best
-        line = f"{_ended_words(snapshot.last, snapshot.objective)}{more}"
+        line = f"{_ended_words(snapshot.last, snapshot)}{more}"
         if best is not None and best.observation is not None:
             line += f"; best {value_words(snapshot.objective.metric, best.observation.objective)}"
         limit = f" of {format_money(snapshot.budget.dollars)}" if snapshot.budget.dollars is not None else ""
@@ -195,12 +195,12 @@ class LiveView:
         running = list(snapshot.running)
         shown = running[: max(1, min(_RUNNING, room - 1))]
         for one in shown:
-            parts += _running_lines(one, width)[: max(1, height - len(parts) - 2)]
+            parts += _running_lines(one, width, snapshot.machine_parameters)[: max(1, height - len(parts) - 2)]
         if len(running) > len(shown):
             parts.append(_line(f"  and {len(running) - len(shown)} more running", "bright_black"))
         room = height - len(parts) - 2
         recent = list(self._recent)[-max(0, min(_LAST, room)) :] if room > 0 else []
-        parts += [_ended_line(trial, snapshot.objective) for trial in reversed(recent)]
+        parts += [_ended_line(trial, snapshot) for trial in reversed(recent)]
         parts += self._plot(snapshot, width, height - len(parts) - 2)
         if snapshot.message:
             parts.append(_line(snapshot.message, "bold" if snapshot.finished else "bright_black"))
@@ -222,7 +222,7 @@ class LiveView:
         words += " this run" if objective.metric == "cost" else ""
         words += f" in {format_duration(seen.runtime)}" if objective.metric != "runtime" else ""
         lines = [_line(f"{words}  (trial {best.number})", "bold green")]
-        lines.append(_line(f"        {compact(best.configuration)}", "green"))
+        lines.append(_line(f"        {_words(best, snapshot.machine_parameters)}", "green"))
         gain = self._gain(value, objective)
         return [*lines, _line(f"        {gain}", "bright_black")] if gain else lines
 
@@ -331,7 +331,7 @@ def _bar(name: str, done: float, ahead: float, limit: float | None, words: str, 
     return line.append(words)
 
 
-def _running_lines(one: RunningTrial, width: int) -> list[Text]:
+def _running_lines(one: RunningTrial, width: int, chooses: MachineParameters) -> list[Text]:
     """A trial on its way: a line, and those below it that a reason takes which is too long for it."""
     import textwrap
 
@@ -343,26 +343,31 @@ def _running_lines(one: RunningTrial, width: int) -> list[Text]:
     if why and len(words) + 2 + len(why) <= width:
         return [_line(f"{words}  {why}", "yellow")]
     below = textwrap.wrap(why, max(20, width - _NAME), max_lines=_REASON, placeholder=" …")
-    first = _line(f"{words}  {compact(one.trial.configuration)}", "yellow" if why else "cyan")
+    first = _line(f"{words}  {_words(one.trial, chooses)}", "yellow" if why else "cyan")
     return [first, *(_line(" " * _NAME + line, "yellow") for line in below)]
 
 
 _MARKS = {"succeeded": ("✓", ""), "failed": ("✗", "red"), "aborted": ("⊘", "yellow"), "lost": ("?", "magenta")}
 
 
-def _ended_line(trial: Trial, objective: Objective) -> Text:
+def _ended_line(trial: Trial, snapshot: SearchSnapshot) -> Text:
     mark, style = _MARKS.get(trial.state.value, ("·", ""))
     if trial.state is TrialState.SUCCEEDED and not _feasible(trial):
         mark, style = "△", "yellow"
-    return _line(f"{mark} {_ended_words(trial, objective).removeprefix('trial ')}", style)
+    return _line(f"{mark} {_ended_words(trial, snapshot).removeprefix('trial ')}", style)
 
 
-def _ended_words(trial: Trial, objective: Objective) -> str:
+def _words(trial: Trial, chooses: MachineParameters) -> str:
+    """The configuration of a trial, behind its machines where it does not name them by itself."""
+    return configuration_words(trial.configuration, trial.offer, chooses)
+
+
+def _ended_words(trial: Trial, snapshot: SearchSnapshot) -> str:
     """``trial 12 succeeded: $0.0041 this run, 7.2 s, workers=4``."""
-    seen = trial.observation
-    state = trial.state.value
+    seen, objective = trial.observation, snapshot.objective
+    state, chosen = trial.state.value, _words(trial, snapshot.machine_parameters)
     if seen is None:
-        return f"trial {trial.number} {state}: {compact(trial.configuration)}"
+        return f"trial {trial.number} {state}: {chosen}"
     if trial.state is TrialState.SUCCEEDED and not seen.feasible:
         state = "infeasible"
     if trial.proposal.fidelity < 1.0:
@@ -372,7 +377,7 @@ def _ended_words(trial: Trial, objective: Objective) -> str:
     if objective.metric not in ("cost", "runtime") and seen.objective is not None:
         words = f"{objective.metric} {value_words(objective.metric, seen.objective)}, {words}"
     reason = f" ({' '.join(seen.reason.split())})" if seen.reason else ""
-    return f"trial {trial.number} {state}: {words}, {compact(trial.configuration)}{reason}"
+    return f"trial {trial.number} {state}: {words}, {chosen}{reason}"
 
 
 _BEST = 8

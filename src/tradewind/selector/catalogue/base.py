@@ -40,3 +40,11 @@ class Catalogue(Plugin, ABC):
     @abstractmethod
     def offers(self) -> Sequence[Offer]:
         """List all offers of the catalogue, one node each, without network access."""
+
+    def made_to_measure(self, types: Sequence[str]) -> Sequence[Offer]:
+        """List offers of types that are not among `offers`, since the provider makes them in any size.
+
+        Args:
+            types: Names that somebody asks for; those of other types are passed over.
+        """
+        return ()

@@ -17,7 +17,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
 from tradewind.problem import Offer
-from tradewind.selector.attributes import canonical_category, canonical_provider
+from tradewind.selector.attributes import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.utils.paths import expand
 from tradewind.utils.units import parse_memory
@@ -37,6 +37,24 @@ _ALIASES = {
     "price_date": ("price date", "date"),
 }
 _FIELD = {alias: field for field, aliases in _ALIASES.items() for alias in aliases}
+_FURTHER_ALIASES = {
+    "instance_type": ("instance name", "vm type", "vm size", "machine", "flavor", "flavour", "sku"),
+    "provider": ("cloud provider", "csp"),
+    "vcpu": ("number of vcpus", "number of cpus", "vcpu count", "cpu count", "num vcpus", "num cpus", "cores"),
+    "memory_gib": ("amount of memory", "amount of memory in gb", "memory in gb", "memory in gib", "mem", "mem gb"),
+    "category": ("category of machine type", "machine category", "instance category"),
+    "price_per_hour": (
+        "cost", "hourly cost", "hourly rate", "cost per hour", "price hour", "price hr", "price h", "price usd",
+        "price usd hour", "usd hour", "usd h", "usd hr", "cost usd per hour", "on demand price", "price in usd",
+        "hourly cost of the machine", "price per hour usd", "ondemand price", "on demand",
+    ),
+    "arch": ("cpu architecture", "processor architecture"),
+    "gpus": ("number of gpus", "gpu count", "accelerators"),
+}  # fmt: skip
+"""Words that mean a field where no column has one of its own names; else they are facts."""
+_FURTHER_FIELD = {alias: field for field, aliases in _FURTHER_ALIASES.items() for alias in aliases}
+_KIND = re.compile(r"\s*\((?:string|str|text|float|double|int|integer|number)\)\s*$")
+"""The type of a column's values, as the paper writes it behind the name."""
 _REQUIRED = {
     "instance_type": "API Name",
     "provider": "Provider",
@@ -60,9 +78,9 @@ class CsvCatalogue(Catalogue):
     """Sells what a CSV file of the user's lists: API Name, Provider, CPU, Memory, Category, Price.
 
     The columns are those of the tool requirements for cloud configuration (section 3.2). Names of columns are
-    read in any case and order. Region, Family, Arch, GPUs, Spot and Price Date may follow; other columns become
-    facts of the offer. Memory is in GiB unless a unit is written, and KB, MB, GB and TB mean KiB, MiB, GiB and TiB, as
-    in price lists; the price is in USD per hour.
+    read in any case and order, and by their usual other names (``Hourly cost``, ``Number of vCPUs``). Region, Family,
+    Arch, GPUs, Spot and Price Date may follow; other columns become facts of the offer. Memory is in GiB unless a unit
+    is written, and KB, MB, GB and TB mean KiB, MiB, GiB and TiB, as in price lists; the price is in USD per hour.
     """
 
     Settings = CsvSettings
@@ -188,9 +206,14 @@ def _header(cells: Sequence[str], file: str, line: int) -> list[tuple[str, str]]
         shown = {"\t": "tabs"}.get(wrong, repr(wrong))
         raise CatalogueError(f"columns are separated by {shown}", file=file, line=line, hint="separate with commas")
     columns: list[tuple[str, str]] = []
-    for cell in cells:
-        plain = " ".join(re.sub(r"[^0-9a-z]+", " ", cell.lower()).split())
-        column = ("field", _FIELD[plain]) if plain in _FIELD else ("fact", plain.replace(" ", "_"))
+    words = [" ".join(re.sub(r"[^0-9a-z]+", " ", _KIND.sub("", cell.lower())).split()) for cell in cells]
+    known = dict(_FIELD)
+    for plain in words:
+        field = _FURTHER_FIELD.get(plain)
+        if field is not None and not any(known.get(other) == field for other in words):
+            known[plain] = field
+    for cell, plain in zip(cells, words, strict=True):
+        column = ("field", known[plain]) if plain in known else ("fact", plain.replace(" ", "_"))
         if not plain:
             raise CatalogueError("a column has no name", file=file, line=line, hint=_header_hint())
         if column in columns:
@@ -241,7 +264,7 @@ def _offer(row: _Row, source: str) -> Offer:
         region=cells.get("region", ""),
         category=canonical_category(cells["category"]),
         family=cells.get("family", ""),
-        arch=cells.get("arch", ""),
+        arch=canonical_arch(cells.get("arch", "")),
         gpus=int(gpus),
         spot=_YES_NO[spot],
         price_date=_date(row, cells.get("price_date", "")),

@@ -7,13 +7,15 @@ import os
 import re
 import urllib.parse
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from tradewind import plugins
 from tradewind.errors import FetchError, MissingProgramError
 from tradewind.problem import Offer
-from tradewind.selector.catalogue import gcp_table
+from tradewind.selector.catalogue import gcp_custom, gcp_table
 from tradewind.selector.catalogue.price_fetcher import without_query
 from tradewind.selector.catalogue.price_list import (
     PriceListCatalogue,
@@ -52,6 +54,16 @@ class GcpSettings(PriceListSettings):
         pattern=r"^(env|file):.+$",
     )
     spot: bool = Field(default=False, description="Read spot prices too when refreshing.")
+    custom: tuple[Literal["e2", "n1", "n2", "n2d"], ...] = Field(
+        default=(),
+        description="Families of which custom machine types are offered too: each number of vCPUs, with whole GiB per "
+        "vCPU.",
+    )
+
+    @field_validator("custom", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
 
 class GcpCatalogue(PriceListCatalogue):
@@ -59,7 +71,8 @@ class GcpCatalogue(PriceListCatalogue):
 
     Refreshing pages through the Cloud Billing Catalog API, which needs an API key. It prices vCPU and memory of a
     family, and a machine type costs the sum; types with a price of their own (shared-core, accelerators) keep
-    the shipped one.
+    the shipped one. Custom machine types (``n2-custom-6-20480``) are sold where they are asked for by name, and in
+    all usual sizes with the setting ``custom``.
     """
 
     provider: ClassVar[str] = "gcp"
@@ -67,9 +80,27 @@ class GcpCatalogue(PriceListCatalogue):
     Settings = GcpSettings
     settings: GcpSettings
 
+    def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
+        super().__init__(settings=settings, data_folder=data_folder)
+        self._sized: tuple[Sequence[Offer], Sequence[Offer]] | None = None
+
     def shipped(self) -> Sequence[Offer]:
         """The offers of `gcp_table`."""
         return _shipped()
+
+    def offers(self) -> Sequence[Offer]:
+        """The listed offers, and custom machine types of the families that the settings name."""
+        listed = super().offers()
+        if not self.settings.custom:
+            return listed
+        if self._sized is None or self._sized[0] is not listed:
+            types = [name for family in self.settings.custom for name in gcp_custom.usual_types(family)]
+            self._sized = (listed, (*listed, *gcp_custom.custom_offers(listed, types)))
+        return self._sized[1]
+
+    def made_to_measure(self, types: Sequence[str]) -> Sequence[Offer]:
+        """Custom machine types by name, in each region whose prices are known."""
+        return gcp_custom.custom_offers(super().offers(), types)
 
     def fetch(self) -> Generator[str, None, list[Offer]]:
         """Read all pages of Compute Engine's price list and add up the machine types."""

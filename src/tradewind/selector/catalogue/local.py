@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.problem import Offer, round_money
+from tradewind.selector.attributes import canonical_arch
 from tradewind.selector.catalogue.base import Catalogue
 
 _GIB = 1 << 30
@@ -70,7 +71,7 @@ class LocalCatalogue(Catalogue):
             price_per_hour=round_money(count * self.settings.price_per_vcpu + memory * self.settings.price_per_gib),
             category=category,
             family=f"local.{letter}",
-            arch={"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine().lower()),
+            arch=canonical_arch(platform.machine()),
             source="stand-in price from the settings of the local catalogue",
         )
 

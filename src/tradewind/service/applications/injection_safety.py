@@ -12,7 +12,7 @@ from tradewind.errors import PluginError, SpecError
 from tradewind.problem.template import begins_with, names_in
 from tradewind.problem.yaml_source import KeyPath, YamlSource
 from tradewind.service.applications.document_model import ApplicationModel
-from tradewind.utils.user_functions import JobRelativePath
+from tradewind.utils.user_functions import JobRelativePath, is_reference
 
 _CODE = re.compile(r"-[A-Za-z]*[ceE]|--(command|eval|exec|expression)")
 """A flag after which the next word is read as a program: sh -c, bash -lc, perl -e, node --eval."""
@@ -168,6 +168,28 @@ def administrator_only(source: YamlSource, model: ApplicationModel, *, hooks: bo
         if why := _reads_server(kind, choice):
             refuse(place, why)
     return problems
+
+
+def own_parts(source: YamlSource) -> list[SpecError]:
+    """Find parts that are classes in files or modules; the server would run them as soon as it looks at them.
+
+    Args:
+        source: The document.
+    """
+    document = source.document
+    deploy = document.get("deploy")
+    places: list[tuple[KeyPath, Any]] = [(place, choice) for place, _, choice in _choices(document)]
+    places += [(("deploy", key), _part(deploy, key)) for key in ("runner", "provisioner")]
+    catalogues = document.get("catalogues")
+    places += [(("catalogues", key), key) for key in (catalogues if isinstance(catalogues, Mapping) else ())]
+    found = []
+    for place, choice in places:
+        name = choice if isinstance(choice, str) else _part(choice, "use")
+        if isinstance(name, str) and is_reference(name):
+            label = ".".join(str(piece) for piece in place)
+            hint = "leave it out, or ask an administrator to register the application"
+            found.append(source.error(place, f"{label}: the server would run {name}", hint))
+    return found
 
 
 def _choices(document: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:

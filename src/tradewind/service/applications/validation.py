@@ -17,7 +17,7 @@ from tradewind.problem.template import BUILT_IN, check_text
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source
 from tradewind.service.applications.document_model import ApplicationModel
 from tradewind.service.applications.form_values import read_value
-from tradewind.service.applications.injection_safety import administrator_only, command_starts, unsafe_texts
+from tradewind.service.applications.injection_safety import administrator_only, command_starts, own_parts, unsafe_texts
 from tradewind.service.applications.uploaded_files import UPLOADS, FileValue
 from tradewind.store.service.applications import ApplicationRow
 from tradewind.utils.suggestions import did_you_mean
@@ -69,6 +69,8 @@ def check_application(source: YamlSource, *, trusted: bool, hooks: bool) -> Chec
     problems = _wrong_fields(source, model)
     if problems:
         raise first_error(problems)
+    if not trusted and (own := own_parts(source)):
+        raise first_error(own)  # before anything of it is loaded
     spec = build_spec(job_source(source, model, placeholders(model)), NOWHERE)
     problems = [*_wrong_files(source, model), *_wrong_folder(source, model)]
     if not problems:

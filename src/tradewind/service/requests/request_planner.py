@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind import plugins
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import ConfigurationError, ForbiddenError, InputError, NoOfferError, NotFoundError
 from tradewind.problem import Configuration, Problem
@@ -29,6 +30,7 @@ from tradewind.service.requests.request_document import (
 )
 from tradewind.service.requests.state import DOLLARS
 from tradewind.store.service.request_values import RequestKind, RequestRow
+from tradewind.utils.user_functions import is_reference
 
 if TYPE_CHECKING:
     from tradewind.service.applications.application_service import ApplicationService
@@ -274,6 +276,9 @@ def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
         InputError: Nothing says what it may spend.
         SpecError: Something of it does not go with the application.
     """
+    if is_reference(search.searcher or ""):
+        hint = f"one of {', '.join(plugins.names('searcher'))}"
+        raise InputError(f"search.searcher: the server would run {search.searcher}", hint=hint)
     given = search.budget.model_dump(exclude_none=True)
     changes: dict[str, Any] = {"budget": given} if given else {}
     changes |= {key: value for key in ("parallel", "searcher", "seed") if (value := getattr(search, key)) is not None}

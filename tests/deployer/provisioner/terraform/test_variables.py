@@ -12,8 +12,9 @@ from tests.deployer.provisioner.terraform.helpers import LATER
 
 from tradewind.deployer.provisioner.terraform import azure as terraform_azure
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp
+from tradewind.deployer.provisioner.terraform import provisioner as provisioner_module
 from tradewind.deployer.provisioner.terraform import settings as terraform_offers
-from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult
+from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult, declared_variables
 from tradewind.deployer.provisioner.terraform.provisioner import TerraformProvisioner
 from tradewind.deployer.provisioner.terraform.run_folder import TerraformRunFolder
 from tradewind.deployer.provisioner.terraform.settings import TerraformSettings
@@ -100,3 +101,47 @@ def test_leases_that_azure_does_not_end_by_itself_are_named_once(
     assert "a lease of 169 h" in words and "tradewind reap" in words and "deploy.longest: 21h" in words
     module = Path(terraform_azure.__file__).parent / "modules/azure/main.tf"
     assert f"var.lease_seconds < {terraform_offers._AZURES_CLOCK_SECONDS} ?" in module.read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "declared"),
+    [
+        ("main.tf", 'variable "run_id" {}\n  variable nodes { default = 1 }\n', {"run_id", "nodes"}),
+        ("main.tf", '# variable "a" {}\n/* variable "b" {} \nvariable "c" {} */\n// variable "d" {}\n', set()),
+        ("vars.tf.json", '{"variable": {"run_id": {}, "image": {"default": ""}}}', {"run_id", "image"}),
+        ("vars.tf.json", '{"variable": [{"run_id": {}}, {"image": {}}]}', {"run_id", "image"}),
+        ("notes.txt", 'variable "run_id" {}', set()),
+    ],
+)
+def test_the_variables_that_a_module_declares(tmp_path: Path, file: str, text: str, declared: set[str]) -> None:
+    (tmp_path / file).write_text(text)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "main.tf").write_text('variable "inner" {}')
+    assert declared_variables(tmp_path) == declared
+
+
+def test_a_module_gets_what_it_declares_and_no_address_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[dict[str, Any]]
+) -> None:
+    def refuse(url: str) -> str:
+        raise AssertionError(f"asked {url}")
+
+    monkeypatch.setattr(provisioner_module, "address_of_this_machine", refuse)
+    logged_in(monkeypatch)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "main.tf").write_text('variable "run_id" {}\nvariable "nodes" {}\n')
+    made(tmp_path / "one", D2, module=own, caller_cidr="", variables={"mine": 1})
+    assert given[-1] == {"run_id": "run-1", "nodes": 1, "mine": 1}
+    (own / "main.tf").write_text('variable "caller_cidrs" {}\n')
+    made(tmp_path / "two", D2, module=own, caller_cidr="", variables={"caller_cidrs": ["192.0.2.0/24"]})
+    assert given[-1] == {"caller_cidrs": ["192.0.2.0/24"]}
+    made(tmp_path / "three", D2, module=own, caller_cidr="192.0.2.1/32")
+    assert given[-1] == {"caller_cidrs": ["192.0.2.1/32"]}
+
+
+@pytest.mark.parametrize("provider", ["aws", "azure", "gcp"])
+def test_shipped_modules_declare_all_that_is_made_for_them(provider: str) -> None:
+    declared = declared_variables(Path(terraform_azure.__file__).parent / "modules" / provider)
+    assert {"run_id", "owner", "expires", "instance_type", "nodes", "zone", "image", "caller_cidrs"} <= declared
+    assert {"login_key_public", "host_key_public", "host_key_private"} <= declared

@@ -112,7 +112,7 @@ class Tries:
         def run(
             program: TerraformCli, folder: TerraformRunFolder, lock: int, verb: str, seconds: float
         ) -> TerraformResult:
-            zone = json.loads((folder.path / "tradewind.auto.tfvars.json").read_text())["zone"]
+            zone = json.loads((folder.path / "tradewind.auto.tfvars.json").read_text()).get("zone", "")
             self.zones.append(zone)
             self.steps.append(zone)
             if zone in complaints:

@@ -406,8 +406,9 @@ def test_held_jobs_are_seen_and_end(
         (26, 0, "SYSTEM_PERIODIC_HOLD: wall time above 1 day", RunState.TIMED_OUT, Fault.JOB, "the pool's time limit"),
         (3, 0, "job exceeded the time limit of the pool", RunState.TIMED_OUT, Fault.JOB, "the pool's time limit"),
         (47, 0, "exceeded allowed execute duration", RunState.TIMED_OUT, Fault.JOB, "limit of 1m"),
-        (35, 0, "Error pulling image", RunState.FAILED, Fault.JOB, "image"),
-        (6, 2, "Failed to execute: invalid image", RunState.FAILED, Fault.JOB, "image"),
+        (35, 0, "Error pulling image", RunState.FAILED, Fault.PREREQUISITE, "image"),
+        (6, 2, "Failed to execute: invalid image", RunState.FAILED, Fault.PREREQUISITE, "image"),
+        (35, 0, "pull: dial tcp: i/o timeout", RunState.FAILED, Fault.INFRASTRUCTURE, "image"),
         (
             6,
             8,

@@ -75,6 +75,23 @@ def test_an_image_for_another_processor_architecture_is_told_at_once() -> None:
         assert "another processor architecture than the node's" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "fault"),
+    [
+        ("ErrImagePull", "manifest unknown", Fault.PREREQUISITE),
+        ("InvalidImageName", "", Fault.PREREQUISITE),
+        ("ErrImagePull", "dial tcp: i/o timeout", Fault.INFRASTRUCTURE),
+        ("ErrImagePull", "no matching manifest for linux/arm64", Fault.ARCHITECTURE),
+    ],
+)
+def test_an_image_that_no_run_can_have_is_not_the_configurations_fault(reason: str, message: str, fault: Fault) -> None:
+    waiting = {"name": "job", "image": "a:b", "state": {"waiting": {"reason": reason, "message": message}}}
+    pod = {"metadata": {"name": "p", "creationTimestamp": BEGAN}, "status": {"containerStatuses": [waiting]}}
+    found = verdict(KubernetesData(), JOB, [pod], 1e10, replace(FOREVER, image_seconds=60.0)).status
+    assert (found.state, found.fault) == (RunState.FAILED, fault)
+    assert "'a:b' cannot be pulled" in found.reason
+
+
 def test_a_pod_that_never_started_was_not_stopped_by_the_time_limit() -> None:
     late = {"phase": "Failed", "reason": "DeadlineExceeded"}
     found = status({"waiting": {"reason": "ContainerCreating", "message": "no such volume"}}, **late)

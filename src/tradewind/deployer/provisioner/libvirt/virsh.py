@@ -13,7 +13,14 @@ from xml.etree.ElementTree import Element, SubElement
 
 from tradewind.deployer.provisioner.libvirt.cluster_folders import ClusterPlan, MachinePlan
 from tradewind.deployer.provisioner.libvirt.settings import USER_MODE, LibvirtSettings
-from tradewind.errors import CapacityError, CredentialsError, DeployError, ImageError, UnreachableError
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    ImageError,
+    PrerequisiteError,
+    UnreachableError,
+)
 from tradewind.utils.dependencies import find_program
 from tradewind.utils.paths import expand
 
@@ -333,15 +340,17 @@ _MEANINGS: Sequence[tuple[str, type[DeployError], str]] = (
 )  # fmt: skip
 """What libvirt says, in small letters, what it is, and what to do about it."""
 
-_FINAL: Mapping[str, str] = {
+_MISSING: Mapping[str, str] = {
     r"network not found": "virsh net-list --all shows the networks; set network",
     r"network .* is not active": "virsh net-start starts it",
     r"kvm": "set emulator: qemu, or load the module kvm_intel or kvm_amd",
     r"virtiofsd": "apt-get install virtiofsd, or set share: 9p",
     r"machine type|no pci buses": "qemu-system-x86_64 -M help lists them; set machine",
-    r"unsupported configuration|xml error|invalid argument": "",
 }
-"""What trying again does not help against, and what does."""
+"""What is missing on the host, for machines of any size, and what to do."""
+
+_FINAL = r"unsupported configuration|xml error|invalid argument"
+"""What trying again does not help against."""
 
 
 def libvirt_error(stderr: str, uri: str) -> DeployError:
@@ -352,7 +361,7 @@ def libvirt_error(stderr: str, uri: str) -> DeployError:
     for pattern, kind, hint in _MEANINGS:
         if re.search(pattern, words.lower()):
             return kind(message, hint=hint or None)
-    for pattern, hint in _FINAL.items():
+    for pattern, hint in _MISSING.items():
         if re.search(pattern, words.lower()):
-            return DeployError(message, hint=hint or None, retryable=False)
-    return DeployError(message)
+            return PrerequisiteError(message, hint=hint)
+    return DeployError(message, retryable=not re.search(_FINAL, words.lower()))

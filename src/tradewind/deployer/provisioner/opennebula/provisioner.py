@@ -49,7 +49,14 @@ from tradewind.deployer.provisioner.opennebula.rpc import (
     parse_xml,
 )
 from tradewind.deployer.provisioner.opennebula.settings import OpenNebulaSettings, find_credentials, read_text_setting
-from tradewind.errors import DeployError, OfferRefusedError, TeardownError, TradewindError, UnreachableError
+from tradewind.errors import (
+    DeployError,
+    OfferRefusedError,
+    PrerequisiteError,
+    TeardownError,
+    TradewindError,
+    UnreachableError,
+)
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Offer
 from tradewind.utils.retries import Backoff
@@ -293,14 +300,14 @@ class OpenNebulaProvisioner(
                 named = [each for each in named if each.findtext("UNAME") == client.user] or named
                 if len(named) != 1:
                     what = "is no template" if not named else f"are {len(named)} templates"
-                    raise OfferRefusedError(
+                    raise PrerequisiteError(
                         f"OpenNebula: there {what} named {wanted!r}", hint="onetemplate list shows them; give the ID"
                     )
                 number = int(named[0].findtext("ID") or 0)
             try:
                 document = parse_xml(client.ask("template.info", number))
             except NoSuchObjectError as error:
-                raise OfferRefusedError(error.message, hint="onetemplate list shows those that there are") from None
+                raise PrerequisiteError(error.message, hint="onetemplate list shows those that there are") from None
             content = document.find("TEMPLATE")
             found = self._base = (number, ElementTree.Element("TEMPLATE") if content is None else content)
         return found

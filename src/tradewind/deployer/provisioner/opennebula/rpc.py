@@ -17,7 +17,7 @@ from tradewind.errors import (
     CredentialsError,
     DeployError,
     ImageError,
-    OfferRefusedError,
+    PrerequisiteError,
     UnreachableError,
 )
 
@@ -172,7 +172,7 @@ def _not_instantiated(said: str, low: str) -> DeployError:
     if "image" in low or "disk" in low:
         return ImageError(said, hint="compare the template's DISK with the list of oneimage")
     if "network" in low or "cluster" in low or "template" in low:
-        return OfferRefusedError(
+        return PrerequisiteError(
             said, hint="compare the settings template, network and cluster with what OpenNebula has"
         )
     return DeployError(said)

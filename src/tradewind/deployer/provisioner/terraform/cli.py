@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -268,6 +269,29 @@ def _locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+_COMMENT = re.compile(r"/\*.*?\*/|^\s*(?:#|//)[^\n]*", re.DOTALL | re.MULTILINE)
+_VARIABLE = re.compile(r"^\s*variable\s+\"?([\w-]+)\"?\s*\{", re.MULTILINE)
+
+
+def declared_variables(module: Path) -> frozenset[str]:
+    """Find the names of the variables that a module declares.
+
+    Args:
+        module: Its folder; modules below it have variables of their own.
+    """
+    found: set[str] = set()
+    for file in module.glob("*.tf"):
+        found |= set(_VARIABLE.findall(_COMMENT.sub("", file.read_text(encoding="utf-8", errors="replace"))))
+    for file in module.glob("*.tf.json"):
+        # What is no JSON, Terraform itself has refused before.
+        with suppress(ValueError):
+            content = json.loads(file.read_bytes())
+            blocks = content.get("variable", {}) if isinstance(content, dict) else {}
+            for block in blocks if isinstance(blocks, list) else [blocks]:
+                found |= set(block)
+    return frozenset(found)
 
 
 def _files(sources: Sequence[Path]) -> dict[str, Path]:

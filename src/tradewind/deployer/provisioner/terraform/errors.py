@@ -14,6 +14,7 @@ from tradewind.errors import (
     ImageError,
     MissingProgramError,
     OfferRefusedError,
+    PrerequisiteError,
     UnreachableError,
 )
 
@@ -163,10 +164,10 @@ def terraform_error(
     if _NO_NETWORK_GIVEN.search(text):
         names = "network: ..., subnet_id: ..." if provider == "gcp" else "subnet_id: ..."
         hint = f"write variables: {{{names}}} under provisioner"
-        return DeployError(f"the account has no default network: {shown}", hint=hint, retryable=False)
+        return PrerequisiteError(f"the account has no default network: {shown}", hint=hint)
     if _DISK_TOO_SMALL.search(text):
         hint = "set disk to at least as many GiB as the image has"
-        return DeployError(f"the disk is too small for the image: {shown}", hint=hint, retryable=False)
+        return PrerequisiteError(f"the disk is too small for the image: {shown}", hint=hint)
     if _NETWORK.search(text):
         return UnreachableError(f"{provider} does not answer: {shown}")
     if not applying and any(each.file for each in diagnostics):
@@ -201,11 +202,12 @@ def template_error(diagnostics: Sequence[TerraformDiagnostic]) -> DeployError:
     first = next(
         (each for each in diagnostics if each.file), diagnostics[0] if diagnostics else TerraformDiagnostic("no reason")
     )
-    return DeployError(
-        f"the Terraform template is wrong: {_shorten(str(first))}",
-        hint="`terraform validate` in the folder of the setting module shows it too",
-        retryable=False,
-    )
+    hint = "`terraform validate` in the folder of the setting module shows it too"
+    message = f"the Terraform template is wrong: {_shorten(str(first))}"
+    # A module may take some values of its variables and refuse others; all else is wrong for every offer.
+    if "Invalid value for" in first.summary:
+        return DeployError(message, hint=hint, retryable=False)
+    return PrerequisiteError(message, hint=hint)
 
 
 def init_error(program: str, stderr: str) -> DeployError | MissingProgramError:

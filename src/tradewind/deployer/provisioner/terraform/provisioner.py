@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,12 @@ from tradewind.deployer.provisioner.base import (
 )
 from tradewind.deployer.provisioner.terraform.aws import AmazonCloud
 from tradewind.deployer.provisioner.terraform.azure import AzureCloud
-from tradewind.deployer.provisioner.terraform.cli import TerraformCli, TerraformResult, find_terraform
+from tradewind.deployer.provisioner.terraform.cli import (
+    TerraformCli,
+    TerraformResult,
+    declared_variables,
+    find_terraform,
+)
 from tradewind.deployer.provisioner.terraform.cloud import Cloud, orphan_cluster
 from tradewind.deployer.provisioner.terraform.errors import terraform_error
 from tradewind.deployer.provisioner.terraform.gcp import GoogleCloud
@@ -48,6 +53,7 @@ from tradewind.errors import (
     DeployError,
     MissingProgramError,
     OfferRefusedError,
+    PrerequisiteError,
     TeardownError,
     TradewindError,
 )
@@ -334,13 +340,15 @@ class TerraformProvisioner(
         source = given.module or _MODULES / record.provider
         module = program.prepare([_CLOUD_INIT, source])
         program.settle(folder, module)
-        variables = self._variables(folder, record, offer)
+        declared = declared_variables(source)
+        variables = self._variables(folder, record, offer, declared)
         last: DeployError | None = None
         for zone in self._zones(cloud, record, offer):
             if last is not None and record.provider == "azure":
                 # It keeps a machine that there was no room for, with its interface, and Terraform does not know of it.
                 self._clear(folder, record, lock)
-            text = json.dumps({**variables, "zone": zone, **given.variables}, indent=1)
+            place = {"zone": zone} if "zone" in declared else {}
+            text = json.dumps({**variables, **place, **given.variables}, indent=1)
             write_private(folder.path / "tradewind.auto.tfvars.json", text.encode())
             left = record.started + given.boot_seconds - self.clock.now()
             record = folder.write(replace(record, applying=True))
@@ -395,22 +403,22 @@ class TerraformProvisioner(
             raise terraform_error(outcome.diagnostics, record.provider, offer.key, applying=outcome.applying)
         listed = (outcome.outputs or {}).get("machines")
         if not isinstance(listed, list) or not all(isinstance(m, dict) and m.get("id") for m in listed):
-            raise DeployError(
+            raise PrerequisiteError(
                 "the module has no output `machines` that lists id and address of each",
-                retryable=False,
                 hint="see the guide on provisioner terraform",
             )
         if len(listed) != offer.nodes:
             raise CapacityError(f"{count(len(listed), 'machine')} of {offer.nodes} came up")
         if not all(machine.get("address") for machine in listed):
-            raise DeployError(
-                "the machines have no address",
-                hint="public_address: true, or a subnet that is reachable from here",
-                retryable=False,
+            raise PrerequisiteError(
+                "the machines have no address", hint="public_address: true, or a subnet that is reachable from here"
             )
         return tuple(listed)
 
-    def _variables(self, folder: TerraformRunFolder, record: TerraformRunRecord, offer: Offer) -> dict[str, Any]:
+    def _variables(
+        self, folder: TerraformRunFolder, record: TerraformRunRecord, offer: Offer, declared: Collection[str]
+    ) -> dict[str, Any]:
+        """The values of the module's variables, without those of the user's own."""
         given = self.settings
         made = {
             "run_id": record.run_id,
@@ -426,11 +434,14 @@ class TerraformProvisioner(
             "arch": offer.arch or "x86_64",
             "disk_gib": max(1, round(given.disk)),
             "image": given.image,
-            "caller_cidrs": [given.caller_cidr or address_of_this_machine(given.address_url)],
             **folder.public_keys(),
         }
         if record.provider == "aws" and given.endpoint:
             made["endpoint"] = given.endpoint
+        made = {name: value for name, value in made.items() if name in declared}
+        if "caller_cidrs" in declared and "caller_cidrs" not in given.variables:
+            # Only where it is wanted: a page on the internet is asked for this machine's address.
+            made["caller_cidrs"] = [given.caller_cidr or address_of_this_machine(given.address_url)]
         if given.module is None and record.account and record.provider in _ACCOUNTS:
             # Leftovers are looked for there, and a login may know it where Terraform would not.
             made[_ACCOUNTS[record.provider]] = record.account

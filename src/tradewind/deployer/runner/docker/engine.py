@@ -17,7 +17,7 @@ from tradewind.deployer.runner.architectures import architecture_of, may_be_emul
 from tradewind.deployer.runner.docker.names import engine_time
 from tradewind.deployer.runner.docker.settings import DockerSettings, EngineHost
 from tradewind.deployer.ssh_connection import SshConnection, SshTarget, find_ssh
-from tradewind.errors import CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.errors import CredentialsError, DeployError, MissingProgramError, PrerequisiteError, UnreachableError
 from tradewind.problem import Machine
 from tradewind.utils.dependencies import install_command
 from tradewind.utils.paths import expand
@@ -82,7 +82,7 @@ def default_address(settings: DockerSettings) -> EngineAddress:
     try:
         found = EngineHost.parse(host)
     except ValueError as error:
-        raise DeployError(str(error), retryable=False) from None
+        raise PrerequisiteError(str(error)) from None
     if found.scheme == "unix":
         return EngineAddress(f"unix://{found.place}")
     if found.scheme == "ssh":

@@ -7,29 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tradewind.deployer.runner.architectures import architecture_error, wrong_architecture
+from tradewind.deployer.runner.image_errors import NETWORK_WORDS, image_error
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
     DeployError,
     ImageError,
-    MissingProgramError,
+    JobProgramError,
     OfferRefusedError,
     PrerequisiteError,
     TradewindError,
     UnreachableError,
 )
 
-_NETWORK_WORDS = (
-    "no such host",
-    "i/o timeout",
-    "connection refused",
-    "network is unreachable",
-    "tls handshake",
-    "client.timeout exceeded",
-    "server misbehaving",
-    "connection reset",
-    "unexpected eof",
-)
 _LIMITS = (("Memory", "MemoryLimit", "memory"), ("NanoCpus", "CpuCfsQuota", "CPUs"))
 
 
@@ -55,9 +45,7 @@ def start_error(
     said = engine_message(error)
     low = said.lower()
     if "exec format error" in low and script:
-        return MissingProgramError(
-            f"{program} is no program that this machine can run", hint="a script needs a #! line"
-        )
+        return JobProgramError(f"{program} is no program that this machine can run", hint="a script needs a #! line")
     if "exec format error" in low:
         what = f"the image {image}, or its program {program},"
         return architecture_error(f"{wrong_architecture(what, machine)}: {said}")
@@ -68,7 +56,7 @@ def start_error(
         )
     return (
         _program_refusal(said, low, image, program)
-        or _image_refusal(said, low, image)
+        or image_error(said, image)
         or _resource_refusal(said, low, place)
         or DeployError(f"the container engine at {place} refuses: {said}", retryable=_status(error) >= 500)
     )
@@ -114,36 +102,12 @@ def _program_refusal(said: str, low: str, image: str, program: str) -> Tradewind
     if "mkdir /tradewind" in low or "mounting" in low or "docker-init" in low or "exec" not in low:
         return None
     if "executable file not found" in low or re.search(r"exec:? .*no such file or directory", low):
-        return MissingProgramError(
+        return JobProgramError(
             f"there is no program {program!r} in the image {image}",
             hint="use another image, or give the program's path, relative to job.workdir",
         )
     if "permission denied" in low or "is a directory" in low:
-        return MissingProgramError(f"{program} in the image {image} is not executable", hint=f"chmod +x {program}")
-    return None
-
-
-def _image_refusal(said: str, low: str, image: str) -> DeployError | None:
-    if "toomanyrequests" in low or "rate limit" in low:
-        return CapacityError(
-            f"the registry of the image {image} lets nobody pull so often", hint="docker login, or wait"
-        )
-    if "invalid reference format" in low or "invalid repository name" in low:
-        return ImageError(f"{image!r} is not the name of an image", hint="write registry/name:tag in lower case")
-    if "pull access denied" in low or "requested access to the resource is denied" in low:
-        return ImageError(
-            f"there is no image {image}, or its registry wants to know who asks",
-            hint="check the name, or docker login",
-        )
-    if "unauthorized" in low or "authentication required" in low or "no basic auth credentials" in low:
-        return CredentialsError(f"the registry of the image {image} does not let us in: {said}", hint="docker login")
-    missing = ("no such image", "manifest unknown", "not found: manifest", "image not known", "name unknown")
-    if any(words in low for words in missing) or ("manifest for" in low and "not found" in low):
-        return ImageError(
-            f"there is no image {image}", hint="check its name and tag, docker pull it, or set pull: missing"
-        )
-    if "no matching manifest" in low:
-        return architecture_error(f"{wrong_architecture(f'the image {image}', '')}: {said}")
+        return JobProgramError(f"{program} in the image {image} is not executable", hint=f"chmod +x {program}")
     return None
 
 
@@ -168,15 +132,13 @@ def _resource_refusal(said: str, low: str, place: str) -> DeployError | None:
             f"the container engine at {place} refuses the limits: {said}", hint="use a larger offer"
         )
     if "network" in low and "not found" in low:
-        return DeployError(said, hint="docker network ls shows the networks; set network", retryable=False)
+        return PrerequisiteError(said, hint="docker network ls shows the networks; set network")
     if "bind source path does not exist" in low or "mounts denied" in low or "statfs" in low:
-        return DeployError(
-            f"the container engine at {place} does not see this machine's folders: {said}",
-            hint="set files: copy",
-            retryable=False,
+        return PrerequisiteError(
+            f"the container engine at {place} does not see this machine's folders: {said}", hint="set files: copy"
         )
     if "docker-init" in low or "catatonit" in low:
-        return DeployError(f"the engine at {place} has no init program", hint="set init: false", retryable=False)
+        return PrerequisiteError(f"the engine at {place} has no init program", hint="set init: false")
     return None
 
 
@@ -189,11 +151,11 @@ def pull_error(error: Any, image: str) -> TradewindError:
     """
     said = engine_message(error)
     low = said.lower()
-    if any(words in low for words in _NETWORK_WORDS):
+    if any(words in low for words in NETWORK_WORDS):
         return UnreachableError(f"the registry of the image {image} does not answer: {said}")
     if "no space left on device" in low:
         return DeployError(f"the disk of the engine is full: {image} cannot be pulled", hint="docker system prune")
-    named = _image_refusal(said, low, image)
+    named = image_error(said, image)
     if named is not None:
         return named
     if _status(error) in (401, 403):

@@ -86,11 +86,7 @@ class _Start:
     def run(self) -> Mapping[str, int]:
         request = self._request
         if not request.image:
-            raise DeployError(
-                "runner docker runs jobs in containers, and the job names no image",
-                hint="set job.image",
-                retryable=False,
-            )
+            raise ImageError("runner docker runs jobs in containers, and the job names no image", hint="set job.image")
         there = {row.role: row for row in containers_of(self._engine, request.run_id)}
         job = there.get(names.JOB)
         if job is not None and job.labels.get(names.OWNER) != request.owner:

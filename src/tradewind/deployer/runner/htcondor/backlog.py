@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tradewind.deployer.runner.exit_reasons import fault_of
 from tradewind.deployer.runner.htcondor.commands import CondorCommands, run_constraint
 from tradewind.deployer.runner.htcondor.exchange_folder import ExchangeFolder
-from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.errors import CapacityError, DeployError, MissingProgramError, UnreachableError
 from tradewind.problem import Fault, RunState, RunStatus
 from tradewind.utils.units import format_duration
 
@@ -165,9 +166,7 @@ class CondorBacklog:
                 self._refused(self._words or str(error))
             return False
         except (DeployError, OSError) as error:
-            fault = Fault.INFRASTRUCTURE if not isinstance(error, DeployError) or error.retryable else Fault.JOB
-            fault = Fault.CREDENTIALS if isinstance(error, CredentialsError) else fault
-            exchange.give_up(RunState.FAILED, fault, str(error))
+            exchange.give_up(RunState.FAILED, fault_of(error), str(error))
         with self._lock:
             self._waiting.pop(run_id, None)
             self._alone_since, self._pause = None, _SOON

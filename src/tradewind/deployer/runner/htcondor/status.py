@@ -13,6 +13,7 @@ from tradewind.deployer.runner import exit_reasons
 from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.htcondor.event_log import JobLogSummary
 from tradewind.deployer.runner.htcondor.submit_description import MISSING, NOT_EXECUTABLE
+from tradewind.deployer.runner.image_errors import image_fault
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 
@@ -219,7 +220,7 @@ def _hold(summary: JobLogSummary, wall_seconds: float | None, runtime: float) ->
     if about_memory or (code == _RESOURCES and "disk" not in low):
         return RunState.FAILED, f"out of memory: {why}", Fault.JOB
     if code == _IMAGE or (code == _NO_START and "image" in low):
-        return RunState.FAILED, f"its container image cannot be used: {why}", Fault.JOB
+        return RunState.FAILED, f"its container image cannot be used: {why}", image_fault(why, "")
     if code in (_RESOURCES, _OUT_TOO_LARGE, _IN_TOO_LARGE):
         return RunState.FAILED, f"it took more disk than it may: {why}", Fault.JOB
     if code in (_OUTPUT, _INPUT):

@@ -14,7 +14,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tradewind import plugins
-from tradewind.errors import CapacityError, CredentialsError, DeployError, MissingProgramError, UnreachableError
+from tradewind.errors import (
+    CapacityError,
+    CredentialsError,
+    DeployError,
+    MissingProgramError,
+    PrerequisiteError,
+    UnreachableError,
+)
 from tradewind.utils.dependencies import install_command
 from tradewind.utils.paths import expand
 
@@ -244,7 +251,7 @@ def _refusal(status: int, content: bytes, call: str) -> Exception:
         words, reason = content.decode(errors="replace")[:200], ""
     words = words or f"{call}: HTTP {status}"
     if status == 404 and "namespaces" in words and "not found" in words and call.startswith("POST"):
-        return DeployError(f"Kubernetes: {words}", hint="set namespace to one that is there", retryable=False)
+        return PrerequisiteError(f"Kubernetes: {words}", hint="set namespace to one that is there")
     if status == 404 or (status == 400 and "is waiting to start" in words):  # the latter is said of a log
         return ObjectNotFound(words)
     if status == 409:

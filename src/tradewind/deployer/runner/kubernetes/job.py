@@ -21,7 +21,7 @@ from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.pod_scripts import PREPARE
 from tradewind.deployer.runner.kubernetes.settings import INSTANCE_TYPE, KubernetesSettings
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
-from tradewind.errors import DeployError
+from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
 
 MANAGED = "app.kubernetes.io/managed-by=tradewind"
@@ -302,10 +302,9 @@ def posix_pattern(pattern: str) -> str:
 
 
 def _unknown(pattern: str, part: str) -> DeployError:
-    return DeployError(
+    return PrerequisiteError(
         f"on Kubernetes, {part!r} cannot be used in job.load.ready.pattern: {pattern!r}",
         hint="write it as an extended regular expression, as grep -E has it",
-        retryable=False,
     )
 
 

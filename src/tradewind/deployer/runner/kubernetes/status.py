@@ -23,6 +23,7 @@ from tradewind.deployer.runner.exit_reasons import (
     timeout_reason,
 )
 from tradewind.deployer.runner.handle import HandleData
+from tradewind.deployer.runner.image_errors import image_fault
 from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.job import APPLICATION_CONTAINER, CONTAINER, ENDING, QUEUE
 from tradewind.problem import Fault, RunState, RunStatus, Usage
@@ -488,7 +489,8 @@ def _waiting(pod: Document, now: float, limits: WaitLimits) -> PodVerdict:
             if reason in _PULLING and (reason in _NEVER or age > limits.image_seconds):
                 hint = "check the image's name, and set image_pull_secrets if it is private"
                 words = f"the image {status['image']!r} cannot be pulled: {reason} {message} ({hint})"
-                return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.JOB), mark=True)
+                fault = image_fault(f"{reason} {message}", status["image"])
+                return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, fault), mark=True)
             if reason in _CANNOT and age > limits.image_seconds:
                 words = f"the container cannot be made: {reason} {message}"
                 return PodVerdict(RunStatus(RunState.FAILED, 0.0, words, Fault.INFRASTRUCTURE), mark=True)

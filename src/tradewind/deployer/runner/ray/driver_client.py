@@ -21,6 +21,7 @@ from tradewind.errors import (
     CredentialsError,
     DeployError,
     MissingProgramError,
+    PrerequisiteError,
     TradewindError,
     UnreachableError,
 )
@@ -195,7 +196,7 @@ class RayDriverClient:
                 return CapacityError(words, hint="add such a node, or set autoscales: true if the cluster will")
             case "version":
                 hint = "set python to one with the cluster's versions of Python and Ray"
-                return DeployError(words, hint=hint, retryable=False)
+                return PrerequisiteError(words, hint=hint)
             case "missing":
                 return MissingProgramError(f"{self._python or sys.executable} has no Ray: {failure.text}", hint=_HINT)
             case "large":

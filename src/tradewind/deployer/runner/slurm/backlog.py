@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.deployer.runner.exit_reasons import fault_of
 from tradewind.deployer.runner.slurm.commands import surely_refused
 from tradewind.deployer.runner.slurm.handle import SlurmRun
 from tradewind.deployer.runner.slurm.spool import Spool
-from tradewind.errors import CapacityError, CredentialsError, DeployError, TradewindError, UnreachableError
+from tradewind.errors import CapacityError, TradewindError, UnreachableError
 from tradewind.problem import Fault, RunState, RunStatus
 from tradewind.utils.units import format_duration
 
@@ -200,6 +201,4 @@ class SlurmBacklog:
 
 def _end_of(error: TradewindError) -> dict[str, Any]:
     """The result of a run that Slurm refuses for good, although it has room."""
-    fault = Fault.INFRASTRUCTURE if isinstance(error, DeployError) and error.retryable else Fault.JOB
-    fault = Fault.CREDENTIALS if isinstance(error, CredentialsError) else fault
-    return {"state": "refused", "fault": fault, "reason": str(error), "runtime": 0.0}
+    return {"state": "refused", "fault": fault_of(error), "reason": str(error), "runtime": 0.0}

@@ -51,14 +51,19 @@ _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
         "check with `scontrol ping` and `munge -n | unmunge` that the cluster knows you",
     ),
     (r"Invalid qos", CredentialsError, "set `qos` to one that the account may use"),
-    (r"invalid partition|not available in partition|partition.*down", OfferRefusedError, "`sinfo` lists partitions"),
+    (
+        r"invalid partition|partition (?:not available|name)|partition.*(?:down|inactive|drain)",
+        PrerequisiteError,
+        "set `partition` to one that is up: `sinfo` lists them",
+    ),
+    (r"not available in partition", OfferRefusedError, "`sinfo` lists partitions"),
     (
         r"Requested node configuration|Node count specification|More processors requested|Memory specification|"
         r"CPU count per node|CPU count specification|Memory required by task",
         OfferRefusedError,
         "no node of the partition is that large: offer smaller machines or set `partition`",
     ),
-    (r"Invalid feature|node features", OfferRefusedError, "set `constraint` to features of `sinfo -o %f`"),
+    (r"Invalid feature|node features", PrerequisiteError, "set `constraint` to features of `sinfo -o %f`"),
     (
         r"generic resource|Invalid Trackable RESource|gres",
         OfferRefusedError,
@@ -66,16 +71,16 @@ _REFUSALS: tuple[tuple[str, type[DeployError], str], ...] = (
     ),
     (
         r"reservation is invalid|reservation.*(?:denied|not)|Invalid node name|mutually exclusive|dependency problem",
-        DeployError,
+        PrerequisiteError,
         "look at the setting `sbatch`",
     ),
-    (r"Invalid job array", DeployError, "set `max_array` to MaxArraySize of `scontrol show config`"),
+    (r"Invalid job array", PrerequisiteError, "set `max_array` to MaxArraySize of `scontrol show config`"),
     (
         r"time limit is invalid",
         DeployError,
         "the partition's limit is shorter: set deploy.longest or `partition`",
     ),
-    (r"unrecognized option|invalid option|Invalid.*specification", DeployError, "look at the setting `sbatch`"),
+    (r"unrecognized option|invalid option|Invalid.*specification", PrerequisiteError, "look at the setting `sbatch`"),
 )
 
 
