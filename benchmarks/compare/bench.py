@@ -174,7 +174,7 @@ class Record:
             self._measured.setdefault(key, []).append(one)
         if self._repeated:
             runs = [replace(one, key=name) for name, found in self._measured.items() for one in found]
-            best = ConfigurationRanking(runs, self.bench.problem.constraints.deadline).best_run
+            best = ConfigurationRanking(runs, self.bench.problem.objective, self.bench.problem.constraints).best_run
             if best is None:
                 return
             key = best.key

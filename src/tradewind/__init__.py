@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tradewind.engine.async_study import AsyncStudy
-    from tradewind.engine.study import Asked, Study, tunable
+    from tradewind.engine.study import Asked, Study
+    from tradewind.engine.tunable import tunable
     from tradewind.reporting.study.notebook import StudyReport
     from tradewind.runtime_api import fraction, output_path, parameters, report
 
@@ -25,7 +26,7 @@ _PLACES = {
     "output_path": "tradewind.runtime_api",
     "parameters": "tradewind.runtime_api",
     "report": "tradewind.runtime_api",
-    "tunable": "tradewind.engine.study",
+    "tunable": "tradewind.engine.tunable",
 }
 
 __all__ = [

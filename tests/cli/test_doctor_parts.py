@@ -36,7 +36,6 @@ NOTHING_THERE = {
 """Of each part that needs a package, a program or a daemon: what it says without any, and how to get it."""
 
 NOT_OF_THIS_MACHINE = {
-    ("runner", "process"): "raises it for the job's own program",
     ("catalogue", "gcp"): "lists prices without its key",
 }
 """Parts that raise `MissingProgramError` and yet need nothing."""

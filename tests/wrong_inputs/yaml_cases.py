@@ -595,7 +595,7 @@ YAML = [
         "exhaustive",
         "an exhaustive search of an endless space",
         3,
-        "the exhaustive searcher cannot try a space with a continuous parameter (give the values to try as lists, or use the searcher random or gp)",
+        "job.yaml:10: the exhaustive searcher cannot try a space with a continuous parameter (give the values to try as lists, or use the searcher random or gp)",
         files={"job.yaml": JOB.replace("1..9", "0.5..9.5").replace("random", "exhaustive")},
     ),
     Case(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 import os
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from tradewind.engine.function_calls import call_for_trial
 from tradewind.engine.past_studies import with_past_studies
@@ -110,71 +109,6 @@ def _whole(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
-
-
-P = ParamSpec("P")
-R = TypeVar("R", bound="float | Mapping[str, float] | None")
-
-
-class Tunable(Generic[P, R]):
-    """A function that can be called as before, and tuned.
-
-    Args:
-        function: The function.
-        specification: The job YAML's keys.
-    """
-
-    def __init__(self, function: Callable[P, R], specification: Mapping[str, Any]) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self.specification = dict(specification)
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself."""
-        return self._function(*args, **kwargs)
-
-    def tune(
-        self,
-        trials: int | None = None,
-        *,
-        store: str | None = None,
-        fresh: bool = False,
-        progress: bool | None = None,
-    ) -> Trial | None:
-        """Search for the best arguments.
-
-        Args:
-            trials: Calls at most, now.
-            store: Address of the store; the user's own without it.
-            fresh: Start anew even if there is a study to go on with.
-            progress: Show a progress bar, as for `Study.optimise`.
-
-        Returns:
-            The best trial, or None.
-        """
-        with Study(self.specification, store=store, fresh=fresh) as study:
-            return study.optimise(self._function, trials, progress=progress)
-
-
-def tunable(space: Mapping[str, Any], **specification: Any) -> Callable[[Callable[P, R]], Tunable[P, R]]:
-    """Make a function tunable.
-
-    Args:
-        space: Its arguments, as under ``space`` in a job YAML.
-        specification: Further keys of a job YAML: ``objective``, ``constraints``, ``budget``, ``searcher``, ...
-            Without an ``objective`` the value that the function returns is made small.
-    """
-
-    def wrap(function: Callable[P, R]) -> Tunable[P, R]:
-        given = {
-            "name": getattr(function, "__name__", "function"),
-            "space": dict(space),
-            "objective": {"minimise": "value"},
-            **specification,
-        }
-        return Tunable(function, given)
-
-    return wrap
 
 
 _LEASE = 24 * 3600.0

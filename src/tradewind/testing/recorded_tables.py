@@ -123,17 +123,7 @@ def read_table(
     Raises:
         RecordError: With file and line.
     """
-    layout = CsvLayout(
-        columns.time,
-        columns.unit,
-        cost=columns.cost,
-        status=columns.status,
-        ok=("ok", "done", "success", "succeeded", "completed", "true", "0"),
-        where=dict(columns.where),
-    )
-    runs = read_csv(path, layout)
-    if not runs:
-        raise RecordError("no row is left in it", file=str(path), hint="see --where")
+    runs = _read_runs(path, columns)
     names = _parameter_names(path, runs, columns)
     rows: dict[tuple[str, ...], list[RecordedRun]] = {}
     for run in runs:
@@ -169,6 +159,21 @@ def read_table(
     if not values_of:
         raise RecordError("no run in it meets the deadline", file=str(path), hint="raise --deadline")
     return RecordedProblem(problem, float(np.mean([problem.bill(each) for each in every])), min(values_of))
+
+
+def _read_runs(path: Path, columns: TableColumns) -> list[RecordedRun]:
+    layout = CsvLayout(
+        columns.time,
+        columns.unit,
+        cost=columns.cost,
+        status=columns.status,
+        ok=("ok", "done", "success", "succeeded", "completed", "true", "0"),
+        where=dict(columns.where),
+    )
+    runs = read_csv(path, layout)
+    if not runs:
+        raise RecordError("no row is left in it", file=str(path), hint="see --where")
+    return runs
 
 
 def _parameter_names(path: Path, runs: Sequence[RecordedRun], columns: TableColumns) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class SearcherChoice:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is compared on what.
+    """A comparison of searchers on a table.
 
     Attributes:
         table: The CSV.
@@ -202,7 +202,7 @@ def _result(
     *,
     whole: bool,
 ) -> SearchResult:
-    """What a search had come to with the runs that a budget pays for, or with all of them (``whole``)."""
+    """The result of a search with the runs that a budget pays for, or with all of them (``whole``)."""
     spent, best, count, close = 0.0, NEVER, 0, NEVER
     for trial in trials:
         paid = spent + trial.spent / table.mean
@@ -223,7 +223,7 @@ def run_benchmark(
     """Run all searches that are not in the file of results yet, and add each to it as it ends.
 
     Args:
-        benchmark: What is compared on what.
+        benchmark: The comparison.
         choices: The searchers.
         out: CSV of results; an interrupted benchmark goes on with it.
         processes: Searches at the same time.

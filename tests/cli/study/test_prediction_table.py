@@ -65,11 +65,11 @@ def test_long_words_are_folded_below_their_figures() -> None:
     assert " ".join(" ".join(found[2:]).split()) == f"{LINES[0].words} ({LINES[0].reason})"
 
 
-def test_what_is_not_known_is_a_dash() -> None:
+def test_what_is_not_known_is_a_dash_and_the_time_says_so() -> None:
     row = prediction_lines(
         [PredictionRow("a=1", PredictedRange(None), PredictedRange(None), None, "")], 200, bound=True, metric="acc"
     )[1]
-    assert row.split() == ["1", "a=1", *"-------"]
+    assert row.split() == ["1", "a=1", "-", "-", "not", "known", "yet", *"----"]
 
 
 def test_a_figure_lies_within_its_range() -> None:

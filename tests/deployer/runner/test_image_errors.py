@@ -16,7 +16,7 @@ from tradewind.problem import Fault
         ("unauthorized: authentication required", Fault.CREDENTIALS),
         ("toomanyrequests: rate limit", Fault.CAPACITY),
         ("dial tcp: lookup registry: no such host", Fault.INFRASTRUCTURE),
-        ("no matching manifest for linux/arm64", Fault.JOB),
+        ("no matching manifest for linux/arm64", Fault.ARCHITECTURE),
     ],
 )
 def test_an_image_that_is_nowhere_ends_the_search_and_a_registry_that_is_away_does_not(said: str, fault: Fault) -> None:

@@ -62,16 +62,16 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
 
 
 def test_the_script_is_told_all_but_secrets(bench: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SESAME", "open")
+    monkeypatch.setenv("SESAME", "sesame opens")
     runner = bench.runner()
     request = bench.request("good")
     job = ("sh", "-c", "echo $KEY $TRADEWIND_NODES $A")
     request = replace(request, argv=job, env={"A": "b"}, secrets={"KEY": "env:SESAME"}, offer=request.offer.times(2))
     handle = runner.submit(request, [Machine("i-1", "10.0.0.7", {"user": "me"}), Machine("i-2", "10.0.0.8")])
     assert wait_for_end(runner, handle).state is RunState.DONE
-    assert (request.folder / "stdout").read_text() == "open 2 b\n"
+    assert (request.folder / "stdout").read_text() == "sesame opens 2 b\n"
     text = (request.workdir / "run.json").read_text()
-    assert "open" not in text
+    assert "sesame opens" not in text
     seen = json.loads(text)
     assert seen["machines"] == [
         {"id": "i-1", "address": "10.0.0.7", "user": "me"},

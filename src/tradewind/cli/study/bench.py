@@ -12,69 +12,90 @@ if TYPE_CHECKING:
     from tradewind.testing.searcher_benchmark import Benchmark, SearcherChoice, Summary
 
 
+SearchersOption = Annotated[
+    list[str],
+    typer.Argument(help="Searchers to compare, the first with all others: gp, or cherrypick:starts=1,stop=false."),
+]
+TableOption = Annotated[Path, typer.Option("--table", help="CSV with one measured run a row.", metavar="FILE")]
+SeedsOption = Annotated[int, typer.Option("--seeds", min=1, help="Searches of each kind.")]
+BudgetsOption = Annotated[str, typer.Option("--budgets", help="Money of a search, in mean costs of a configuration.")]
+ProtocolOption = Annotated[
+    str,
+    typer.Option(
+        "--protocol",
+        help="engine: as Tradewind searches. obol: as its paper compares, all runs end.",
+    ),
+]
+ObjectiveOption = Annotated[str, typer.Option("--objective", help="cost or runtime, to make small.")]
+DeadlineOption = Annotated[
+    str | None, typer.Option("--deadline", help="Time that a run may take; the median of the table without it.")
+]
+TimeOption = Annotated[str, typer.Option("--time", help="Column of the run time.", metavar="COLUMN")]
+UnitOption = Annotated[str, typer.Option("--unit", help="Unit of that column: s, ms, min or h.")]
+MachineOption = Annotated[
+    str,
+    typer.Option("--machine", help="Column of the instance type, where it has no usual name.", metavar="COLUMN"),
+]
+NodesOption = Annotated[str, typer.Option("--nodes", help="Column of the number of machines.", metavar="COLUMN")]
+PriceOption = Annotated[
+    str, typer.Option("--price", help="Column of USD per machine and hour; without one, 1 USD.", metavar="COLUMN")
+]
+CostOption = Annotated[str, typer.Option("--cost", help="Column of USD per run.", metavar="COLUMN")]
+StatusOption = Annotated[
+    str, typer.Option("--status", help="Column that says whether a run went well.", metavar="COLUMN")
+]
+ParametersOption = Annotated[
+    str, typer.Option("--parameters", help="Columns that can be chosen; all that vary without it.", metavar="A,B")
+]
+MetricsOption = Annotated[
+    str, typer.Option("--metrics", help="Columns that a run measures, which are no parameters.", metavar="A,B")
+]
+WhereOption = Annotated[
+    list[str] | None, typer.Option("--where", help="Read these rows only; may be repeated.", metavar="COLUMN=VALUE")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="CSV of all searches; what is there is not repeated.", metavar="FILE"),
+]
+PlotOption = Annotated[
+    Path | None, typer.Option("--plot", help="Draw them: a .png or .svg; needs the extra plots.", metavar="FILE")
+]
+ProcessesOption = Annotated[
+    int | None, typer.Option("--processes", min=1, help="Searches at the same time; one a core without it.")
+]
+AsJsonOption = Annotated[bool, typer.Option("--json", help="Print the summaries as JSON.")]
+
+
 def bench(
-    searchers: Annotated[
-        list[str],
-        typer.Argument(help="Searchers to compare, the first with all others: gp, or cherrypick:starts=1,stop=false."),
-    ],
-    table: Annotated[Path, typer.Option("--table", help="CSV with one measured run a row.", metavar="FILE")],
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Searches of each kind.")] = 10,
-    budgets: Annotated[
-        str, typer.Option("--budgets", help="Money of a search, in mean costs of a configuration.")
-    ] = "8,10,15,20",
-    protocol: Annotated[
-        str,
-        typer.Option(
-            "--protocol",
-            help="engine: as Tradewind searches. obol: as its paper compares, all runs end.",
-        ),
-    ] = "engine",
-    objective: Annotated[str, typer.Option("--objective", help="cost or runtime, to make small.")] = "cost",
-    deadline: Annotated[
-        str | None, typer.Option("--deadline", help="Time that a run may take; the median of the table without it.")
-    ] = None,
-    time: Annotated[str, typer.Option("--time", help="Column of the run time.", metavar="COLUMN")] = "runtime",
-    unit: Annotated[str, typer.Option("--unit", help="Unit of that column: s, ms, min or h.")] = "s",
-    machine: Annotated[
-        str,
-        typer.Option("--machine", help="Column of the instance type, where it has no usual name.", metavar="COLUMN"),
-    ] = "",
-    nodes: Annotated[str, typer.Option("--nodes", help="Column of the number of machines.", metavar="COLUMN")] = "",
-    price: Annotated[
-        str, typer.Option("--price", help="Column of USD per machine and hour; without one, 1 USD.", metavar="COLUMN")
-    ] = "",
-    cost: Annotated[str, typer.Option("--cost", help="Column of USD per run.", metavar="COLUMN")] = "",
-    status: Annotated[
-        str, typer.Option("--status", help="Column that says whether a run went well.", metavar="COLUMN")
-    ] = "",
-    parameters: Annotated[
-        str, typer.Option("--parameters", help="Columns that can be chosen; all that vary without it.", metavar="A,B")
-    ] = "",
-    metrics: Annotated[
-        str, typer.Option("--metrics", help="Columns that a run measures, which are no parameters.", metavar="A,B")
-    ] = "",
-    where: Annotated[
-        list[str] | None, typer.Option("--where", help="Read these rows only; may be repeated.", metavar="COLUMN=VALUE")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="CSV of all searches; what is there is not repeated.", metavar="FILE"),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw them: a .png or .svg; needs the extra plots.", metavar="FILE")
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Searches at the same time; one a core without it.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summaries as JSON.")] = False,
+    searchers: SearchersOption,
+    table: TableOption,
+    seeds: SeedsOption = 10,
+    budgets: BudgetsOption = "8,10,15,20",
+    protocol: ProtocolOption = "engine",
+    objective: ObjectiveOption = "cost",
+    deadline: DeadlineOption = None,
+    time: TimeOption = "runtime",
+    unit: UnitOption = "s",
+    machine: MachineOption = "",
+    nodes: NodesOption = "",
+    price: PriceOption = "",
+    cost: CostOption = "",
+    status: StatusOption = "",
+    parameters: ParametersOption = "",
+    metrics: MetricsOption = "",
+    where: WhereOption = None,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    processes: ProcessesOption = None,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Compare searchers on a table of measured runs: distance from the optimum, and money until it is found."""
     import os
 
-    from tradewind.cli.common import emit_json, pair
+    from tradewind.cli.common import pair
     from tradewind.testing.recorded_tables import TableColumns
-    from tradewind.testing.searcher_benchmark import Benchmark, run_benchmark, summarise
-    from tradewind.utils.units import json_safe, parse_duration
+    from tradewind.testing.searcher_benchmark import Benchmark, draw_results, run_benchmark, summarise
+    from tradewind.utils.units import parse_duration
 
     choices = [_choice(text) for text in searchers]
     columns = TableColumns(
@@ -102,13 +123,20 @@ def bench(
     results = run_benchmark(benchmark, choices, out, processes or os.cpu_count() or 1, _progress)
     found = summarise(results, [choice.label for choice in choices])
     if plot is not None:
-        from tradewind.testing.searcher_benchmark import draw_results
-
         draw_results(results, found, plot)
+    _show(benchmark, found, as_json=as_json)
+
+
+def _show(benchmark: Benchmark, found: Sequence[Summary], *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from tradewind.cli.common import emit_json
+    from tradewind.utils.units import json_safe
+
     if as_json:
-        emit_json(
-            json_safe({"table": str(table), "protocol": protocol, "summaries": [_document(each) for each in found]})
-        )
+        summaries = [asdict(each) for each in found]
+        document = {"table": str(benchmark.table), "protocol": benchmark.protocol, "summaries": summaries}
+        emit_json(json_safe(document))
         return
     for line in _lines(benchmark, found):
         typer.echo(line)
@@ -163,12 +191,6 @@ def _progress(done: int, whole: int) -> None:
 
     if sys.stderr.isatty():
         typer.echo(f"\r{done} of {whole} searches", err=True, nl=done == whole)
-
-
-def _document(summary: Summary) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return asdict(summary)
 
 
 def _lines(benchmark: Benchmark, found: Sequence[Summary]) -> list[str]:

@@ -27,9 +27,10 @@ _HINT = "Delegate=cpu cpuset memory pids"
 class _Engine:
     """An engine that says of itself, and of what it creates, what a test wants."""
 
-    mounts, podman, rootless = True, False, True
+    mounts, podman, rootless, architecture = True, False, True, "x86_64"
 
     def __init__(self, warnings: Sequence[str] = (), **facts: Any) -> None:
+        self.fitting_images: set[str] = set()
         self.address = "unix:///run/user/1000/docker.sock"
         self.warnings = warnings
         self.said = {key: value for key, value in {**_FACTS, **facts}.items() if value is not None}
@@ -41,6 +42,12 @@ class _Engine:
 
     def facts(self) -> Mapping[str, Any]:
         return self.said
+
+    def runs(self, architecture: str) -> bool:
+        return architecture == self.architecture
+
+    def inspect_image(self, image: str) -> Mapping[str, Any]:
+        return {"Architecture": "amd64"}
 
     def clock(self) -> float:
         return 0.0

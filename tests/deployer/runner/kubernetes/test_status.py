@@ -81,7 +81,6 @@ def test_an_image_for_another_processor_architecture_is_told_at_once() -> None:
         ("ErrImagePull", "manifest unknown", Fault.PREREQUISITE),
         ("InvalidImageName", "", Fault.PREREQUISITE),
         ("ErrImagePull", "dial tcp: i/o timeout", Fault.INFRASTRUCTURE),
-        ("ErrImagePull", "no matching manifest for linux/arm64", Fault.ARCHITECTURE),
     ],
 )
 def test_an_image_that_no_run_can_have_is_not_the_configurations_fault(reason: str, message: str, fault: Fault) -> None:
