@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,27 @@ class StudyCalls(RuleBasedStateMachine):
         if not isinstance(wrong, int) or isinstance(wrong, bool) or wrong < 1:
             with pytest.raises(ConfigurationError):
                 self.study.ask(wrong)
+
+    @rule(x=st.integers(0, 4), mode=st.sampled_from(["a", "b", None]))
+    def enqueue(self, x: int, mode: str | None) -> None:
+        before = {trial.number for trial in self.study.trials}
+        wanted = {"x": x} if mode is None else {"x": x, "mode": mode}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # it is on its way, or was tried
+                trial = self.study.enqueue(wanted)
+        except ConfigurationError:
+            assert (
+                self.study.finished or len(before) >= self.job["budget"].get("trials", 10) or "dollars" in str(self.job)
+            )
+            return
+        assert trial.configuration["x"] == x
+        assert trial.number in before or trial.number == max(before, default=-1) + 1
+
+    @rule(wrong=st.sampled_from([None, 3, "x=1", {"z": 1}, {"x": 9}, {"x": None}, {1: 2}, {"mode": ["a"]}]))
+    def enqueue_wrongly(self, wrong: Any) -> None:
+        with pytest.raises(ConfigurationError):
+            self.study.enqueue(wrong)
 
     @precondition(lambda self: self.study.pending)
     @rule(count=st.integers(1, 3))
