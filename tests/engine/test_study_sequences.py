@@ -104,7 +104,7 @@ class StudyCalls(RuleBasedStateMachine):
     @rule(x=st.integers(0, 4), mode=st.sampled_from(["a", "b", None]))
     def enqueue(self, x: int, mode: str | None) -> None:
         before = {trial.number for trial in self.study.trials}
-        wanted = {"x": x} if mode is None else {"x": x, "mode": mode}
+        wanted: dict[str, Any] = {"x": x} if mode is None else {"x": x, "mode": mode}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # it is on its way, or was tried
