@@ -54,7 +54,7 @@ def test_commands_and_names_are_offered(offered: Offered, tmp_path: Path) -> Non
     assert offered("tune", "job.yaml", "--searcher", "cher") == ["cherrypick"]
     assert offered("workflow", "plan", "--planner", "hef") == ["heft"]
     assert offered("plugins", "--kind", "run") == ["runner"]
-    assert offered("plugins", "--kind", "runner", "s") == ["slurm", "ssh"]
+    assert offered("plugins", "--kind", "runner", "s") == ["script", "slurm", "ssh"]
     assert offered("offers", "refresh", "aw") == ["aws"]
 
 

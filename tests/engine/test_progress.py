@@ -330,7 +330,7 @@ def test_ctrl_c_on_a_real_terminal_leaves_nothing_of_the_bar(tmp_path: Path) -> 
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
         written = b""
-        while b"READY" not in written:
+        while b"READY\r\n" not in written:
             written += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):  # the end of a terminal

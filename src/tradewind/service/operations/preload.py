@@ -12,6 +12,7 @@ HTTP_MODULES = (
     "tradewind.selector.exact",
     *(f"tradewind.selector.catalogue.{name}" for name in ("aws", "azure", "gcp", "csv_file", "local")),
     "tradewind.interpreter.json_lines",
+    "tradewind.searcher.default",
 )
 """Modules needed to check a request."""
 
@@ -21,7 +22,6 @@ WORKER_MODULES = (
     "tradewind.deployer.lifecycle.deployer",
     "tradewind.deployer.bundle",
     "tradewind.interpreter.base",
-    "tradewind.searcher.default",
     "tradewind.searcher.bayesian",
     "tradewind.searcher.done",
 )

@@ -42,6 +42,7 @@ from tradewind.errors import (
     DeployError,
     ImageError,
     OfferRefusedError,
+    PrerequisiteError,
     SpecError,
     TeardownError,
     UnreachableError,
@@ -202,11 +203,11 @@ def test_a_machine_that_does_not_come_up_says_why(oned: Oned, tmp_path: Path, fa
 @pytest.mark.parametrize(
     ("settings", "config", "error", "words"),
     [
-        ({"template": "nothing"}, {}, OfferRefusedError, "there is no template named 'nothing'"),
-        ({"template": "99"}, {}, OfferRefusedError, r"virtual machine template \[99\]"),
-        ({"template": "both"}, {}, OfferRefusedError, "2 templates"),
+        ({"template": "nothing"}, {}, PrerequisiteError, "there is no template named 'nothing'"),
+        ({"template": "99"}, {}, PrerequisiteError, r"virtual machine template \[99\]"),
+        ({"template": "both"}, {}, PrerequisiteError, "2 templates"),
         ({"template": "twice"}, {}, ImageError, "not-there"),
-        ({"network": "wan"}, {}, OfferRefusedError, "network with name: wan"),
+        ({"network": "wan"}, {}, PrerequisiteError, "network with name: wan"),
         ({}, {"leases": 0}, CapacityError, "lease"),
         ({}, {"quota": 0}, CapacityError, "quota"),
         ({}, {"errors": {"template.instantiate": ["Not enough space in datastore", 0x2000]}}, CapacityError, "space"),

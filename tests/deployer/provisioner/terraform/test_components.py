@@ -45,6 +45,7 @@ from tradewind.errors import (
     ImageError,
     MissingProgramError,
     OfferRefusedError,
+    PrerequisiteError,
     TeardownError,
     UnreachableError,
 )
@@ -318,7 +319,7 @@ def test_a_machine_without_an_engine_is_not_waited_for(
         ("aws", "No valid credential sources found", CredentialsError),
         ("aws", "InvalidAMIID.NotFound: The image id '[ami-1]' does not exist", ImageError),
         ("aws", "InvalidParameterValue: Invalid value 't9.huge' for InstanceType.", OfferRefusedError),
-        ("aws", "VPCIdNotSpecified: No default VPC for this user", DeployError),
+        ("aws", "VPCIdNotSpecified: No default VPC for this user", PrerequisiteError),
         ("aws", "RequestError: send request failed caused by: dial tcp: connection refused", UnreachableError),
         (
             "gcp",
@@ -346,11 +347,11 @@ def test_a_machine_without_an_engine_is_not_waited_for(
             "InvalidParameterCombination: The specified instance type is not eligible for Free Tier.",
             OfferRefusedError,
         ),
-        ("aws", "InvalidInput: No default subnet for availability zone: 'us-east-1e'.", DeployError),
+        ("aws", "InvalidInput: No default subnet for availability zone: 'us-east-1e'.", PrerequisiteError),
         (
             "aws",
             "InvalidBlockDeviceMapping: Volume of size 30GB is smaller than snapshot 'snap-1', expect size>= 75GB",
-            DeployError,
+            PrerequisiteError,
         ),
         (
             "gcp",
@@ -363,12 +364,16 @@ def test_a_machine_without_an_engine_is_not_waited_for(
             "(ARM64)., badRequest",
             OfferRefusedError,
         ),
-        ("gcp", "Error 404: The resource 'projects/p/global/networks/default' was not found, notFound", DeployError),
+        (
+            "gcp",
+            "Error 404: The resource 'projects/p/global/networks/default' was not found, notFound",
+            PrerequisiteError,
+        ),
         (
             "gcp",
             "Error 400: Invalid value for field 'resource.disks[0].initializeParams.diskSizeGb': '30'. Requested disk "
             "size cannot be smaller than the image size (50 GB)., invalid",
-            DeployError,
+            PrerequisiteError,
         ),
         ("azure", "OverconstrainedZonalAllocationRequest: Allocation failed. VM(s) with", CapacityError),
         ("azure", "RequestDisallowedByPolicy: Resource 'x' was disallowed by policy", CredentialsError),
@@ -381,7 +386,7 @@ def test_a_machine_without_an_engine_is_not_waited_for(
             "azure",
             "InvalidParameter: The specified disk size 30 GB is smaller than the size of the corresponding disk in "
             "the VM image: 128 GB.",
-            DeployError,
+            PrerequisiteError,
         ),
         ("aws", "unexpected state 'terminated': Server.SpotInstanceTermination: Spot instance", CapacityError),
         ("aws", "There is no Spot capacity available that matches your request.", CapacityError),

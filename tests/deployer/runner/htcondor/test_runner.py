@@ -366,7 +366,7 @@ def test_what_waits_does_not_expire_and_what_runs_counts_from_its_beginning(cond
 @pytest.mark.parametrize(
     ("config", "image", "state", "fault", "words"),
     [
-        ({}, "debian:99", RunState.FAILED, Fault.JOB, "image cannot be used.*debian:99"),
+        ({}, "debian:99", RunState.FAILED, Fault.PREREQUISITE, "image cannot be used.*debian:99"),
         ({}, "debian:12", RunState.DONE, None, "^$"),
         ({"transfer": "input"}, None, RunState.PREEMPTED, Fault.INFRASTRUCTURE, "input files were not transferred"),
         ({"transfer": "output"}, None, RunState.PREEMPTED, Fault.INFRASTRUCTURE, "output files.*disk is full"),

@@ -273,7 +273,7 @@ def test_an_image_that_is_not_there_fails_in_time(bench: KubeBench) -> None:
     runner = bench.make(image_seconds=1.0)
     handle = bench.submit(runner, replace(bench.request("good"), image="local/missing:1"))
     status = wait_for_end(runner, handle)
-    assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
+    assert (status.state, status.fault) == (RunState.FAILED, Fault.PREREQUISITE)
     assert "local/missing:1" in status.reason
     assert "image_pull_secrets" in status.reason
     eventually(lambda: not bench.left("run-1"))
