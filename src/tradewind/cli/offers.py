@@ -147,7 +147,8 @@ def catalogue_settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[
     from tradewind.cli.common import value_of
     from tradewind.errors import InputError
 
-    given: dict[str, dict[str, Any]] = {}
+    # The catalogue that is named first decides: the user's own list before those of others.
+    given: dict[str, dict[str, Any]] = {} if csv is None else {"csv": {}}
     for pair in pairs or ():
         place, equals, text = pair.partition("=")
         catalogue, dot, setting = place.partition(".")
@@ -155,7 +156,7 @@ def catalogue_settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[
             raise InputError(f"--set {pair!r} is not understood", hint="write local.price_per_vcpu=0.05")
         given.setdefault(catalogue, {})[setting] = value_of(text)
     if csv is not None:
-        given.setdefault("csv", {})["path"] = csv
+        given["csv"]["path"] = csv
     return given
 
 
