@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
@@ -86,6 +87,18 @@ def test_the_table_says_prices_per_hour(app: typer.Typer) -> None:
     text = run(app, "--provider", "local")
     assert "per hour" in text
     assert "local.c1" in text
+
+
+@pytest.mark.parametrize(
+    ("date", "shown"),
+    [
+        ("", ""), ("2026-11-20", "2026-11-20"), ("2026-10-20", "2026-10-20 (1 month old)"),
+        ("2026-12-24", "2026-12-24"),
+        ("2025-03", "2025-03 (20 months old)"), ("2024-03-01", "2024-03-01 (2.7 years old)"), ("spring", "spring"),
+    ],
+)  # fmt: skip
+def test_prices_say_how_old_they_are(date: str, shown: str) -> None:
+    assert command._dated(date, datetime.date(2026, 11, 27)) == shown
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
