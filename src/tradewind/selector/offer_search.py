@@ -99,22 +99,20 @@ def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[l
         to_measure = [offer for offer in catalogue.made_to_measure(query.types) if within.matches(offer)]
         fresh: dict[str, Offer] = {}
         for offer in (*catalogue.matching(within), *to_measure):
-            if offer.key not in found:
-                fresh.setdefault(offer.key, offer)
-            elif _differ(found[offer.key][1], offer):
-                conflicts.setdefault(offer.key, _Conflict(*found[offer.key], name, offer))
+            key = offer.key  # made of many words each time: there may be a hundred thousand offers
+            if key not in found:
+                fresh.setdefault(key, offer)
+            elif _differ(found[key][1], offer):
+                conflicts.setdefault(key, _Conflict(*found[key], name, offer))
         for other in earlier:
             # What the first catalogue says of an offer counts, also where that is outside of the query.
             for key in other.also_sells(list(fresh.values())):
                 fresh.pop(key, None)
         found.update((key, (name, offer)) for key, offer in fresh.items())
         earlier.append(catalogue)
-    cheapest_first = sorted((offer for _, offer in found.values()), key=_by_price)
+    places = sorted((offer.price_per_hour, key) for key, (_, offer) in found.items())
+    cheapest_first = [found[key][1] for _, key in places]
     return (cheapest_first if query.limit is None else balanced(cheapest_first, query.limit)), conflicts
-
-
-def _by_price(offer: Offer) -> tuple[float, str]:
-    return offer.price_per_hour, offer.key
 
 
 def balanced(offers: Sequence[Offer], limit: int) -> list[Offer]:
