@@ -124,6 +124,11 @@ def test_a_csv_of_ones_own(app: typer.Typer, tmp_path: Path) -> None:
     assert {row["provider"] for row in both} == {"mine", "local"}
 
 
+def test_the_csv_of_ones_own_is_asked_first() -> None:
+    given = command.catalogue_settings(["sparecores.path=sc.db", "csv.path=other.csv"], "own.csv")
+    assert list(given.items()) == [("csv", {"path": "own.csv"}), ("sparecores", {"path": "sc.db"})]
+
+
 def test_settings_of_a_catalogue(app: typer.Typer) -> None:
     words = ("--set", "local.price_per_vcpu=2", "--set", "local.price_per_gib=0", "--set", "local.vcpu=1")
     assert {row["price_per_hour"] for row in listed(app, "--provider", "local", *words)} == {2.0}
