@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
@@ -88,6 +89,18 @@ def test_the_table_says_prices_per_hour(app: typer.Typer) -> None:
     assert "local.c1" in text
 
 
+@pytest.mark.parametrize(
+    ("date", "shown"),
+    [
+        ("", ""), ("2026-11-20", "2026-11-20"), ("2026-10-20", "2026-10-20 (1 month old)"),
+        ("2026-12-24", "2026-12-24"),
+        ("2025-03", "2025-03 (20 months old)"), ("2024-03-01", "2024-03-01 (2.7 years old)"), ("spring", "spring"),
+    ],
+)  # fmt: skip
+def test_prices_say_how_old_they_are(date: str, shown: str) -> None:
+    assert command._dated(date, datetime.date(2026, 11, 27)) == shown
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_the_table_fits(width: int) -> None:
     from tradewind.problem import Offer
@@ -109,6 +122,11 @@ def test_a_csv_of_ones_own(app: typer.Typer, tmp_path: Path) -> None:
     assert [row["instance_type"] for row in listed(app, "--csv", str(path))] == ["x1"]
     both = listed(app, "--csv", str(path), "--provider", "csv", "--provider", "local")
     assert {row["provider"] for row in both} == {"mine", "local"}
+
+
+def test_the_csv_of_ones_own_is_asked_first() -> None:
+    given = command.catalogue_settings(["sparecores.path=sc.db", "csv.path=other.csv"], "own.csv")
+    assert list(given.items()) == [("csv", {"path": "own.csv"}), ("sparecores", {"path": "sc.db"})]
 
 
 def test_settings_of_a_catalogue(app: typer.Typer) -> None:

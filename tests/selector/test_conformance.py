@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.selector.catalogue.others_lists import write_skypilot, write_sparecores
 
 from tradewind import plugins
 from tradewind.problem import Offer, Space
@@ -62,6 +63,10 @@ class TestCatalogues(CatalogueConformance):
         if catalogue_name == "csv":
             (tmp_path / "own.csv").write_text(CSV)
             self.needed = {"path": str(tmp_path / "own.csv")}
+        if catalogue_name == "sparecores":
+            self.needed = {"path": str(write_sparecores(tmp_path / "sc.db"))}
+        if catalogue_name == "skypilot":
+            self.needed = {"path": str(write_skypilot(tmp_path / "catalogs"))}
 
     def make(self, data_folder: Path, settings: Mapping[str, Any]) -> Catalogue:
         catalogue: Catalogue = plugins.create(

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.selector.catalogue.others_lists import write_skypilot, write_sparecores
 
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import CatalogueError, NoOfferError, PluginError, SpecError
@@ -86,6 +89,68 @@ def test_a_csv_is_asked_too_once_it_is_set(tmp_path: Path, own: dict[str, dict[s
     [mine] = [offer for offer in found if offer.key == "aws/us-east-1/m5.largex1"]
     assert mine.price_per_hour == 0.011  # the user's price stands before the shipped one
     assert any(offer.provider == "mycloud" for offer in found)
+
+
+def test_lists_of_others_are_asked_where_they_are_named(tmp_path: Path) -> None:
+    path = str(write_sparecores(tmp_path / "sc.db"))
+    assert not any(offer.source.startswith("Spare Cores") for offer in find_offers(OfferQuery(), tmp_path))
+    given = {"sparecores": {"path": path}}
+    found = find_offers(OfferQuery(provider=("sparecores",)), tmp_path, given)
+    assert {offer.source for offer in found} == {f"Spare Cores: {path}"}
+    assert {offer.provider for offer in found} == {"aws", "gcp"}
+    both = find_offers(OfferQuery(provider=("aws",), types=("c7i.large", "g6f.large")), tmp_path, given)
+    assert {offer.source == f"Spare Cores: {path}" for offer in both} == {True, False}
+    assert {offer.provider for offer in both} == {"aws"}
+    everybody = find_offers(OfferQuery(), tmp_path, given)
+    assert {"azure", "local"} < {offer.provider for offer in everybody}
+    with pytest.raises(CatalogueError, match="sparecores-data"):
+        find_offers(OfferQuery(), tmp_path, {"sparecores": {"path": str(tmp_path / "none.db")}})
+
+
+def test_the_catalogue_that_is_named_first_decides_and_one_line_says_so(
+    tmp_path: Path, own: dict[str, dict[str, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    others = {
+        "skypilot": {"path": str(write_skypilot(tmp_path / "sky"))},
+        "sparecores": {"path": str(write_sparecores(tmp_path / "sc.db"))},
+    }
+    (tmp_path / "own.csv").write_text(
+        "API Name,Provider,CPU,Memory,Category,Price,Region\nc7i.large,aws,2,4,compute,0.05,us-east-1\n"
+    )
+    query = OfferQuery(provider=("aws",), types=("c7i.large", "m7g.xlarge"), region=("us-east-1",))
+
+    def price(given: dict[str, dict[str, str]]) -> float:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "tradewind.selector"):
+            found = find_offers(query, tmp_path, given)
+        [offer] = [offer for offer in found if offer.instance_type == "c7i.large"]
+        assert len(found) == 2
+        return offer.price_per_hour
+
+    assert price({**own, **others}) == 0.05
+    # m7g.xlarge is the same everywhere.
+    [line] = [record.getMessage() for record in caplog.records if "differ" in record.getMessage()]
+    assert line == (
+        "catalogues differ on aws/us-east-1/c7i.large: 2 vCPU, 4 GiB, $0.0500 by csv counts, not 2 vCPU, 4 GiB, "
+        "$0.0892 of 2026-11-18 by skypilot; the catalogue that is named first decides"
+    )
+    assert price({"sparecores": others["sparecores"], **own}) == 0.0893
+    assert price({"skypilot": others["skypilot"], **own}) == 0.08925
+    # The shipped list counts first where it is named first; those that are not named come last.
+    assert price({"aws": {}, **own}) == price({})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("bound", [{"price": (0.05, None)}, {"memory": (None, 8.0)}, {"category": ("general",)}])
+def test_an_offer_that_the_first_catalogue_rules_out_does_not_come_back_from_the_next(
+    tmp_path: Path, bound: dict[str, Any]
+) -> None:
+    query = OfferQuery(provider=("aws",), types=("m5.large",), region=("us-east-1",), **bound)
+    assert [offer.memory_gib for offer in find_offers(query, tmp_path)] == [8.0]
+    (tmp_path / "own.csv").write_text(
+        "API Name,Provider,CPU,Memory,Category,Price,Region\nm5.large,AWS,2,16,memory,0.011,us-east-1\n"
+    )
+    assert find_offers(query, tmp_path, {"csv": {"path": str(tmp_path / "own.csv")}}) == []
 
 
 def test_a_named_csv_sells_all_its_rows_and_nothing_else(tmp_path: Path, own: dict[str, dict[str, str]]) -> None:

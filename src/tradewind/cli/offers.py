@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -147,7 +148,8 @@ def catalogue_settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[
     from tradewind.cli.common import value_of
     from tradewind.errors import InputError
 
-    given: dict[str, dict[str, Any]] = {}
+    # The catalogue that is named first decides: the user's own list before those of others.
+    given: dict[str, dict[str, Any]] = {} if csv is None else {"csv": {}}
     for pair in pairs or ():
         place, equals, text = pair.partition("=")
         catalogue, dot, setting = place.partition(".")
@@ -155,7 +157,7 @@ def catalogue_settings(pairs: Sequence[str] | None, csv: str | None) -> Mapping[
             raise InputError(f"--set {pair!r} is not understood", hint="write local.price_per_vcpu=0.05")
         given.setdefault(catalogue, {})[setting] = value_of(text)
     if csv is not None:
-        given.setdefault("csv", {})["path"] = csv
+        given["csv"]["path"] = csv
     return given
 
 
@@ -242,6 +244,7 @@ def _cut(line: str, width: int) -> str:
 def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:
     from tradewind.utils.units import format_money
 
+    today = datetime.datetime.now(datetime.UTC).date()
     columns = {
         "provider": [offer.provider for offer in shown],
         "region": [offer.region for offer in shown],
@@ -253,9 +256,24 @@ def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:
         "category": [offer.category for offer in shown],
         "arch": [offer.arch for offer in shown],
         "per vCPU hour": [format_money(offer.price_per_hour / offer.vcpu) for offer in shown],
-        "priced on": [offer.price_date for offer in shown],
+        "priced on": [_dated(offer.price_date, today) for offer in shown],
     }
     return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _dated(date: str, today: datetime.date) -> str:
+    """The date of a price (a day, or a month) and its age, from a month on."""
+    from tradewind.utils.units import count
+
+    try:
+        read = datetime.date.fromisoformat(date if date.count("-") == 2 else f"{date}-01")
+    except ValueError:
+        return date
+    months = int((today - read).days / 30.44)
+    if months < 1:
+        return date
+    age = count(months, "month") if months < 24 else f"{months / 12:.1f} years"
+    return f"{date} ({age} old)"
 
 
 def _fitting(columns: Mapping[str, list[str]], width: int) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,10 @@ from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.attributes import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.utils.suggestions import did_you_mean
+from tradewind.utils.units import format_money
 from tradewind.utils.user_functions import is_reference
+
+_log = logging.getLogger("tradewind.selector")
 
 GivenSettings = Mapping[str, Mapping[str, Any]]
 """Settings by catalogue and name."""
@@ -24,9 +29,13 @@ GivenSettings = Mapping[str, Mapping[str, Any]]
 def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None) -> list[Offer]:
     """Find the offers within a query, the cheapest first, each once.
 
-    Without a provider in the query all catalogues are asked, but for those that cannot do without a setting (the
-    ``path`` of ``csv``) that is not given. A named provider is a catalogue's name, or one that the rows of a
-    catalogue with given settings name: a catalogue that is named sells all it has, whatever provider its rows say.
+    Without a provider in the query all catalogues are asked, but for those that need a setting (the ``path`` of
+    ``csv``) or are asked on request only (`Catalogue.on_request`), where no settings are given for them. A named
+    provider is a catalogue's name, or one that the rows of a catalogue with given settings name: a catalogue that is
+    named sells all it has, whatever provider its rows say.
+
+    Where catalogues have the same machines, the first one counts: those with given settings come in the order in
+    which they are given, and before the others. A difference is logged, in one line.
 
     Args:
         query: Bounds on the offers.
@@ -38,23 +47,72 @@ def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: GivenS
         SpecError: A setting is wrong.
         CatalogueError: A catalogue cannot be read.
     """
-    given = catalogue_settings or {}
+    found, conflicts = _find(query, data_folder, catalogue_settings or {})
+    if conflicts:
+        _log.warning("%s", next(iter(conflicts.values())).words(len(conflicts)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """One offer of which two catalogues say different things."""
+
+    catalogue: str
+    kept: Offer
+    other: str
+    dropped: Offer
+
+    def words(self, count: int) -> str:
+        """One line on this conflict, where so many offers have one."""
+        offer = self.kept
+        name = "/".join(part for part in (offer.provider, offer.region, offer.instance_type) if part)
+        more = f" and {count - 1} more" if count > 1 else ""
+        return (
+            f"catalogues differ on {name}{more}: {_said(self.kept)} by {self.catalogue} counts, not "
+            f"{_said(self.dropped)} by {self.other}; the catalogue that is named first decides"
+        )
+
+
+def _said(offer: Offer) -> str:
+    date = f" of {offer.price_date}" if offer.price_date else ""
+    return f"{offer.vcpu:g} vCPU, {offer.memory_gib:g} GiB, {format_money(offer.price_per_hour)}{date}"
+
+
+def _differ(one: Offer, other: Offer) -> bool:
+    """True where two offers of the same machines are not the same but for rounding."""
+    return not (
+        one.vcpu == other.vcpu
+        and math.isclose(one.memory_gib, other.memory_gib, rel_tol=0.01)
+        and math.isclose(one.price_per_hour, other.price_per_hour, rel_tol=0.001)
+    )
+
+
+def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[list[Offer], dict[str, _Conflict]]:
+    """The offers within a query, and by key those of which catalogues say different things."""
     query = _usual(query)
-    anywhere = replace(query, provider=(), limit=None)
-    found: dict[str, Offer] = {}
+    found: dict[str, tuple[str, Offer]] = {}
+    conflicts: dict[str, _Conflict] = {}
+    earlier: list[Catalogue] = []
     for name in _asked(query, given):
         catalogue = open_catalogue(name, data_folder, given)
-        for offer in (*catalogue.offers(), *catalogue.made_to_measure(query.types)):
-            wanted = not query.provider or name in query.provider or offer.provider in query.provider
-            if wanted and anywhere.matches(offer):
-                # What the user lists is asked for first: its price stands where a provider's list has another.
-                found.setdefault(offer.key, offer)
-    cheapest_first = sorted(found.values(), key=_by_price)
-    return cheapest_first if query.limit is None else balanced(cheapest_first, query.limit)
-
-
-def _by_price(offer: Offer) -> tuple[float, str]:
-    return offer.price_per_hour, offer.key
+        within = replace(query, provider=() if name in query.provider else query.provider, limit=None)
+        to_measure = [offer for offer in catalogue.made_to_measure(query.types) if within.matches(offer)]
+        fresh: dict[str, Offer] = {}
+        for offer in (*catalogue.matching(within), *to_measure):
+            key = offer.key  # made of many words each time: there may be a hundred thousand offers
+            if key not in found:
+                fresh.setdefault(key, offer)
+            elif _differ(found[key][1], offer):
+                conflicts.setdefault(key, _Conflict(*found[key], name, offer))
+        for other in earlier:
+            # What the first catalogue says of an offer counts, also where that is outside of the query.
+            for key in other.also_sells(list(fresh.values())):
+                fresh.pop(key, None)
+        found.update((key, (name, offer)) for key, offer in fresh.items())
+        earlier.append(catalogue)
+    places = sorted((offer.price_per_hour, key) for key, (_, offer) in found.items())
+    cheapest_first = [found[key][1] for _, key in places]
+    return (cheapest_first if query.limit is None else balanced(cheapest_first, query.limit)), conflicts
 
 
 def balanced(offers: Sequence[Offer], limit: int) -> list[Offer]:
@@ -125,11 +183,16 @@ def _usual(query: OfferQuery) -> OfferQuery:
 
 
 def _asked(query: OfferQuery, given: GivenSettings) -> list[str]:
-    """The catalogues to ask, those that the user has given settings they cannot do without first."""
+    """The catalogues to ask: first those that the user has given settings, in that order."""
+    order = {name: place for place, name in enumerate(given)}
+    return sorted(_asked_names(query, given), key=lambda name: order.get(name, len(order)))
+
+
+def _asked_names(query: OfferQuery, given: GivenSettings) -> list[str]:
     for name in given:
         plugins.load("catalogue", name)  # a misspelt one would otherwise be left out without a word
     loaded = plugins.load_all("catalogue")
-    own = [name for name, part in loaded.items() if name in given and _needs_settings(part)]
+    own = [name for name, part in loaded.items() if name in given and _on_request(part)]
     own += [name for name in given if is_reference(name)]
     known = plugins.names("catalogue")
     if query.provider:
@@ -138,7 +201,7 @@ def _asked(query: OfferQuery, given: GivenSettings) -> list[str]:
             for name in query.provider:
                 _require(name, known)
         return own + [name for name in named if name not in own]
-    return own + [name for name, part in loaded.items() if not _needs_settings(part)]
+    return own + [name for name, part in loaded.items() if not _on_request(part)]
 
 
 def _require(name: str, known: list[str]) -> None:
@@ -147,8 +210,11 @@ def _require(name: str, known: list[str]) -> None:
         raise PluginError(f"there is no provider {name!r} in any catalogue", hint=hint)
 
 
-def _needs_settings(part: type[plugins.Plugin]) -> bool:
-    return any(field.is_required() for field in part.Settings.model_fields.values())
+def _on_request(part: type[plugins.Plugin]) -> bool:
+    """True for a catalogue that is asked only where it is named, or has settings that it cannot do without."""
+    return bool(getattr(part, "on_request", False)) or any(
+        field.is_required() for field in part.Settings.model_fields.values()
+    )
 
 
 def _blame(query: OfferQuery, data_folder: Path, given: GivenSettings | None) -> str:
@@ -157,7 +223,7 @@ def _blame(query: OfferQuery, data_folder: Path, given: GivenSettings | None) ->
         values = getattr(query, name)
         if not values:
             continue
-        others = find_offers(OfferQuery(provider=query.provider, spot=None, types=("*",)), data_folder, given)
+        others, _ = _find(OfferQuery(provider=query.provider, spot=None, types=("*",)), data_folder, given or {})
         attribute = "instance_type" if name == "types" else name
         known = sorted({str(getattr(offer, attribute)) for offer in others} - {""})
         if any(value in known or "*" in value or "?" in value for value in values):
@@ -168,7 +234,7 @@ def _blame(query: OfferQuery, data_folder: Path, given: GivenSettings | None) ->
         default = OfferQuery.__dataclass_fields__[name].default
         if getattr(query, name) != default:
             wider: dict[str, Any] = {name: default, "limit": 1}
-            if find_offers(replace(query, **wider), data_folder, given):
+            if _find(replace(query, **wider), data_folder, given or {})[0]:
                 return f"without the bound on {name} there would be some"
     if query.spot:
         return "no spot prices are kept: tradewind offers refresh reads them where the catalogue's setting 'spot' is on"

@@ -10,7 +10,10 @@ HTTP_MODULES = (
     "tradewind.selector.offer_search",
     "tradewind.selector.attributes",
     "tradewind.selector.exact",
-    *(f"tradewind.selector.catalogue.{name}" for name in ("aws", "azure", "gcp", "csv_file", "local")),
+    *(
+        f"tradewind.selector.catalogue.{name}"
+        for name in ("aws", "azure", "gcp", "csv_file", "local", "skypilot", "sparecores")
+    ),
     "tradewind.interpreter.json_lines",
     "tradewind.searcher.default",
 )
