@@ -35,6 +35,7 @@ class Task:
         cores: Cores that it uses at the same time.
         memory_bytes: Memory that it needs, or None where unknown.
         command: The words of its command line, where it is to be run for real; empty otherwise.
+        optional: Inputs that may be missing when it is run for real.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Task:
     cores: int = 1
     memory_bytes: int | None = None
     command: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 def _beyond(task: Task) -> str:
@@ -86,11 +88,7 @@ class Workflow:
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
         """For each task the tasks that wait for it, sorted."""
-        found: list[list[int]] = [[] for _ in self.tasks]
-        for child, parents in enumerate(self.parents):
-            for parent in parents:
-                found[parent].append(child)
-        return tuple(tuple(each) for each in found)
+        return _children(self.parents)
 
     @cached_property
     def order(self) -> Indices:
@@ -99,20 +97,10 @@ class Workflow:
         Raises:
             WorkflowError: There is a cycle.
         """
-        waiting = [len(parents) for parents in self.parents]
-        ready = [task for task, count in enumerate(waiting) if not count]
-        order: list[int] = []
-        while ready:
-            following: list[int] = []
-            for task in ready:
-                order.append(task)
-                for child in self.children[task]:
-                    waiting[child] -= 1
-                    if not waiting[child]:
-                        following.append(child)
-            ready = sorted(following)
+        order, waiting = _ordered(self.parents, self.children)
         if len(order) < len(self.tasks):
-            raise WorkflowError(f"workflow {self.name}: {_cycle(self.parents, waiting, self.tasks)}")
+            names = " -> ".join(self.tasks[place].id for place in _cycle(self.parents, waiting))
+            raise WorkflowError(f"workflow {self.name}: its tasks wait for each other in a circle: {names}")
         return np.array(order, dtype=np.int32)
 
     @cached_property
@@ -251,8 +239,39 @@ class Workflow:
         return starts, flat
 
 
-def _cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int], tasks: Sequence[Task]) -> str:
-    """One cycle among the tasks that could not be ordered, in words."""
+def find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
+    """Find tasks that wait for each other in a circle, in their order, the first one again at the end; [] if none."""
+    order, waiting = _ordered(parents, _children(parents))
+    return _cycle(parents, waiting) if len(order) < len(parents) else []
+
+
+def _children(parents: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = [[] for _ in parents]
+    for child, each in enumerate(parents):
+        for parent in each:
+            found[parent].append(child)
+    return tuple(tuple(each) for each in found)
+
+
+def _ordered(parents: Sequence[Sequence[int]], children: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Tasks in an order in which parents come first, without those on or after a cycle; and what each waits for."""
+    waiting = [len(each) for each in parents]
+    ready = [task for task, count in enumerate(waiting) if not count]
+    order: list[int] = []
+    while ready:
+        following: list[int] = []
+        for task in ready:
+            order.append(task)
+            for child in children[task]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    following.append(child)
+        ready = sorted(following)
+    return order, waiting
+
+
+def _cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
+    """One cycle among the tasks that could not be ordered."""
     task = next(place for place, count in enumerate(waiting) if count)
     seen: dict[int, int] = {}
     path: list[int] = []
@@ -260,5 +279,4 @@ def _cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int], tasks: Sequ
         seen[task] = len(path)
         path.append(task)
         task = next(parent for parent in parents[task] if waiting[parent])
-    names = [tasks[place].id for place in (*reversed(path[seen[task] :]), path[-1])]
-    return f"its tasks wait for each other in a circle: {' -> '.join(names)}"
+    return [*reversed(path[seen[task] :]), path[-1]]
