@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +17,9 @@ Numbers = NDArray[np.float64]
 MOST = 2**62
 """Cores or bytes of memory that no machine has, and that fit into the numbers of arrays."""
 
+
+_BLOCK = 4096
+"""Tasks that `Workflow.waiting` looks for at a time, each a bit of one number."""
 
 _MOST_SECONDS = 1e15
 """Thirty million years: sums of such run times are still exact to the second."""
@@ -205,6 +208,35 @@ class Workflow:
             seen |= new
             waiting.extend(new)
         return False
+
+    @cached_property
+    def first_reads(self) -> tuple[tuple[str, ...], ...]:
+        """For each task the files that no other task writes, and that others read only after it has ended."""
+        readers: dict[str, list[int]] = {}
+        for place in self.order.tolist():
+            for name in self.real_inputs[place]:
+                if name not in self.producers:
+                    readers.setdefault(name, []).append(place)
+        later = self.waiting({(each[0], place) for each in readers.values() for place in each[1:]})
+        found: list[list[str]] = [[] for _ in self.tasks]
+        for name, each in readers.items():
+            if all((each[0], place) in later for place in each[1:]):
+                found[each[0]].append(name)
+        return tuple(map(tuple, found))
+
+    def waiting(self, pairs: Set[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Find the pairs of tasks of which the second waits for the first, by way of others or not."""
+        found: set[tuple[int, int]] = set()
+        firsts = sorted({first for first, _ in pairs})
+        order: Sequence[int] = self.order.tolist() if firsts else ()
+        for begin in range(0, len(firsts), _BLOCK):
+            bits = {task: 1 << place for place, task in enumerate(firsts[begin : begin + _BLOCK])}
+            above = [0] * len(self)
+            for task in order:
+                for parent in self.parents[task]:
+                    above[task] |= above[parent] | bits.get(parent, 0)
+            found.update(pair for pair in pairs if above[pair[1]] & bits.get(pair[0], 0))
+        return found
 
     def critical_path(self, seconds: Sequence[float] | Numbers | None = None) -> tuple[float, tuple[int, ...]]:
         """Find the longest path through the graph.

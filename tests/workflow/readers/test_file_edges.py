@@ -150,7 +150,7 @@ def test_more_writers_and_readers_than_are_dependencies(tmp_path: Path, monkeypa
 
 
 def test_more_tasks_than_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.workflow.readers.file_edges._BLOCK", 2)
+    monkeypatch.setattr("tradewind.workflow.graph._BLOCK", 2)
     uses: Uses = {f"t{i}": (f"f{i - 3}" if i > 2 else "", f"f{i}", f"t{i - 1}" if i % 2 else "") for i in range(9)}
     assert read(tmp_path, "w.json", uses).parents == ((), (0,), (), (0, 2), (1,), (2, 4), (3,), (4, 6), (5,))
 

@@ -181,12 +181,12 @@ def _show_activities(activities: list[dict[str, Any]]) -> None:
 
 
 def _size(size: float) -> str:
-    """Bytes in decimal units."""
+    """Bytes in decimal units, of three digits: 999,999 bytes are 1 MB."""
     for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        if size < (1000 if unit == "B" else 999.5):
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.4g} TB"
+    return f"{size:.3g} TB" if size < 99.95 else f"{size:,.0f} TB"
 
 
 def _draw(flow: Workflow, paths: list[Path]) -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Workflow
-
-_BLOCK = 4096
-"""Tasks that are looked for at a time, each a bit of one number."""
 
 _MOST = 2_000_000
 """Pairs of tasks that files may imply; those of a file that thousands write and thousands read are no dependencies."""
@@ -50,7 +45,7 @@ def implied_edges(flow: Workflow, *, some: bool = False) -> dict[tuple[int, int]
             if len(asked) > _MOST and not some:
                 hint = "read it with --declared-edges"
                 raise WorkflowError(f"its files imply more than {_MOST:,} edges, many of them {name!r}", hint=hint)
-    waits = _paths(flow, asked) if asked else set()
+    waits = flow.waiting(asked)
     found: dict[tuple[int, int], str] = {}
     for place, name, makers in readings:
         if not any((maker, place) in waits for maker in makers):
@@ -58,19 +53,4 @@ def implied_edges(flow: Workflow, *, some: bool = False) -> dict[tuple[int, int]
                 # One writer alone that waits for the reader is a cycle, which is for the user to see.
                 if (place, maker) not in waits or producers[name] == (maker,):
                     found.setdefault((maker, place), name)
-    return found
-
-
-def _paths(flow: Workflow, pairs: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The pairs of tasks of which the second waits for the first, by way of others or not."""
-    found: set[tuple[int, int]] = set()
-    order: Sequence[int] = flow.order.tolist()
-    firsts = sorted({first for first, _ in pairs})
-    for begin in range(0, len(firsts), _BLOCK):
-        bits = {task: 1 << place for place, task in enumerate(firsts[begin : begin + _BLOCK])}
-        above = [0] * len(flow)
-        for task in order:
-            for parent in flow.parents[task]:
-                above[task] |= above[parent] | bits.get(parent, 0)
-        found.update(pair for pair in pairs if above[pair[1]] & bits.get(pair[0], 0))
     return found
