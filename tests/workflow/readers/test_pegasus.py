@@ -144,3 +144,18 @@ jobs:
     assert (first.inputs, first.outputs, first.optional) == (("big",), ("f", "built"), ("big",))
     assert (second.inputs, flow.parents) == (("built",), ((), (0,)))
     assert flow.sizes == {"big": 9_000_000_000, "f": 12_000_000, "built": 7}
+
+
+def test_streams_of_a_job(tmp_path: Path) -> None:
+    text = """\
+pegasus: 5.0.4
+name: list
+jobs:
+- {type: job, name: ls, id: A, stdout: listing.txt, arguments: [-l, /], uses: [{lfn: listing.txt, type: output}]}
+- {type: job, name: wc, id: B, stdin: listing.txt, stdout: n.txt, stderr: n.txt, arguments: [-l]}
+"""
+    first, second = read(tmp_path, text).tasks
+    assert first.command == ("sh", "-c", 'exec "$0" "$@" >listing.txt', "ls", "-l", "/")
+    assert second.command == ("sh", "-c", 'exec "$0" "$@" <listing.txt >n.txt 2>&1', "wc", "-l")
+    # A stream is a use, too, where the file does not list it.
+    assert (second.inputs, second.outputs) == (("listing.txt",), ("n.txt",))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from tradewind.utils.yaml_lines import YamlMapping, YamlSequence
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.command_words import with_streams
 from tradewind.workflow.readers.profiles import METADATA, ProfileLevel, file_size, read_requirements
 from tradewind.workflow.readers.yaml_lines import YamlValueReader, plain
+
+_STREAMS = ("stdin", "stdout", "stderr")
 
 
 def read_pegasus(
@@ -16,7 +19,8 @@ def read_pegasus(
 
     Run times, cores and memory are those of a job's metadata and profiles, else of its transformation's; sizes those of
     ``size`` or ``metadata.size`` at a use, else in the replica catalogue. Edges are those of ``jobDependencies``, and
-    those that files imply. Further catalogues in files of their own are not read.
+    those that files imply. A command whose streams are files is run by ``sh``, which opens them. Further catalogues in
+    files of their own are not read.
 
     Args:
         document: What `tradewind.workflow.readers.yaml_lines.read_yaml_lines` gives.
@@ -89,6 +93,11 @@ class _PegasusReader:
         if needs.runtime is None:
             builder.note("tasks without a run time, which count as 0 s", task_id)
         words = [_program(values, transformation) or program, *values.words(given, "arguments")]
+        stdin, stdout, stderr = (values.text(given, stream) for stream in _STREAMS)
+        for listed, name, output in ((inputs, stdin, False), (outputs, stdout, True), (outputs, stderr, True)):
+            if name and name not in listed:
+                listed[name] = None
+                builder.size(name, self._sizes.get(name), task_id, output=output, line=line)
         builder.task(
             Task(
                 task_id,
@@ -98,7 +107,7 @@ class _PegasusReader:
                 tuple(outputs),
                 needs.cores or 1,
                 needs.memory_bytes,
-                tuple(words),
+                tuple(with_streams(words, stdin, stdout, stderr)),
                 tuple(name for name in optional if name in inputs),
             ),
             line,

@@ -13,6 +13,7 @@ from typing import Any
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.command_words import join_argument, split_arguments
 
 VERSION = "1.5"
 """The version that is written unless another one is asked for."""
@@ -146,7 +147,8 @@ def _task(
     if not isinstance(command, Mapping):
         hint = "it is a mapping with program and arguments"
         raise builder.fail(f"the command of task {task_id!r} is {command!r}", None, hint, task_id)
-    words = [str(command["program"]), *map(str, command.get("arguments", []))] if command.get("program") else []
+    program, arguments = str(command.get("program") or ""), list(map(str, command.get("arguments") or []))
+    words = [program, *split_arguments(program, arguments)] if program else []
     kilobytes = _number(builder, task_id, run, "memory")
     memory = int(_number(builder, task_id, run, "memoryInBytes") or 1000 * kilobytes)
     cores = _number(builder, task_id, run, "coreCount") or _number(builder, task_id, run, "cores") or 1
@@ -157,7 +159,7 @@ def _task(
     builder.task(
         Task(
             task_id,
-            _activity(task, task_id, str(command.get("program") or "")),
+            _activity(task, task_id, program),
             float(runtime or 0.0),
             tuple(dict.fromkeys(inputs)),
             tuple(dict.fromkeys(outputs)),
@@ -280,7 +282,7 @@ def _execution(task: Task, machine: str, joined: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"id": task.id, "runtimeInSeconds": task.runtime}
     found["cores" if joined else "coreCount"] = task.cores
     if task.command:
-        found["command"] = {"program": task.command[0], "arguments": list(task.command[1:])}
+        found["command"] = {"program": task.command[0], "arguments": list(map(join_argument, task.command[1:]))}
     if task.memory_bytes is not None:
         found["memoryInBytes"] = task.memory_bytes
     return {**found, **({"machine": machine} if joined else {"machines": [machine]})}
