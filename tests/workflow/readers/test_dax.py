@@ -145,3 +145,16 @@ def test_kinds_of_use() -> None:
     with pytest.raises(WorkflowError, match="the use of file 'x' by task 'A' is 'sideways'") as caught:
         read('<job id="A"><uses file="x" link="sideways"/></job></adag>')
     assert caught.value.line == 3
+
+
+@pytest.mark.parametrize("element", ["dflow", "group"])
+def test_jobs_within_an_element_do_not_vanish(element: str) -> None:
+    body = f"""\
+<job id="P" runtime="5"/>
+<{element} id="F"><job id="K1" runtime="100"/><part><job id="K2" runtime="100"/></part></{element}>
+<job id="E" runtime="1"/>"""
+    flow = read_dax((HEAD + body + "</adag>").encode(), "w.xml")
+    assert [task.id for task in flow.tasks] == ["P", "K1", "K2", "E"]
+    assert "tasks within another element, read as tasks of their own: K1, K2" in flow.warnings
+    edges = '<child ref="F"><parent ref="P"/></child><child ref="E"><parent ref="F"/></child></adag>'
+    assert read_dax((HEAD + body + edges).encode(), "w.xml").parents == ((), (0,), (0,), (1, 2))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import WorkflowError
+from tradewind.workflow.execution.run_folder import check_commands
 from tradewind.workflow.files import read_workflow
 from tradewind.workflow.graph import Workflow
 
@@ -159,3 +160,10 @@ jobs:
     assert second.command == ("sh", "-c", 'exec "$0" "$@" <listing.txt >n.txt 2>&1', "wc", "-l")
     # A stream is a use, too, where the file does not list it.
     assert (second.inputs, second.outputs) == (("listing.txt",), ("n.txt",))
+
+
+def test_a_workflow_within_another_is_no_program_to_run(tmp_path: Path) -> None:
+    flow = read(tmp_path, TEXT)
+    assert flow.tasks[2].command == ()
+    with pytest.raises(WorkflowError, match="no command for 1 of 3 tasks, the first is 'ID0000003'"):
+        check_commands(flow)

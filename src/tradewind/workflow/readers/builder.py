@@ -57,6 +57,7 @@ class WorkflowBuilder:
     _as_output: dict[str, int] = field(default_factory=dict)
     _declared: dict[str, set[int]] = field(default_factory=dict)
     _unsized: set[str] = field(default_factory=set)
+    _groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _noted: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def fail(
@@ -138,6 +139,10 @@ class WorkflowBuilder:
         if by_file is not None:
             self._by_files.setdefault((parent, child), by_file)
 
+    def group(self, name: str, tasks: Sequence[str]) -> None:
+        """Let edges that name ``name`` be edges of all of these tasks."""
+        self._groups[name] = tuple(tasks)
+
     def note(self, what: str, *names: str) -> None:
         """Note something that the user should know of, and the tasks or files it is about; ``what`` is its plural."""
         self._noted.setdefault(what, {}).update(dict.fromkeys(names))
@@ -179,7 +184,17 @@ class WorkflowBuilder:
     def _parents(self) -> list[set[int]]:
         """For each task those that it waits for by what the file says."""
         parents: list[set[int]] = [set() for _ in self.tasks]
-        for parent, child, line in self._edges:
+        edges = self._edges
+        if self._groups:
+            alone = {task.id: (task.id,) for task in self.tasks}
+            groups = {**self._groups, **alone}
+            edges = [
+                (one, other, line)
+                for parent, child, line in edges
+                for one in groups.get(parent, (parent,))
+                for other in groups.get(child, (child,))
+            ]
+        for parent, child, line in edges:
             for name in (parent, child):
                 if name not in self._places:
                     raise self.fail(f"an edge names task {name!r}, which is not there", line, about=name)

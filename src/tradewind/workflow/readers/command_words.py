@@ -71,7 +71,7 @@ def _split(text: str) -> list[str] | None:
 
 
 def _literal_end(text: str, place: int) -> int:
-    """Where a list or mapping ends; 0 where it is not closed."""
+    """The end of a list or mapping; 0 where it is not closed."""
     depth = 0
     while place < len(text):
         match = _WORD.match(text, place)

@@ -39,12 +39,17 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False, declared_edges: b
         raise builder.fail(f"it is no DAX file: the first element is <{root}>, not <adag>", line)
     builder.name = attributes.get("name") or name
     reader = _DaxReader(builder, elements)
-    for kind, given, children, line in elements[1:]:
-        if kind in ("job", "dag", "dax"):
-            if kind != "job":
-                builder.note("tasks that are workflows of their own, each taken as one task", given.get("id", ""))
-            reader.job(given, children, line)
-        elif kind == "child":
+    for element in elements[1:]:
+        kind, given, children, line = element
+        if kind in _JOBS:
+            reader.job(element)
+        nested = list(_jobs(children))
+        for each in nested:
+            builder.note("tasks within another element, read as tasks of their own", each[1].get("id", ""))
+            reader.job(each)
+        if nested and kind not in _JOBS:
+            builder.group(_needed(builder, given, "id", kind, line), [each[1]["id"] for each in nested])
+        if kind == "child":
             for inner, parent, _, place in children:
                 if inner == "parent":
                     builder.edge(_needed(builder, parent, "ref", inner, place), given.get("ref", ""), place)
@@ -52,6 +57,15 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False, declared_edges: b
 
 
 _Element = tuple[str, dict[str, str], list[Any], int]
+_JOBS = ("job", "dag", "dax")
+
+
+def _jobs(elements: Sequence[_Element]) -> Iterator[_Element]:
+    """The jobs among some elements and within them, such as those of a ``<dflow>``."""
+    for element in elements:
+        if element[0] in _JOBS:
+            yield element
+        yield from _jobs(element[2])
 
 
 def _elements(text: bytes, builder: WorkflowBuilder) -> Iterator[_Element]:
@@ -112,13 +126,16 @@ class _DaxReader:
                     self._sizes[given.get("name", "")] = size
             elif kind == "executable":
                 self._programs[_key(given)] = _profiles(children)
-            elif kind == "job":
-                uses = (use for inner, use, _, _ in children if inner == "uses")
-                self._made.update(_name(use) for use in uses if _link(use) in ("output", "inout"))
+        for _, _, children, _ in _jobs(elements[1:]):
+            uses = (use for inner, use, _, _ in children if inner == "uses")
+            self._made.update(_name(use) for use in uses if _link(use) in ("output", "inout"))
 
-    def job(self, attributes: dict[str, str], children: list[_Element], line: int) -> None:
+    def job(self, element: _Element) -> None:
         """Add one job."""
+        kind, attributes, children, line = element
         builder = self._builder
+        if kind != "job":
+            builder.note("tasks that are workflows of their own, each taken as one task", attributes.get("id", ""))
         task_id = _needed(builder, attributes, "id", "job", line)
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}

@@ -82,7 +82,8 @@ class _PegasusReader:
         task_id = values.text(given, "id")
         if not task_id:
             raise values.fail("a job has no id", line)
-        if values.text(given, "type", "job") != "job":
+        inner = values.text(given, "type", "job") != "job"
+        if inner:
             builder.note("tasks that are workflows of their own, each taken as one task", task_id)
         program = values.text(given, "name") or values.text(given, "file")
         if not program:
@@ -107,7 +108,7 @@ class _PegasusReader:
                 tuple(outputs),
                 needs.cores or 1,
                 needs.memory_bytes,
-                tuple(with_streams(words, stdin, stdout, stderr)),
+                () if inner else tuple(with_streams(words, stdin, stdout, stderr)),
                 tuple(name for name in optional if name in inputs),
             ),
             line,
