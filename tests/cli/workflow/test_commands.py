@@ -248,6 +248,29 @@ def test_workflowsims_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert plain < figures["makespan"] < plain + 1.0
 
 
+@pytest.mark.slow
+def test_edges_that_files_imply_may_be_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = '<job id="{0}" name="p" runtime="100"><uses name="{1}" link="input"/><uses name="{2}" link="output"/></job>'
+    jobs = (job.format(*each) for each in ("AwX", "BXY", "CYZ"))
+    (folder / "chain.dax").write_text(f"<adag>{''.join(jobs)}</adag>")
+    (folder / "three.yaml").write_text("vms: [{kind: one, count: 3}]\nstorage: shared\n")
+    machines = ("--vms", "three.yaml")
+    for option, edges, makespan in (((), 2, 300.0), (("--declared-edges",), 0, 100.0)):
+        assert document(capsys, "info", "chain.dax", *option)["edges"] == edges
+        for words in (("plan",), ("simulate", "--planner", "mct")):
+            figures = document(capsys, words[0], "chain.dax", *words[1:], *machines, *option)["figures"]
+            assert isinstance(figures, dict)
+            assert figures["makespan"] == makespan
+        words = ("convert", "chain.dax", "--out", "own.yaml", *option)
+        said(capsys, *words)
+        assert document(capsys, "info", "own.yaml")["edges"] == edges
+    # WorkflowSim knows declared edges only: all three run at the same time, after a moment.
+    words = ("simulate", "chain.dax", "--planner", "MCT", *machines, "--compat", "workflowsim")
+    figures = document(capsys, *words)["figures"]
+    assert isinstance(figures, dict)
+    assert 100.0 < figures["makespan"] < 101.0
+
+
 @pytest.mark.usefixtures("folder")
 def test_workflowsims_heft_says_how_its_ties_fall(capsys: pytest.CaptureFixture[str]) -> None:
     out = said(capsys, "simulate", "w.yaml", "--planner", "HEFT", "--vms", "paper3:16", "--compat", "workflowsim")
