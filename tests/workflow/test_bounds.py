@@ -20,6 +20,7 @@ def bound(flow: Workflow, machines: int = 2) -> tuple[float, float]:
     return lower_bound(flow, platform), replay_plan(flow, platform, plan).makespan
 
 
+@pytest.mark.slow
 def test_a_file_from_outside_has_to_be_fetched_once() -> None:
     alone = Workflow("w", (Task("a", "a", 10.0, ("in",)),), ((),), SIZES)
     assert bound(alone) == pytest.approx((20.0, 20.0), rel=1e-5)
@@ -28,6 +29,7 @@ def test_a_file_from_outside_has_to_be_fetched_once() -> None:
     assert bound(Workflow("w", chain, ((), (0,)), SIZES)) == pytest.approx((30.0, 30.0), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_file_that_either_of_two_may_fetch_first_counts_for_none() -> None:
     two = (Task("a", "a", 10.0, ("in",)), Task("b", "b", 10.0, ("in",)))
     found, reached = bound(Workflow("w", two, ((), ()), SIZES), machines=1)

@@ -261,12 +261,11 @@ def test_edges_that_files_imply_may_be_left_out(folder: Path, capsys: pytest.Cap
             figures = document(capsys, words[0], "chain.dax", *words[1:], *machines, *option)["figures"]
             assert isinstance(figures, dict)
             assert figures["makespan"] == makespan
-        words = ("convert", "chain.dax", "--out", "own.yaml", *option)
-        said(capsys, *words)
+        said(capsys, "convert", "chain.dax", "--out", "own.yaml", *option)
         assert document(capsys, "info", "own.yaml")["edges"] == edges
     # WorkflowSim knows declared edges only: all three run at the same time, after a moment.
-    words = ("simulate", "chain.dax", "--planner", "MCT", *machines, "--compat", "workflowsim")
-    figures = document(capsys, *words)["figures"]
+    theirs = ("simulate", "chain.dax", "--planner", "MCT", *machines, "--compat", "workflowsim")
+    figures = document(capsys, *theirs)["figures"]
     assert isinstance(figures, dict)
     assert 100.0 < figures["makespan"] < 101.0
 

@@ -95,8 +95,13 @@ def read(folder: Path, name: str, uses: Uses, *, declared: bool = False) -> Work
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_chain_that_only_files_tell(tmp_path: Path, name: str) -> None:
+    assert read(tmp_path, name, CHAIN).parents == ((), (0,), (1,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_makespan_of_a_chain(tmp_path: Path, name: str) -> None:
     flow = read(tmp_path, name, CHAIN)
-    assert flow.parents == ((), (0,), (1,))
     platform = Platform(tuple(Vm(f"one-{i}") for i in range(3)))
     assert replay_plan(flow, platform, HEFT.plan(flow, platform)).makespan == 300.0
 
@@ -155,6 +160,7 @@ def test_more_tasks_than_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert read(tmp_path, "w.json", uses).parents == ((), (0,), (), (0, 2), (1,), (2, 4), (3,), (4, 6), (5,))
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_the_edges_that_it_has(tmp_path: Path) -> None:
     platform = Platform((Vm("one"),))
     for declared in (True, False):
