@@ -56,7 +56,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
         "critical path  36.00 s (36.0 s), 3 tasks",
         "critical path: split > sum > join",
         "    1      3  ########",
-        "warning: files without a size, which count as empty: 7",
+        "warning: files without a size, which count as empty: a, all.csv, b, c and 3 more",
     ):
         assert words in out
     facts = document(capsys, "info", "w.yaml")
@@ -246,6 +246,28 @@ def test_workflowsims_rules(capsys: pytest.CaptureFixture[str]) -> None:
     # come 0.1 s, the stage-in job of 0.11 s, and steps of 0.11 s.
     plain = (4 + 2) / 4.156 + 30.0 + 2.0
     assert plain < figures["makespan"] < plain + 1.0
+
+
+@pytest.mark.slow
+def test_edges_that_files_imply_may_be_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = '<job id="{0}" name="p" runtime="100"><uses name="{1}" link="input"/><uses name="{2}" link="output"/></job>'
+    jobs = (job.format(*each) for each in ("AwX", "BXY", "CYZ"))
+    (folder / "chain.dax").write_text(f"<adag>{''.join(jobs)}</adag>")
+    (folder / "three.yaml").write_text("vms: [{kind: one, count: 3}]\nstorage: shared\n")
+    machines = ("--vms", "three.yaml")
+    for option, edges, makespan in (((), 2, 300.0), (("--declared-edges",), 0, 100.0)):
+        assert document(capsys, "info", "chain.dax", *option)["edges"] == edges
+        for words in (("plan",), ("simulate", "--planner", "mct")):
+            figures = document(capsys, words[0], "chain.dax", *words[1:], *machines, *option)["figures"]
+            assert isinstance(figures, dict)
+            assert figures["makespan"] == makespan
+        said(capsys, "convert", "chain.dax", "--out", "own.yaml", *option)
+        assert document(capsys, "info", "own.yaml")["edges"] == edges
+    # WorkflowSim knows declared edges only: all three run at the same time, after a moment.
+    theirs = ("simulate", "chain.dax", "--planner", "MCT", *machines, "--compat", "workflowsim")
+    figures = document(capsys, *theirs)["figures"]
+    assert isinstance(figures, dict)
+    assert 100.0 < figures["makespan"] < 101.0
 
 
 @pytest.mark.usefixtures("folder")
