@@ -18,6 +18,7 @@ from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.readers import platform_yaml, tradewind_yaml
+from tradewind.workflow.readers.systems import detection
 from tradewind.workflow.readers.yaml_lines import plain, read_yaml_lines
 from tradewind.workflow.schedule import FORMAT, Schedule, check, dump, from_json, to_json
 
@@ -30,7 +31,7 @@ _WIDE = b"<\0", b"\0<"
 _MARK = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()) + b'"')
 """Pattern of a JSON object that is a plan; other programs may have written it anew, with other blanks and order."""
 
-KNOWN = "Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), Tradewind's own YAML, or a plan"
+KNOWN = f"Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), {detection.KNOWN}, Tradewind's own YAML, or a plan"
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,10 @@ def _read(path: Path, lenient: bool) -> Workflow:
     text, file = read_bytes(path), str(path)
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if (not start.startswith((b"{", b"<")) and b"\0" not in start) or b"flowchart" in text[:20000]:
+        found = detection.read_system_text(_decoded(text, file), file, lenient=lenient)
+        if found is not None:
+            return found
     # XML may be in UTF-16, with its mark or without, and the parser finds out.
     if start.startswith(b"<") or start.removeprefix(BOM_UTF16_LE).removeprefix(BOM_UTF16_BE)[:2] in _WIDE:
         from tradewind.workflow.readers.dax import read_dax
