@@ -7,7 +7,7 @@ import re
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Workflow
 
-KNOWN = "Nextflow (trace or graph)"
+KNOWN = "Nextflow (trace or graph), HTCondor DAGMan"
 """Names of the formats, for messages."""
 
 
@@ -25,7 +25,7 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
     Raises:
         WorkflowError: It is in one of them, and something in it is wrong or not supported.
     """
-    from tradewind.workflow.readers.systems import nextflow
+    from tradewind.workflow.readers.systems import dagman, nextflow
     from tradewind.workflow.readers.systems.graph_text import read_dot, read_mermaid
 
     if re.match(r"\s*(/\*.*?\*/\s*|//[^\n]*\n\s*|#[^\n]*\n\s*)*(strict\s+)?digraph\b", text, re.DOTALL):
@@ -38,6 +38,11 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
         r"^\s*(<pre class=\"mermaid\"[^>]*>\s*)?(flowchart|graph)\s+(TB|TD|BT|LR|RL);?\s*$", text[:20000], re.M
     ):
         return nextflow.read_nextflow_graph(read_mermaid(text, file), file, mermaid=True, lenient=lenient)
+    if dagman.is_dag(text):
+        return dagman.read_dag(text, file, lenient=lenient)
+    if re.search(r"^\s*queue\b", text, re.M | re.I) and re.search(r"^\s*(executable|universe)\s*=", text, re.M | re.I):
+        hint = "give the .dag that names it"
+        raise WorkflowError("it is a submit description of HTCondor, one job and no workflow", file=file, hint=hint)
     if nextflow.is_trace(text):
         return nextflow.read_nextflow_trace(text, file, lenient=lenient)
     return None
