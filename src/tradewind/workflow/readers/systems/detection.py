@@ -7,7 +7,7 @@ import re
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Workflow
 
-KNOWN = "Nextflow (trace or graph), HTCondor DAGMan"
+KNOWN = "Nextflow (trace or graph), HTCondor DAGMan, Snakemake (--dag, --detailed-summary, benchmarks)"
 """Names of the formats, for messages."""
 
 
@@ -25,13 +25,15 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
     Raises:
         WorkflowError: It is in one of them, and something in it is wrong or not supported.
     """
-    from tradewind.workflow.readers.systems import dagman, nextflow
+    from tradewind.workflow.readers.systems import dagman, nextflow, snakemake
     from tradewind.workflow.readers.systems.graph_text import read_dot, read_mermaid
 
     if re.match(r"\s*(/\*.*?\*/\s*|//[^\n]*\n\s*|#[^\n]*\n\s*)*(strict\s+)?digraph\b", text, re.DOTALL):
         graph = read_dot(text, file)
         if nextflow.is_graph(graph):
             return nextflow.read_nextflow_graph(graph, file, lenient=lenient)
+        if graph.name.startswith("snakemake"):
+            return snakemake.read_snakemake_graph(graph, file, lenient=lenient)
         hint = f"known are {KNOWN}"
         raise WorkflowError("it is a graph of neither Nextflow nor Snakemake", file=file, hint=hint)
     if re.search(
@@ -43,6 +45,10 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
     if re.search(r"^\s*queue\b", text, re.M | re.I) and re.search(r"^\s*(executable|universe)\s*=", text, re.M | re.I):
         hint = "give the .dag that names it"
         raise WorkflowError("it is a submit description of HTCondor, one job and no workflow", file=file, hint=hint)
+    if snakemake.is_benchmark(text):
+        return snakemake.read_benchmark(text, file, lenient=lenient)
+    if snakemake.is_summary(text):
+        return snakemake.read_summary(text, file, lenient=lenient)
     if nextflow.is_trace(text):
         return nextflow.read_nextflow_trace(text, file, lenient=lenient)
     return None
