@@ -109,6 +109,9 @@ def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
         # A YAML document may begin with a brace, too.
         if isinstance(error, json.JSONDecodeError) and error.pos < 3:
             return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, lenient)
+        if b'"rules"' in text and re.search(rb"\b(template|format|range|join)\(", text):
+            words = "it is JX of Makeflow, whose expressions are not evaluated"
+            raise WorkflowError(words, file=file, hint=f"write it as JSON: jx2json {file}") from None
         raise WorkflowError(f"it is no JSON: {error}", file=file, line=getattr(error, "lineno", None)) from None
     if document.get("format") == FORMAT:
         return _plan(document, file).flow
@@ -118,6 +121,9 @@ def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
 
 
 def _from_fields(document: YamlMapping, file: str, name: str, lenient: bool) -> Workflow:
+    found = detection.read_system_document(document, file, lenient=lenient)
+    if found is not None:
+        return found
     if "pegasus" in document or "jobs" in document:
         from tradewind.workflow.readers.pegasus import read_pegasus
 

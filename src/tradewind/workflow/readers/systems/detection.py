@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Workflow
 
-KNOWN = "Nextflow (trace or graph), HTCondor DAGMan, Snakemake (--dag, --detailed-summary, benchmarks)"
+KNOWN = "Nextflow (trace or graph), HTCondor DAGMan, Snakemake (--dag, --detailed-summary, benchmarks), Makeflow, STG"
 """Names of the formats, for messages."""
 
 
@@ -25,7 +27,7 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
     Raises:
         WorkflowError: It is in one of them, and something in it is wrong or not supported.
     """
-    from tradewind.workflow.readers.systems import dagman, nextflow, snakemake
+    from tradewind.workflow.readers.systems import dagman, makeflow, nextflow, snakemake, stg
     from tradewind.workflow.readers.systems.graph_text import read_dot, read_mermaid
 
     if re.match(r"\s*(/\*.*?\*/\s*|//[^\n]*\n\s*|#[^\n]*\n\s*)*(strict\s+)?digraph\b", text, re.DOTALL):
@@ -51,4 +53,17 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
         return snakemake.read_summary(text, file, lenient=lenient)
     if nextflow.is_trace(text):
         return nextflow.read_nextflow_trace(text, file, lenient=lenient)
+    if stg.is_stg(text):
+        return stg.read_stg(text, file, lenient=lenient)
+    if makeflow.is_makeflow(text):
+        return makeflow.read_makeflow(text, file, lenient=lenient)
+    return None
+
+
+def read_system_document(document: Mapping[str, Any], file: str, *, lenient: bool = False) -> Workflow | None:
+    """Read a workflow in the JSON or YAML of another system; see `read_system_text`."""
+    from tradewind.workflow.readers.systems import makeflow
+
+    if "rules" in document:
+        return makeflow.read_makeflow_json(document, file, lenient=lenient)
     return None
