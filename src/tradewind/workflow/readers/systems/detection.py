@@ -9,7 +9,9 @@ from typing import Any
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Workflow
 
-KNOWN = "Nextflow (trace or graph), HTCondor DAGMan, Snakemake (--dag, --detailed-summary, benchmarks), Makeflow, STG"
+KNOWN = (
+    "Nextflow (trace or graph), HTCondor DAGMan, Snakemake (--dag, --detailed-summary, benchmarks), Makeflow, CWL, STG"
+)
 """Names of the formats, for messages."""
 
 
@@ -62,8 +64,10 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
 
 def read_system_document(document: Mapping[str, Any], file: str, *, lenient: bool = False) -> Workflow | None:
     """Read a workflow in the JSON or YAML of another system; see `read_system_text`."""
-    from tradewind.workflow.readers.systems import makeflow
+    from tradewind.workflow.readers.systems import cwl, makeflow
 
+    if cwl.is_cwl(document):
+        return cwl.read_cwl(document, file, lenient=lenient)
     if "rules" in document:
         return makeflow.read_makeflow_json(document, file, lenient=lenient)
     return None
