@@ -10,10 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tradewind.errors import WorkflowError
+from tradewind.utils.units import shortened
 from tradewind.workflow.graph import Task, Workflow
 
 _MOST_BYTES = 1 << 63
 """Bytes that no file has."""
+
+_NAMED, _LONGEST = 4, 60
+"""Tasks or files that a warning names, and the characters of each."""
 
 
 @dataclass
@@ -48,6 +52,7 @@ class WorkflowBuilder:
     _declared: dict[str, set[int]] = field(default_factory=dict)
     _unsized: set[str] = field(default_factory=set)
     _counts: Counter[str] = field(default_factory=Counter)
+    _noted: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def fail(
         self, message: str, line: int | None = None, hint: str | None = None, about: str | None = None
@@ -123,6 +128,10 @@ class WorkflowBuilder:
         """Count something that the user should know of; ``what`` is its plural, and goes before the number."""
         self._counts[what] += number
 
+    def note(self, what: str, *names: str) -> None:
+        """Note something that the user should know of, and the tasks or files it is about; ``what`` is its plural."""
+        self._noted.setdefault(what, {}).update(dict.fromkeys(names))
+
     def workflow(self) -> Workflow:
         """Build the workflow.
 
@@ -158,11 +167,14 @@ class WorkflowBuilder:
                 tuple(self.tasks),
                 tuple(tuple(sorted(each)) for each in parents),
                 sizes,
-                tuple(f"{what}: {number}" for what, number in self._counts.items()),
+                (*(f"{what}: {number}" for what, number in self._counts.items()), *self._warnings()),
             )
         except WorkflowError as error:
             first = error.message.rpartition("circle: ")[2].split(" -> ")[0]
             raise self.fail(error.message, about=first) from None
+
+    def _warnings(self) -> tuple[str, ...]:
+        return tuple(f"{what}: {_listed(list(names))}" for what, names in self._noted.items() if names)
 
     def _implied(self, parents: Sequence[set[int]]) -> None:
         """Count the files that a task reads although it does not wait for the one that writes them."""
@@ -181,6 +193,13 @@ class WorkflowBuilder:
                     missing += not above[place].intersection(makers)
         if missing:
             self.count("files read by tasks that do not wait for the one that writes them", missing)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    most = _NAMED if len(names) > _NAMED + 1 else len(names)
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(shortened(name, _LONGEST) for name in names[:most]) + more
 
 
 def _ancestors(task: int, parents: Sequence[set[int]]) -> frozenset[int]:

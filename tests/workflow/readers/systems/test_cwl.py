@@ -92,8 +92,8 @@ def test_steps_of_a_packed_workflow_and_those_in_it(tmp_path: Path) -> None:
     assert [(tasks[each].memory_bytes or 0) >> 20 for each in ("trim", "call", "sub/sort")] == [16, 1000, 20]
     assert [tasks[each].activity for each in ("trim", "call", "sub/map")] == ["trim", "call", "sub/map"]
     said = " ".join(flow.warnings)
-    assert "requirements that are expressions, which are not evaluated: 1" in said
-    assert "steps whose tools are not there, and what they need is not known (gone.cwl): 1" in said
+    assert "requirements that are expressions, which are not evaluated: coresMin of trim" in said
+    assert "steps whose tools are not there, and what they need is not known: gone.cwl" in said
     assert "scattered steps" in said
 
 

@@ -99,7 +99,7 @@ def test_times_cores_and_memory_are_those_of_the_trace(tmp_path: Path) -> None:
         "ALIGN (s2)": ("ALIGN", 90.5, 1, 2**19),
         "REPORT": ("REPORT", 0.374, 1, 100),
     }
-    assert "attempts that failed before another one completed, which are left out: 1" in flow.warnings
+    assert "attempts that failed before another one completed, which are left out: QC (s2)" in flow.warnings
     assert any("for want of their graph" in each for each in flow.warnings)
 
 

@@ -32,7 +32,7 @@ def test_tasks_times_and_edges(tmp_path: Path) -> None:
     flow = read_workflow(written(tmp_path, TEXT))
     assert [(task.id, task.runtime) for task in flow.tasks] == [("t1", 4.0), ("t2", 0.0), ("t3", 5.0)]
     assert flow.parents == ((), (), (0, 1))
-    assert flow.warnings == ("dummy tasks at the beginning and the end, which are left out: 2",)
+    assert flow.warnings == ("dummy tasks at the beginning and the end, which are left out: t0, t4",)
 
 
 def test_tasks_of_no_time_that_the_first_line_counts_are_no_dummies(tmp_path: Path) -> None:

@@ -75,11 +75,7 @@ class _CwlReader:
             self._steps(main, "", {}, [], 0)
         else:
             self._task(main, "main", [], None)
-        if self._absent:
-            shown = ", ".join(dict.fromkeys(self._absent))
-            builder.count(
-                f"steps whose tools are not there, and what they need is not known ({shown})", len(self._absent)
-            )
+        builder.note("steps whose tools are not there, and what they need is not known", *self._absent)
         return builder.workflow()
 
     def _main(self, document: Mapping[str, Any], folder: Path, name: str = "") -> _Process:
@@ -164,9 +160,9 @@ class _CwlReader:
         builder = self._builder
         inputs = {key: self._tasks_of(given, process, *known) for key, given in self._inputs(step).items()}
         if step.get("scatter"):
-            builder.count("scattered steps, each taken as one task, because their inputs say how many they are")
+            builder.note("scattered steps, each taken as one task, because their inputs say how many they are", name)
         if step.get("when"):
-            builder.count("steps with a condition (when), which are taken to run")
+            builder.note("steps with a condition (when), which are taken to run", name)
         inner = self._run(process, step, name)
         if inner is not None and inner.body.get("class") == "Workflow":
             return self._steps(inner, f"{name}/", inputs, [step, *around], level + 1)
@@ -220,7 +216,7 @@ class _CwlReader:
         cores, memory = self._resources([body, *around], name)
         base = body.get("baseCommand") or []
         words = [str(each) for each in (base if isinstance(base, list) else [base])]
-        builder.count("tasks without a run time, which count as 0 s")
+        builder.note("tasks without a run time, which count as 0 s", name)
         builder.task(Task(name, Path(words[0]).name if words else name, 0.0, cores=cores, memory_bytes=memory), line)
 
     def _resources(self, around: list[Mapping[str, Any]], name: str) -> tuple[int, int | None]:
@@ -240,7 +236,7 @@ class _CwlReader:
         if value is None:
             return None
         if "$(" in str(value) or "${" in str(value):
-            self._builder.count("requirements that are expressions, which are not evaluated")
+            self._builder.note("requirements that are expressions, which are not evaluated", f"{key} of {name}")
             return None
         try:
             number = float(value)

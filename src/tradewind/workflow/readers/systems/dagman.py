@@ -101,10 +101,7 @@ class _DagReader:
             ("nodes that queue several jobs, each taken as one task", self._several),
             ("requests that are expressions, which are not read", self._expressions),
         ):
-            if names:
-                shown = dict.fromkeys(names)
-                listed = ", ".join(list(shown)[:3]) + (", ..." if len(shown) > 3 else "")
-                self._builder.count(f"{what} ({listed})", len(names))
+            self._builder.note(what, *names)
 
     def _fail(self, scope: _Scope, message: str, line: int, hint: str | None = None) -> WorkflowError:
         return WorkflowError(message, file=str(scope.path), line=line, hint=hint)
@@ -212,7 +209,7 @@ class _DagReader:
             if command == "SPLICE":
                 raise self._fail(scope, f"there is no file {path} of SPLICE {name!r}", number)
             self._unopened.append(name)
-            self._builder.count("tasks without a run time, which count as 0 s")
+            self._builder.note("tasks without a run time, which count as 0 s", scope.prefix + name)
             self._builder.task(Task(scope.prefix + name, "subdag", 0.0), number)
             return _Node([scope.prefix + name], [scope.prefix + name])
         return self._scope(_text(path), _Scope(path, f"{scope.prefix}{name}+", folder), level + 1)
@@ -245,7 +242,7 @@ class _DagReader:
             text = _text(path)
         if text is None:
             self._missing.append(submit)
-            builder.count("tasks without a run time, which count as 0 s")
+            builder.note("tasks without a run time, which count as 0 s", scope.prefix + name)
             builder.task(Task(scope.prefix + name, _activity(name), 0.0), line)
             return
         macros = {**scope.macros.get("ALL_NODES", {}), **scope.macros.get(name, {}), "job": name}
@@ -254,9 +251,9 @@ class _DagReader:
         job = parse_submit(text, macros, below)
         if job.jobs > 1:
             self._several.append(name)
-        self._expressions += job.expressions
+        self._expressions += [f"{each} of {name}" for each in job.expressions]
         if job.runtime is None and not noop:
-            builder.count("tasks without a run time, which count as 0 s")
+            builder.note("tasks without a run time, which count as 0 s", scope.prefix + name)
         words = (job.executable, *job.arguments) if job.executable and not noop else ()
         runtime = 0.0 if noop or job.runtime is None else job.runtime
         task_id = scope.prefix + name

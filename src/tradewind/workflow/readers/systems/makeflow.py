@@ -79,7 +79,7 @@ def read_makeflow_json(document: Mapping[str, Any], file: str, *, lenient: bool 
     for number, rule in enumerate(rules, 1):
         command = rule.get("command", "")
         if "makeflow" in rule or "workflow" in rule:
-            builder.count("tasks that are workflows of their own, each taken as one task")
+            builder.note("tasks that are workflows of their own, each taken as one task", f"rule {number}")
         if not isinstance(command, str):
             raise builder.fail(f"the command of rule {number} is no text")
         category = categories.get(rule.get("category"), {}) if isinstance(categories, Mapping) else {}
@@ -178,7 +178,7 @@ class _MakeflowParser:
         command = line.strip()
         first, _, rest = command.partition(" ")
         if first == "MAKEFLOW":
-            self._builder.count("tasks that are workflows of their own, each taken as one task")
+            self._builder.note("tasks that are workflows of their own, each taken as one task", rest.strip())
         return self._expanded(rest.strip() if first == "LOCAL" else command)
 
     def _expanded(self, text: str) -> str:
@@ -215,7 +215,7 @@ def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule]) -> Workflow:
                 raise builder.fail(f"two rules write file {name!r}", rule.line)
             writers[name] = task_id
         inputs, outputs = tuple(dict.fromkeys(rule.inputs)), tuple(dict.fromkeys(rule.outputs))
-        builder.count("tasks without a run time, which count as 0 s")
+        builder.note("tasks without a run time, which count as 0 s", task_id)
         memory = _number(builder, rule, "MEMORY")
         words = ("/bin/sh", "-c", rule.command) if rule.command else ()
         builder.task(Task(task_id, _activity(rule.command, task_id), 0.0, inputs, outputs,

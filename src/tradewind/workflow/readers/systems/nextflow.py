@@ -56,12 +56,12 @@ def read_nextflow_trace(text: str, file: str, *, lenient: bool = False) -> Workf
     builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
     tasks = _tasks(builder, text, file)
     found = _graph_beside(Path(file), {each.process for each in tasks})
-    processes = len({each.process for each in tasks})
+    processes = dict.fromkeys(each.process for each in tasks)
     if found is not None:
         _connect(builder, tasks, found)
-    elif processes > 1:
-        builder.count("processes whose tasks wait for nothing, for want of their graph (-with-dag) beside the trace",
-                      processes)  # fmt: skip
+    elif len(processes) > 1:
+        builder.note("processes whose tasks wait for nothing, for want of their graph (-with-dag) beside the trace",
+                     *processes)  # fmt: skip
     return builder.workflow()
 
 
@@ -90,8 +90,8 @@ def read_nextflow_graph(graph: DrawnGraph, file: str, *, mermaid: bool = False, 
     ids = {node: label if several[label] == 1 else f"{label} {node}" for node, label in labels.items()}
     for node, label in labels.items():
         builder.task(Task(ids[node], label, 0.0), graph.nodes[node].line)
-    builder.count("processes without a run time, for want of a trace (-with-trace) beside the graph, each taken as one "
-                  "task of 0 s", len(labels))  # fmt: skip
+    builder.note("processes without a run time, for want of a trace (-with-trace) beside the graph, each taken as one "
+                 "task of 0 s", *ids.values())  # fmt: skip
     for start, end, _ in graph.between(set(labels)):
         builder.edge(ids[start], ids[end])
     return builder.workflow()
@@ -171,21 +171,19 @@ def _connect(builder: WorkflowBuilder, tasks: list[MeasuredTask], graph: DrawnGr
     for process in by_process:
         for node in nodes_of(process, graph):
             at.setdefault(node, []).append(process)
-    by_order = by_all = 0
+    by_order: list[str] = []
+    by_all: list[str] = []
     for start, end, through in graph.between(set(at)):
         operators = tuple(graph.nodes[node].label or graph.nodes[node].shape for node in through)
         for before in at[start]:
             for after in at[end]:
                 if before != after:
                     found = edges_of(by_process[before], by_process[after], operators)
-                    by_order += found.by_order
-                    by_all += found.by_all
+                    (by_order if found.by_order else by_all if found.by_all else []).append(f"{before} -> {after}")
                     for parent, child in found.edges:
                         builder.edge(parent, child)
-    if by_order:
-        builder.count("pairs of processes whose tasks are matched by the order in which they ended and began", by_order)
-    if by_all:
-        builder.count("pairs of processes of which each task waits for all before it", by_all)
+    builder.note("processes whose tasks are matched by the order in which they ended and began", *by_order)
+    builder.note("processes of which each task waits for all of the one before", *by_all)
 
 
 @dataclass
@@ -205,11 +203,13 @@ def _tasks(builder: WorkflowBuilder, text: str, file: str) -> list[MeasuredTask]
     rows = [_row(builder, row) for row in rows_of(text, file)]
     ended = {row.task.id for row in rows if row.status in _ENDED}
     kept = [row for row in rows if row.status in _ENDED or row.task.id not in ended]
-    if len(kept) < len(rows):
-        builder.count("attempts that failed before another one completed, which are left out", len(rows) - len(kept))
-    failed = sum(row.status not in (*_ENDED, "") for row in kept)
-    if failed:
-        builder.count("tasks that did not complete, which take as long as they had run", failed)
+    failed = [row.task.id for row in rows if row.status not in (*_ENDED, "")]
+    builder.note(
+        "attempts that failed before another one completed, which are left out", *(f for f in failed if f in ended)
+    )
+    builder.note(
+        "tasks that did not complete, which take as long as they had run", *(f for f in failed if f not in ended)
+    )
     names = Counter(row.task.id for row in kept)
     seen: Counter[str] = Counter()
     found = []
@@ -233,7 +233,7 @@ def _row(builder: WorkflowBuilder, row: TableRow) -> _Row:
     duration = _seconds(builder, row, "duration")
     seconds = duration if realtime is None else realtime
     if seconds is None:
-        builder.count("tasks without a run time, which count as 0 s")
+        builder.note("tasks without a run time, which count as 0 s", name)
     submit = _moment(row.text("submit")) if row.text("submit") else None
     complete = _moment(row.text("complete")) if row.text("complete") else None
     if complete is None and submit is not None and duration is not None:
@@ -274,7 +274,7 @@ def _cores(builder: WorkflowBuilder, row: TableRow) -> int:
         busy = max(1, round(float(used) / 100))
     except ValueError:
         raise builder.fail(f"cpus or %cpu is {text or used!r}, not a number", row.line) from None
-    builder.count("tasks without cpus, whose cores are those that they kept busy (%cpu)")
+    builder.note("tasks without cpus, whose cores are those that they kept busy (%cpu)", row.text("name", "process"))
     return busy
 
 

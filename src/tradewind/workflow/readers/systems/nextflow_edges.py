@@ -58,8 +58,8 @@ class FoundEdges:
     """Edges between the tasks of two processes, and the rule that found them."""
 
     edges: list[tuple[str, str]] = field(default_factory=list)
-    by_order: int = 0
-    by_all: int = 0
+    by_order: bool = False
+    by_all: bool = False
 
 
 def edges_of(
@@ -97,7 +97,7 @@ def edges_of(
         queue = list(zip(first, then, strict=True))
         if all(_before(parent, child) for parent, child in queue):
             return FoundEdges([(parent.id, child.id) for parent, child in queue], by_order=len(parents) > 1)
-    return FoundEdges(_possible(parents, children), by_all=1 if len(parents) > 1 else 0)
+    return FoundEdges(_possible(parents, children), by_all=len(parents) > 1)
 
 
 def _possible(parents: Sequence[MeasuredTask], children: Sequence[MeasuredTask]) -> list[tuple[str, str]]:

@@ -75,8 +75,7 @@ def read_benchmark(text: str, file: str, *, lenient: bool = False) -> Workflow:
         builder.task(Task(task_id, job.rule or _stem(file), job.mean, cores=job.threads or 1,
                           memory_bytes=job.memory_bytes), job.line)  # fmt: skip
     if len(jobs) > 1:
-        builder.count("jobs whose order is not known, for want of their graph (--dag), and that wait for nothing",
-                      len(jobs))  # fmt: skip
+        builder.note("jobs whose order is not known, for want of their graph (--dag), and that wait for nothing", *ids)
     return builder.workflow()
 
 
@@ -96,7 +95,6 @@ def read_snakemake_graph(graph: DrawnGraph, file: str, *, lenient: bool = False)
     """
     builder = WorkflowBuilder(file, _stem(file), lenient)
     rules, wildcards = [], []
-    done = 0
     for name, node in graph.nodes.items():
         rule, *pairs = re.split(r"\\n|\n", node.label or "")
         if not rule:
@@ -105,7 +103,6 @@ def read_snakemake_graph(graph: DrawnGraph, file: str, *, lenient: bool = False)
         wildcards.append(
             {key.strip(): value.strip() for key, found, value in (p.partition(":") for p in pairs) if found}
         )
-        done += "dashed" in node.style
     ids = _unique([_name(rule, found) for rule, found in zip(rules, wildcards, strict=True)], list(graph.nodes))
     measured = _beside(builder, Path(file), set(rules))
     for task_id, rule, found, node in zip(ids, rules, wildcards, graph.nodes.values(), strict=True):
@@ -113,8 +110,8 @@ def read_snakemake_graph(graph: DrawnGraph, file: str, *, lenient: bool = False)
     by_node = dict(zip(graph.nodes, ids, strict=True))
     for (start, end), line in graph.edges.items():
         builder.edge(by_node[start], by_node[end], line)
-    if done:
-        builder.count("jobs that Snakemake had already done, which are tasks as the others", done)
+    done = [by_node[name] for name, node in graph.nodes.items() if "dashed" in node.style]
+    builder.note("jobs that Snakemake had already done, which are tasks as the others", *done)
     return builder.workflow()
 
 
@@ -249,13 +246,13 @@ def _measured(
     """A task with the times of its own benchmark, or with the mean of its rule's."""
     jobs = measured.get(task.activity, [])
     if not jobs:
-        builder.count("tasks without a run time, for want of a benchmark beside the file, which count as 0 s")
+        builder.note("tasks without a run time, for want of a benchmark beside the file, which count as 0 s", task.id)
         return task
     values = set(wildcards.values())
     own = [job for job in jobs if job.wildcards == wildcards]
     own = own or [job for job in jobs if "" in job.wildcards and values and any(v in job.wildcards[""] for v in values)]
     if not own and len(jobs) > 1:
-        builder.count("tasks without a benchmark of their own, which take the mean of their rule's")
+        builder.note("tasks without a benchmark of their own, which take the mean of their rule's", task.id)
     used = own or jobs
     cores = max((job.threads or 1 for job in used), default=1)
     memory = max((job.memory_bytes or 0 for job in used), default=0) or None

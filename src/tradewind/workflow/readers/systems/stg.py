@@ -52,8 +52,9 @@ def read_stg(text: str, file: str, *, lenient: bool = False) -> Workflow:
     if len(tasks) - len(dummies) != counted:
         last = tasks[-1][0] if tasks else 1
         raise builder.fail(f"there are {len(tasks)} tasks in it, and its first line says {counted}", last)
-    if dummies:
-        builder.count("dummy tasks at the beginning and the end, which are left out", len(dummies))
+    builder.note(
+        "dummy tasks at the beginning and the end, which are left out", *(f"t{each}" for each in sorted(dummies))
+    )
     for place, (name, time, _, *before) in tasks:
         if name not in dummies:
             builder.task(Task(f"t{name}", f"t{name}", float(time)), place)
