@@ -58,7 +58,7 @@ def read_workflow(path: Path, *, lenient: bool = False) -> Workflow:
     """Read the workflow of a file, whatever its format; a file packed with gzip is unpacked.
 
     Args:
-        path: A DAX, WfFormat, Pegasus 5 or own file, or a plan.
+        path: A file of a format in `KNOWN`; what other systems keep beside it is read with it.
         lenient: Accept sizes and run times below zero: sizes without their sign, times as 0 s.
 
     Raises:
@@ -97,7 +97,13 @@ def _read(path: Path, lenient: bool) -> Workflow:
         return read_dax(text, file, lenient=lenient)
     if start.startswith(b"{"):
         return _from_json(text, file, name, lenient)
-    return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, lenient)
+    try:
+        document = read_yaml_lines(_decoded(text, file), file)
+    except WorkflowError as error:
+        if path.name.removesuffix(".gz").endswith((".yml", ".yaml", ".cwl")):
+            raise
+        raise WorkflowError(error.message, file=file, line=error.line, hint=f"known are {KNOWN}") from None
+    return _from_fields(document, file, name, lenient)
 
 
 def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:

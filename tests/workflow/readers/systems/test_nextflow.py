@@ -107,6 +107,7 @@ def test_times_cores_and_memory_are_those_of_the_trace(tmp_path: Path) -> None:
     ("name", "graph"),
     [
         ("dag.dot", DOT),
+        ("dag.gv", f"# a comment\n/* another\n one */ {DOT}"),
         ("dag-20260101-1.mmd", NEW_MERMAID),
         ("flow.mmd", OLD_MERMAID),
         (
@@ -160,6 +161,7 @@ def test_columns_that_occur_twice_are_readable_and_raw(tmp_path: Path) -> None:
 
 def test_trace_with_commas_and_requests(tmp_path: Path) -> None:
     head = "task_id,name,status,realtime,cpus,memory,peak_rss"
+    head = f"# a comment\n{head}"
     flow = read_workflow(written(tmp_path, rows=('1,"A (x, y)",COMPLETED,2s,3,4 GB,1 MB',), head=head))
     assert (flow.tasks[0].id, flow.tasks[0].cores, flow.tasks[0].memory_bytes) == ("A (x, y)", 3, 2**32)
 

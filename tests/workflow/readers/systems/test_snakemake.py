@@ -54,10 +54,9 @@ def test_jobs_of_a_graph(tmp_path: Path) -> None:
     assert edges(flow) == {(first, "all"), (second, "all"), ("index #3", first), ("index #4", second)}
     assert [task.activity for task in flow.tasks] == ["all", "sort", "sort", "index", "index"]
     assert "jobs that Snakemake had already done, which are tasks as the others: sort (sample=a)" in flow.warnings
-    assert (
-        "tasks without a run time, for want of a benchmark beside the file, which count as 0 s: all, sort (sample=a), sort (sample=b), index #3, index #4"
-        in flow.warnings
-    )
+    ids = ", ".join(task.id for task in flow.tasks)
+    said = "tasks without a run time, for want of a benchmark beside the file, which count as 0 s"
+    assert f"{said}: {ids}" in flow.warnings
 
 
 def test_times_are_those_of_the_benchmark_files_beside(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ KNOWN = (
 )
 """Names of the formats, for messages."""
 
+_CATALOGUES = {"replicas", "sites", "transformations"}
+"""Keys of Pegasus' catalogues."""
+
 
 def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow | None:
     """Read a workflow in the text format of another system.
@@ -30,9 +33,9 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
         WorkflowError: It is in one of them, and something in it is wrong or not supported.
     """
     from tradewind.workflow.readers.systems import dagman, makeflow, nextflow, snakemake, stg
-    from tradewind.workflow.readers.systems.graph_text import read_dot, read_mermaid
+    from tradewind.workflow.readers.systems.graph_text import is_dot, read_dot, read_mermaid
 
-    if re.match(r"\s*(/\*.*?\*/\s*|//[^\n]*\n\s*|#[^\n]*\n\s*)*(strict\s+)?digraph\b", text, re.DOTALL):
+    if is_dot(text):
         graph = read_dot(text, file)
         if nextflow.is_graph(graph):
             return nextflow.read_nextflow_graph(graph, file, lenient=lenient)
@@ -55,17 +58,34 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
         return snakemake.read_summary(text, file, lenient=lenient)
     if nextflow.is_trace(text):
         return nextflow.read_nextflow_trace(text, file, lenient=lenient)
+    _refuse_programs(text, file)
     if stg.is_stg(text):
         return stg.read_stg(text, file, lenient=lenient)
-    if makeflow.is_makeflow(text):
+    # What is YAML by its name has a tab by mistake.
+    if makeflow.is_makeflow(text) and not file.removesuffix(".gz").endswith((".yml", ".yaml")):
         return makeflow.read_makeflow(text, file, lenient=lenient)
     return None
+
+
+def _refuse_programs(text: str, file: str) -> None:
+    """Refuse the programs that make workflows: their tasks are known when they run."""
+    if re.search(r"^\s*(process\s+\w+\s*\{|nextflow\.(enable|preview)\.)", text, re.M):
+        hint = "give its trace, with its graph beside it: nextflow run ... -with-trace -with-dag dag.dot"
+        raise WorkflowError("it is a script of Nextflow, whose tasks are known when it runs", file=file, hint=hint)
+    if re.search(r"^(rule|checkpoint)\s+\w+\s*:\s*$", text, re.M):
+        hint = "give its graph: snakemake --dag > dag.dot"
+        raise WorkflowError("it is a Snakefile, whose jobs are known when Snakemake plans them", file=file, hint=hint)
 
 
 def read_system_document(document: Mapping[str, Any], file: str, *, lenient: bool = False) -> Workflow | None:
     """Read a workflow in the JSON or YAML of another system; see `read_system_text`."""
     from tradewind.workflow.readers.systems import cwl, makeflow
 
+    if "pegasus" in document and "jobs" not in document and document.keys() & _CATALOGUES:
+        hint = "give the workflow that it belongs to"
+        raise WorkflowError("it is a catalogue of Pegasus, not a workflow", file=file, hint=hint)
+    if "$schema" in document and "properties" in document:
+        raise WorkflowError("it is a JSON schema, not a workflow", file=file)
     if cwl.is_cwl(document):
         return cwl.read_cwl(document, file, lenient=lenient)
     if "rules" in document:

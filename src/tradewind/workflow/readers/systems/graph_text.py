@@ -89,6 +89,14 @@ _TOKENS = re.compile(
 _Token = tuple[str, str, int]
 
 
+_DIGRAPH = re.compile(r"\s*(/\*.*?\*/\s*|//[^\n]*\n\s*|#[^\n]*\n\s*)*(strict\s+)?digraph\b", re.DOTALL)
+
+
+def is_dot(text: str) -> bool:
+    """True for a text that begins as a directed graph of Graphviz, after comments."""
+    return _DIGRAPH.match(text) is not None
+
+
 def read_dot(text: str, file: str) -> DrawnGraph:
     """Parse a directed graph of Graphviz.
 

@@ -12,7 +12,7 @@ from tradewind.errors import InputError
 from tradewind.utils.units import parse_duration, parse_memory
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
-from tradewind.workflow.readers.systems.graph_text import DrawnGraph, read_dot, read_mermaid
+from tradewind.workflow.readers.systems.graph_text import DrawnGraph, is_dot, read_dot, read_mermaid
 from tradewind.workflow.readers.systems.nextflow_edges import MeasuredTask, edges_of
 from tradewind.workflow.readers.systems.tables import TableRow, columns_of, rows_of
 
@@ -128,9 +128,7 @@ def _graph_beside(path: Path, processes: set[str]) -> DrawnGraph | None:
 def _drawn(path: Path) -> DrawnGraph | None:
     try:
         text = path.read_text("utf-8-sig")
-        graph = (
-            read_dot(text, str(path)) if re.match(r"\s*(strict\s+)?digraph\b", text) else read_mermaid(text, str(path))
-        )
+        graph = (read_dot if is_dot(text) else read_mermaid)(text, str(path))
     except (OSError, UnicodeDecodeError, InputError):
         return None  # a file of something else, which nobody has asked for
     return graph if is_graph(graph) else None

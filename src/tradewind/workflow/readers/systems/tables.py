@@ -31,8 +31,8 @@ class TableRow:
 
 
 def columns_of(text: str) -> list[str]:
-    """Names of the columns in the first line of a table: between tabs, or commas where it has no tab."""
-    first = text.lstrip("\ufeff").split("\n", 1)[0].rstrip("\r")
+    """Names of the columns in the first line that is no comment: between tabs, or commas where it has no tab."""
+    first = next((line for line in text.lstrip("\ufeff").splitlines() if not line.startswith("#")), "")
     return [cell.strip().strip('"') for cell in re.split("\t" if "\t" in first else ",", first)]
 
 
@@ -40,16 +40,17 @@ def rows_of(text: str, file: str) -> Iterator[TableRow]:
     """Parse the rows of a table whose first line names its columns.
 
     Args:
-        text: The table, with tabs between cells, or commas where its first line has no tab.
+        text: The table, with tabs between cells, or commas where its first line has no tab; lines that begin with #
+            are comments.
         file: Name of the file, for messages.
 
     Raises:
         WorkflowError: A row has more cells than there are columns, or fewer; with the line.
     """
-    lines = text.lstrip("\ufeff").splitlines()
+    lines = [(n, line) for n, line in enumerate(text.lstrip("\ufeff").splitlines(), 1) if not line.startswith("#")]
     columns = columns_of(text)
-    tabs = "\t" in lines[0]
-    for number, line in enumerate(lines[1:], 2):
+    tabs = "\t" in lines[0][1]
+    for number, line in lines[1:]:
         if not line.strip():
             continue
         cells = line.split("\t") if tabs else next(csv.reader([line]))
