@@ -67,13 +67,13 @@ def test_own_yaml(tmp_path: Path) -> None:
     assert (total.cores, total.memory_bytes) == (2, 4 << 30)
     assert flow.parents == ((), (0,), (1,))
     assert flow.sizes == {"raw.csv": 30_000_000, "note": 12}
-    assert flow.warnings == ("files without a size, which count as empty: 1",)
+    assert flow.warnings == ("files without a size, which count as empty: clean.csv",)
 
 
 def test_edges_may_be_written_only(tmp_path: Path) -> None:
     flow = read_workflow(write(tmp_path, OWN + "edges: after\n"))
     assert flow.parents == ((), (), (1,))
-    assert "files read by tasks that do not wait for the one that writes them: 1" in flow.warnings
+    assert "files read by tasks that do not wait for the one that writes them: clean.csv by sum" in flow.warnings
 
 
 @pytest.mark.parametrize(

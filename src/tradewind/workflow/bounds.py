@@ -32,8 +32,8 @@ def lower_bound(flow: Workflow, platform: Platform) -> float:
     would leave too little time for both is closed to it; and in no interval may there be more work that cannot be moved
     out of it than the machines can do. The largest refuted makespan is looked for by halving. (Destructive bounds:
     Klein and Scholl, "Computing lower bounds by destructive improvement", EJOR 112(2), 1999; room is the dual of a
-    linear relaxation over machine classes.) Where memory can run out, the same holds of memory instead of cores. Files
-    that local storage moves are not counted.
+    linear relaxation over machine classes.) Where memory can run out, the same holds of memory instead of cores. Of the
+    files that local storage moves, those from outside count where one task reads them before all others do.
     """
     if not len(flow):
         return 0.0
@@ -82,7 +82,8 @@ class _Refutation:
         classes = platform.classes_for(flow)
         firsts = [each[0] for each in classes]
         # Where a task does not fit its time is infinite: all that follows is over the classes that are open to it.
-        self._seconds = np.ascontiguousarray(platform.seconds(flow)[:, firsts])
+        seconds = platform.seconds(flow)[:, firsts] + _first_reads(flow, platform)[:, None]
+        self._seconds = np.ascontiguousarray(seconds)
         self._cores = needs
         slots = np.array([sizes[list(each)].sum() for each in classes])
         speeds = np.array([platform.vms[vm].speed for vm in firsts])
@@ -134,6 +135,13 @@ class _Refutation:
             _thresholds(heads),
             makespan - _thresholds(tails),
         )
+
+
+def _first_reads(flow: Workflow, platform: Platform) -> Numbers:
+    """Seconds that each task fetches files in any schedule: those that can be on no machine before."""
+    if platform.storage != "local":
+        return np.zeros(len(flow))
+    return np.array([sum(platform.fetching(flow.sizes.get(n, 0)) for n in names) for names in flow.first_reads])
 
 
 def _some(gathered: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:

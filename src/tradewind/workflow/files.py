@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tradewind.errors import WorkflowError
 from tradewind.utils.atomic_files import atomic_user_path
@@ -54,18 +54,23 @@ class Plan:
     folder: Path | None = None
 
 
-def read_workflow(path: Path, *, lenient: bool = False) -> Workflow:
+def read_workflow(
+    path: Path, *, lenient: bool = False, declared_edges: bool = False, workflowsim: bool = False
+) -> Workflow:
     """Read the workflow of a file, whatever its format; a file packed with gzip is unpacked.
 
     Args:
         path: A file of a format in `KNOWN`; what other systems keep beside it is read with it.
         lenient: Accept sizes and run times below zero: sizes without their sign, times as 0 s.
+        declared_edges: Keep the edges that the file declares, without those that follow from files: by default a task
+            waits for those that write what it reads. A plan keeps the edges that it has.
+        workflowsim: Read files of other systems as WorkflowSim does, with their declared edges only.
 
     Raises:
         WorkflowError: The file is not there, is none of these, or something in it is wrong; with the place.
     """
     with _without_collection():
-        return _read(path, lenient)
+        return _read(path, _Reading(lenient, declared_edges, workflowsim))
 
 
 @contextmanager
@@ -82,31 +87,55 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read(path: Path, lenient: bool) -> Workflow:
+class _ReadingOptions(TypedDict):
+    lenient: bool
+    declared_edges: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Options of `read_workflow`."""
+
+    lenient: bool
+    declared_edges: bool
+    workflowsim: bool
+
+    @property
+    def own(self) -> _ReadingOptions:
+        """Options for Tradewind's own YAML, whose edges are declared by files."""
+        return {"lenient": self.lenient, "declared_edges": self.declared_edges}
+
+    @property
+    def others(self) -> _ReadingOptions:
+        """Options for the formats of other systems."""
+        return {"lenient": self.lenient, "declared_edges": self.declared_edges or self.workflowsim}
+
+
+def _read(path: Path, reading: _Reading) -> Workflow:
     text, file = read_bytes(path), str(path)
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if (not start.startswith((b"{", b"<")) and b"\0" not in start) or b"flowchart" in text[:20000]:
-        found = detection.read_system_text(_decoded(text, file), file, lenient=lenient)
+        found = detection.read_system_text(_decoded(text, file), file, **reading.others)
         if found is not None:
             return found
     # XML may be in UTF-16, with its mark or without, and the parser finds out.
     if start.startswith(b"<") or start.removeprefix(BOM_UTF16_LE).removeprefix(BOM_UTF16_BE)[:2] in _WIDE:
         from tradewind.workflow.readers.dax import read_dax
 
-        return read_dax(text, file, lenient=lenient)
+        return read_dax(text, file, **reading.others)
     if start.startswith(b"{"):
-        return _from_json(text, file, name, lenient)
+        return _from_json(text, file, name, reading)
     try:
         document = read_yaml_lines(_decoded(text, file), file)
     except WorkflowError as error:
         if path.name.removesuffix(".gz").endswith((".yml", ".yaml", ".cwl")):
             raise
         raise WorkflowError(error.message, file=file, line=error.line, hint=f"known are {KNOWN}") from None
-    return _from_fields(document, file, name, lenient)
+    return _from_fields(document, file, name, reading)
 
 
-def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
+def _from_json(text: bytes, file: str, name: str, reading: _Reading) -> Workflow:
     from tradewind.workflow.readers.wfformat import from_document
 
     try:
@@ -114,7 +143,7 @@ def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
     except (ValueError, RecursionError) as error:
         # A YAML document may begin with a brace, too.
         if isinstance(error, json.JSONDecodeError) and error.pos < 3:
-            return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, lenient)
+            return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, reading)
         if b'"rules"' in text and re.search(rb"\b(template|format|range|join)\(", text):
             words = "it is JX of Makeflow, whose expressions are not evaluated"
             raise WorkflowError(words, file=file, hint=f"write it as JSON: jx2json {file}") from None
@@ -122,20 +151,20 @@ def _from_json(text: bytes, file: str, name: str, lenient: bool) -> Workflow:
     if document.get("format") == FORMAT:
         return _plan(document, file).flow
     if "workflow" in document:
-        return from_document(document, file, text=text, lenient=lenient)
-    return _from_fields(plain(document), file, name, lenient)
+        return from_document(document, file, text=text, **reading.others)
+    return _from_fields(plain(document), file, name, reading)
 
 
-def _from_fields(document: YamlMapping, file: str, name: str, lenient: bool) -> Workflow:
-    found = detection.read_system_document(document, file, lenient=lenient)
+def _from_fields(document: YamlMapping, file: str, name: str, reading: _Reading) -> Workflow:
+    found = detection.read_system_document(document, file, **reading.others)
     if found is not None:
         return found
     if "pegasus" in document or "jobs" in document:
         from tradewind.workflow.readers.pegasus import read_pegasus
 
-        return read_pegasus(document, file, name, lenient=lenient)
+        return read_pegasus(document, file, name, **reading.others)
     if "tasks" in document:
-        return tradewind_yaml.read_tradewind_yaml(document, file, name, lenient=lenient)
+        return tradewind_yaml.read_tradewind_yaml(document, file, name, **reading.own)
     if "vms" in document:
         raise WorkflowError("these are machines, not a workflow", file=file, hint="give it with --vms")
     raise WorkflowError("it is no workflow: it has neither 'tasks' nor 'jobs'", file=file, hint=f"known are {KNOWN}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +17,9 @@ Numbers = NDArray[np.float64]
 MOST = 2**62
 """Cores or bytes of memory that no machine has, and that fit into the numbers of arrays."""
 
+
+_BLOCK = 4096
+"""Tasks that `Workflow.waiting` looks for at a time, each a bit of one number."""
 
 _MOST_SECONDS = 1e15
 """Thirty million years: sums of such run times are still exact to the second."""
@@ -35,6 +38,7 @@ class Task:
         cores: Cores that it uses at the same time.
         memory_bytes: Memory that it needs, or None where unknown.
         command: The words of its command line, where it is to be run for real; empty otherwise.
+        optional: Inputs that may be missing when it is run for real.
     """
 
     id: str
@@ -45,6 +49,7 @@ class Task:
     cores: int = 1
     memory_bytes: int | None = None
     command: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 def _beyond(task: Task) -> str:
@@ -86,11 +91,7 @@ class Workflow:
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
         """For each task the tasks that wait for it, sorted."""
-        found: list[list[int]] = [[] for _ in self.tasks]
-        for child, parents in enumerate(self.parents):
-            for parent in parents:
-                found[parent].append(child)
-        return tuple(tuple(each) for each in found)
+        return _children(self.parents)
 
     @cached_property
     def order(self) -> Indices:
@@ -99,20 +100,10 @@ class Workflow:
         Raises:
             WorkflowError: There is a cycle.
         """
-        waiting = [len(parents) for parents in self.parents]
-        ready = [task for task, count in enumerate(waiting) if not count]
-        order: list[int] = []
-        while ready:
-            following: list[int] = []
-            for task in ready:
-                order.append(task)
-                for child in self.children[task]:
-                    waiting[child] -= 1
-                    if not waiting[child]:
-                        following.append(child)
-            ready = sorted(following)
+        order, waiting = _ordered(self.parents, self.children)
         if len(order) < len(self.tasks):
-            raise WorkflowError(f"workflow {self.name}: {_cycle(self.parents, waiting, self.tasks)}")
+            names = " -> ".join(self.tasks[place].id for place in _cycle(self.parents, waiting))
+            raise WorkflowError(f"workflow {self.name}: its tasks wait for each other in a circle: {names}")
         return np.array(order, dtype=np.int32)
 
     @cached_property
@@ -218,6 +209,35 @@ class Workflow:
             waiting.extend(new)
         return False
 
+    @cached_property
+    def first_reads(self) -> tuple[tuple[str, ...], ...]:
+        """For each task the files that no other task writes, and that others read only after it has ended."""
+        readers: dict[str, list[int]] = {}
+        for place in self.order.tolist():
+            for name in self.real_inputs[place]:
+                if name not in self.producers:
+                    readers.setdefault(name, []).append(place)
+        later = self.waiting({(each[0], place) for each in readers.values() for place in each[1:]})
+        found: list[list[str]] = [[] for _ in self.tasks]
+        for name, each in readers.items():
+            if all((each[0], place) in later for place in each[1:]):
+                found[each[0]].append(name)
+        return tuple(map(tuple, found))
+
+    def waiting(self, pairs: Set[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Find the pairs of tasks of which the second waits for the first, by way of others or not."""
+        found: set[tuple[int, int]] = set()
+        firsts = sorted({first for first, _ in pairs})
+        order: Sequence[int] = self.order.tolist() if firsts else ()
+        for begin in range(0, len(firsts), _BLOCK):
+            bits = {task: 1 << place for place, task in enumerate(firsts[begin : begin + _BLOCK])}
+            above = [0] * len(self)
+            for task in order:
+                for parent in self.parents[task]:
+                    above[task] |= above[parent] | bits.get(parent, 0)
+            found.update(pair for pair in pairs if above[pair[1]] & bits.get(pair[0], 0))
+        return found
+
     def critical_path(self, seconds: Sequence[float] | Numbers | None = None) -> tuple[float, tuple[int, ...]]:
         """Find the longest path through the graph.
 
@@ -251,8 +271,39 @@ class Workflow:
         return starts, flat
 
 
-def _cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int], tasks: Sequence[Task]) -> str:
-    """One cycle among the tasks that could not be ordered, in words."""
+def find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
+    """Find tasks that wait for each other in a circle, in their order, the first one again at the end; [] if none."""
+    order, waiting = _ordered(parents, _children(parents))
+    return _cycle(parents, waiting) if len(order) < len(parents) else []
+
+
+def _children(parents: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = [[] for _ in parents]
+    for child, each in enumerate(parents):
+        for parent in each:
+            found[parent].append(child)
+    return tuple(tuple(each) for each in found)
+
+
+def _ordered(parents: Sequence[Sequence[int]], children: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Tasks in an order in which parents come first, without those on or after a cycle; and what each waits for."""
+    waiting = [len(each) for each in parents]
+    ready = [task for task, count in enumerate(waiting) if not count]
+    order: list[int] = []
+    while ready:
+        following: list[int] = []
+        for task in ready:
+            order.append(task)
+            for child in children[task]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    following.append(child)
+        ready = sorted(following)
+    return order, waiting
+
+
+def _cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
+    """One cycle among the tasks that could not be ordered."""
     task = next(place for place, count in enumerate(waiting) if count)
     seen: dict[int, int] = {}
     path: list[int] = []
@@ -260,5 +311,4 @@ def _cycle(parents: Sequence[Sequence[int]], waiting: Sequence[int], tasks: Sequ
         seen[task] = len(path)
         path.append(task)
         task = next(parent for parent in parents[task] if waiting[parent])
-    names = [tasks[place].id for place in (*reversed(path[seen[task] :]), path[-1])]
-    return f"its tasks wait for each other in a circle: {' -> '.join(names)}"
+    return [*reversed(path[seen[task] :]), path[-1]]

@@ -56,7 +56,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
         "critical path  36.00 s (36.0 s), 3 tasks",
         "critical path: split > sum > join",
         "    1      3  ########",
-        "warning: files without a size, which count as empty: 7",
+        "warning: files without a size, which count as empty: a, all.csv, b, c and 3 more",
     ):
         assert words in out
     facts = document(capsys, "info", "w.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,16 @@ def test_an_input_that_is_written_too_late(tmp_path: Path) -> None:
 def test_an_input_that_only_its_reader_writes(tmp_path: Path) -> None:
     said = refused(tmp_path, ((),), sh("a", "touch x", after="x", writes="x"))
     assert said.endswith("with --inputs, or leave it out of the inputs of 'a' if that makes it)")
+
+
+def test_inputs_that_may_be_missing(tmp_path: Path) -> None:
+    able, strict = replace(sh("a", "true", after="x y"), optional=("x",)), sh("b", "true", after="x")
+    folder = WorkflowRunFolder(tmp_path / "run")
+    (tmp_path / "y").write_text("")
+    alone = Workflow("w", (able,), ((),))
+    assert folder.require(alone, tmp_path, only=[0]) == {tmp_path / "y": folder.files / "y"}
+    both = Workflow("w", (able, strict), ((), ()))
+    with pytest.raises(WorkflowError, match=r"no file .*x, which task 'b' reads"):
+        folder.require(both, tmp_path, only=[0, 1])
+    (tmp_path / "x").write_text("")
+    assert set(folder.require(alone, tmp_path, only=[0])) == {tmp_path / "x", tmp_path / "y"}

@@ -30,7 +30,7 @@ def test_two_tasks() -> None:
     assert flow.name == "w"
     assert flow.parents == ((), (0,))
     assert flow.sizes == {"in": 10, "x": 8}
-    assert flow.warnings == ("files declared with several sizes, of which the first as an input holds: 1",)
+    assert flow.warnings == ("files declared with several sizes, of which the first as an input holds: x",)
 
 
 def test_version_three() -> None:
@@ -78,9 +78,9 @@ def test_what_is_wrong_has_a_place(body: str, line: int | None, words: str) -> N
 
 def test_what_counts_as_nothing_is_said() -> None:
     flow = read_dax((HEAD + '<job id="A" runtime=""/><job id="B" runtime="2"/></adag>').encode(), "w.xml")
-    assert flow.warnings == ("tasks without a run time, which count as 0 s: 1",)
+    assert flow.warnings == ("tasks without a run time, which count as 0 s: A",)
     flow = read_dax((HEAD + '<dax id="A" runtime="1"/><dag id="B" runtime="2"/></adag>').encode(), "w.xml")
-    assert flow.warnings == ("tasks that are workflows of their own, each taken as one task: 2",)
+    assert flow.warnings == ("tasks that are workflows of their own, each taken as one task: A, B",)
 
 
 def test_other_files() -> None:
@@ -95,7 +95,7 @@ def test_other_files() -> None:
 def test_sizes_below_zero_may_be_taken_without_their_sign() -> None:
     flow = read_dax((HEAD + '<job id="A"><uses file="f" size="-5"/></job></adag>').encode(), "w.xml", lenient=True)
     assert flow.sizes == {"f": 5}
-    assert "sizes below zero, taken without their sign: 1" in flow.warnings
+    assert "files with a size below zero, taken without its sign: f" in flow.warnings
 
 
 @needs_datasets
@@ -110,3 +110,51 @@ def test_every_graph_of_the_datasets(row: dict[str, str]) -> None:
     assert flow.runtimes.sum() == pytest.approx(float(row["total_runtime_s"]) + below, abs=0.01)
     assert flow.critical_path()[0] == pytest.approx(float(row["critical_path_s"]), abs=0.01)
     assert len(flow.sizes) == int(row["files"])
+
+
+def test_the_name_of_the_document() -> None:
+    assert read_dax(b'<adag name="chain"><job id="A" runtime="1"/></adag>', "w.xml").name == "chain"
+
+
+def test_sizes_of_metadata() -> None:
+    text = b"""<adag version="3.6"><file name="in"><metadata key="size">1500</metadata></file>
+<file name="both"><metadata key="size">1</metadata></file>
+<job id="A" runtime="1"><uses name="in" link="input"/><uses name="both" link="input" size="2"/>
+<uses name="o" link="output"><metadata key="size">12 MB</metadata></uses></job></adag>"""
+    assert read_dax(text, "w.xml").sizes == {"in": 1500, "both": 2, "o": 12_000_000}
+
+
+def test_kinds_of_use() -> None:
+    body = """\
+<job id="ID1" name="first" runtime="10">
+<uses file="tool.exe" link="input" type="executable" size="150"/>
+<uses file="in.dat" link="input" optional="true" type="data" size="0"/>
+<uses file="mid" link="output" type="data" size="15"/>
+<uses file="built" link="output" type="executable" size="7"/>
+<uses file="ckpt" link="checkpoint" size="150"/>
+<uses file="ctl" link="none" size="150"/></job>
+<job id="ID2" name="second" runtime="10"><uses file="mid" link="input"/>
+<uses file="built" executable="true"/></job></adag>"""
+    flow = read_dax((HEAD + body).encode(), "w.xml")
+    first, second = flow.tasks
+    assert (first.inputs, first.outputs, first.optional) == (("in.dat",), ("mid", "built"), ("in.dat",))
+    # A program that another task writes is data: it has to be there first.
+    assert second.inputs == ("mid", "built")
+    assert flow.sizes == {"in.dat": 0, "mid": 15, "built": 7}
+    assert flow.warnings == ("files that are checkpoints and are left out: ckpt",)
+    with pytest.raises(WorkflowError, match="the use of file 'x' by task 'A' is 'sideways'") as caught:
+        read('<job id="A"><uses file="x" link="sideways"/></job></adag>')
+    assert caught.value.line == 3
+
+
+@pytest.mark.parametrize("element", ["dflow", "group"])
+def test_jobs_within_an_element_do_not_vanish(element: str) -> None:
+    body = f"""\
+<job id="P" runtime="5"/>
+<{element} id="F"><job id="K1" runtime="100"/><part><job id="K2" runtime="100"/></part></{element}>
+<job id="E" runtime="1"/>"""
+    flow = read_dax((HEAD + body + "</adag>").encode(), "w.xml")
+    assert [task.id for task in flow.tasks] == ["P", "K1", "K2", "E"]
+    assert "tasks within another element, read as tasks of their own: K1, K2" in flow.warnings
+    edges = '<child ref="F"><parent ref="P"/></child><child ref="E"><parent ref="F"/></child></adag>'
+    assert read_dax((HEAD + body + edges).encode(), "w.xml").parents == ((), (0,), (0,), (1, 2))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import WorkflowError
+from tradewind.workflow.execution.run_folder import check_commands
 from tradewind.workflow.files import read_workflow
 from tradewind.workflow.graph import Workflow
 
@@ -78,12 +79,12 @@ def test_a_diamond(tmp_path: Path) -> None:
     assert (third.activity, third.inputs, third.outputs) == ("analyze", ("f.c1", "f.b2"), ("f.c1",))
     assert flow.sizes == {"f.a": 1000, "f.b1": 56}
     assert set(flow.warnings) == {
-        "files that are checkpoints and are left out: 1",
-        "tasks that are workflows of their own, each taken as one task: 1",
-        "tasks without a run time, which count as 0 s: 1",
-        "files declared with several sizes, of which the first as an input holds: 1",
-        "files written by several tasks: 1",
-        "files without a size, which count as empty: 2",
+        "files that are checkpoints and are left out: state",
+        "tasks that are workflows of their own, each taken as one task: ID0000003",
+        "tasks without a run time, which count as 0 s: ID0000003",
+        "files declared with several sizes, of which the first as an input holds: f.b1",
+        "files written by several tasks: f.c1",
+        "files without a size, which count as empty: f.b2, f.c1",
     }
 
 
@@ -120,3 +121,49 @@ def test_sizes_and_times_below_zero_may_be_taken(tmp_path: Path) -> None:
     flow = read(tmp_path, text, lenient=True)
     assert flow.sizes["f.b1"] == 56
     assert flow.tasks[1].runtime == 0.0
+
+
+def test_kinds_of_use(tmp_path: Path) -> None:
+    text = """\
+pegasus: 5.0.4
+name: u
+jobs:
+- type: job
+  id: A
+  name: a
+  arguments: []
+  uses:
+  - {lfn: x, type: none}
+  - {lfn: tool, type: input, executable: true, size: "150000000"}
+  - {lfn: big, type: input, optional: true, size: "9000000000"}
+  - {lfn: f, type: output, metadata: {size: 12 MB}}
+  - {lfn: built, type: output, executable: true, size: 7}
+- {type: job, id: B, name: b, arguments: [], uses: [{lfn: built, type: input, executable: true}]}
+"""
+    flow = read(tmp_path, text)
+    first, second = flow.tasks
+    assert (first.inputs, first.outputs, first.optional) == (("big",), ("f", "built"), ("big",))
+    assert (second.inputs, flow.parents) == (("built",), ((), (0,)))
+    assert flow.sizes == {"big": 9_000_000_000, "f": 12_000_000, "built": 7}
+
+
+def test_streams_of_a_job(tmp_path: Path) -> None:
+    text = """\
+pegasus: 5.0.4
+name: list
+jobs:
+- {type: job, name: ls, id: A, stdout: listing.txt, arguments: [-l, /], uses: [{lfn: listing.txt, type: output}]}
+- {type: job, name: wc, id: B, stdin: listing.txt, stdout: n.txt, stderr: n.txt, arguments: [-l]}
+"""
+    first, second = read(tmp_path, text).tasks
+    assert first.command == ("sh", "-c", 'exec "$0" "$@" >listing.txt', "ls", "-l", "/")
+    assert second.command == ("sh", "-c", 'exec "$0" "$@" <listing.txt >n.txt 2>&1', "wc", "-l")
+    # A stream is a use, too, where the file does not list it.
+    assert (second.inputs, second.outputs) == (("listing.txt",), ("n.txt",))
+
+
+def test_a_workflow_within_another_is_no_program_to_run(tmp_path: Path) -> None:
+    flow = read(tmp_path, TEXT)
+    assert flow.tasks[2].command == ()
+    with pytest.raises(WorkflowError, match="no command for 1 of 3 tasks, the first is 'ID0000003'"):
+        check_commands(flow)

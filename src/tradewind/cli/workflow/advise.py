@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from tradewind.cli import completion
-from tradewind.cli.workflow.common import File, Json, Lenient, Seed
+from tradewind.cli.workflow.common import DeclaredEdges, File, Json, Lenient, Seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,6 +183,7 @@ def advise(
     prices: PriceOptions,
     *,
     lenient: Lenient = False,
+    declared_edges: DeclaredEdges = False,
     files: OutputOptions,
     as_json: Json = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
@@ -197,7 +198,7 @@ def advise(
     deadline, budget = goal.deadline, goal.budget
     wanted = AdviceRequest(
         file=file,
-        flow=read_workflow(file, lenient=lenient),
+        flow=read_workflow(file, lenient=lenient, declared_edges=declared_edges),
         terms=_terms(machines),
         deadline=None if deadline is None else _positive(parse_duration(deadline), "--deadline", deadline),
         budget=None if budget is None else _positive(parse_money(budget), "--budget", budget),
@@ -210,6 +211,7 @@ def advise(
         refine=parse_duration(looking.refine),
         seed=looking.seed,
         lenient=lenient,
+        declared_edges=declared_edges,
         catalogues=catalogue_settings(prices.set_, prices.csv),
     )
     offers = _offers(wanted, market, catalogue_names(market.provider, prices.csv))

@@ -29,6 +29,13 @@ File = Annotated[
 Lenient = Annotated[
     bool, typer.Option("--lenient", help="Accept sizes and run times below zero: sizes without sign, times as 0 s.")
 ]
+DeclaredEdges = Annotated[
+    bool,
+    typer.Option(
+        "--declared-edges",
+        help="Keep the edges that the file declares; without it, a task waits for those that write what it reads.",
+    ),
+]
 Vms = Annotated[
     str | None, typer.Option("--vms", help="The machines: a YAML file, or a set such as paper3:16.", **_NO_DEFAULT)
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.workflow.common import File, Json, Lenient
+from tradewind.cli.workflow.common import DeclaredEdges, File, Json, Lenient
 
 _FORMATS = ("wfformat", "own")
 
@@ -17,6 +17,7 @@ def convert(
     to: Annotated[str, typer.Option(help="wfformat (1.5), wfformat-1.4, wfformat-1.6, or own (YAML).")] = "own",
     out: Annotated[Path | None, typer.Option(help="The file; the terminal without it.", show_default=False)] = None,
     lenient: Lenient = False,
+    declared_edges: DeclaredEdges = False,
     as_json: Json = False,
 ) -> None:
     """Write a workflow as WfFormat (JSON) or as Tradewind's own YAML."""
@@ -33,7 +34,7 @@ def convert(
         known = ", ".join(("own", "wfformat", *(f"wfformat-{each}" for each in VERSIONS)))
         raise InputError(f"--to {to!r} is no format that is written", hint=f"one of {known}")
     check_folder("--out", out)
-    flow = read_workflow(file, lenient=lenient)
+    flow = read_workflow(file, lenient=lenient, declared_edges=declared_edges)
     text = write_tradewind_yaml(flow) if kind == "own" else write_wfformat(flow, version=version or VERSION)
     if out is not None:
         write_text(out, text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli.workflow.common import File, Json, Lenient
+from tradewind.cli.workflow.common import DeclaredEdges, File, Json, Lenient
 
 if TYPE_CHECKING:
     from tradewind.workflow.graph import Workflow
@@ -24,6 +24,7 @@ def info(
         typer.Option(help="Draw the graph there, .html or .png; repeatable.", show_default=False),
     ] = None,
     lenient: Lenient = False,
+    declared_edges: DeclaredEdges = False,
     as_json: Json = False,
 ) -> None:
     """Show what is in a workflow: tasks, widths, activities, critical path, bytes, and what the file leaves open."""
@@ -32,7 +33,7 @@ def info(
     from tradewind.workflow.files import read_workflow
 
     check_pictures("--dag", dag)
-    flow = read_workflow(file, lenient=lenient)
+    flow = read_workflow(file, lenient=lenient, declared_edges=declared_edges)
     if as_json:
         emit_json(_document(flow))
     else:
@@ -180,12 +181,12 @@ def _show_activities(activities: list[dict[str, Any]]) -> None:
 
 
 def _size(size: float) -> str:
-    """Bytes in decimal units."""
+    """Bytes in decimal units, of three digits: 999,999 bytes are 1 MB."""
     for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        if size < (1000 if unit == "B" else 999.5):
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.4g} TB"
+    return f"{size:.3g} TB" if size < 99.95 else f"{size:,.0f} TB"
 
 
 def _draw(flow: Workflow, paths: list[Path]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli.workflow.common import Measured, with_measured
+from tradewind.cli.workflow.common import DeclaredEdges, Measured, with_measured
 
 if TYPE_CHECKING:
     from tradewind.workflow.graph import Workflow
@@ -64,6 +64,7 @@ def learn(
     png: _Png = None,
     measured: Measured = None,
     lenient: _Lenient = False,
+    declared_edges: DeclaredEdges = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while learning.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
@@ -87,7 +88,7 @@ def learn(
     seconds = parse_duration(search)
     if seconds <= 0:
         raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
-    flow = with_measured(read_workflow(file, lenient=lenient), measured)
+    flow = with_measured(read_workflow(file, lenient=lenient, declared_edges=declared_edges), measured)
     _check_times(flow)
     learner = open_learner(method, flow, open_platform(vms).holding(flow), settings, seed)
     folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)

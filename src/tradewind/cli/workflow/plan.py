@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli import completion
-from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Measured, Seed, Set, Vms
+from tradewind.cli.workflow.common import DeclaredEdges, File, Gantt, Json, Lenient, Measured, Seed, Set, Vms
 
 if TYPE_CHECKING:
     from tradewind.workflow.graph import Workflow
@@ -32,6 +32,7 @@ def plan(
     gantt: Gantt = None,
     measured: Measured = None,
     lenient: Lenient = False,
+    declared_edges: DeclaredEdges = False,
     as_json: Json = False,
 ) -> None:
     """Plan a workflow on machines: makespan, lower bound, gap, serial time, utilisation and cost."""
@@ -44,7 +45,7 @@ def plan(
     if vms is None:
         raise WorkflowError("there are no machines to plan on", hint="--vms vms.yaml, or --vms paper3:16")
     part = make_planner(planner, set_, seed)
-    flow = with_measured(read_workflow(file, lenient=lenient), measured)
+    flow = with_measured(read_workflow(file, lenient=lenient, declared_edges=declared_edges), measured)
     _plan(part, flow, folder_of(file), open_platform(vms).holding(flow), out, gantt, as_json=as_json)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli.workflow.common import File, Gantt, Json, Lenient, Seed, Set, Vms
+from tradewind.cli.workflow.common import DeclaredEdges, File, Gantt, Json, Lenient, Seed, Set, Vms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tradewind.workflow.simulator.replications import ReplicationResult, SimulationCase
 
@@ -75,6 +75,7 @@ def simulate(
     repeat: _Repeat = 1,
     gantt: Gantt = None,
     lenient: Lenient = False,
+    declared_edges: DeclaredEdges = False,
     as_json: Json = False,
 ) -> None:
     """Simulate a plan, or a planner that decides as it goes, with noise, failures and delays."""
@@ -90,7 +91,8 @@ def simulate(
         pause=_seconds("--pause", pause), failure=failure, retries=retries, delays=delays, seed=seed,
     )  # fmt: skip
     _check(plan, planner, vms, clustering, compat, joining, world)
-    case, notes = _case(file, plan, planner, vms, set_, seed, lenient)
+    options = {"lenient": lenient, "declared_edges": declared_edges, "workflowsim": compat is not None}
+    case, notes = _case(file, plan, planner, vms, set_, seed, options)
     if compat is not None:
         result = _compat(case, planner or "")
     else:
@@ -168,7 +170,7 @@ def _delays(words: Sequence[str]) -> tuple[dict[Any, list[float]], list[float]]:
 
 def _case(
     file: Path, plan: Path | None, planner: str | None, vms: str | None, pairs: Sequence[str] | None, seed: int,
-    lenient: bool,
+    options: Mapping[str, bool],
 ) -> tuple[SimulationCase, tuple[tuple[str, str], ...]]:  # fmt: skip
     """Read the case to simulate (workflow, machines and planner), and the lines to print about it."""
     from tradewind.cli.workflow.common import make_planner
@@ -183,7 +185,7 @@ def _case(
                 "nobody says where tasks run", hint="--plan plan.json, or --planner heft --vms vms.yaml"
             )
         plan = file
-    flow = read_workflow(file, lenient=lenient)
+    flow = read_workflow(file, **options)
     if plan is None:
         if vms is None:
             raise WorkflowError("there are no machines to run on", hint="--vms vms.yaml, or --vms paper3:16")

@@ -55,6 +55,7 @@ class WorkflowRunnerSettings(plugins.Settings):
     bandwidth: float = Field(15.0, gt=0, description="MB/s at which a machine reads files")
     latency: Seconds = Field(0.0, ge=0, description="Time for each file that is read")
     lenient: bool = Field(False, description="Accept sizes and run times below zero")
+    declared_edges: bool = Field(False, description="Keep declared edges only, without those that files imply")
     bound: bool = Field(True, description="Compute the lower bound of each makespan; false saves its time")
     seed: int = Field(0, description="Of the planner's chance")
     start: float | None = Field(None, description="First time on the clock, in seconds since 1970; now if empty")
@@ -91,7 +92,8 @@ class WorkflowRunner(SimulatedRunner):
         Raises:
             WorkflowError: Its file cannot be read, or has an error.
         """
-        return read_workflow(self.settings.file, lenient=self.settings.lenient)
+        given = self.settings
+        return read_workflow(given.file, lenient=given.lenient, declared_edges=given.declared_edges)
 
     @cached_property
     def planner(self) -> Planner:

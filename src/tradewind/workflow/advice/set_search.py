@@ -209,6 +209,7 @@ class AdviceRequest:
         refine: Processor seconds that a better plan is looked for, for each of the best sets; 0 for none.
         seed: Seed of all random choices.
         lenient: Accept sizes and run times below zero.
+        declared_edges: Keep the declared edges only.
         catalogues: The user's settings for catalogues, by name.
     """
 
@@ -227,6 +228,7 @@ class AdviceRequest:
     refine: float = 1.0
     seed: int = 0
     lenient: bool = False
+    declared_edges: bool = False
     catalogues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -353,6 +355,7 @@ def _specification(request: AdviceRequest, kept: Sequence[Offer]) -> JobSpec:
         "bandwidth": terms.bandwidth,
         "latency": terms.latency,
         "lenient": request.lenient,
+        "declared_edges": request.declared_edges,
         "bound": False,
         "seed": request.seed,
     }

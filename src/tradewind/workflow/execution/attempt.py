@@ -140,7 +140,7 @@ class Attempt:
                     (work / name).symlink_to(self.work / name)
                 elif (self.work / name).is_dir():
                     shutil.copytree(self.work / name, work / name, symlinks=True)
-                else:
+                elif (self.work / name).exists():
                     shutil.copy2(self.work / name, work / name)
         return work
 

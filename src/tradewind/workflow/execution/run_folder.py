@@ -142,7 +142,8 @@ class WorkflowRunFolder:
             if target.exists() and (absolute or not anew):
                 continue
             if absolute or not origin.exists():
-                missing.append((origin, name, reader))
+                if reader is not None:
+                    missing.append((origin, name, reader))
             else:
                 wanted[origin] = target
         if missing:
@@ -205,14 +206,17 @@ def folder_name(name: str) -> str:
     return f"{text[:_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
-def external_inputs(flow: Workflow, only: Iterable[int]) -> dict[str, str]:
-    """The files that tasks with a command read and no task before writes, each with the first task that reads it."""
-    found: dict[str, str] = {}
+def external_inputs(flow: Workflow, only: Iterable[int]) -> dict[str, str | None]:
+    """The files that tasks with a command read and no task before writes, each with the first task that needs it.
+
+    None stands for the task where all that read a file can do without it.
+    """
+    found: dict[str, str | None] = {}
     for place in only:
         task = flow.tasks[place]
         if task.command:
             for name in flow.from_outside[place]:
-                found.setdefault(name, task.id)
+                found[name] = found.get(name) or (None if name in task.optional else task.id)
     return found
 
 

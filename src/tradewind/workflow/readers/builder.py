@@ -1,17 +1,19 @@
-"""Builds a workflow from the content of a file, and counts what the file leaves open."""
+"""Builds a workflow from the content of a file, and names what the file leaves open."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tradewind.errors import WorkflowError
 from tradewind.utils.units import shortened
-from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.graph import Task, Workflow, find_cycle
+from tradewind.workflow.readers.file_edges import implied_edges
 
 _MOST_BYTES = 1 << 63
 """Bytes that no file has."""
@@ -24,34 +26,38 @@ _NAMED, _LONGEST = 4, 60
 class WorkflowBuilder:
     """Collects tasks, files and edges.
 
-    Decisions, each counted in `Workflow.warnings`:
+    Decisions, each in `Workflow.warnings` with the tasks or files that it is about:
 
     - A file that is declared with several sizes has the first one declared for it as an input, else the first.
     - A size or a run time below zero is an error; a lenient reader takes a size without its sign, and a time as 0 s.
     - Of a file without a size nothing is transferred.
     - A task without a run time takes 0 s.
+    - A task waits for those that write what it reads, as `implied_edges` says.
     - A file that a task lists twice counts once. Several producers of one file stay, as the file has them.
 
     Args:
         file: The file, for messages.
         name: Name of the workflow.
         lenient: True to accept sizes and run times below zero.
+        declared_edges: True to keep the declared edges only, without those that files imply.
         text: The file's content, where lines are not known as it is read: errors look them up.
     """
 
     file: str
     name: str
     lenient: bool = False
+    declared_edges: bool = False
     text: bytes = b""
     tasks: list[Task] = field(default_factory=list)
     lines: list[int | None] = field(default_factory=list)
     _places: dict[str, int] = field(default_factory=dict)
     _edges: list[tuple[str, str, int | None]] = field(default_factory=list)
+    _by_files: dict[tuple[str, str], str] = field(default_factory=dict)
     _as_input: dict[str, int] = field(default_factory=dict)
     _as_output: dict[str, int] = field(default_factory=dict)
     _declared: dict[str, set[int]] = field(default_factory=dict)
     _unsized: set[str] = field(default_factory=set)
-    _counts: Counter[str] = field(default_factory=Counter)
+    _groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _noted: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def fail(
@@ -89,7 +95,7 @@ class WorkflowBuilder:
             hint = "read it with --lenient to take times below zero as 0" if task.runtime < 0 else None
             raise self.fail(words, line, hint, task.id)
         if task.runtime < 0:
-            self.count("run times below zero, taken as 0 s")
+            self.note("tasks with a run time below zero, taken as 0 s", task.id)
             task = replace(task, runtime=0.0)
         if task.cores < 1:
             raise self.fail(f"task {task.id!r} uses {task.cores} cores", line, "it uses 1 or more", task.id)
@@ -115,18 +121,27 @@ class WorkflowBuilder:
             hint = "a size is 0 or more; read it with --lenient to take sizes without their sign"
             raise self.fail(f"file {name!r} of task {task!r} has a size of {size}", line, hint, name)
         if size < 0:
-            self.count("sizes below zero, taken without their sign")
+            self.note("files with a size below zero, taken without its sign", name)
             size = -size
         (self._as_output if output else self._as_input).setdefault(name, size)
         self._declared.setdefault(name, set()).add(size)
 
-    def edge(self, parent: str, child: str, line: int | None = None) -> None:
-        """Let one task wait for another; both may be added later."""
-        self._edges.append((parent, child, line))
+    def edge(self, parent: str, child: str, line: int | None = None, *, by_file: str | None = None) -> None:
+        """Let one task wait for another; both may be added later.
 
-    def count(self, what: str, number: int = 1) -> None:
-        """Count something that the user should know of; ``what`` is its plural, and goes before the number."""
-        self._counts[what] += number
+        Args:
+            parent: The task to wait for.
+            child: The task that waits.
+            line: Where the file says so.
+            by_file: The file that one writes and the other reads, where that is the reason.
+        """
+        self._edges.append((parent, child, line))
+        if by_file is not None:
+            self._by_files.setdefault((parent, child), by_file)
+
+    def group(self, name: str, tasks: Sequence[str]) -> None:
+        """Let edges that name ``name`` be edges of all of these tasks."""
+        self._groups[name] = tuple(tasks)
 
     def note(self, what: str, *names: str) -> None:
         """Note something that the user should know of, and the tasks or files it is about; ``what`` is its plural."""
@@ -141,58 +156,70 @@ class WorkflowBuilder:
         """
         if not self.tasks:
             raise self.fail("there is no task in it")
+        sizes = {**self._as_output, **self._as_input}
+        self.note(
+            "files declared with several sizes, of which the first as an input holds",
+            *(name for name, found in self._declared.items() if len(found) > 1),
+        )
+        self.note("files without a size, which count as empty", *sorted(self._unsized.difference(sizes)))
+        made = Counter(name for task in self.tasks for name in task.outputs)
+        self.note("files written by several tasks", *(name for name, count in made.items() if count > 1))
+        parents = self._parents()
+        flow = self._made(parents, sizes)
+        try:
+            implied = implied_edges(flow, some=self.declared_edges)
+        except WorkflowError as error:
+            raise self.fail(error.message, hint=error.hint) from None
+        ids = [task.id for task in self.tasks]
+        if implied and self.declared_edges:
+            said = [f"{name} by {ids[child]}" for (_, child), name in implied.items()]
+            self.note("files read by tasks that do not wait for the one that writes them", *said)
+        elif implied:
+            for (parent, child), name in implied.items():
+                parents[child].add(parent)
+                self._by_files[ids[parent], ids[child]] = name
+            flow = self._made(parents, sizes)
+        return replace(flow, warnings=self._warnings())
+
+    def _parents(self) -> list[set[int]]:
+        """For each task those that it waits for by what the file says."""
         parents: list[set[int]] = [set() for _ in self.tasks]
-        for parent, child, line in self._edges:
+        edges = self._edges
+        if self._groups:
+            alone = {task.id: (task.id,) for task in self.tasks}
+            groups = {**self._groups, **alone}
+            edges = [
+                (one, other, line)
+                for parent, child, line in edges
+                for one in groups.get(parent, (parent,))
+                for other in groups.get(child, (child,))
+            ]
+        for parent, child, line in edges:
             for name in (parent, child):
                 if name not in self._places:
                     raise self.fail(f"an edge names task {name!r}, which is not there", line, about=name)
             if parent == child:
                 raise self.fail(f"task {parent!r} waits for itself", line, about=parent)
             parents[self._places[child]].add(self._places[parent])
-        sizes = {**self._as_output, **self._as_input}
-        conflicts = sum(len(found) > 1 for found in self._declared.values())
-        if conflicts:
-            self.count("files declared with several sizes, of which the first as an input holds", conflicts)
-        unsized = len(self._unsized.difference(sizes))
-        if unsized:
-            self.count("files without a size, which count as empty", unsized)
-        made = Counter(name for task in self.tasks for name in task.outputs)
-        several = sum(count > 1 for count in made.values())
-        if several:
-            self.count("files written by several tasks", several)
-        self._implied(parents)
+        return parents
+
+    def _made(self, parents: Sequence[set[int]], sizes: Mapping[str, int]) -> Workflow:
+        above = tuple(tuple(sorted(each)) for each in parents)
         try:
-            return Workflow(
-                self.name,
-                tuple(self.tasks),
-                tuple(tuple(sorted(each)) for each in parents),
-                sizes,
-                (*(f"{what}: {number}" for what, number in self._counts.items()), *self._warnings()),
-            )
+            return Workflow(self.name, tuple(self.tasks), above, sizes)
         except WorkflowError as error:
-            first = error.message.rpartition("circle: ")[2].split(" -> ")[0]
-            raise self.fail(error.message, about=first) from None
+            cycle = [self.tasks[place].id for place in find_cycle(above)]
+            if not cycle:
+                raise self.fail(error.message, hint=error.hint) from None
+            files = [self._by_files.get(pair) for pair in itertools.pairwise(cycle)]
+            reasons = ["", *(f" (reads {file!r})" if file is not None else "" for file in files)]
+            steps = " -> ".join(map("".join, zip(cycle, reasons, strict=True)))
+            words = f"workflow {self.name}: its tasks wait for each other in a circle: {steps}"
+            hint = "read it with --declared-edges to leave out what files imply" if any(files) else None
+            raise self.fail(words, hint=hint, about=cycle[0]) from None
 
     def _warnings(self) -> tuple[str, ...]:
         return tuple(f"{what}: {_listed(list(names))}" for what, names in self._noted.items() if names)
-
-    def _implied(self, parents: Sequence[set[int]]) -> None:
-        """Count the files that a task reads although it does not wait for the one that writes them."""
-        producers: dict[str, list[int]] = {}
-        for place, task in enumerate(self.tasks):
-            for name in task.outputs:
-                producers.setdefault(name, []).append(place)
-        missing = 0
-        above: dict[int, frozenset[int]] = {}
-        for place, task in enumerate(self.tasks):
-            for name in task.inputs:
-                makers = [maker for maker in producers.get(name, ()) if maker != place]
-                if makers and not parents[place].intersection(makers):
-                    if place not in above:
-                        above[place] = _ancestors(place, parents)
-                    missing += not above[place].intersection(makers)
-        if missing:
-            self.count("files read by tasks that do not wait for the one that writes them", missing)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -200,14 +227,3 @@ def _listed(names: Sequence[str]) -> str:
     most = _NAMED if len(names) > _NAMED + 1 else len(names)
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(shortened(name, _LONGEST) for name in names[:most]) + more
-
-
-def _ancestors(task: int, parents: Sequence[set[int]]) -> frozenset[int]:
-    seen: set[int] = set()
-    waiting = [task]
-    while waiting:
-        for parent in parents[waiting.pop()]:
-            if parent not in seen:
-                seen.add(parent)
-                waiting.append(parent)
-    return frozenset(seen)

@@ -12,10 +12,12 @@ from tradewind.workflow.readers.builder import WorkflowBuilder
 from tradewind.workflow.readers.yaml_lines import YamlValueReader
 
 _KEYS = ("name", "files", "tasks", "edges")
-_TASK_KEYS = ("command", "activity", "runtime", "inputs", "outputs", "after", "cores", "memory")
+_TASK_KEYS = ("command", "activity", "runtime", "inputs", "outputs", "optional", "after", "cores", "memory")
 
 
-def read_tradewind_yaml(document: YamlMapping, file: str, name: str, *, lenient: bool = False) -> Workflow:
+def read_tradewind_yaml(
+    document: YamlMapping, file: str, name: str, *, lenient: bool = False, declared_edges: bool = False
+) -> Workflow:
     """Read the workflow of a document of commands and files.
 
     A document is such as::
@@ -35,16 +37,19 @@ def read_tradewind_yaml(document: YamlMapping, file: str, name: str, *, lenient:
         file: Its name, for messages.
         name: The workflow's name where the document has none.
         lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
+        declared_edges: Keep the edges of ``after`` only, as ``edges: after`` does.
 
     Raises:
         WorkflowError: Something in it is wrong; with the line.
     """
     values = YamlValueReader(file)
     values.known(document, _KEYS, "a workflow")
-    builder = WorkflowBuilder(file, values.text(document, "name") or name, lenient)
     implied = values.text(document, "edges", "files")
     if implied not in ("files", "after"):
         raise values.fail(f"'edges' is {implied!r}", document.at("edges"), "write edges: files or edges: after")
+    if declared_edges:
+        implied = "after"
+    builder = WorkflowBuilder(file, values.text(document, "name") or name, lenient, implied == "after")
     tasks = values.fields(document, "tasks")
     makers: dict[str, list[str]] = {}
     for task_id, given in tasks.items():
@@ -62,7 +67,7 @@ def read_tradewind_yaml(document: YamlMapping, file: str, name: str, *, lenient:
         for each in values.words(given, "inputs") if implied == "files" else ():
             for maker in makers.get(each, ()):
                 if maker != task_id:
-                    builder.edge(maker, task_id, given.at("inputs"))
+                    builder.edge(maker, task_id, given.at("inputs"), by_file=each)
     return builder.workflow()
 
 
@@ -70,10 +75,10 @@ def _task(values: YamlValueReader, task_id: str, given: YamlMapping, builder: Wo
     what = f"task {task_id!r}"
     values.known(given, _TASK_KEYS, what)
     if given.get("runtime") is None:
-        builder.count("tasks without a run time, which count as 0 s")
+        builder.note("tasks without a run time, which count as 0 s", task_id)
     inputs, outputs = values.words(given, "inputs"), values.words(given, "outputs")
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
-        builder.count("tasks that list a file twice, which counts once")
+        builder.note("tasks that list a file twice, which counts once", task_id)
     memory = values.parsed(given, "memory", -1, parse_memory, f"the memory of {what}", "an amount of memory")
     return Task(
         task_id,
@@ -84,7 +89,17 @@ def _task(values: YamlValueReader, task_id: str, given: YamlMapping, builder: Wo
         values.count(given, "cores", 1, f"the cores of {what}"),
         None if memory < 0 else memory,
         _command(values, given, what),
+        _optional(values, given, inputs, what),
     )
+
+
+def _optional(values: YamlValueReader, given: YamlMapping, inputs: list[str], what: str) -> tuple[str, ...]:
+    """The inputs that may be missing."""
+    found = dict.fromkeys(values.words(given, "optional"))
+    for name in found:
+        if name not in inputs:
+            raise values.fail(f"{name!r} is optional, but no input of {what}", given.at("optional"), "add it to inputs")
+    return tuple(found)
 
 
 def _seconds(value: Any) -> float:
@@ -112,7 +127,7 @@ def _sizes(values: YamlValueReader, document: YamlMapping, builder: WorkflowBuil
     used = dict.fromkeys(name for task in builder.tasks for name in (*task.inputs, *task.outputs))
     for name in files:
         if name not in used:
-            builder.count("files of 'files' that no task uses")
+            builder.note("files of 'files' that no task uses", name)
         size = values.parsed(files, name, 0, _bytes, f"the size of file {name!r}", "a size")
         builder.size(name, size, "files", output=False, line=files.at(name))
     for name in used:
@@ -152,6 +167,7 @@ def to_document(flow: Workflow) -> dict[str, Any]:
             "runtime": task.runtime,
             "inputs": list(task.inputs),
             "outputs": list(task.outputs),
+            "optional": list(task.optional),
             "after": after,
             "cores": task.cores if task.cores != 1 else None,
             "memory": f"{task.memory_bytes}B" if task.memory_bytes is not None else None,

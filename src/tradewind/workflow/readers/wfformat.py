@@ -13,6 +13,7 @@ from typing import Any
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.command_words import join_argument, split_arguments
 
 VERSION = "1.5"
 """The version that is written unless another one is asked for."""
@@ -25,28 +26,31 @@ _MOST = 1 << 60
 _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
 
-def from_document(document: Any, file: str, *, text: bytes = b"", lenient: bool = False) -> Workflow:
+def from_document(
+    document: Any, file: str, *, text: bytes = b"", lenient: bool = False, declared_edges: bool = False
+) -> Workflow:
     """Read the workflow of a WfFormat document.
 
     The activity of a task is its category, or its name where that is not its id, or the program that it runs, or its
     name without the number at its end. Until 1.4 tasks, files and times stand together; since 1.5 times are those of
     ``workflow.execution``.
 
-    A task waits for its ``parents``, and for those that have it among their ``children``. Both name tasks by their ids,
-    or, until 1.4, by their names. Until 1.3 memory is in kB.
+    A task waits for its ``parents``, for those that have it among their ``children``, and for those that write its
+    inputs. Both lists name tasks by their ids, or, until 1.4, by their names. Until 1.3 memory is in kB.
 
     Args:
         document: The document.
         file: The file's name, for messages.
         text: The file's content, in which errors look for their lines.
         lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
+        declared_edges: Keep the declared edges only.
 
     Raises:
         WorkflowError: The document is no WfFormat document, or something in it is wrong; with the task.
     """
     given = document if isinstance(document, Mapping) else {}
     name = str(given.get("name") or Path(file).name.removesuffix(".gz").rsplit(".", 1)[0])
-    builder, flow = WorkflowBuilder(file, name, lenient, text), given.get("workflow")
+    builder, flow = WorkflowBuilder(file, name, lenient, declared_edges, text), given.get("workflow")
     if not isinstance(flow, Mapping):
         raise builder.fail("it is no WfFormat file: it has no 'workflow'")
     try:
@@ -69,7 +73,8 @@ def _split(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
     executed = _mappings(builder, flow.get("execution") or {}, "tasks", "execution.tasks")
     runs = {str(run["id"]): run for run in executed}
     if len(runs) < len(executed):
-        builder.count("tasks with several executions, of which the last counts", len(executed) - len(runs))
+        several = [name for name, number in Counter(str(run["id"]) for run in executed).items() if number > 1]
+        builder.note("tasks with several executions, of which the last counts", *several)
     sizes = {str(each["id"]): each.get("sizeInBytes") for each in _mappings(builder, specification, "files")}
     for task in listed:
         inputs = _names(builder, task, "inputFiles")
@@ -122,9 +127,10 @@ def _edges(builder: WorkflowBuilder, tasks: Sequence[Mapping[str, Any]]) -> None
             if (_id_of(task), child) not in above:
                 builder.edge(_id_of(task), child)
     # Where a task has no list at all the file may have its edges at the other end; a list that lacks some is a mistake.
-    odd = sum(child in listing[0] for _, child in below - above) + sum(p in listing[1] for p, _ in above - below)
-    if odd:
-        builder.count("edges that are either among the parents or among the children, not both, and hold", odd)
+    odd = {pair for pair in below - above if pair[1] in listing[0]}
+    odd |= {pair for pair in above - below if pair[0] in listing[1]}
+    words = "edges that are either among the parents or among the children, not both, and hold"
+    builder.note(words, *(f"{parent} -> {child}" for parent, child in sorted(odd)))
 
 
 def _task(
@@ -134,26 +140,26 @@ def _task(
     inputs: Sequence[str],
     outputs: Sequence[str],
 ) -> None:
-    runtime = run.get("runtimeInSeconds", run.get("runtime"))
+    task_id, runtime = str(task["id"]), run.get("runtimeInSeconds", run.get("runtime"))
     if runtime is None:
-        builder.count("tasks without a run time, which count as 0 s")
+        builder.note("tasks without a run time, which count as 0 s", task_id)
     command = run.get("command") or {}
-    task_id = str(task["id"])
     if not isinstance(command, Mapping):
         hint = "it is a mapping with program and arguments"
         raise builder.fail(f"the command of task {task_id!r} is {command!r}", None, hint, task_id)
-    words = [str(command["program"]), *map(str, command.get("arguments", []))] if command.get("program") else []
+    program, arguments = str(command.get("program") or ""), list(map(str, command.get("arguments") or []))
+    words = [program, *split_arguments(program, arguments)] if program else []
     kilobytes = _number(builder, task_id, run, "memory")
     memory = int(_number(builder, task_id, run, "memoryInBytes") or 1000 * kilobytes)
     cores = _number(builder, task_id, run, "coreCount") or _number(builder, task_id, run, "cores") or 1
     if cores % 1:
-        builder.count("tasks with a part of a core, which count as the next whole number of cores")
+        builder.note("tasks with a part of a core, which count as the next whole number of cores", task_id)
     if isinstance(runtime, str | bool | list | Mapping):
         runtime = _number(builder, task_id, {"run time": runtime}, "run time")
     builder.task(
         Task(
             task_id,
-            _activity(task, task_id, str(command.get("program") or "")),
+            _activity(task, task_id, program),
             float(runtime or 0.0),
             tuple(dict.fromkeys(inputs)),
             tuple(dict.fromkeys(outputs)),
@@ -163,7 +169,7 @@ def _task(
         )
     )
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
-        builder.count("tasks that list a file twice, which counts once")
+        builder.note("tasks that list a file twice, which counts once", task_id)
 
 
 def _mappings(builder: WorkflowBuilder, given: Any, key: str, what: str = "") -> list[Mapping[str, Any]]:
@@ -276,7 +282,7 @@ def _execution(task: Task, machine: str, joined: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"id": task.id, "runtimeInSeconds": task.runtime}
     found["cores" if joined else "coreCount"] = task.cores
     if task.command:
-        found["command"] = {"program": task.command[0], "arguments": list(task.command[1:])}
+        found["command"] = {"program": task.command[0], "arguments": list(map(join_argument, task.command[1:]))}
     if task.memory_bytes is not None:
         found["memoryInBytes"] = task.memory_bytes
     return {**found, **({"machine": machine} if joined else {"machines": [machine]})}

@@ -25,7 +25,9 @@ def is_cwl(document: Mapping[str, Any]) -> bool:
     return "cwlVersion" in document and ("class" in document or "$graph" in document)
 
 
-def read_cwl(document: Mapping[str, Any], file: str, *, lenient: bool = False) -> Workflow:
+def read_cwl(
+    document: Mapping[str, Any], file: str, *, lenient: bool = False, declared_edges: bool = False
+) -> Workflow:
     """Read a workflow.
 
     Each step is a task that waits for the steps that its inputs come from; a step that runs a workflow is the steps of
@@ -37,13 +39,13 @@ def read_cwl(document: Mapping[str, Any], file: str, *, lenient: bool = False) -
         document: The document.
         file: Its path; a tool that it does not hold is looked for beside it.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: It is of another version, a step is wrong, or it uses what is not supported.
     """
-    return _CwlReader(WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)).read(
-        document
-    )
+    name = Path(file).name.removesuffix(".gz").rsplit(".", 1)[0]
+    return _CwlReader(WorkflowBuilder(file, name, lenient, declared_edges)).read(document)
 
 
 @dataclass

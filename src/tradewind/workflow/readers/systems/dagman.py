@@ -36,7 +36,7 @@ def is_dag(text: str) -> bool:
     return False
 
 
-def read_dag(text: str, file: str, *, lenient: bool = False) -> Workflow:
+def read_dag(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
     """Read a DAG.
 
     Each node is a task. What it needs, its files and its program are those of its submit description, which is found
@@ -48,11 +48,12 @@ def read_dag(text: str, file: str, *, lenient: bool = False) -> Workflow:
         text: The DAG.
         file: Its path.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: A line is none of DAGMan, or names what is not supported; with the line.
     """
-    builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
+    builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient, declared_edges)
     reader = _DagReader(builder)
     reader.read(text, Path(file))
     reader.finish()

@@ -18,13 +18,14 @@ _CATALOGUES = {"replicas", "sites", "transformations"}
 """Keys of Pegasus' catalogues."""
 
 
-def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow | None:
+def read_system_text(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow | None:
     """Read a workflow in the text format of another system.
 
     Args:
         text: Content of the file.
         file: Its path; files that belong to it are looked for beside it.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Returns:
         The workflow, or None where the text is in none of these formats.
@@ -38,32 +39,34 @@ def read_system_text(text: str, file: str, *, lenient: bool = False) -> Workflow
     if is_dot(text):
         graph = read_dot(text, file)
         if nextflow.is_graph(graph):
-            return nextflow.read_nextflow_graph(graph, file, lenient=lenient)
+            return nextflow.read_nextflow_graph(graph, file, lenient=lenient, declared_edges=declared_edges)
         if graph.name.startswith("snakemake"):
-            return snakemake.read_snakemake_graph(graph, file, lenient=lenient)
+            return snakemake.read_snakemake_graph(graph, file, lenient=lenient, declared_edges=declared_edges)
         hint = f"known are {KNOWN}"
         raise WorkflowError("it is a graph of neither Nextflow nor Snakemake", file=file, hint=hint)
     if re.search(
         r"^\s*(<pre class=\"mermaid\"[^>]*>\s*)?(flowchart|graph)\s+(TB|TD|BT|LR|RL);?\s*$", text[:20000], re.M
     ):
-        return nextflow.read_nextflow_graph(read_mermaid(text, file), file, mermaid=True, lenient=lenient)
+        return nextflow.read_nextflow_graph(
+            read_mermaid(text, file), file, mermaid=True, lenient=lenient, declared_edges=declared_edges
+        )
     if dagman.is_dag(text):
-        return dagman.read_dag(text, file, lenient=lenient)
+        return dagman.read_dag(text, file, lenient=lenient, declared_edges=declared_edges)
     if re.search(r"^\s*queue\b", text, re.M | re.I) and re.search(r"^\s*(executable|universe)\s*=", text, re.M | re.I):
         hint = "give the .dag that names it"
         raise WorkflowError("it is a submit description of HTCondor, one job and no workflow", file=file, hint=hint)
     if snakemake.is_benchmark(text):
-        return snakemake.read_benchmark(text, file, lenient=lenient)
+        return snakemake.read_benchmark(text, file, lenient=lenient, declared_edges=declared_edges)
     if snakemake.is_summary(text):
-        return snakemake.read_summary(text, file, lenient=lenient)
+        return snakemake.read_summary(text, file, lenient=lenient, declared_edges=declared_edges)
     if nextflow.is_trace(text):
-        return nextflow.read_nextflow_trace(text, file, lenient=lenient)
+        return nextflow.read_nextflow_trace(text, file, lenient=lenient, declared_edges=declared_edges)
     _refuse_programs(text, file)
     if stg.is_stg(text):
-        return stg.read_stg(text, file, lenient=lenient)
+        return stg.read_stg(text, file, lenient=lenient, declared_edges=declared_edges)
     # What is YAML by its name has a tab by mistake.
     if makeflow.is_makeflow(text) and not file.removesuffix(".gz").endswith((".yml", ".yaml")):
-        return makeflow.read_makeflow(text, file, lenient=lenient)
+        return makeflow.read_makeflow(text, file, lenient=lenient, declared_edges=declared_edges)
     return None
 
 
@@ -77,7 +80,9 @@ def _refuse_programs(text: str, file: str) -> None:
         raise WorkflowError("it is a Snakefile, whose jobs are known when Snakemake plans them", file=file, hint=hint)
 
 
-def read_system_document(document: Mapping[str, Any], file: str, *, lenient: bool = False) -> Workflow | None:
+def read_system_document(
+    document: Mapping[str, Any], file: str, *, lenient: bool = False, declared_edges: bool = False
+) -> Workflow | None:
     """Read a workflow in the JSON or YAML of another system; see `read_system_text`."""
     from tradewind.workflow.readers.systems import cwl, makeflow
 
@@ -87,7 +92,7 @@ def read_system_document(document: Mapping[str, Any], file: str, *, lenient: boo
     if "$schema" in document and "properties" in document:
         raise WorkflowError("it is a JSON schema, not a workflow", file=file)
     if cwl.is_cwl(document):
-        return cwl.read_cwl(document, file, lenient=lenient)
+        return cwl.read_cwl(document, file, lenient=lenient, declared_edges=declared_edges)
     if "rules" in document:
-        return makeflow.read_makeflow_json(document, file, lenient=lenient)
+        return makeflow.read_makeflow_json(document, file, lenient=lenient, declared_edges=declared_edges)
     return None

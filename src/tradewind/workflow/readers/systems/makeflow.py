@@ -44,33 +44,37 @@ def is_makeflow(text: str) -> bool:
     )
 
 
-def read_makeflow(text: str, file: str, *, lenient: bool = False) -> Workflow:
+def read_makeflow(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
     """Read a Makeflow. A task is called as its first output; it waits for those that write its inputs.
 
     Args:
         text: The text.
         file: Its path, for messages and the workflow's name.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: A line is no rule, two rules write one file, or rules wait for each other; with the line.
     """
-    builder = WorkflowBuilder(file, _stem(file), lenient)
+    builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
     return _workflow(builder, _MakeflowParser(builder).rules(text))
 
 
-def read_makeflow_json(document: Mapping[str, Any], file: str, *, lenient: bool = False) -> Workflow:
+def read_makeflow_json(
+    document: Mapping[str, Any], file: str, *, lenient: bool = False, declared_edges: bool = False
+) -> Workflow:
     """Read a Makeflow in JSON, as ``makeflow --json`` takes it and ``jx2json`` writes it.
 
     Args:
         document: The document.
         file: Its path, for messages and the workflow's name.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: It is not as Makeflow has it, or its rules wait for each other.
     """
-    builder = WorkflowBuilder(file, _stem(file), lenient)
+    builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
     rules = document.get("rules")
     if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
         raise builder.fail("its 'rules' are no list of mappings")
@@ -227,7 +231,8 @@ def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule]) -> Workflow:
     for number, rule in enumerate(rules, 1):
         for name in rule.inputs:
             if name in writers:
-                builder.edge(writers[name], rule.outputs[0] if rule.outputs else f"rule {number}", rule.line)
+                reader = rule.outputs[0] if rule.outputs else f"rule {number}"
+                builder.edge(writers[name], reader, rule.line, by_file=name)
     return builder.workflow()
 
 

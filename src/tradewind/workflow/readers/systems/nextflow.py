@@ -36,7 +36,7 @@ def is_graph(graph: DrawnGraph) -> bool:
     return bool(graph.nodes) and all(re.fullmatch(r"[pv]\d+", name) for name in graph.nodes)
 
 
-def read_nextflow_trace(text: str, file: str, *, lenient: bool = False) -> Workflow:
+def read_nextflow_trace(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
     """Read the tasks and times of a trace, and their edges from the graph of the same run beside it.
 
     A task takes its ``realtime``; of one that was tried several times the attempt that completed. Its cores and memory
@@ -49,11 +49,12 @@ def read_nextflow_trace(text: str, file: str, *, lenient: bool = False) -> Workf
         text: The trace.
         file: Its path; the graph is looked for in its folder.
         lenient: Accept times below zero, as `WorkflowBuilder` says.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: The trace is not whole, or something in it is wrong; with the line.
     """
-    builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
+    builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient, declared_edges)
     tasks = _tasks(builder, text, file)
     found = _graph_beside(Path(file), {each.process for each in tasks})
     processes = dict.fromkeys(each.process for each in tasks)
@@ -65,7 +66,9 @@ def read_nextflow_trace(text: str, file: str, *, lenient: bool = False) -> Workf
     return builder.workflow()
 
 
-def read_nextflow_graph(graph: DrawnGraph, file: str, *, mermaid: bool = False, lenient: bool = False) -> Workflow:
+def read_nextflow_graph(
+    graph: DrawnGraph, file: str, *, mermaid: bool = False, lenient: bool = False, declared_edges: bool = False
+) -> Workflow:
     """Read the processes of a graph, or the tasks of the trace beside it.
 
     Args:
@@ -73,11 +76,13 @@ def read_nextflow_graph(graph: DrawnGraph, file: str, *, mermaid: bool = False, 
         file: Its path; the trace is looked for in its folder.
         mermaid: True where it is a flowchart of Mermaid, which draws processes otherwise.
         lenient: As `read_nextflow_trace` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: There is no process in it, or the trace has a mistake.
     """
-    builder = WorkflowBuilder(file, graph.name or Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
+    name = graph.name or Path(file).name.removesuffix(".gz").rsplit(".", 1)[0]
+    builder = WorkflowBuilder(file, name, lenient, declared_edges)
     labels = _processes(graph, mermaid)
     if not labels:
         raise builder.fail("there is no process in this graph of Nextflow")

@@ -57,18 +57,19 @@ class BenchmarkedJob:
         return sum(self.seconds) / len(self.seconds)
 
 
-def read_benchmark(text: str, file: str, *, lenient: bool = False) -> Workflow:
+def read_benchmark(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
     """Read the jobs of a benchmark table, whose order it does not say.
 
     Args:
         text: The table.
         file: Name of the file, for messages.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: A row is not whole, or holds no numbers; with the line.
     """
-    builder = WorkflowBuilder(file, _stem(file), lenient)
+    builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
     jobs = _benchmarks(builder, text, file)
     ids = _unique([_name(job.rule or _stem(file), job.wildcards) for job in jobs], [str(job.line) for job in jobs])
     for task_id, job in zip(ids, jobs, strict=True):
@@ -79,7 +80,9 @@ def read_benchmark(text: str, file: str, *, lenient: bool = False) -> Workflow:
     return builder.workflow()
 
 
-def read_snakemake_graph(graph: DrawnGraph, file: str, *, lenient: bool = False) -> Workflow:
+def read_snakemake_graph(
+    graph: DrawnGraph, file: str, *, lenient: bool = False, declared_edges: bool = False
+) -> Workflow:
     """Read the jobs of ``--dag``, or the rules of ``--rulegraph``; their times are those of benchmark files beside it.
 
     Benchmark files are looked for in the folder of the graph, and below its folders whose names begin with
@@ -89,11 +92,12 @@ def read_snakemake_graph(graph: DrawnGraph, file: str, *, lenient: bool = False)
         graph: The graph.
         file: Its path.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: A node has no label, or there is a cycle.
     """
-    builder = WorkflowBuilder(file, _stem(file), lenient)
+    builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
     rules, wildcards = [], []
     for name, node in graph.nodes.items():
         rule, *pairs = re.split(r"\\n|\n", node.label or "")
@@ -115,7 +119,7 @@ def read_snakemake_graph(graph: DrawnGraph, file: str, *, lenient: bool = False)
     return builder.workflow()
 
 
-def read_summary(text: str, file: str, *, lenient: bool = False) -> Workflow:
+def read_summary(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
     """Read the jobs and files of ``--detailed-summary``; their times are those of benchmark files beside it.
 
     Rows that follow each other, with one rule, one command and the same inputs, are outputs of one job.
@@ -124,11 +128,12 @@ def read_summary(text: str, file: str, *, lenient: bool = False) -> Workflow:
         text: The table.
         file: Its path.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: It is what ``--summary`` prints, which has no inputs, or a row is not whole.
     """
-    builder = WorkflowBuilder(file, _stem(file), lenient)
+    builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
     columns = columns_of(text)
     inputs = next((each for each in columns if each.startswith("input-file")), None)
     if inputs is None:
@@ -151,7 +156,7 @@ def read_summary(text: str, file: str, *, lenient: bool = False) -> Workflow:
         for name in read:
             builder.size(name, None, task.id, output=False)
             if name in writers:
-                builder.edge(writers[name], task.id, line)
+                builder.edge(writers[name], task.id, line, by_file=name)
     return builder.workflow()
 
 

@@ -19,7 +19,7 @@ def is_stg(text: str) -> bool:
     return len(lines[0].split()) <= 2 and len(lines[1].split()) >= 3
 
 
-def read_stg(text: str, file: str, *, lenient: bool = False) -> Workflow:
+def read_stg(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
     """Read a task graph: the number of tasks, then for each its number, its time, and the tasks that it waits for.
 
     The tasks of 0 s at the beginning and the end that the number of tasks does not count are dummies, and are left
@@ -29,12 +29,13 @@ def read_stg(text: str, file: str, *, lenient: bool = False) -> Workflow:
         text: The text; what follows a line that begins with # is a description.
         file: Its path, for messages and the workflow's name.
         lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
 
     Raises:
         WorkflowError: The rows are not as many as its first line says, or a row is not as long as it says; this is
             also so in graphs with costs of communication, which are not supported.
     """
-    builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient)
+    builder = WorkflowBuilder(file, Path(file).name.removesuffix(".gz").rsplit(".", 1)[0], lenient, declared_edges)
     lines = text.lstrip("\ufeff").splitlines()
     end = next((number for number, line in enumerate(lines) if line.lstrip().startswith("#")), len(lines))
     rows: list[tuple[int, list[int]]] = []

@@ -1,0 +1,102 @@
+"""Turns commands of other systems into the words of a command line, and back."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_WORD = re.compile(
+    r"""
+    (?P<blank>\s+)
+    | (?P<single>'[^']*')
+    | (?P<double>"(?:[^"\\]|\\.)*")
+    | (?P<escaped>\\.)
+    | (?P<plain>[^\s'"\\]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_LITERAL = re.compile(r"""[{\[]\s*['"]""")
+"""How a list or mapping of JSON or Python begins; it is one word with its quotes, as WfBench reads it."""
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+
+
+def split_arguments(program: str, arguments: list[str]) -> list[str]:
+    """Split arguments that hold several words, such as ``--name x``, as a shell would.
+
+    A list or a mapping, such as that of WfBench's ``--output-files {'a': 3}``, stays one word with its quotes. An
+    argument whose quotes are not closed stays as it is, as does the script after ``-c`` of a shell.
+
+    Args:
+        program: The program that they are for.
+        arguments: The arguments, each of one word or of several.
+    """
+    found: list[str] = []
+    shell = program.rpartition("/")[2] in _SHELLS
+    for place, text in enumerate(arguments):
+        script = shell and place > 0 and arguments[place - 1] == "-c"
+        words = None if script or not re.search(r"\s", text) else _split(text)
+        found += [text] if words is None else words
+    return found
+
+
+def join_argument(word: str) -> str:
+    """Write one word so that `split_arguments` takes it as one."""
+    return shlex.quote(word) if re.search(r"\s", word) else word
+
+
+def _split(text: str) -> list[str] | None:
+    """The words of a text; None where a quote is not closed."""
+    words: list[str] = []
+    word: str | None = None
+    place = 0
+    while place < len(text):
+        if word is None and _LITERAL.match(text, place):
+            end = _literal_end(text, place)
+            if end:
+                word, place = text[place:end], end
+                continue
+        match = _WORD.match(text, place)
+        if match is None:
+            return None
+        place, part = match.end(), match[0]
+        if match.lastgroup == "blank":
+            words += [] if word is None else [word]
+            word = None
+            continue
+        if match.lastgroup in ("single", "double"):
+            part = part[1:-1]
+            part = re.sub(r'\\(["\\$`])', r"\1", part) if match.lastgroup == "double" else part
+        word = (word or "") + (part[1:] if match.lastgroup == "escaped" else part)
+    return words if word is None else [*words, word]
+
+
+def _literal_end(text: str, place: int) -> int:
+    """The end of a list or mapping; 0 where it is not closed."""
+    depth = 0
+    while place < len(text):
+        match = _WORD.match(text, place)
+        if match is None:
+            return 0
+        if match.lastgroup != "plain":
+            place = match.end()
+            continue
+        depth += (text[place] in "{[") - (text[place] in "}]")
+        place += 1
+        if not depth:
+            return place
+    return 0
+
+
+def with_streams(words: list[str], stdin: str, stdout: str, stderr: str) -> list[str]:
+    """Let a command read its standard input from a file, and write its output and its errors to files.
+
+    Args:
+        words: The words of the command.
+        stdin: The file to read from; empty for none.
+        stdout: The file for the output; empty for none.
+        stderr: The file for the errors, which may be that of the output; empty for none.
+    """
+    parts = [f"{sign}{shlex.quote(name)}" for sign, name in (("<", stdin), (">", stdout)) if name]
+    if stderr:
+        parts.append("2>&1" if stderr == stdout else f"2>{shlex.quote(stderr)}")
+    return ["sh", "-c", " ".join(['exec "$0" "$@"', *parts]), *words] if parts else words

@@ -1,0 +1,200 @@
+"""Reads requirements of tasks from the profiles of Pegasus, HTCondor, Globus and Slurm."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tradewind.errors import InputError
+from tradewind.utils.units import parse_memory
+from tradewind.workflow.readers.builder import WorkflowBuilder
+
+ProfileLevel = Mapping[tuple[str, str], tuple[str, int | None]]
+"""Profiles of one place, such as a job: value and line by namespace and key."""
+
+METADATA = "metadata"
+"""Namespace of metadata, of which only the keys of requirements count."""
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_AMOUNT = re.compile(r"([\d.]+(?:e[+-]?\d+)?)\s*(?:([kmgt])i?)?b?", re.IGNORECASE)
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequirements:
+    """Requirements of a task; None where it does not say.
+
+    Attributes:
+        runtime: Seconds.
+        cores: Cores.
+        memory_bytes: Bytes of memory.
+    """
+
+    runtime: float | None
+    cores: int | None
+    memory_bytes: int | None
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError
+    return found
+
+
+def _bytes(unit: int) -> Callable[[str], float]:
+    """A reader of amounts that are in ``unit`` bytes unless they say another one; 1 GB is 1024 MB, as in HTCondor."""
+
+    def read(text: str) -> float:
+        match = _AMOUNT.fullmatch(text.strip())
+        if match is None:
+            return _number(text) * unit
+        return _number(match[1]) * (_UNITS[match[2].lower()] if match[2] else unit)
+
+    return read
+
+
+def _minutes(text: str) -> float:
+    return _number(text) * 60.0
+
+
+def _clock(text: str) -> float:
+    """Seconds of Slurm's times: ``90`` minutes, ``90:00``, ``1:30:00``, ``1-12``, ``1-12:00``, ``1-12:00:00``."""
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
+        raise ValueError
+    days, first, second, third = (int(part or 0) for part in match.groups())
+    if match[1] is not None or match[4] is not None:
+        return ((days * 24 + first) * 60 + second) * 60 + third
+    return first * 60.0 + second
+
+
+def _gres(text: str) -> float:
+    """GPUs of ``2``, ``gpu:2`` or ``gpu:a100:2``."""
+    kind, colon, number = text.rpartition(":")
+    if colon and not kind.startswith("gpu"):
+        return 0.0
+    return _number(number) if number.isdecimal() else 1.0
+
+
+_MIB, _KIB = _bytes(1 << 20), _bytes(1 << 10)
+_SLURM = {
+    "ntasks": ("count", _number),
+    "cpus_per_task": ("each", _number),
+    "mem": ("memory", _MIB),
+    "mem_per_cpu": ("share", _MIB),
+    "time": ("limit", _clock),
+    "gpus": ("gpus", _gres),
+    "gres": ("gpus", _gres),
+    "tmp": ("disk", _MIB),
+    "priority": ("priority", _number),
+    "nice": ("priority", _number),
+}
+_READ: dict[str, dict[str, tuple[str, Callable[[str], float]]]] = {
+    METADATA: {"runtime": ("runtime", _number), "cores": ("cores", _number), "memory": ("memory", _MIB)},
+    "pegasus": {
+        "runtime": ("runtime", _number),
+        "cores": ("cores", _number),
+        "memory": ("memory", _MIB),
+        "gpus": ("gpus", _number),
+        "diskspace": ("disk", _MIB),
+        "priority": ("priority", _number),
+    },
+    "condor": {
+        "request_cpus": ("cores", _number),
+        "request_memory": ("memory", _MIB),
+        "request_gpus": ("gpus", _number),
+        "request_disk": ("disk", _KIB),
+        "priority": ("priority", _number),
+    },
+    "globus": {
+        "count": ("cores", _number),
+        "maxmemory": ("memory", _MIB),
+        "minmemory": ("memory", _MIB),
+        "maxwalltime": ("limit", _minutes),
+        "maxtime": ("limit", _minutes),
+        "maxcputime": ("limit", _minutes),
+    },
+    "slurm": _SLURM,
+    "dagman": {"priority": ("priority", _number)},
+}
+"""By namespace, in the order in which they count, and key: the figure that it gives, and how it is read."""
+
+_EXACT = (METADATA, "pegasus")
+"""Namespaces whose values are numbers; those of others may be expressions, which only their system can evaluate."""
+
+
+def file_size(text: str) -> int:
+    """Bytes of a number, or of an amount with a unit such as ``12 MB``.
+
+    Raises:
+        ValueError: It is neither, or not finite.
+    """
+    if not text.rstrip().lower().endswith("b"):
+        return int(_number(text))
+    try:
+        return parse_memory(text)
+    except InputError:
+        raise ValueError from None
+
+
+def read_requirements(builder: WorkflowBuilder, task: str, levels: Sequence[ProfileLevel]) -> TaskRequirements:
+    """Read what a task needs; profiles that are not used are noted by name, once.
+
+    Args:
+        builder: The builder of the workflow, for warnings and errors.
+        task: The task's id.
+        levels: Its own profiles, then those of its program.
+
+    Raises:
+        WorkflowError: A value is no number.
+    """
+    found: dict[str, float] = {}
+    for level in levels:
+        here: dict[str, float] = {}
+        for namespace in (*_READ, *sorted({space for space, _ in level}.difference(_READ))):
+            for (space, key), (text, line) in level.items():
+                if space == namespace:
+                    _take(builder, task, (space, key, text, line), here)
+        _totals(here)
+        found = {**here, **found}
+    if any(found.get(each) for each in ("gpus", "disk", "priority")):
+        builder.note("tasks that ask for GPUs, disk or priority, which are not planned with", task)
+    if "runtime" not in found and "limit" in found:
+        builder.note("tasks without a run time, for which their time limit is taken", task)
+    cores, memory = found.get("cores"), found.get("memory")
+    return TaskRequirements(
+        found.get("runtime", found.get("limit")),
+        None if cores is None else math.ceil(cores),
+        int(memory) if memory else None,
+    )
+
+
+def _take(
+    builder: WorkflowBuilder, task: str, given: tuple[str, str, str, int | None], found: dict[str, float]
+) -> None:
+    """Take one profile into the figures of its level, unless one before it gave the figure."""
+    space, key, text, line = given
+    name = key.lower().removeprefix("--").replace("-", "_") if space == "slurm" else key.lower()
+    # Generators of old write run times under namespaces of their own.
+    figure, read = _READ.get(space, {}).get(name) or (("runtime", _number) if name == "runtime" else ("", _number))
+    if not figure:
+        if space != METADATA:
+            builder.note("profiles that are not used", f"{space}.{key}")
+        return
+    try:
+        found.setdefault(figure, read(text))
+    except (ValueError, OverflowError):
+        if space in _EXACT:
+            raise builder.fail(f"the {key} of {task!r} is {text!r}, not a number", line) from None
+        builder.note("profiles that are no number, and are not used", f"{space}.{key} of {task}")
+
+
+def _totals(found: dict[str, float]) -> None:
+    """Add what Slurm gives by task and by core."""
+    if "each" in found or "count" in found:
+        found.setdefault("cores", found.get("each", 1.0) * found.get("count", 1.0))
+    if "share" in found:
+        found.setdefault("memory", found["share"] * found.get("cores", 1.0))
