@@ -14,6 +14,9 @@ KNOWN = (
 )
 """Names of the formats, for messages."""
 
+_HEAD = 100_000
+"""Characters in which a text shows its format."""
+
 _CATALOGUES = {"replicas", "sites", "transformations"}
 """Keys of Pegasus' catalogues."""
 
@@ -36,7 +39,8 @@ def read_system_text(text: str, file: str, *, lenient: bool = False, declared_ed
     from tradewind.workflow.readers.systems import dagman, makeflow, nextflow, snakemake, stg
     from tradewind.workflow.readers.systems.graph_text import is_dot, read_dot, read_mermaid
 
-    if is_dot(text):
+    head = text[:_HEAD]
+    if is_dot(head):
         graph = read_dot(text, file)
         if nextflow.is_graph(graph):
             return nextflow.read_nextflow_graph(graph, file, lenient=lenient, declared_edges=declared_edges)
@@ -45,14 +49,14 @@ def read_system_text(text: str, file: str, *, lenient: bool = False, declared_ed
         hint = f"known are {KNOWN}"
         raise WorkflowError("it is a graph of neither Nextflow nor Snakemake", file=file, hint=hint)
     if re.search(
-        r"^\s*(<pre class=\"mermaid\"[^>]*>\s*)?(flowchart|graph)\s+(TB|TD|BT|LR|RL);?\s*$", text[:20000], re.M
+        r"^[ \t]*(<pre class=\"mermaid\"[^>]*>[ \t]*)?(flowchart|graph)[ \t]+(TB|TD|BT|LR|RL);?[ \t\r]*$", head, re.M
     ):
         return nextflow.read_nextflow_graph(
             read_mermaid(text, file), file, mermaid=True, lenient=lenient, declared_edges=declared_edges
         )
     if dagman.is_dag(text):
         return dagman.read_dag(text, file, lenient=lenient, declared_edges=declared_edges)
-    if re.search(r"^\s*queue\b", text, re.M | re.I) and re.search(r"^\s*(executable|universe)\s*=", text, re.M | re.I):
+    if all(re.search(rf"^[ \t]*{each}", head, re.M | re.I) for each in (r"queue\b", r"(executable|universe)[ \t]*=")):
         hint = "give the .dag that names it"
         raise WorkflowError("it is a submit description of HTCondor, one job and no workflow", file=file, hint=hint)
     if snakemake.is_benchmark(text):
@@ -61,7 +65,7 @@ def read_system_text(text: str, file: str, *, lenient: bool = False, declared_ed
         return snakemake.read_summary(text, file, lenient=lenient, declared_edges=declared_edges)
     if nextflow.is_trace(text):
         return nextflow.read_nextflow_trace(text, file, lenient=lenient, declared_edges=declared_edges)
-    _refuse_programs(text, file)
+    _refuse_programs(head, file)
     if stg.is_stg(text):
         return stg.read_stg(text, file, lenient=lenient, declared_edges=declared_edges)
     # What is YAML by its name has a tab by mistake.
@@ -72,7 +76,7 @@ def read_system_text(text: str, file: str, *, lenient: bool = False, declared_ed
 
 def _refuse_programs(text: str, file: str) -> None:
     """Refuse the programs that make workflows: their tasks are known when they run."""
-    if re.search(r"^\s*(process\s+\w+\s*\{|nextflow\.(enable|preview)\.)", text, re.M):
+    if re.search(r"^[ \t]*(process\s+\w+\s*\{|nextflow\.(enable|preview)\.)", text, re.M):
         hint = "give its trace, with its graph beside it: nextflow run ... -with-trace -with-dag dag.dot"
         raise WorkflowError("it is a script of Nextflow, whose tasks are known when it runs", file=file, hint=hint)
     if re.search(r"^(rule|checkpoint)\s+\w+\s*:\s*$", text, re.M):
