@@ -142,3 +142,10 @@ def test_real_files_of_other_kinds_are_refused() -> None:
         if path.suffix == ".sub" or path.parent.name == "pmc":
             with pytest.raises(WorkflowError, match=r"Pegasus MPI Cluster|a submit description of HTCondor"):
                 read_workflow(path)
+
+
+@pytest.mark.parametrize(("declared", "found"), [(True, set()), (False, {("a", "b")})])
+def test_order_that_files_imply(tmp_path: Path, declared: bool, found: set[tuple[str, str]]) -> None:
+    one, two = "executable = x\ntransfer_output_files = f\nqueue\n", "executable = x\ntransfer_input_files = f\nqueue\n"
+    path = written(tmp_path, "JOB b two.sub\nJOB a one.sub\n", one=one, two=two)
+    assert edges(read_workflow(path, declared_edges=declared)) == found
