@@ -49,7 +49,7 @@ FILES = [
         "workflow-empty",
         "an empty workflow",
         3,
-        "w.xml: it is empty (known are Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), Tradewind's own YAML, or a plan)",
+        "w.xml: it is empty (known are Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), Nextflow (trace or graph), HTCondor DAGMan, Snakemake (--dag, --detailed-summary, benchmarks), Makeflow, CWL, STG, Tradewind's own YAML, or a plan)",
         _INFO,
         {"w.xml": ""},
     ),

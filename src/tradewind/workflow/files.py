@@ -18,6 +18,7 @@ from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.readers import platform_yaml, tradewind_yaml
+from tradewind.workflow.readers.systems import detection
 from tradewind.workflow.readers.yaml_lines import plain, read_yaml_lines
 from tradewind.workflow.schedule import FORMAT, Schedule, check, dump, from_json, to_json
 
@@ -30,7 +31,7 @@ _WIDE = b"<\0", b"\0<"
 _MARK = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()) + b'"')
 """Pattern of a JSON object that is a plan; other programs may have written it anew, with other blanks and order."""
 
-KNOWN = "Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), Tradewind's own YAML, or a plan"
+KNOWN = f"Pegasus DAX (XML), WfFormat (JSON), Pegasus 5 (YAML), {detection.KNOWN}, Tradewind's own YAML, or a plan"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def read_workflow(
     """Read the workflow of a file, whatever its format; a file packed with gzip is unpacked.
 
     Args:
-        path: A DAX, WfFormat, Pegasus 5 or own file, or a plan.
+        path: A file of a format in `KNOWN`; what other systems keep beside it is read with it.
         lenient: Accept sizes and run times below zero: sizes without their sign, times as 0 s.
         declared_edges: Keep the edges that the file declares, without those that follow from files: by default a task
             waits for those that write what it reads. A plan keeps the edges that it has.
@@ -114,6 +115,10 @@ def _read(path: Path, reading: _Reading) -> Workflow:
     text, file = read_bytes(path), str(path)
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if (not start.startswith((b"{", b"<")) and b"\0" not in start) or b"flowchart" in text[:20000]:
+        found = detection.read_system_text(_decoded(text, file), file, **reading.others)
+        if found is not None:
+            return found
     # XML may be in UTF-16, with its mark or without, and the parser finds out.
     if start.startswith(b"<") or start.removeprefix(BOM_UTF16_LE).removeprefix(BOM_UTF16_BE)[:2] in _WIDE:
         from tradewind.workflow.readers.dax import read_dax
@@ -121,7 +126,13 @@ def _read(path: Path, reading: _Reading) -> Workflow:
         return read_dax(text, file, **reading.others)
     if start.startswith(b"{"):
         return _from_json(text, file, name, reading)
-    return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, reading)
+    try:
+        document = read_yaml_lines(_decoded(text, file), file)
+    except WorkflowError as error:
+        if path.name.removesuffix(".gz").endswith((".yml", ".yaml", ".cwl")):
+            raise
+        raise WorkflowError(error.message, file=file, line=error.line, hint=f"known are {KNOWN}") from None
+    return _from_fields(document, file, name, reading)
 
 
 def _from_json(text: bytes, file: str, name: str, reading: _Reading) -> Workflow:
@@ -133,6 +144,9 @@ def _from_json(text: bytes, file: str, name: str, reading: _Reading) -> Workflow
         # A YAML document may begin with a brace, too.
         if isinstance(error, json.JSONDecodeError) and error.pos < 3:
             return _from_fields(read_yaml_lines(_decoded(text, file), file), file, name, reading)
+        if b'"rules"' in text and re.search(rb"\b(template|format|range|join)\(", text):
+            words = "it is JX of Makeflow, whose expressions are not evaluated"
+            raise WorkflowError(words, file=file, hint=f"write it as JSON: jx2json {file}") from None
         raise WorkflowError(f"it is no JSON: {error}", file=file, line=getattr(error, "lineno", None)) from None
     if document.get("format") == FORMAT:
         return _plan(document, file).flow
@@ -142,6 +156,9 @@ def _from_json(text: bytes, file: str, name: str, reading: _Reading) -> Workflow
 
 
 def _from_fields(document: YamlMapping, file: str, name: str, reading: _Reading) -> Workflow:
+    found = detection.read_system_document(document, file, **reading.others)
+    if found is not None:
+        return found
     if "pegasus" in document or "jobs" in document:
         from tradewind.workflow.readers.pegasus import read_pegasus
 

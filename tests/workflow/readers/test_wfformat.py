@@ -87,6 +87,19 @@ def test_tasks_that_others_name_by_their_names(inner: object) -> None:
 def test_memory_was_in_kilobytes_once() -> None:
     flow = read_wfformat(json.dumps({"workflow": {"tasks": MONTAGE}}).encode(), "w.json")
     assert [task.memory_bytes for task in flow.tasks] == [14_800_000, 2_888_000]
+    assert "tasks whose memory is in kB, as in WfFormat until 1.3: ID0000005" in flow.warnings
+
+
+@pytest.mark.parametrize(("key", "told"), [("size", True), ("sizeInBytes", False)])
+def test_sizes_of_no_unit_are_bytes_and_a_warning_says_so(key: str, told: bool) -> None:
+    files = [{"link": "output", "name": "x", key: 8}, {"link": "input", "name": "y", key: 0}]
+    flow = read_wfformat(json.dumps({"workflow": {"tasks": [{"name": "a", "files": files}]}}).encode(), "w.json")
+    assert flow.sizes == {"x": 8, "y": 0}
+    assert [each for each in flow.warnings if "in bytes" in each] == (
+        ["files whose size is in bytes, as WfCommons wrote it, although the schema of WfFormat 1.3 says KB: x"]
+        if told
+        else []
+    )
 
 
 def edges(*rows: tuple[str, str, str, str]) -> tuple[tuple[tuple[int, ...], ...], list[str]]:

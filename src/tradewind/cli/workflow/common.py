@@ -21,7 +21,9 @@ _NO_DEFAULT: dict[str, Any] = {"show_default": False}
 File = Annotated[
     Path,
     typer.Argument(
-        help="The workflow: Pegasus DAX or YAML, WfFormat, Tradewind's own YAML, or a plan; .gz too.", **_NO_DEFAULT
+        help="The workflow: Pegasus, WfFormat, Nextflow, DAGMan, Snakemake, Makeflow, CWL, STG, own YAML, or a plan; "
+        ".gz too.",
+        **_NO_DEFAULT,
     ),
 ]
 Lenient = Annotated[

@@ -1,4 +1,4 @@
-"""Reads and writes WfFormat, the JSON of WfCommons, versions 1.4 to 1.6."""
+"""Reads WfFormat, the JSON of WfCommons, versions 1.3 to 1.6, and writes it since 1.4."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def from_document(
     ``workflow.execution``.
 
     A task waits for its ``parents``, for those that have it among their ``children``, and for those that write its
-    inputs. Both lists name tasks by their ids, or, until 1.4, by their names. Until 1.3 memory is in kB.
+    inputs. Both lists name tasks by their ids, or, until 1.4, by their names. Until 1.3 memory is in kB, and
+    sizes are in bytes; a warning says so.
 
     Args:
         document: The document.
@@ -99,7 +100,19 @@ def _joined(builder: WorkflowBuilder, flow: Mapping[str, Any]) -> None:
         for each in files:
             size = each.get("sizeInBytes", each.get("size"))
             builder.size(each["name"], size, _id_of(task), output=each.get("link") == "output")
+    _note_units(builder, tasks)
     _edges(builder, tasks)
+
+
+def _note_units(builder: WorkflowBuilder, tasks: Sequence[Mapping[str, Any]]) -> None:
+    """Say which units figures without one in their name have; since 1.4 their names say it."""
+    files = [each for task in tasks for each in _mappings(builder, task, "files")]
+    sized = [str(each["name"]) for each in files if "sizeInBytes" not in each and each.get("size")]
+    builder.note(
+        "files whose size is in bytes, as WfCommons wrote it, although the schema of WfFormat 1.3 says KB", *sized
+    )
+    kilobytes = [_id_of(task) for task in tasks if task.get("memory") and not task.get("memoryInBytes")]
+    builder.note("tasks whose memory is in kB, as in WfFormat until 1.3", *kilobytes)
 
 
 def _id_of(task: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""Readers of the files that other workflow systems write and run."""

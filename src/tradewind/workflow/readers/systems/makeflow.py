@@ -1,0 +1,252 @@
+"""Reads Makeflow: its rules in the syntax of make, and in JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tradewind.workflow.graph import Task, Workflow
+from tradewind.workflow.readers.builder import WorkflowBuilder
+
+_VARIABLE = re.compile(r"\$(?:\$|\((\w+)\)|\{(\w+)\}|(\w+))")
+_ASSIGNED = re.compile(r"(?:export\s+)?\s*(?:\.MAKEFLOW\s+)?(\w+)\s*(\+?=)\s*(.*)")
+_RULE = re.compile(r"(?P<outputs>[^:]*?(?::(?!\s|$)[^:]*?)*?)\s*:(?:\s+(?P<inputs>.*))?")
+_MEBIBYTE = 2**20
+
+
+@dataclass
+class MakeflowRule:
+    """One rule.
+
+    Attributes:
+        command: Its command, without ``LOCAL``.
+        inputs: Files that it reads.
+        outputs: Files that it writes.
+        line: Its line; None in JSON.
+        resources: What it takes, by Makeflow's names in capitals: ``CORES``, ``MEMORY`` in MiB.
+    """
+
+    command: str
+    inputs: list[str]
+    outputs: list[str]
+    line: int | None = None
+    resources: dict[str, str] = field(default_factory=dict)
+
+
+def is_makeflow(text: str) -> bool:
+    """True for a text with a rule: a line of files with a colon, and a command behind a tab on the next line."""
+    head = text[:200_000]
+    return (
+        re.search(r"^(?![ \t#])[^\n]*\S[ \t]*:(?=\s)[^\n]*\n(?:[ \t]*#[^\n]*\n)*\t[ \t]*[^\s#]", head, re.M) is not None
+    )
+
+
+def read_makeflow(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
+    """Read a Makeflow. A task is called as its first output; it waits for those that write its inputs.
+
+    Args:
+        text: The text.
+        file: Its path, for messages and the workflow's name.
+        lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
+
+    Raises:
+        WorkflowError: A line is no rule, two rules write one file, or rules wait for each other; with the line.
+    """
+    builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
+    return _workflow(builder, _MakeflowParser(builder).rules(text))
+
+
+def read_makeflow_json(
+    document: Mapping[str, Any], file: str, *, lenient: bool = False, declared_edges: bool = False
+) -> Workflow:
+    """Read a Makeflow in JSON, as ``makeflow --json`` takes it and ``jx2json`` writes it.
+
+    Args:
+        document: The document.
+        file: Its path, for messages and the workflow's name.
+        lenient: As `WorkflowBuilder` has it.
+        declared_edges: Likewise.
+
+    Raises:
+        WorkflowError: It is not as Makeflow has it, or its rules wait for each other.
+    """
+    builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
+    rules = document.get("rules")
+    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
+        raise builder.fail("its 'rules' are no list of mappings")
+    categories = document.get("categories")
+    found = []
+    for number, rule in enumerate(rules, 1):
+        command = rule.get("command", "")
+        if "makeflow" in rule or "workflow" in rule:
+            builder.note("tasks that are workflows of their own, each taken as one task", f"rule {number}")
+        if not isinstance(command, str):
+            raise builder.fail(f"the command of rule {number} is no text")
+        category = categories.get(rule.get("category"), {}) if isinstance(categories, Mapping) else {}
+        resources: dict[str, str] = {}
+        for given in (category.get("resources") if isinstance(category, Mapping) else None, rule.get("resources")):
+            if isinstance(given, Mapping):
+                resources |= {str(key).upper(): str(value) for key, value in given.items()}
+        inputs = _files(builder, rule, number, "inputs")
+        outputs = _files(builder, rule, number, "outputs" if "outputs" in rule else "output")
+        found.append(MakeflowRule(command, inputs, outputs, None, resources))
+    return _workflow(builder, found)
+
+
+def _files(builder: WorkflowBuilder, rule: Mapping[str, Any], number: int, key: str) -> list[str]:
+    given = rule.get(key, [])
+    found = []
+    for each in given if isinstance(given, list) else [given]:
+        name = each.get("dag_name", each.get("path")) if isinstance(each, Mapping) else each
+        if not isinstance(name, str) or not name:
+            raise builder.fail(f"{key} of rule {number} has {each!r}, which names no file")
+        found.append(name)
+    return found
+
+
+def _stem(file: str) -> str:
+    return Path(file).name.removesuffix(".gz").rsplit(".", 1)[0]
+
+
+class _MakeflowParser:
+    def __init__(self, builder: WorkflowBuilder) -> None:
+        self._builder = builder
+        self._variables: dict[str, str] = {}
+        self._category = ""
+        self._by_category: dict[str, dict[str, str]] = {}
+
+    def rules(self, text: str) -> list[MakeflowRule]:
+        """The rules of a text, in its order."""
+        found: list[MakeflowRule] = []
+        head: tuple[list[str], list[str], int, dict[str, str]] | None = None
+        for number, line in _lines(text):
+            if line.startswith("\t") or (head is not None and line.startswith(" ")):
+                if head is None:
+                    raise self._builder.fail(f"a command has no rule before it: {line.strip()[:60]!r}", number)
+                outputs, inputs, at, own = head
+                if _ASSIGNED.fullmatch(line.strip().removeprefix("@")) and line.strip().startswith("@"):
+                    self._assign(line.strip().removeprefix("@"), own)
+                    continue
+                found.append(MakeflowRule(self._command(line), inputs, outputs, at, {**self._resources(), **own}))
+                head = None
+                continue
+            if head is not None:
+                raise self._builder.fail("a rule has no command", head[2], "write it on the next line, behind a tab")
+            if (words := line.split())[0] == ".MAKEFLOW" and len(words) > 2 and words[1] == "CATEGORY":
+                self._category = words[2]
+            elif _ASSIGNED.fullmatch(line.strip()):
+                self._assign(line.strip(), self._variables)
+            elif words[0] in ("export", ".MAKEFLOW"):
+                continue
+            else:
+                head = self._head(line, number)
+        if head is not None:
+            raise self._builder.fail("a rule has no command", head[2], "write it on the next line, behind a tab")
+        return found
+
+    def _head(self, line: str, number: int) -> tuple[list[str], list[str], int, dict[str, str]]:
+        found = _RULE.fullmatch(line.strip())
+        if found is None:
+            raise self._builder.fail(f"it is no rule of Makeflow: {line.strip()[:60]!r}", number)
+        outputs, inputs = self._names(found["outputs"]), self._names(found["inputs"] or "")
+        if not outputs:
+            raise self._builder.fail("a rule has no output", number)
+        return outputs, inputs, number, {}
+
+    def _assign(self, line: str, into: dict[str, str]) -> None:
+        found = _ASSIGNED.fullmatch(line)
+        if found is None:
+            return
+        name, sign, value = found[1], found[2], found[3].strip()
+        value = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+        value = self._expanded(value)
+        if name in ("CATEGORY", "MAKEFLOW_CATEGORY"):
+            self._category = value
+        elif into is self._variables and name in ("CORES", "MEMORY", "DISK", "GPUS"):
+            self._by_category.setdefault(self._category, {})[name] = value
+        into[name] = f"{into.get(name, '')} {value}".strip() if sign == "+=" else value
+
+    def _resources(self) -> dict[str, str]:
+        return self._by_category.get(self._category, {})
+
+    def _names(self, text: str) -> list[str]:
+        names = self._expanded(text).split()
+        # The name of a file here and its name for the task: local->remote.
+        return [name.partition("->")[0] for name in names]
+
+    def _command(self, line: str) -> str:
+        command = line.strip()
+        first, _, rest = command.partition(" ")
+        if first == "MAKEFLOW":
+            self._builder.note("tasks that are workflows of their own, each taken as one task", rest.strip())
+        return self._expanded(rest.strip() if first == "LOCAL" else command)
+
+    def _expanded(self, text: str) -> str:
+        """A text with the variables that are set; others are the shell's."""
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1] or found[2] or found[3]
+            return "$" if name is None else self._variables.get(name, found[0])
+
+        return _VARIABLE.sub(value, text)
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """Lines with something in them, of which those that end with a backslash are joined."""
+    found: list[tuple[int, str]] = []
+    before, begun = "", 0
+    for number, raw in enumerate(text.lstrip("\ufeff").splitlines(), 1):
+        line = before + (raw.strip() if before else raw.rstrip())
+        begun = begun if before else number
+        before = ""
+        if line.endswith("\\"):
+            before = line[:-1].rstrip() + " "
+        elif line.strip() and not line.lstrip().startswith("#"):
+            found.append((begun, line))
+    return found
+
+
+def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule]) -> Workflow:
+    writers: dict[str, str] = {}
+    for number, rule in enumerate(rules, 1):
+        task_id = rule.outputs[0] if rule.outputs else f"rule {number}"
+        for name in rule.outputs:
+            if name in writers:
+                raise builder.fail(f"two rules write file {name!r}", rule.line)
+            writers[name] = task_id
+        inputs, outputs = tuple(dict.fromkeys(rule.inputs)), tuple(dict.fromkeys(rule.outputs))
+        builder.note("tasks without a run time, which count as 0 s", task_id)
+        memory = _number(builder, rule, "MEMORY")
+        words = ("/bin/sh", "-c", rule.command) if rule.command else ()
+        builder.task(Task(task_id, _activity(rule.command, task_id), 0.0, inputs, outputs,
+                          max(1, int(_number(builder, rule, "CORES"))), int(memory * _MEBIBYTE) or None, words),
+                     rule.line)  # fmt: skip
+        for names, output in ((inputs, False), (outputs, True)):
+            for name in names:
+                builder.size(name, None, task_id, output=output)
+    for number, rule in enumerate(rules, 1):
+        for name in rule.inputs:
+            if name in writers:
+                reader = rule.outputs[0] if rule.outputs else f"rule {number}"
+                builder.edge(writers[name], reader, rule.line, by_file=name)
+    return builder.workflow()
+
+
+def _number(builder: WorkflowBuilder, rule: MakeflowRule, key: str) -> float:
+    text = rule.resources.get(key, "0")
+    if not re.fullmatch(r"\d{1,15}(\.\d+)?", text):
+        raise builder.fail(f"{key} is {text!r}, not a number", rule.line)
+    return float(text)
+
+
+def _activity(command: str, task_id: str) -> str:
+    """The program of a command."""
+    words = command.split()
+    interpreters = ("perl", "python", "python3", "sh", "bash", "Rscript", "java")
+    if len(words) > 1 and words[0] in interpreters and not words[1].startswith("-"):
+        words = words[1:]
+    return (PurePosixPath(words[0]).name if words else "") or task_id
