@@ -368,7 +368,8 @@ searcher: {use: exhaustive, order: declared}
 """
     stop = search_of(spec_of(base, text), store).run()
     summary = store.summaries()[0]
-    assert 0.000015 < summary.spent <= 0.00003
+    second = 0.045 / 3600  # USD: a busy machine kills later
+    assert 0.000015 < summary.spent <= 0.00003 + second
     assert "budget" in stop.reason
     assert set(summary.counts) == {"aborted"}
 
