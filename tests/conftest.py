@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import workers
+from tests.browser import browser, shots  # noqa: F401  (fixtures)
 from tests.durations import Durations
 from tests.quick import program
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from tests.html_page import EVIL, Page
 from tests.service.web.accessibility import find_wrong
-from tests.service.web.conftest import browser, shots  # noqa: F401  (fixtures)
 
 from tradewind import Study, StudyReport
 from tradewind.engine.progress import NotebookBar
@@ -78,7 +77,7 @@ def test_a_report_is_made_of_any_study_open_or_closed_begun_or_not(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_shows_all_of_it_in_light_and_in_dark(browser: Browser, shots: Path | None, scheme: Scheme) -> None:  # noqa: F811
+def test_a_browser_shows_all_of_it_in_light_and_in_dark(browser: Browser, shots: Path | None, scheme: Scheme) -> None:
     """As a notebook has it: in the colours of its theme, and with styles of its own for tables."""
     bar = NotebookBar()
     bar._share, bar._words = 0.4, "4 of 10 trials, best value 3, $0.12 of $2.00 spent"
