@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.deployer.helpers import OFFER, OWNER, deployer_over, drive, request_for, row
 
 from tradewind import plugins
@@ -555,3 +556,9 @@ def test_other_separators_are_named(tmp_path: Path, mark: str, words: str) -> No
     with pytest.raises(RecordError, match=words):
         make(tmp_path, ROWS.replace(",", mark))
     assert len(make(tmp_path, ROWS.replace(",", mark), delimiter=mark).table) == 5
+
+
+@pytest.mark.parametrize("wrong", [[{"a": "b"}], [["a"]], [1]])
+def test_metrics_that_are_no_names_are_refused(wrong: list[Any]) -> None:
+    with pytest.raises(ValidationError, match="metrics"):
+        ReplaySettings.model_validate({"file": "runs.csv", "metrics": wrong})

@@ -74,8 +74,9 @@ class ReplaySettings(plugins.Settings):
     @model_validator(mode="before")
     @classmethod
     def _metrics_by_name(cls, given: Any) -> Any:
-        if isinstance(given, dict) and isinstance(given.get("metrics"), list | tuple):
-            return {**given, "metrics": {name: name for name in given["metrics"]}}
+        listed = given.get("metrics") if isinstance(given, dict) else None
+        if isinstance(listed, list | tuple) and all(isinstance(name, str) for name in listed):
+            return {**given, "metrics": {name: name for name in listed}}
         return given
 
     @model_validator(mode="after")
