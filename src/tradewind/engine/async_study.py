@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tradewind.engine.function_calls import await_for_trial, call_for_trial
-from tradewind.engine.study import Asked, Study, TrialEnd
+from tradewind.engine.study import Asked, Study, TrialEnd, whole_number
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Trial, Value
 
@@ -90,13 +90,14 @@ class AsyncStudy:
         Raises:
             ConfigurationError: ``parallel`` is no whole number above zero.
         """
-        if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
+        calls = whole_number(parallel)
+        if calls is None or calls < 1:
             raise ConfigurationError(f"parallel={parallel!r} is no number of calls", hint="write a whole number from 1")
         running: dict[asyncio.Task[dict[str, Any]], Asked] = {}
         begun = 0
         try:
             while True:
-                room = parallel - len(running)
+                room = calls - len(running)
                 room = room if trials is None else min(room, trials - begun)
                 given = await self.ask(room) if room > 0 else []
                 begun += len(given)

@@ -101,7 +101,7 @@ def _converted(value: Any) -> float:
     return float(value)
 
 
-def _whole(value: Any) -> int | None:
+def whole_number(value: Any) -> int | None:
     """A whole number, numpy's included; None for what is none, such as 1.5, "2" and True."""
     if isinstance(value, bool):
         return None
@@ -266,7 +266,7 @@ class Study:
         Fewer, or none, come back when the budget or the space is used up, or when the searcher first wants to be
         told of what is on its way; `finished` says why.
         """
-        if (wanted := _whole(count)) is None or wanted < 1:
+        if (wanted := whole_number(count)) is None or wanted < 1:
             raise ConfigurationError(
                 f"ask({count!r}): at least one configuration must be asked for", hint="write ask(), or a whole number"
             )
@@ -338,7 +338,7 @@ class Study:
         with self._exclusively("tell"):
             self._hold_on()
             self._carry_out()
-            number = asked.number if isinstance(asked, Asked) else _whole(asked)
+            number = asked.number if isinstance(asked, Asked) else whole_number(asked)
             if number is None:
                 raise ConfigurationError(
                     f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"

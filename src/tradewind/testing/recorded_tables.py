@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tradewind.deployer.runner.recorded_runs import CsvLayout, RecordedRun, read_csv
+from tradewind.deployer.runner.recorded_runs import WORDS_OF_SUCCESS, CsvLayout, RecordedRun, read_csv
 from tradewind.errors import NoOfferError, RecordError
 from tradewind.problem import (
     Billing,
@@ -26,6 +26,7 @@ from tradewind.problem import (
     StudyTerms,
     Value,
 )
+from tradewind.problem.configuration import plain_number
 from tradewind.testing.problems import KnownOutcome, KnownProblem
 from tradewind.utils.suggestions import did_you_mean
 
@@ -167,7 +168,7 @@ def _read_runs(path: Path, columns: TableColumns) -> list[RecordedRun]:
         columns.unit,
         cost=columns.cost,
         status=columns.status,
-        ok=("ok", "done", "success", "succeeded", "completed", "true", "0"),
+        ok=WORDS_OF_SUCCESS,
         where=dict(columns.where),
     )
     runs = read_csv(path, layout)
@@ -205,10 +206,9 @@ def _parameter_names(path: Path, runs: Sequence[RecordedRun], columns: TableColu
 
 def _value(text: str) -> Value:
     try:
-        number = float(text)
+        return plain_number(float(text))
     except ValueError:
         return text
-    return int(number) if number.is_integer() else number
 
 
 def _parameter(path: Path, name: str, texts: Sequence[str]) -> Parameter:

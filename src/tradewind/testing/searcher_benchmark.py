@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 import os
 import statistics
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -76,20 +77,15 @@ class Benchmark:
     seeds: int
 
     def problem(self) -> RecordedProblem:
-        """The table as a problem."""
+        """The table as a problem; it is kept beside and not in here, which is sent to other processes."""
         return _problem(self)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """A short text that is the same for the same table, columns and deadline."""
-        facts = [repr(self.columns), self.deadline, self.quantile]
-        return f"{self.table.name}:{stable_hash([*facts, self.objective, _digest(self.table)], 8)}"
-
-
-def _digest(path: Path) -> str:
-    import hashlib
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(self.table.read_bytes()).hexdigest()
+        facts = [repr(self.columns), self.deadline, self.quantile, self.objective, digest]
+        return f"{self.table.name}:{stable_hash(facts, 8)}"
 
 
 @lru_cache(maxsize=4)
@@ -374,29 +370,37 @@ def _paired(
     return math.exp(statistics.mean(logs)), math.exp(low), math.exp(high)
 
 
+def check_plot(path: Path) -> None:
+    """See that `draw_results` can draw into a file, before there are results.
+
+    Raises:
+        MissingProgramError: matplotlib is not installed.
+        InputError: It is the name of no picture.
+    """
+    if not plugins.installed("matplotlib"):
+        raise MissingProgramError("a plot needs matplotlib", hint=install_command("plots"))
+    if path.suffix not in (".png", ".svg"):
+        raise InputError(f"--plot {path} is no picture", hint="name a .png or .svg")
+
+
 def draw_results(results: Sequence[SearchResult], found: Sequence[Summary], path: Path) -> None:
     """Draw the share of searches within 5 % of the optimum by money, and distance and runs against the budget.
 
     Args:
         results: The searches.
         found: Their summaries.
-        path: A .png or .svg.
+        path: What `check_plot` took.
 
     Raises:
-        MissingProgramError: matplotlib is not installed.
         InputError: The file cannot be written.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter, NullFormatter
-    except ImportError:
-        raise MissingProgramError("a plot needs matplotlib", hint=install_command("plots")) from None
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     from tradewind.reporting.study.png import STYLE
 
-    if path.suffix not in (".png", ".svg"):
-        raise InputError(f"--plot {path} is no picture", hint="name a .png or .svg")
     lines: dict[str, list[Summary]] = defaultdict(list)
     for each in found:
         lines[each.searcher].append(each)

@@ -99,6 +99,15 @@ def test_the_ratio_is_paired_by_seed() -> None:
     assert first.close == 1.0  # the distance at the end says so
 
 
+def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_searched(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = table.with_name("results.csv")
+    assert run(["bench", "random", "--table", str(table), "--plot", "compared.pdf", "--out", str(out)]) != 0
+    assert "--plot compared.pdf is no picture (name a .png or .svg)" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -94,7 +94,7 @@ def bench(
 
     from tradewind.cli.common import pair
     from tradewind.testing.recorded_tables import TableColumns
-    from tradewind.testing.searcher_benchmark import Benchmark, draw_results, run_benchmark, summarise
+    from tradewind.testing.searcher_benchmark import PROTOCOLS, Benchmark
     from tradewind.utils.units import parse_duration
 
     choices = [_choice(text) for text in searchers]
@@ -116,15 +116,26 @@ def bench(
         deadline=None if deadline is None else parse_duration(deadline),
         quantile=0.5 if deadline is None else None,
         objective=_one_of(objective, "--objective", ("cost", "runtime")),
-        protocol=_one_of(protocol, "--protocol", ("engine", "obol")),
+        protocol=_one_of(protocol, "--protocol", list(PROTOCOLS)),
         budgets=_budgets(budgets),
         seeds=seeds,
     )
-    results = run_benchmark(benchmark, choices, out, processes or os.cpu_count() or 1, _progress)
+    found = _compared(benchmark, choices, out, plot, processes or os.cpu_count() or 1)
+    _show(benchmark, found, as_json=as_json)
+
+
+def _compared(
+    benchmark: Benchmark, choices: Sequence[SearcherChoice], out: Path | None, plot: Path | None, processes: int
+) -> list[Summary]:
+    from tradewind.testing.searcher_benchmark import check_plot, draw_results, run_benchmark, summarise
+
+    if plot is not None:
+        check_plot(plot)  # a comparison may take hours
+    results = run_benchmark(benchmark, choices, out, processes, _progress)
     found = summarise(results, [choice.label for choice in choices])
     if plot is not None:
         draw_results(results, found, plot)
-    _show(benchmark, found, as_json=as_json)
+    return found
 
 
 def _show(benchmark: Benchmark, found: Sequence[Summary], *, as_json: bool) -> None:
@@ -144,7 +155,7 @@ def _show(benchmark: Benchmark, found: Sequence[Summary], *, as_json: bool) -> N
 
 def _choice(text: str) -> SearcherChoice:
     from tradewind import plugins
-    from tradewind.cli.common import pair, value_of
+    from tradewind.cli.common import pairs
     from tradewind.errors import InputError
     from tradewind.testing.searcher_benchmark import SearcherChoice
     from tradewind.utils.suggestions import did_you_mean
@@ -153,8 +164,7 @@ def _choice(text: str) -> SearcherChoice:
     known = plugins.names("searcher")
     if name not in known:
         raise InputError(f"there is no searcher named {name!r}", hint=did_you_mean(name, known, "installed:"))
-    given = dict(pair(word, f"the searcher {name}:", "gp:starts=3") for word in words.split(",") if word)
-    settings = {key: value_of(value) for key, value in given.items()}
+    settings = pairs([word for word in words.split(",") if word], f"the searcher {name}:", "gp:starts=3")
     plugins.settings_for(plugins.load("searcher", name), settings, where=f"searcher {name}")
     return SearcherChoice(text, name, settings)
 

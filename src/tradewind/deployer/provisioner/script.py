@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tradewind import plugins
+from tradewind.deployer.file_locks import wait_for_lock
 from tradewind.deployer.provisioner.base import (
     Cluster,
     ClusterState,
@@ -35,7 +34,6 @@ from tradewind.utils.atomic_files import write_atomically
 from tradewind.utils.paths import expand
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_TURN_SECONDS = 0.02
 _ORPHAN_SECONDS = 10.0
 """Seconds that a call of a process that was killed may go on when its machines are to be destroyed."""
 
@@ -267,18 +265,9 @@ class ScriptProvisioner(Provisioner, CallsNetwork, MakesMachines, TagsMachines, 
         path = self._file(run_id).with_suffix(".lock")
         path.parent.mkdir(parents=True, exist_ok=True)
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        until = time.monotonic() + seconds
         try:
-            while True:
-                try:
-                    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        if insist:
-                            break
-                        raise DeployError(f"another process works on the machines of run {run_id}") from None
-                time.sleep(_TURN_SECONDS)
+            if not wait_for_lock(number, seconds) and not insist:
+                raise DeployError(f"another process works on the machines of run {run_id}")
             yield number
         finally:
             os.close(number)

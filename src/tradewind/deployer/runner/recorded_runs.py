@@ -25,6 +25,9 @@ _FRACTION_DIGITS = 1e-6
 _FRACTION_SHARE = 0.01
 """... unless they are so small that this is more than one part in a hundred."""
 
+WORDS_OF_SUCCESS = ("ok", "done", "success", "succeeded", "completed", "true", "0")
+"""The usual words of a status column for a run that went well."""
+
 _TIME = "; the setting time names the one with the run time"
 _EXACT = 2**53
 """Whole numbers up to here are exact as floats."""

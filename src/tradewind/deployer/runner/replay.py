@@ -18,6 +18,7 @@ from tradewind.deployer.runner.base import AnswersFromRecords
 from tradewind.deployer.runner.exit_reasons import timeout_reason
 from tradewind.deployer.runner.recorded_runs import (
     FRACTION,
+    WORDS_OF_SUCCESS,
     CsvLayout,
     RecordedRun,
     RecordedRunTable,
@@ -51,9 +52,7 @@ class ReplaySettings(plugins.Settings):
     unit: float = Field(1.0, gt=0, description="Seconds in one unit of the time column (0.001 for milliseconds)")
     cost: str = Field("", description="Column of the recorded cost; it becomes the metric recorded_cost")
     status: str = Field("", description="Column that tells whether the run went well")
-    ok: tuple[str, ...] = Field(
-        ("ok", "done", "success", "succeeded", "completed", "true", "0"), description="What stands there if it did"
-    )
+    ok: tuple[str, ...] = Field(WORDS_OF_SUCCESS, description="What stands there if it did")
     metrics: Annotated[
         dict[str, str], BeforeValidator(lambda v: v, json_schema_input_type=dict[str, str] | list[str])
     ] = Field(default_factory=dict, description="Metric -> column, or the columns that are metrics")

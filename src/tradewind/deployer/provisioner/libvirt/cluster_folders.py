@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -13,7 +12,6 @@ import secrets
 import shutil
 import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +19,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.file_locks import wait_for_lock
 from tradewind.errors import CapacityError, CredentialsError, DeployError, UnreachableError
 from tradewind.utils.atomic_files import write_atomically
 from tradewind.utils.dependencies import find_program
@@ -161,17 +160,8 @@ class ClusterFolders:
             number = int(hashlib.sha256(name.encode()).hexdigest()[:2], 16) % 32 if name else "all"
             file = (folder / str(number)).open("w")
         with file:
-            end = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > end:
-                        raise UnreachableError(
-                            f"{file.name} is locked for too long", hint="does libvirt hang?"
-                        ) from None
-                    time.sleep(0.02)
+            if not wait_for_lock(file, _LOCK_SECONDS):
+                raise UnreachableError(f"{file.name} is locked for too long", hint="does libvirt hang?")
             yield file.fileno()
 
     def plans(self) -> dict[Path, ClusterPlan]:

@@ -6,7 +6,6 @@ The queue and the history are asked in threads, so that a daemon that does not a
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.file_locks import wait_for_lock
 from tradewind.deployer.runner.htcondor.status import HtCondorData
 from tradewind.deployer.runner.htcondor.submit_description import text_of_ad
 from tradewind.errors import (
@@ -97,16 +97,9 @@ class CondorCommands:
             UnreachableError: Another one takes too long.
         """
         self._place.mkdir(parents=True, exist_ok=True)
-        until = time.monotonic() + seconds
         with (self._place / "submit.lock").open("a") as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise UnreachableError("another condor_submit does not end") from None
-                    time.sleep(0.05)
+            if not wait_for_lock(lock, seconds):
+                raise UnreachableError("another condor_submit does not end")
             yield lock.fileno()
 
     def submit(self, description: str, lock: int) -> list[tuple[int, int]]:

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import hashlib
 import json
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tradewind.deployer.file_locks import wait_for_lock
 from tradewind.deployer.runner.run_files import folder_error, read_document, replace_document
 from tradewind.deployer.runner.slurm.commands import script_source
 from tradewind.deployer.runner.slurm.handle import SlurmRun, quoted_name
@@ -206,17 +206,8 @@ class Spool:
         except OSError as error:
             raise folder_error(error, self.batch(name)) from error
         try:
-            until = time.monotonic() + seconds
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise UnreachableError(
-                            f"another process is handing {name} to Slurm, and does not end"
-                        ) from None
-                    time.sleep(0.02)
+            if not wait_for_lock(fd, seconds):
+                raise UnreachableError(f"another process is handing {name} to Slurm, and does not end")
             yield fd
         finally:
             os.close(fd)
