@@ -1,4 +1,7 @@
-"""One browser a process, for all tests that look at a page: a second one cannot be started beside it."""
+"""One browser at a time, for all tests that look at a page: a second one cannot be started beside it.
+
+As long as it runs, its thread has an asyncio loop, so that nothing else there can run one: it ends with its module.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium; its tests are skipped where there is none."""
     program = os.environ.get("TRADEWIND_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

@@ -344,6 +344,8 @@ def test_a_whole_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     capsys.readouterr()
     assert command(["export", "sort", "--format", "records"]) == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [run["results"] for record in records for run in record["runs"]] == [str(folder) for folder in folders]
+    assert [run["results"] for record in records for run in record.get("runs", [])] == [
+        str(folder) for folder in folders
+    ]
     digest = hashlib.sha256(b"hello\n").hexdigest()
     assert f"{digest}  stdout\n" in (folders[0] / SUMS).read_text()

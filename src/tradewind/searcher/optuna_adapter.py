@@ -485,10 +485,8 @@ def optuna_distribution(parameter: Parameter) -> optuna.distributions.BaseDistri
 
     if isinstance(parameter, Float) and parameter.step is None:
         return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-    if isinstance(parameter, Integer):
-        low, step = int(parameter.low), parameter.step
-        high = low + (int(parameter.high) - low) // step * step
-        return IntDistribution(low, high, log=parameter.log and step == 1, step=step)
+    if isinstance(parameter, Integer) and parameter.step == 1:
+        return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
     count = int(parameter.count)
     if isinstance(parameter, Categorical | Instance):
         return CategoricalDistribution([parameter.level(i) for i in range(count)])
@@ -503,17 +501,19 @@ def suggest_value(trial: optuna.Trial, parameter: Parameter) -> Any:
     if isinstance(wanted, FloatDistribution):
         return trial.suggest_float(parameter.name, wanted.low, wanted.high, log=wanted.log)
     if isinstance(wanted, IntDistribution):
-        return trial.suggest_int(parameter.name, wanted.low, wanted.high, step=wanted.step, log=wanted.log)
+        return trial.suggest_int(parameter.name, wanted.low, wanted.high, log=wanted.log)
     assert isinstance(wanted, CategoricalDistribution)
     return trial.suggest_categorical(parameter.name, wanted.choices)
 
 
 def to_optuna(parameter: Parameter, value: Value) -> Any:
     """Translate a value into Optuna's: the place in its list where a parameter is suggested by place."""
-    if isinstance(parameter, Float) and parameter.step is not None:
-        return parameter.place(float(value))
     if not _by_place(parameter):
         return value
+    if isinstance(parameter, Float):
+        return parameter.place(float(value))
+    if isinstance(parameter, Integer):
+        return (int(value) - int(parameter.low)) // parameter.step
     levels = parameter.levels
     assert levels is not None
     return [parameter.level(i) for i in range(len(levels))].index(value)
@@ -527,9 +527,15 @@ def from_optuna(parameter: Parameter, value: Any) -> Value:
 
 
 def _by_place(parameter: Parameter) -> bool:
+    """Whether Optuna is asked for a place in the list of values.
+
+    It counts steps in floats, which large whole numbers outgrow.
+    """
     if isinstance(parameter, Float):
         return parameter.step is not None
-    return not isinstance(parameter, Integer | Categorical | Instance)
+    if isinstance(parameter, Integer):
+        return parameter.step != 1
+    return not isinstance(parameter, Categorical | Instance)
 
 
 def constraint_excess(value: float, bound: float) -> float:

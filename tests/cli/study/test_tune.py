@@ -130,7 +130,7 @@ def test_a_second_process_learns_that_the_study_is_busy(job: Path, capsys: pytes
     job.write_text(JOB.replace('do: "true"', 'do: "sleep 30"'))
     process = subprocess.Popen([sys.executable, "-m", "tradewind", "tune", str(job)], stdout=subprocess.DEVNULL)
     try:
-        eventually((job.parent / "started").exists)
+        eventually(lambda: (job.parent / "started").is_file() and (job.parent / "started").read_text().endswith("\n"))
         assert run(["tune", str(job)]) == 12
         assert str(process.pid) in capsys.readouterr().err
     finally:
@@ -157,7 +157,7 @@ def test_an_interruption_stops_cleanly_and_the_same_command_resumes(
         env=dict(os.environ),
         text=True,
     )
-    eventually((job.parent / "started").exists)
+    eventually(lambda: (job.parent / "started").is_file() and (job.parent / "started").read_text().endswith("\n"))
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130

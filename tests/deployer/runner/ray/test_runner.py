@@ -38,6 +38,7 @@ from tradewind.errors import (
     CredentialsError,
     DeployError,
     MissingProgramError,
+    PrerequisiteError,
     TradewindError,
     UnreachableError,
 )
@@ -469,7 +470,7 @@ def test_what_users_meet_is_one_typed_error(
 @pytest.mark.parametrize(
     ("told", "error"),
     [
-        (RuntimeError("Version mismatch: The cluster was started with: Ray: 2.9 Python: 3.10"), DeployError),
+        (RuntimeError("Version mismatch: The cluster was started with: Ray: 2.9 Python: 3.10"), PrerequisiteError),
         (RuntimeError("InvalidAuthToken: Authentication token is invalid"), CredentialsError),
         (RuntimeError("WrongClusterID: ... Note: RAY_AUTH_MODE is currently 'disabled'"), UnreachableError),
         (ConnectionError("ray client connection timeout"), UnreachableError),
