@@ -22,7 +22,6 @@ from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, no_fallback
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
-from tradewind.errors import SpecError
 from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
 from tradewind.problem.template import names_in
 from tradewind.searcher.base import PricesAborts, Searcher
@@ -50,16 +49,24 @@ def build_stopper(spec: JobSpec, problem: Problem) -> Stopper | None:
     """
     if spec.early_stop is None:
         return None
-    stopper: Stopper = plugins.create("stopper", spec.early_stop.name, spec.early_stop.settings)
-    try:
+    with spec.placed(("early_stop",)):
+        stopper: Stopper = plugins.create("stopper", spec.early_stop.name, spec.early_stop.settings)
         judged_metric(problem, stopper.settings)
-    except SpecError as error:
-        raise spec.error(("early_stop",), error.message, error.hint) from None
     runner = cast("type[Runner]", plugins.load("runner", spec.runner.name))
     why, hint = why_reports_unavailable(runner, spec.runner.name, stopper.settings.file)
     if why:
         raise spec.error(("early_stop",), f"early_stop: {why}", hint)
     return stopper
+
+
+def build_stopping_rules(spec: JobSpec) -> list[StoppingRule]:
+    """The stopping rules of a specification, for one search.
+
+    Raises:
+        SpecError: A name or a setting is unknown or wrong.
+    """
+    with spec.placed(("stop",)):
+        return make_stopping_rules([(rule.name, rule.settings) for rule in spec.stop])
 
 
 def build_listener(stopper: Stopper | None, problem: Problem, runner: Runner) -> ReportListener | None:
@@ -95,7 +102,8 @@ def build_problem(spec: JobSpec, data_folder: Path) -> Problem:
         wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
     name = spec.selector.name
     settings = _anchored(spec, "selector", name, spec.selector.settings)
-    resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
+    with spec.placed(("select",)):
+        resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
     return compose_problem(spec, space, resolver)
 
 
@@ -159,15 +167,8 @@ def build_searcher(spec: JobSpec, problem: Problem) -> Searcher:
     """
     name = spec.searcher.name
     settings = _anchored(spec, "searcher", name, spec.searcher.settings)
-    try:
+    with spec.placed(("searcher",)):
         searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
-    except SpecError as error:
-        if error.file:
-            raise
-        place = error.message.partition(":")[0].split(".")
-        raise spec.error(
-            tuple(place) if place[0] == "searcher" else ("searcher",), error.message, error.hint
-        ) from error
     return searcher
 
 
@@ -389,7 +390,7 @@ def _policy(
         retries=spec.retries,
         abort=spec.abort,
         priced_aborts=isinstance(searcher, PricesAborts),
-        rules=make_stopping_rules([(rule.name, rule.settings) for rule in spec.stop]),
+        rules=build_stopping_rules(spec),
         room=deployer.room,
         kill_seconds=deployer.kill_seconds,
         longest=spec.longest,

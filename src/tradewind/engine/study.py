@@ -28,7 +28,13 @@ from tradewind.engine.proposals import (
     searcher_state_fields,
     user_proposal,
 )
-from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, stored_study
+from tradewind.engine.search_builder import (
+    build_problem,
+    build_searcher,
+    build_stopping_rules,
+    find_or_new_study,
+    stored_study,
+)
 from tradewind.engine.state_machine.events import (
     AskSearcher,
     ConfigurationEnqueued,
@@ -45,7 +51,6 @@ from tradewind.engine.state_machine.events import (
 )
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import SearchPolicy
-from tradewind.engine.state_machine.stopping_rules import make_stopping_rules
 from tradewind.engine.study_view import TrialList, study_html, study_text
 from tradewind.errors import ConfigurationError, StudyBusyError
 from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
@@ -222,7 +227,7 @@ class Study:
             retries=self.spec.retries,
             abort=self.spec.abort,
             priced_aborts=isinstance(self._searcher, PricesAborts),
-            rules=make_stopping_rules([(rule.name, rule.settings) for rule in self.spec.stop]),
+            rules=build_stopping_rules(self.spec),
             searcher=self._searcher.name,
         )
         self._machine = SearchMachine(self._problem, policy)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -232,6 +233,27 @@ class JobSpec:
     def error(self, place: KeyPath, message: str, hint: str | None = None) -> SpecError:
         """An error about the value at a place of the YAML (``("stop", 0)``), with its file and line."""
         return self.source.error(place, message, hint)
+
+    @contextmanager
+    def placed(self, place: KeyPath) -> Iterator[None]:
+        """Give the errors of a part that is made within, and that say no file, the line at which the YAML names it.
+
+        A message that begins with keys below the place (``searcher.start: ...``) gets the line of these.
+
+        Args:
+            place: The place.
+
+        Raises:
+            SpecError: What the making of the part raised.
+        """
+        try:
+            yield
+        except SpecError as error:
+            if error.file:
+                raise
+            named = tuple(error.message.partition(":")[0].split("."))
+            place = named if named[: len(place)] == place else place
+            raise self.error(place, error.message, error.hint) from error
 
     def instance_queries(self) -> dict[str, OfferQuery]:
         """The questions to the catalogue, by the name of the instance parameter that wants the answer."""
@@ -679,7 +701,7 @@ def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSour
     if not own and choice.use not in plugins.names(kind):
         hint = plugins.unknown_part_hint(kind, choice.use)
         return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
-    if not own and not choice.model_extra:
+    if not own and not choice.model_extra and not source.has(place):
         return []
     try:
         part = plugins.load(kind, anchored_reference(choice.use, base))
