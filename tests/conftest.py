@@ -57,9 +57,15 @@ def _is_long(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is not None or item.path.stem.endswith("_faults")
 
 
-def pytest_xdist_auto_num_workers() -> int:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """How many workers ``-n auto`` makes."""
-    return workers.count()
+    return workers.count(quick=config.option.markexpr == "not slow")
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Before the first module is looked for."""
+    if isinstance(collector, pytest.Session):
+        workers.import_own_share(collector)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
