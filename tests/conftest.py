@@ -62,10 +62,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return workers.count(quick=config.option.markexpr == "not slow")
 
 
-def pytest_collectstart(collector: pytest.Collector) -> None:
+def pytest_collection(session: pytest.Session) -> None:
     """Before the first module is looked for."""
-    if isinstance(collector, pytest.Session):
-        workers.import_own_share(collector)
+    workers.import_own_share(session)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
