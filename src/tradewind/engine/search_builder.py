@@ -13,6 +13,7 @@ from tradewind import plugins
 from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.preflight import check_budget, check_limits, check_offers, check_runner
+from tradewind.engine.proposals import first_proposals
 from tradewind.engine.report_listener import ReportListener, why_reports_unavailable
 from tradewind.engine.search import LaunchGate, RunRequestFactory, Search, SearchComponents
 from tradewind.engine.state_machine.early_stopping import judged_metric
@@ -274,7 +275,7 @@ def build_search(
     limits: Callable[[RunRequestFactory], RunRequestFactory] | None = None,
     fresh: bool = True,
     keep: Callable[[StudyRow], StudyRow] | None = None,
-    enqueued: Sequence[PricedProposal] = (),
+    enqueued: Sequence[PricedProposal] | None = None,
 ) -> Search:
     """A search that is ready to run.
 
@@ -293,12 +294,16 @@ def build_search(
         limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has.
         fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
         keep: Stores the row of a new study and gives it its id, where more is to be written with it.
-        enqueued: What the user wants tried before all that the searcher proposes.
+        enqueued: What the user wants tried before all that the searcher proposes, if not what the specification has.
     """
 
     def build(row: StudyRow) -> SearchComponents:
         parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
-        parts = replace(parts, enqueued=enqueued)
+        if enqueued is not None:
+            parts = replace(parts, enqueued=enqueued)
+        elif searcher is None and spec.try_first:
+            first = first_proposals(spec, parts.problem, store.trials(row.id) if row.id else ())
+            parts = replace(parts, enqueued=list(first.proposals.values()))
         return parts if limits is None else replace(parts, request=limits(parts.request))
 
     parts = build(study)

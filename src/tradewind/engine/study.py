@@ -22,6 +22,7 @@ from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
 from tradewind.engine.proposals import (
     ask_searcher,
+    first_proposals,
     known_trial_words,
     refresh_held_study,
     restore_searcher_state,
@@ -216,12 +217,15 @@ class Study:
 
     def _open(self) -> None:
         restore_searcher_state(self._searcher, self.row)
-        self._feed(SearchOpened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
+        trials, runs = self._store.trials(self.row.id), self._store.runs(self.row.id)
+        first = first_proposals(self.spec, self._problem, trials).proposals.values()
+        self._feed(SearchOpened(trials, runs, self.row.elapsed, enqueued=list(first)))
 
     def _prepare(self, row: StudyRow) -> None:
         """Make the parts of the search of a study, which need not be stored yet."""
         self._problem = with_past_studies(self._problem, self.spec, row, self._store)
         self._searcher = build_searcher(self.spec, self._problem)
+        first_proposals(self.spec, self._problem, ())  # what is wrong with them is said before the study is stored
         policy = SearchPolicy(
             owner=row.owner,
             retries=self.spec.retries,

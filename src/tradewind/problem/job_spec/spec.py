@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, PluginError, SpecError
-from tradewind.problem.configuration import stable_hash
+from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
 from tradewind.problem.job_spec.model import (
@@ -134,6 +134,7 @@ class JobSpec:
         places: How servers are entered, by the beginning of their address; passwords are references.
         parallel: Trials at the same time.
         seed: Of the searcher.
+        try_first: Values of some or all parameters, for each configuration that is tried before all others.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
@@ -172,6 +173,7 @@ class JobSpec:
     places: Mapping[str, Mapping[str, str]]
     parallel: int
     seed: int
+    try_first: tuple[Mapping[str, Value], ...]
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
     said_abort: bool | None
@@ -432,6 +434,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         places={address: _place(one, base) for address, one in model.deploy.places.items()},
         parallel=model.parallel,
         seed=model.seed,
+        try_first=tuple(model.try_first),
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,

@@ -65,7 +65,7 @@ def _one(details: Mapping[str, Any], model: type[BaseModel], source: YamlSource,
     loc = tuple(details["loc"])
     place = (*prefix, *_written(loc, _at(source.document, prefix)))
     kind = details["type"]
-    if kind == "missing" and isinstance(loc[-1], str) and place[-1:] != loc[-1:]:  # of a part of which only the name was written
+    if kind == "missing" and isinstance(loc[-1], str) and place[-1:] != loc[-1:]:  # only the part's name was written
         place = (*place, loc[-1])
     label = ".".join(str(piece) for piece in place)
     got = details.get("input")
