@@ -92,13 +92,14 @@ class CoreAdmission:
         return all(used <= whole * self._reserve + SLACK for used, whole in zip(taken, self._pool.total, strict=True))
 
 
-def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool) -> str:
+def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, grows: bool) -> str:
     """The reason why a run can never be started, in words; empty where it can, or could on more or larger nodes.
 
     Args:
         job: The search.
         demand: What the run takes.
         pool: The nodes.
+        grows: There may be other nodes later.
     """
     name = pool.kinds.mapping
     wanted = f"it takes {format_amounts(name(demand))}"
@@ -111,6 +112,8 @@ def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool) -> str
     nothing = (0.0,) * len(demand)
     if not begun and pool.could_ever_hold(demand, nothing) and not pool.could_ever_hold(demand, job.core):
         return f"{wanted}, and no node is large enough for both"
+    if not grows and any(pool) and not pool.could_ever_hold(demand, nothing):
+        return f"{wanted}, and this cluster has no node that is large enough"
     return ""
 
 
@@ -183,6 +186,8 @@ class AllocationPolicy:
         offer_seconds: What searches have declined is offered again after so many seconds.
         ahead: How many runs may be started on each node beyond what it has room for. They wait in the engine's own
             queue, which begins them the moment that another one ends; who is next is decided so much earlier.
+        grows: Other nodes may join than those that are there: a run that none can hold waits for them. Otherwise its
+            search is refused.
     """
 
     fairness: Fairness
@@ -192,6 +197,7 @@ class AllocationPolicy:
     patience: float = 30.0
     offer_seconds: float = 1.0
     ahead: int = 0
+    grows: bool = True
 
 
 class Allocator:
@@ -314,7 +320,7 @@ class Allocator:
         job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
         if event.request in self.requests:
             return []
-        if why := impossible_reason(job, demand, self.pool):
+        if why := impossible_reason(job, demand, self.pool, grows=self.policy.grows):
             return [ev.RequestRefused(event.request, event.job, why)]
         if not any(job.run):
             job.run = demand  # known from now on, also while none of it waits

@@ -120,8 +120,21 @@ def test_quota_holds_and_refuses_what_can_never_run() -> None:
     assert why_waiting(allocator, "a") == "tenant A uses its quota"
     assert started(allocator.handle(ev.RequestEnded("a0"), 1.0)) == ["a2"]
     refused = allocator.handle(ev.RequestMade("a", "big", {"cpu": 5}), 1.0)
-    assert refused == [ev.RequestRefused("big", "a", "it takes 5 cpu, and tenant A has a quota of 4 cpu")]
+    assert refused == [ev.RequestRefused("big", "a", "it takes 5 CPUs, and tenant A has a quota of 4 CPUs")]
     assert started(allocator.handle(ev.TenantSet("A"), 2.0)) == ["a3", "a4"]
+
+
+def test_what_no_node_can_ever_hold_is_refused_where_no_other_node_can_come() -> None:
+    for grows in (True, False):
+        allocator = cluster({"n": {"cpu": 4, "memory": 8}}, ["A"], policy(more={"grows": grows}))
+        allocator.handle(ev.JobSubmitted("a", "A"), 0.0)
+        out = allocator.handle(ev.RequestMade("a", "big", {"cpu": 8, "memory": 1}), 0.0)
+        if grows:
+            assert started(out) == []
+            assert why_waiting(allocator, "a") == "no node is large enough for 8 CPUs, 1 GiB of memory"
+        else:
+            why = "it takes 8 CPUs, 1 GiB of memory, and this cluster has no node that is large enough"
+            assert out == [ev.RequestRefused("big", "a", why)]
 
 
 def test_strict_priority_and_first_come_first_served() -> None:
@@ -177,11 +190,11 @@ def test_runs_that_no_node_holds_beside_their_own_core_are_refused() -> None:
     allocator.handle(ev.JobSubmitted("j", "A", {"cpu": 1}, {"cpu": 4}), 0.0)
     (refused,) = allocator.handle_all(asks("j", 1, {"cpu": 4}), 0.0)
     assert refused == ev.RequestRefused(
-        "j0", "j", "it takes 4 cpu beside the 1 cpu of its Core, and no node is large enough for both"
+        "j0", "j", "it takes 4 CPUs beside the 1 CPU of its Core, and no node is large enough for both"
     )
     (refused,) = allocator.handle_all([ev.TenantSet("A", quota={"cpu": 3}), *asks("j", 1, {"cpu": 3}, 1)], 0.0)
     assert refused == ev.RequestRefused(
-        "j1", "j", "it takes 3 cpu beside the 1 cpu of its Core, and tenant A has a quota of 3 cpu"
+        "j1", "j", "it takes 3 CPUs beside the 1 CPU of its Core, and tenant A has a quota of 3 CPUs"
     )
 
 
@@ -193,7 +206,7 @@ def test_a_search_that_has_run_waits_for_its_nodes() -> None:
     allocator.handle_all([ev.RequestEnded("j0"), ev.ResultReported("j", 1.0, 1.0)], 1.0)
     allocator.handle(ev.NodeLost("b" if node == "a" else "a"), 1.0)
     assert allocator.handle_all(asks("j", 1, {"cpu": 4}, 1), 2.0) == [ev.WakeAt(32.0)]
-    assert why_waiting(allocator, "j") == "Cores leave no node that is large enough for 4 cpu"
+    assert why_waiting(allocator, "j") == "Cores leave no node that is large enough for 4 CPUs"
 
 
 def test_cores_keep_to_their_reserve() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,16 +59,20 @@ def submit(
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json, load_job
     from tradewind.engine.proposals import first_proposals
-    from tradewind.engine.search_builder import build_problem, study_document
+    from tradewind.engine.search_builder import build_problem, build_stopping_rules, study_document
+    from tradewind.errors import InputError
     from tradewind.store.clusters.cluster_store import JobRow, TenantRow
     from tradewind.tenancy.resources import largest_demand
     from tradewind.utils.paths import data_folder
 
     check_tenant(tenant, weight, option="--tenant")
+    if target is not None and not math.isfinite(target):
+        raise InputError(f"--target {target}: that is no result", hint="name the value at which the search ends")
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     problem = build_problem(spec, data_folder())  # what cannot be searched is an error now, not in the queue
     first_proposals(spec, problem, ())
+    build_stopping_rules(spec)
     options = {
         "target": target,
         "core": "process" if core_process else "thread",

@@ -692,7 +692,13 @@ def _wrong_parts(model: JobFile, source: YamlSource, base: Path) -> list[SpecErr
     ]
     if model.early_stop:
         choices.append(("stopper", ("early_stop",), model.early_stop))
-    problems: list[SpecError] = []
+    problems = [
+        source.error(
+            ("catalogues", name, "use"), f"unknown key 'use' in catalogues.{name}", "its name says which it is"
+        )
+        for name, settings in model.catalogues.items()
+        if "use" in settings
+    ]
     for kind, place, choice in choices:
         problems += _wrong_part(kind, place, choice, source, base)
     return problems
