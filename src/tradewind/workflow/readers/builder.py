@@ -11,15 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tradewind.errors import WorkflowError
-from tradewind.utils.units import shortened
+from tradewind.utils.units import listed
 from tradewind.workflow.graph import Task, Workflow, find_cycle
 from tradewind.workflow.readers.file_edges import implied_edges
 
 _MOST_BYTES = 1 << 63
 """Bytes that no file has."""
-
-_NAMED, _LONGEST = 4, 60
-"""Tasks or files that a warning names, and the characters of each."""
 
 
 @dataclass
@@ -219,11 +216,4 @@ class WorkflowBuilder:
             raise self.fail(words, hint=hint, about=cycle[0]) from None
 
     def _warnings(self) -> tuple[str, ...]:
-        return tuple(f"{what}: {_listed(list(names))}" for what, names in self._noted.items() if names)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Some names, and how many more there are."""
-    most = _NAMED if len(names) > _NAMED + 1 else len(names)
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(shortened(name, _LONGEST) for name in names[:most]) + more
+        return tuple(f"{what}: {listed(list(names))}" for what, names in self._noted.items() if names)
