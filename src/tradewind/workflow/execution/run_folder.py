@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tradewind.errors import DeployError, WorkflowError
 from tradewind.utils.atomic_files import write_atomically
-from tradewind.utils.units import count
+from tradewind.utils.units import count, listed
 from tradewind.workflow.execution.journal import attempt_key
 from tradewind.workflow.graph import Task, Workflow
 
@@ -141,6 +141,8 @@ class WorkflowRunFolder:
             target, origin, absolute = self.files / name, source / name, name.startswith("/")
             if target.exists() and (absolute or not anew):
                 continue
+            if not (absolute or origin.exists()) and name in flow.locations:
+                origin = Path(flow.locations[name])
             if absolute or not origin.exists():
                 if reader is not None:
                     missing.append((origin, name, reader))
@@ -239,6 +241,22 @@ def check_commands(flow: Workflow) -> None:
         raise WorkflowError(
             f"no command for {len(bare)} of {count(len(flow), 'task')}, the first is {bare[0]!r}",
             hint="--synthetic lets them take their time and do nothing",
+        )
+
+
+def check_subworkflows(flow: Workflow) -> None:
+    """Check that no task stands for a workflow that was not opened.
+
+    Raises:
+        WorkflowError: One does.
+    """
+    closed = [f"{task.id!r} ({task.subworkflow})" for task in flow.tasks if task.subworkflow]
+    if closed:
+        what = "are workflows of their own" if len(closed) > 1 else "is a workflow of its own"
+        files = "files were" if len(closed) > 1 else "file was"
+        raise WorkflowError(
+            f"{listed(closed)} {what}, whose {files} not there to be opened, and cannot be run",
+            hint="bring the file to the workflow that names it, and plan again; --no-commands plays the plan as it is",
         )
 
 
