@@ -48,6 +48,40 @@ def test_tasks_of_a_dax_within_another_are_tasks_of_the_outer(tmp_path: Path) ->
     check_subworkflows(flow)
 
 
+@pytest.mark.parametrize(
+    ("name", "inner"),
+    [
+        ("inner.mf", "mid: raw\n\tone raw\nend: mid\n\ttwo mid\n"),
+        (
+            "inner.json",
+            '{"rules": [{"command": "one", "inputs": ["raw"], "outputs": ["mid"]},'
+            ' {"command": "two", "inputs": ["mid"], "outputs": ["end"]}]}',
+        ),
+    ],
+)
+@pytest.mark.parametrize("outer", ["flow.mf", "flow.json"])
+def test_a_makeflow_within_another(tmp_path: Path, outer: str, name: str, inner: str) -> None:
+    (tmp_path / name).write_text(inner)
+    text = f"raw:\n\tmake raw\nend: raw {name}\n\tMAKEFLOW {name}\nlast: end\n\tsum end\n"
+    if outer.endswith("json"):
+        text = (
+            '{"rules": [{"command": "make", "inputs": [], "outputs": ["raw"]},'
+            f'{{"workflow": "{name}", "inputs": ["raw", "{name}"], "outputs": ["end"]}},'
+            '{"command": "sum", "inputs": ["end"], "outputs": ["last"]}]}'
+        )
+    (tmp_path / outer).write_text(text)
+    flow = read_workflow(tmp_path / outer)
+    assert edges(flow) == {("raw", "end/mid"), ("end/mid", "end/end"), ("end/end", "last")}
+    # What has to be evaluated first, or is not there, is one task that no run takes.
+    for text in ('{"rules": [format("x")]}', None):
+        (tmp_path / name).write_text(text) if text is not None else (tmp_path / name).unlink()
+        closed = read_workflow(tmp_path / outer)
+        assert edges(closed) == {("raw", "end"), ("end", "last")}
+        assert "tasks that are workflows of their own, each taken as one task: end" in closed.warnings
+        with pytest.raises(WorkflowError, match=f"'end' .{name}. is a workflow of its own"):
+            check_subworkflows(closed)
+
+
 @pytest.mark.parametrize("kind", ["dax", "dag", "pegasusWorkflow", "dagWorkflow"])
 @pytest.mark.parametrize(
     ("name", "text"),
@@ -138,6 +172,7 @@ def test_warnings_of_workflows_within_others_have_their_names(tmp_path: Path) ->
             "a.dax -> b.yml -> c.dax -> a.dax",
         ),
         ({"a_dag": "SPLICE s b.dag\n", "b_dag": "SUBDAG EXTERNAL t a.dag\n"}, "a.dag -> b.dag -> a.dag"),
+        ({"a_mf": "x: y\n\tMAKEFLOW b.mf\n", "b_mf": "x: y\n\tMAKEFLOW a.mf\n"}, "a.mf -> b.mf -> a.mf"),
         ({"a_dag": "JOB x x.sub\nINCLUDE b.dag\n", "b_dag": "INCLUDE a.dag\n"}, "a.dag -> b.dag -> a.dag"),
     ],
 )
