@@ -134,11 +134,42 @@ def test_patterns_of_replicas(path: Path) -> None:
 
 def test_containers_and_catalogues_of_old_are_named(path: Path) -> None:
     beside(path, transformations=TRANSFORMATIONS.replace("pfn: /opt/calc", "pfn: /opt/calc, container: box"))
-    (path.parent / "pegasus.properties").write_text("pegasus.catalog.replica.file = rc.txt\n")
-    (path.parent / "rc.txt").write_text('f.in /data/f.in site="local"\n')
+    (path.parent / "pegasus.properties").write_text("pegasus.catalog.site.file = sites.xml\n")
+    (path.parent / "sites.xml").write_text("<sitecatalog/>\n")
     flow = read_workflow(path)
     assert "programs in containers, which are run without them: calc (box)" in flow.warnings
-    assert "catalogues in formats that are not read: rc.txt" in flow.warnings
+    assert "catalogues in formats that are not read: sites.xml" in flow.warnings
+
+
+def test_text_catalogues_of_pegasus_4(path: Path) -> None:
+    (path.parent / "pegasus.properties").write_text(
+        "pegasus.catalog.replica = File\npegasus.catalog.replica.file = rc.txt\n"
+        "pegasus.catalog.transformation.file = tc.txt\n"
+    )
+    (path.parent / "rc.txt").write_text(
+        '# raw\nf.in https://example.org/f.in site="web"\nf.in data/raw.in site="local"\nmid /m pool="a" x=y\n'
+    )
+    (path.parent / "tc.txt").write_text("""\
+# programs
+tr prep {
+    profile pegasus "runtime" "30"   # seconds
+    site far { profile condor "request_cpus" "9" pfn "https://example.org/prep" type "STAGEABLE" }
+    site pool {
+        profile condor "request_cpus" "2"
+        pfn "/opt/prep"
+        arch "x86_64"
+        type "INSTALLED"
+    }
+}
+tr n::calc:1 { site pool { pfn "file:///opt/calc" container "box" } }
+cont box { type "docker" image "docker:///x/y" }
+""")
+    flow = read_workflow(path)
+    prep, calc = flow.tasks
+    assert (prep.command[0], prep.runtime, prep.cores) == ("/opt/prep", 30.0, 2)
+    assert (calc.command[0], calc.runtime) == ("/opt/calc", 7.0)
+    assert flow.locations == {"f.in": str(path.parent / "data/raw.in")}
+    assert "programs in containers, which are run without them: calc (box)" in flow.warnings
 
 
 @pytest.mark.parametrize(

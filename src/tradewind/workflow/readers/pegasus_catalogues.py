@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from tradewind.errors import WorkflowError
 from tradewind.utils.yaml_lines import YamlMapping, YamlSequence
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.pegasus4_catalogues import ListedProgram, parse_files, parse_programs
 from tradewind.workflow.readers.profiles import METADATA, ProfileLevel, file_size, requirements_of
 from tradewind.workflow.readers.yaml_lines import YamlValueReader, read_yaml_lines
 
@@ -149,11 +150,34 @@ class PegasusCatalogues:
         self._general = requirements_of(given)
 
     def _file(self, path: Path) -> None:
-        document, values = _yaml(path), YamlValueReader(str(path))
-        if document is None or not document.keys() & _FILES.keys():
+        document = _yaml(path)
+        if document is not None and document.keys() & _FILES.keys():
+            self._document(YamlValueReader(str(path)), document, path.parent)
+        elif document is not None or not self._text_catalogue(path):
             self._builder.note("catalogues in formats that are not read", path.name)
-            return
-        self._document(values, document, path.parent)
+
+    def _text_catalogue(self, path: Path) -> bool:
+        """Read a text catalogue of Pegasus 4; False where it is none."""
+        text, folder = _text(path), path.parent
+        programs = parse_programs(text)
+        by_key: dict[ProgramKey, list[ListedProgram]] = {}
+        for listed in programs or ():
+            by_key.setdefault(listed.key, []).append(listed)
+        for key, sites in by_key.items():
+            each = next((site for site in sites if local_path(site.url, folder)), sites[0])
+            found = local_path(each.url, folder, bare=True)
+            level = {name: (value, None) for name, value in each.profiles.items()}
+            self.add_program(key, ProgramEntry(found, (level,), each.site if found else "", each.container))
+        files: dict[tuple[str, bool], list[str]] = {}
+        for entry in (parse_files(text) if programs is None else None) or ():
+            named = entry.name, entry.attributes.get("regex", "").lower() == "true"
+            files.setdefault(named, []).append(entry.url)
+        for (name, regex), urls in files.items():
+            try:
+                self.add_replica(name, urls, folder, size=None, regex=regex)
+            except re.error as error:
+                raise WorkflowError(f"the lfn {name!r} is no regular expression: {error}", file=str(path)) from None
+        return bool(programs or files)
 
     def _document(self, values: YamlValueReader, document: YamlMapping, folder: Path) -> None:
         for given, _ in values.rows(document, "transformations"):
@@ -257,7 +281,7 @@ def _text(path: Path) -> str:
 
 
 def _yaml(path: Path) -> YamlMapping | None:
-    """The document of a catalogue; None for one of Pegasus 4, which is no YAML."""
+    """The document of a catalogue; None for one that is no YAML, such as those of Pegasus 4."""
     text = _text(path)
     if path.suffix in (".yml", ".yaml"):
         return read_yaml_lines(text, str(path))
