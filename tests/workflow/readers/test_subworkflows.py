@@ -73,8 +73,10 @@ def test_a_makeflow_within_another(tmp_path: Path, outer: str, name: str, inner:
     flow = read_workflow(tmp_path / outer)
     assert edges(flow) == {("raw", "end/mid"), ("end/mid", "end/end"), ("end/end", "last")}
     # What has to be evaluated first, or is not there, is one task that no run takes.
-    for text in ('{"rules": [format("x")]}', None):
-        (tmp_path / name).write_text(text) if text is not None else (tmp_path / name).unlink()
+    for absent in (False, True):
+        (tmp_path / name).write_text('{"rules": [format("x")]}')
+        if absent:
+            (tmp_path / name).unlink()
         closed = read_workflow(tmp_path / outer)
         assert edges(closed) == {("raw", "end"), ("end", "last")}
         assert "tasks that are workflows of their own, each taken as one task: end" in closed.warnings
@@ -141,6 +143,15 @@ def test_the_file_is_where_the_catalogue_has_it(tmp_path: Path) -> None:
     written(tmp_path, outer_dax=OUTER_DAX, replicas_yml="pegasus: '5.0'\nreplicas:\n- lfn: inner.dax\n"
             "  pfns: [{pfn: far/real.dax, site: local}]\n")  # fmt: skip
     assert len(read_workflow(path)) == 5
+
+
+def test_raw_files_of_a_workflow_in_another_folder_are_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "raw").write_text("1")
+    inner = pegasus("type: job, id: one, name: x, uses: [{lfn: raw, type: input}, {lfn: no, type: input}]")
+    (tmp_path / "sub" / "inner.yml").write_text(inner)
+    outer = pegasus("type: pegasusWorkflow, id: S, file: sub/inner.yml")
+    assert read_workflow(written(tmp_path, outer_yml=outer)).locations == {"raw": str(tmp_path / "sub/raw")}
 
 
 def test_workflows_within_workflows_within_workflows(tmp_path: Path) -> None:

@@ -134,7 +134,14 @@ class WorkflowRunFolder:
         Raises:
             WorkflowError: A file is not there, or would be cleared before it could be copied.
         """
-        wanted, missing = {}, []
+        return dict(self._wanted(flow, source, only, anew=anew))
+
+    def _wanted(
+        self, flow: Workflow, source: Path, only: Collection[int], *, anew: bool = False
+    ) -> list[tuple[Path, Path]]:
+        """As `require`; a file that two names stand for is there twice."""
+        wanted: list[tuple[Path, Path]] = []
+        missing = []
         if anew and any(source.resolve().is_relative_to((self.path / name).resolve()) for name in _CLEARED):
             raise WorkflowError(f"the inputs are in {source}, which --fresh removes", hint="copy them elsewhere before")
         for name, reader in external_inputs(flow, only).items():
@@ -147,7 +154,7 @@ class WorkflowRunFolder:
                 if reader is not None:
                     missing.append((origin, name, reader))
             else:
-                wanted[origin] = target
+                wanted.append((origin, target))
         if missing:
             (first, name, reader), more = missing[0], f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             what = f"file {first}{more}" if source.is_dir() else f"folder {source} with {first.name!r}{more}"
@@ -169,7 +176,7 @@ class WorkflowRunFolder:
         Raises:
             WorkflowError: A file is not there, or cannot be copied.
         """
-        for origin, target in self.require(flow, source, only=only).items():
+        for origin, target in self._wanted(flow, source, only):
             try:
                 _copy(origin, target)
             except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -56,7 +57,16 @@ class SubworkflowOpener:
         key = path.resolve(), properties
         if key not in self._opened:
             self._opened[key] = self._read(path, properties, SubworkflowOpener(self._read, chain, self._opened))
-        return self._opened[key]
+        return _with_locations(self._opened[key], path.parent, self._outer[-1].parent)
+
+
+def _with_locations(flow: Workflow, folder: Path, outer: Path) -> Workflow:
+    """A workflow that knows where its raw files are, if they are beside it and it is in another folder."""
+    if folder.resolve() == outer.resolve():
+        return flow
+    raw = {name for names in flow.from_outside for name in names if name not in flow.locations}
+    there = {name: str(folder.absolute() / name) for name in sorted(raw) if (folder / name).exists()}
+    return replace(flow, locations={**flow.locations, **there}) if there else flow
 
 
 def check_nesting(outer: Sequence[Path], path: Path) -> tuple[Path, ...]:
