@@ -109,7 +109,7 @@ class QPolicy:
 
     def collect(self, world: World) -> None:
         """Run each activation alone on each machine that it fits on, for the first episode's times (section 3.2)."""
-        times = self.times
+        self.times = times = self.arrays.seconds.copy()
         if self.settings.certain:
             return
         for task in range(times.shape[0]):
