@@ -5,8 +5,8 @@ from __future__ import annotations
 from tradewind.utils.yaml_lines import YamlMapping, YamlSequence
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
-from tradewind.workflow.readers.command_words import with_streams
-from tradewind.workflow.readers.profiles import METADATA, ProfileLevel, file_size, read_requirements
+from tradewind.workflow.readers.command_words import unquote_argument, with_streams, without_env
+from tradewind.workflow.readers.profiles import METADATA, ProfileLevel, exact_memory, file_size, read_requirements
 from tradewind.workflow.readers.yaml_lines import YamlValueReader, plain
 
 _STREAMS = ("stdin", "stdout", "stderr")
@@ -85,6 +85,11 @@ class _PegasusReader:
         inner = values.text(given, "type", "job") != "job"
         if inner:
             builder.note("tasks that are workflows of their own, each taken as one task", task_id)
+        metadata = values.fields(given, METADATA)
+        if values.text(metadata, "tradewind_task"):
+            # Pegasus takes fewer signs in the id of a job than Tradewind in that of a task.
+            builder.group(task_id, [values.text(metadata, "tradewind_task")])
+            task_id = values.text(metadata, "tradewind_task")
         program = values.text(given, "name") or values.text(given, "file")
         if not program:
             raise values.fail(f"job {task_id!r} names no program", line)
@@ -93,7 +98,8 @@ class _PegasusReader:
         needs = read_requirements(builder, task_id, (self._profiles(given), self._profiles(transformation)))
         if needs.runtime is None:
             builder.note("tasks without a run time, which count as 0 s", task_id)
-        words = [_program(values, transformation) or program, *values.words(given, "arguments")]
+        words = [_program(values, transformation) or program]
+        words = without_env([*words, *map(unquote_argument, values.words(given, "arguments"))])
         stdin, stdout, stderr = (values.text(given, stream) for stream in _STREAMS)
         for listed, name, output in ((inputs, stdin, False), (outputs, stdout, True), (outputs, stderr, True)):
             if name and name not in listed:
@@ -107,7 +113,7 @@ class _PegasusReader:
                 tuple(inputs),
                 tuple(outputs),
                 needs.cores or 1,
-                needs.memory_bytes,
+                exact_memory(needs.memory_bytes, values.text(metadata, "tradewind_memory_bytes")),
                 () if inner else tuple(with_streams(words, stdin, stdout, stderr)),
                 tuple(name for name in optional if name in inputs),
             ),
