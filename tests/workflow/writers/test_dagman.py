@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.engines.condor import condorlib
 from tests.workflow.writers.samples import same, sample_flow, sample_plan
 
 from tradewind.errors import WorkflowError
 from tradewind.workflow.files import read_workflow
 from tradewind.workflow.graph import Workflow
+from tradewind.workflow.readers.command_words import with_streams
 from tradewind.workflow.readers.systems.submit_file import parse_submit, quote_arguments, quote_string
 from tradewind.workflow.writers.common import WorkflowSource, WrittenWorkflow
 from tradewind.workflow.writers.dagman import write_dagman
@@ -45,7 +49,7 @@ def test_a_plan_keeps_machines_order_and_needs(tmp_path: Path) -> None:
     same(read_workflow(tmp_path / "flow.dag"), flow)
     priority = dict(re.findall(r"^PRIORITY (\S+) (\d+)$", found.text, re.M))
     begun = [flow.tasks[task].id for task in plan.schedule.sequence(flow)]
-    assert sorted(priority, key=lambda name: -int(priority[name])) == begun
+    assert sorted(priority, key=lambda name: -int(priority[name])) == begun == ["split", "right", "left", "report"]
     for place, task in enumerate(flow.tasks):
         text = found.others[f"flow.dag.jobs/{task.id}.sub"]
         assert f"request_cpus = {task.cores}\n" in text
@@ -142,12 +146,55 @@ def test_memory_that_was_changed_by_hand_counts(tmp_path: Path) -> None:
     assert read_workflow(tmp_path / "flow.dag").tasks[2].memory_bytes == 600 << 20
 
 
+def carry_out(folder: Path, dag: str) -> None:
+    """Run the nodes of a DAG, each in a folder of its own, as HTCondor does, by the parser of the tests' pool."""
+    machines = dict(re.findall(r'^VARS ALL_NODES (\w+)="(.*)"$', dag, re.M))
+    done: set[str] = set()
+    nodes = dict(re.findall(r"^JOB (\S+) (\S+)$", dag, re.M))
+    parents = {child: set(above.split()) for above, child in re.findall(r"^PARENT (.*) CHILD (\S+)$", dag, re.M)}
+    while waiting := [node for node in nodes if node not in done and parents.get(node, set()) <= done]:
+        for node in waiting:
+            text = (folder / nodes[node]).read_text()
+            assert re.findall(r'Machine == "\$\((\w+)\)"', text)[0] in machines
+            (given,) = condorlib.parse(text)
+            assert given["executable"] == "/usr/bin/env"
+            scratch = folder / f"execute-{node}"
+            scratch.mkdir()
+            for name in filter(None, given.get("transfer_input_files", "").split(", ")):
+                (scratch / name).parent.mkdir(exist_ok=True)
+                shutil.copy2(folder / name, scratch / name)
+            argv = [given["executable"], *condorlib.arguments_of(given["arguments"])]
+            subprocess.run(argv, cwd=scratch, check=True, env={"HOME": "/nowhere"})
+            for name in given["transfer_output_files"].strip('"').split(", "):
+                assert "/" not in name or given["preserve_relative_paths"] == "true"
+                (folder / name).parent.mkdir(exist_ok=True)
+                shutil.copy2(scratch / name, folder / name)
+            done.add(node)
+    assert done == set(nodes)
+
+
+def test_nodes_do_what_the_tasks_do(tmp_path: Path) -> None:
+    script = """mkdir part; head -n1 "$1" > part/left.txt; echo "it's $HOME, 5 \\$(x) "'"'"q" > right.txt"""
+    flow = sample_flow(inputs=("raw txt",), command=("sh", "-c", script.replace("\\$(x)", "`echo x`"), "sh", "raw txt"))
+    first, left, right, last = flow.tasks
+    words = ("sh", "-c", 'cat part/left.txt > l.sum; printf "%s|" "$@" >> l.sum', "sh", "a b", "it's", "", '"q" $(y)')
+    left = replace(left, command=words)
+    right = replace(right, command=tuple(with_streams(["cat"], "right.txt", "r.sum", "")))
+    last = replace(last, command=tuple(with_streams(["cat", "l.sum", "r.sum"], "", "report.txt", "")))
+    flow = replace(flow, tasks=(first, left, right, last))
+    (tmp_path / "raw txt").write_text("raw\n")
+    carry_out(tmp_path, written(tmp_path, WorkflowSource(flow, tmp_path, sample_plan(flow))).text)
+    said = (tmp_path / "report.txt").read_text()
+    assert said == 'raw\na b|it\'s||"q" $(y)|it\'s /nowhere, 5 x "q\n'
+
+
 WORDS = st.lists(
     st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp"), exclude_characters="\ue000")),
     max_size=4,
 ).filter(lambda words: not any(re.search(r"\$\$[(\[]", word) for word in words))
 
 
+@pytest.mark.slow
 @given(WORDS)
 def test_any_words_come_back(words: list[str]) -> None:
     text = f"arguments = {quote_arguments(words)}\n+tradewind_task = {quote_string(' '.join(words))}\nqueue\n"
@@ -156,6 +203,7 @@ def test_any_words_come_back(words: list[str]) -> None:
     assert found.task == " ".join(words)
 
 
+@pytest.mark.slow
 @given(WORDS)
 def test_htcondor_expands_what_is_written_to_the_words(words: list[str]) -> None:
     """The macros are those of HTCondor itself; the quotes are then taken away as its manual says."""

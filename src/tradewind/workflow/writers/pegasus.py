@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ VERSION = "5.0.4"
 POOL = "condorpool"
 """The site that Pegasus knows without a catalogue; jobs go there where no plan says more."""
 
-_ODD = re.compile(r"[^\w.+=@~:/^-]")
+_ODD = re.compile(r"[^\w.+=@~:/^\[\]-]")
+
+_WIDTH = 118
+_UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+"""Characters that YAML only has as escapes."""
 
 
 def write_pegasus(source: WorkflowSource, out: Path) -> WrittenWorkflow:
@@ -88,10 +93,34 @@ def write_pegasus(source: WorkflowSource, out: Path) -> WrittenWorkflow:
 
 
 def _dumped(document: dict[str, Any]) -> str:
-    import yaml
+    """YAML with what is short on one line; a dumper of YAML takes ten times as long for thousands of jobs."""
+    return "\n".join(line for key, value in document.items() for line in _lines(key, value, "")) + "\n"
 
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(document, Dumper=dumper, sort_keys=False, width=120, allow_unicode=True))
+
+def _lines(key: str, value: Any, indent: str) -> list[str]:
+    """The lines of one key: its value in JSON, which is YAML, or below it where that is long or a list of mappings."""
+    start = f"{indent}{key}:"
+    if value and isinstance(value, dict | list):
+        long = len(text := _json(value)) > _WIDTH - len(start)
+        if isinstance(value, dict) and (long or not indent):
+            return [start, *(line for name, each in value.items() for line in _lines(name, each, f"{indent}  "))]
+        if isinstance(value, list) and isinstance(value[0], dict):
+            return [start, *(line for each in value for line in _item(each, indent))]
+        return [f"{start} {text}"]
+    return [f"{start} {_json(value)}"]
+
+
+def _item(given: dict[str, Any], indent: str) -> list[str]:
+    """The lines of a mapping in a list."""
+    text = _json(given)
+    if len(text) <= _WIDTH - len(indent):
+        return [f"{indent}- {text}"]
+    lines = [line for name, each in given.items() for line in _lines(name, each, f"{indent}  ")]
+    return [f"{indent}- {lines[0].lstrip()}", *lines[1:]]
+
+
+def _json(value: Any) -> str:
+    return _UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 class _Job:
@@ -114,7 +143,7 @@ class _Job:
         found |= {name: file for name, file in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)) if file}
         found["arguments"] = [_quoted(task, word) for word in program.words] if program is not None else []
         found["uses"] = self._uses()
-        profiles: dict[str, Any] = {"runtime": f"{task.runtime:.15g}", "cores": task.cores}
+        profiles: dict[str, Any] = {"runtime": repr(float(task.runtime)).removesuffix(".0"), "cores": task.cores}
         if task.memory_bytes is not None:
             profiles["memory"] = mebibytes(task.memory_bytes)
         found["profiles"] = {"pegasus": profiles}
