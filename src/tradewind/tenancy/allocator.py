@@ -426,7 +426,43 @@ class Allocator:
         """Start what is due as long as something fits."""
         out: list[AllocatorInstruction] = []
         full: set[Amounts] = set()
-        declined: list[tuple[QueuedSearch, int]] = []  # with the number of runs that had been started
+        declined = self._start(out, full)
+        if declined and not self._others_wait([job for job, _ in declined]):
+            for job, _ in declined:
+                self.policy.priority.unopposed(job.view)
+                job.skipped = 0
+                self._queue.enter(job)
+            declined = self._start(out, full, may_decline=False)
+        wakes = [self._reservations.blocked(full, self._now)]
+        for job, before in declined:
+            self.policy.priority.declined(job.view, taken=len(out) > before)
+            self._queue.enter(job)
+            wakes.append(self._now + self.policy.offer_seconds)
+        if at := min((wake for wake in wakes if wake is not None), default=None):
+            out.append(ev.WakeAt(at))
+        return out
+
+    def _others_wait(self, declined: Sequence[QueuedSearch]) -> bool:
+        """Say whether another search waits for resources than those that have declined some."""
+        mine = {job.view.job for job in declined}
+        return any(
+            job.waiting and job.admitted and not job.paused and job.view.job not in mine for job in self.jobs.values()
+        )
+
+    def _start(
+        self, out: list[AllocatorInstruction], full: set[Amounts], *, may_decline: bool = True
+    ) -> list[tuple[QueuedSearch, int]]:
+        """Start what is due.
+
+        Args:
+            out: Gets the instructions.
+            full: Gets the demands that found no room.
+            may_decline: Searches may leave what they are offered to others.
+
+        Returns:
+            Those that did, with the number of runs that had been started.
+        """
+        declined: list[tuple[QueuedSearch, int]] = []
         while True:
             best = None
             for demand in self._queue.demands():
@@ -443,7 +479,7 @@ class Allocator:
             if node is None:
                 full.add(request.demand)
                 continue
-            if job.skipped < self.policy.priority.declines(job.view):
+            if may_decline and job.skipped < self.policy.priority.declines(job.view):
                 job.skipped += 1
                 self._queue.hide(job)
                 declined.append((job, len(out)))
@@ -454,14 +490,7 @@ class Allocator:
             self._place(request, node)
             out.append(ev.StartRun(request.id, job.view.job, node))
             self.decisions += 1
-        wakes = [self._reservations.blocked(full, self._now)]
-        for job, before in declined:
-            self.policy.priority.declined(job.view, taken=len(out) > before)
-            self._queue.enter(job)
-            wakes.append(self._now + self.policy.offer_seconds)
-        if at := min((wake for wake in wakes if wake is not None), default=None):
-            out.append(ev.WakeAt(at))
-        return out
+        return declined
 
     # ------------------------------------------------------------------ bookkeeping
 

@@ -18,6 +18,7 @@ from tradewind.tenancy.fairness.fifo import FifoFairness
 from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.priority.dynamic import DynamicPriority
 from tradewind.tenancy.priority.expected_gain import GainPriority
+from tradewind.tenancy.priority.fifo import FifoPriority
 
 
 def test_the_example_of_the_drf_paper() -> None:
@@ -240,7 +241,7 @@ def test_a_large_run_is_not_starved_by_small_ones() -> None:
     assert 10 < second < 20
 
 
-def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
+def test_a_search_that_stands_still_gives_way_as_long_as_another_one_waits() -> None:
     how = policy(priority=DynamicPriority, sample=2, multiple=0, threshold=0.5, declines=2, idle_rounds=2)
     allocator = cluster({"n": {"cpu": 1}}, ["A"], how)
     allocator.handle_all([ev.JobSubmitted("still", "A"), ev.JobSubmitted("gains", "A")], 0.0)
@@ -250,14 +251,45 @@ def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
         "gains0"
     ]
     assert started(allocator.handle(ev.RequestEnded("gains0"), 1.0)) == ["gains1"]
-    out = allocator.handle(ev.RequestEnded("gains1"), 2.0)
-    assert started(out) == []
-    assert out == [ev.WakeAt(3.0)]
     assert why_waiting(allocator, "still") == "it has stopped improving and gives way"
+    out = allocator.handle(ev.RequestEnded("gains1"), 2.0)
+    assert started(out) == ["still0"], "nobody else waits: nothing is left idle"
+    assert how.priority.key(allocator.jobs["still"].view)[0] == 0
+
+
+def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
+    """Another one waits, but for more than there is: what was declined stays idle for some rounds."""
+    how = policy(priority=DynamicPriority, sample=2, multiple=0, threshold=0.5, declines=2, idle_rounds=2)
+    allocator = cluster({"n": {"cpu": 2}}, ["A"], how)
+    allocator.handle_all([ev.JobSubmitted("still", "A"), ev.JobSubmitted("large", "A")], 0.0)
+    assert started(allocator.handle_all(asks("large", 2, {"cpu": 1}), 0.0)) == ["large0", "large1"]
+    allocator.handle_all(asks("still", 1, {"cpu": 1}), 0.0)
+    allocator.handle(ev.RequestMade("large", "whole", {"cpu": 2}), 0.0)
+    allocator.handle_all([ev.ResultReported("still", 1.0, 1.0), ev.ResultReported("still", 1.1, 1.0)], 1.0)
+    out = allocator.handle(ev.RequestEnded("large0"), 2.0)
+    assert started(out) == []
+    assert ev.WakeAt(3.0) in out
     found: list[str] = []
     for second in range(3, 8):
         found += started(allocator.handle(ev.AllocatorTick(), float(second)))
     assert found == ["still0"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_flat_search_that_is_alone_runs_as_under_first_come_first_served(restarted: bool) -> None:
+    ended = {}
+    for rule in (DynamicPriority, FifoPriority):
+        allocator = cluster({"n": {"cpu": 2}}, ["A"], policy(priority=rule))
+        told = [ev.ResultReported("flat", 1.0, 1.0)] * (100 if restarted else 0)
+        events = [ev.JobSubmitted("flat", "A"), *told, *asks("flat", 200, {"cpu": 1})]
+        running = started(allocator.handle_all(events, 0.0))
+        now = 0.0
+        while running:
+            now += 0.5
+            result = ev.ResultReported("flat", 1.0, 1.0)
+            running += started(allocator.handle_all([ev.RequestEnded(running.pop(0)), result], now))
+        ended[rule] = allocator.decisions, now
+    assert ended[DynamicPriority] == ended[FifoPriority] == (200, 100.0)
 
 
 def test_expected_gain_orders_searches() -> None:
