@@ -210,11 +210,14 @@ class Usage:
         peak_memory_bytes: The largest resident memory of its process tree, on the node that used most.
         cpu_seconds: CPU time of all its processes.
         profile: Low-level metrics by name, for searchers that learn from them.
+        resumed_seconds: Seconds of work that interrupted runs had done before the checkpoint that the run began at; 0
+            for one that began at the beginning.
     """
 
     peak_memory_bytes: int | None = None
     cpu_seconds: float | None = None
     profile: Mapping[str, float] = field(default_factory=dict)
+    resumed_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
