@@ -263,7 +263,7 @@ def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:
 
 
 def _interruptions(offer: Offer) -> str:
-    """How often a spot machine is taken back: ``0.0012 per hour``; empty on demand."""
+    """The rate at which a spot machine is taken back: ``0.0012 per hour``; empty on demand."""
     if not offer.spot:
         return ""
     rate = offer.interruptions_per_hour

@@ -31,6 +31,7 @@ from tradewind.problem.parameter import (
 from tradewind.problem.problem import Candidates, PastStudy, Problem, Resolver, StudyTerms
 from tradewind.problem.run import (
     LOCALHOST,
+    CheckpointPlan,
     Fault,
     Handle,
     Limits,
@@ -60,6 +61,7 @@ __all__ = [
     "Budget",
     "Candidates",
     "Categorical",
+    "CheckpointPlan",
     "Codes",
     "Configuration",
     "Constraints",
