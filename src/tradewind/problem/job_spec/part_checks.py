@@ -50,7 +50,7 @@ def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSour
     if not own and choice.use not in plugins.names(kind):
         hint = plugins.unknown_part_hint(kind, choice.use)
         return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
-    if not own and not choice.model_extra:
+    if not own and not choice.model_extra and not source.has(place):
         return []
     try:
         part = plugins.load(kind, anchored_reference(choice.use, base))
