@@ -102,6 +102,16 @@ def test_a_killed_controller_knows_what_a_run_was_saved(tmp_path: Path, plan: Ch
     second.close()
 
 
+def test_a_run_that_is_given_up_keeps_none(tmp_path: Path, plan: CheckpointPlan) -> None:
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    deployer.launch(row("run-1"), request_of(tmp_path, plan, "run-1"))
+    eventually(lambda: deployer.poll() is not None and CheckpointStore(plan.folder).latest() is not None)
+    deployer.abort({"run-1": "it can no longer win"})
+    assert drive(deployer, "run-1")[-1].state is RunState.CANCELLED
+    assert CheckpointStore(plan.folder).latest() is None
+    deployer.close()
+
+
 def test_without_a_plan_there_is_no_folder(tmp_path: Path) -> None:
     deployer = deployer_over(tmp_path)
     code = "import os; print(os.environ.get('TRADEWIND_CHECKPOINT'))"

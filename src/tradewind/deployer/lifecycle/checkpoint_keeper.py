@@ -105,15 +105,16 @@ class CheckpointKeeper:
             if self._removed:
                 store.remove()
 
-    def end(self, state: RunState, fault: Fault | None) -> None:
+    def end(self, state: RunState, fault: Fault | None, *, unwanted: bool) -> None:
         """Take no further copies; remove them all where the run has ended for good.
 
         Args:
             state: How it ended.
             fault: Whose fault that was.
+            unwanted: True for one that was given up: its trial is not run again.
         """
         self._ended = True
         own = state is RunState.FAILED and fault in (Fault.JOB, Fault.ARCHITECTURE)
-        if self._store is not None and (own or state in (RunState.DONE, RunState.TIMED_OUT)):
+        if self._store is not None and (own or unwanted or state in (RunState.DONE, RunState.TIMED_OUT)):
             self._removed = True
             self._store.remove()

@@ -310,6 +310,7 @@ class RunLifecycle:
         self.status: RunStatus | None = None
         self.background_task: BackgroundTask | None = None
         self.wants_submit = False
+        self.unwanted = False
         self.ending: RunEnding | None = None
         self.retry_at = 0.0
         self._context = context
@@ -610,7 +611,7 @@ class RunLifecycle:
         if not self._over(ending.reason) or not self._give_back():
             return False
         self._charge()
-        self._checkpoints.end(ending.state, ending.fault)
+        self._checkpoints.end(ending.state, ending.fault, unwanted=self.unwanted)
         ended = ending.of(self.run, context.runner.clock.now())
         # Noted before the row ends: a process that is killed in between forgets no upload.
         where = context.results.offer(ended, self.request) if context.results is not None else ""

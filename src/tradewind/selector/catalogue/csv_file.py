@@ -36,7 +36,7 @@ _ALIASES = {
     "gpus": ("gpus", "gpu"),
     "spot": ("spot",),
     "price_date": ("price date", "date"),
-    "interruptions_per_hour": ("interruptions per hour", "interruption rate"),
+    "interruptions_per_hour": ("interruptions per hour",),
     "interruption_frequency": ("interruption frequency", "frequency of interruption"),
 }
 _FIELD = {alias: field for field, aliases in _ALIASES.items() for alias in aliases}
