@@ -1,4 +1,4 @@
-"""Checks the parts that a job names, and their settings, with the lines where they are wrong."""
+"""Checks that the parts which a job YAML names are installed, and take the settings that it gives them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tradewind.utils.user_functions import anchored_reference, is_reference
 
 
 def wrong_parts(model: JobFile, source: YamlSource, base: Path) -> list[SpecError]:
-    """List the parts of a job that are not installed, and the settings that they do not have.
+    """Find parts that are not installed, and settings that they do not have or lack.
 
     Args:
-        model: The job.
-        source: Its document, with the line of each key.
-        base: The folder that relative paths start in.
+        model: The job YAML.
+        source: The same as it was written.
+        base: The folder that files of own parts are seen from.
     """
     choices: list[tuple[str, KeyPath, ChoiceModel]] = [
         ("runner", ("deploy", "runner"), model.deploy.runner),
@@ -38,7 +38,13 @@ def wrong_parts(model: JobFile, source: YamlSource, base: Path) -> list[SpecErro
     ]
     if model.early_stop:
         choices.append(("stopper", ("early_stop",), model.early_stop))
-    problems: list[SpecError] = []
+    problems = [
+        source.error(
+            ("catalogues", name, "use"), f"unknown key 'use' in catalogues.{name}", "its name says which it is"
+        )
+        for name, settings in model.catalogues.items()
+        if "use" in settings
+    ]
     for kind, place, choice in choices:
         problems += _wrong_part(kind, place, choice, source, base)
     return problems
