@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.engines.hosts import Hosts, hosts
@@ -19,7 +18,7 @@ from tradewind.deployer.checkpoints import CheckpointStore
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.engine.search_builder import build_search, find_or_create_study
-from tradewind.problem import UNINTERRUPTED_COST, Interruptions, RunState, TrialState
+from tradewind.problem import UNINTERRUPTED_COST, Interruptions, Run, RunState, TrialState
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.store.base import Store
 from tradewind.utils.clock import SystemClock
@@ -158,5 +157,5 @@ def test_a_run_goes_on_from_its_checkpoint_on_another_machine_and_every_second_i
     assert not trial_folder.exists()
 
 
-def _setup(run: Any) -> float:
+def _setup(run: Run) -> float:
     return max(0.0, run.cost / PRICE * 3600.0 - float(-(-run.runtime // 1.0)))
