@@ -198,10 +198,13 @@ def _bound(text: str, option: str, *, memory: bool) -> float | None:
     return value
 
 
-def _sorted(found: Sequence[Offer], sort: str) -> list[Offer]:
+def _sorted(found: Sequence[Offer], sort: str) -> Sequence[Offer]:
+    """Offers in an order; they come the cheapest first."""
+    if sort == "price":
+        return found
+
     def key(offer: Offer) -> tuple[Any, ...]:
         first: dict[str, Any] = {
-            "price": offer.price_per_hour,
             "vcpu": offer.vcpu,
             "memory": offer.memory_gib,
             "name": offer.instance_type,
