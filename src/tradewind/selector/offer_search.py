@@ -94,10 +94,10 @@ def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[S
     """The offers within a query, and by key those of which catalogues say different things."""
     query = _usual(query)
     asked = [(name, open_catalogue(name, data_folder, given)) for name in _asked(query, given)]
-    if len(asked) == 1 and isinstance(asked[0][1], PriceTableCatalogue):
+    name, catalogue = asked[0] if len(asked) == 1 else ("", None)
+    if isinstance(catalogue, PriceTableCatalogue):
         # A table has each offer once: there is nothing to compare, and only those that are looked at need be made.
-        [(name, table)] = asked
-        ordered = table.matching(_of_catalogue(query, name)).cheapest_first()
+        ordered = catalogue.matching(_of_catalogue(query, name)).cheapest_first()
         return (ordered if query.limit is None else balanced(ordered, query.limit)), {}
     found: dict[str, tuple[str, Offer]] = {}
     conflicts: dict[str, _Conflict] = {}
@@ -124,7 +124,7 @@ def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[S
 
 
 def _of_catalogue(query: OfferQuery, name: str) -> OfferQuery:
-    """What a query asks of one catalogue: one that is named sells all it has, whatever provider its rows say."""
+    """The query for one catalogue: one that is named sells all it has, whatever provider its rows say."""
     return replace(query, provider=() if name in query.provider else query.provider, limit=None)
 
 

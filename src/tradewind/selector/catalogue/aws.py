@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import functools
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import ClassVar
 
 from tradewind.errors import FetchError
 from tradewind.problem import Offer
-from tradewind.selector.catalogue import aws_table
 from tradewind.selector.catalogue.price_fetcher import without_query
-from tradewind.selector.catalogue.price_list import PriceListCatalogue, price_or_none, shipped_offers, todays_date
+from tradewind.selector.catalogue.price_list import PriceListCatalogue, price_or_none, todays_date
 
 _WANTED = {
     "TermType": "OnDemand",
@@ -36,11 +34,6 @@ _CATEGORIES = {
 }
 
 
-@functools.cache
-def _shipped() -> tuple[Offer, ...]:
-    return shipped_offers("aws", aws_table.regional_prices(), date=aws_table.DATE, source=aws_table.SOURCE)
-
-
 class AwsCatalogue(PriceListCatalogue):
     """Sells Amazon EC2: on-demand Linux instances, shared tenancy.
 
@@ -50,10 +43,6 @@ class AwsCatalogue(PriceListCatalogue):
 
     provider: ClassVar[str] = "aws"
     home: ClassVar[str] = "https://pricing.us-east-1.amazonaws.com"
-
-    def shipped(self) -> Sequence[Offer]:
-        """The offers of `aws_table`."""
-        return _shipped()
 
     def fetch(self) -> Generator[str, None, list[Offer]]:
         """Read the region index, then each region's file line by line."""
