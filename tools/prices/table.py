@@ -45,10 +45,10 @@ def table_text(offers: Iterable[Offer]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     before: tuple[str, ...] = ()
-    for row, names in sorted(regions.items(), key=lambda item: (item[0][0], item[0][2:8], sorted(item[1]))):
-        machine = (row[0], *row[2:8])
-        facts = row[2:8] if machine != before else ("",) * 6
-        writer.writerow((row[0], " ".join(sorted(names)), row[1], *facts, *row[8:]))
+    for line, names in sorted(regions.items(), key=lambda item: (item[0][0], item[0][2:8], sorted(item[1]))):
+        machine: tuple[str, ...] = (line[0], *line[2:8])
+        facts: tuple[str, ...] = line[2:8] if machine != before else ("",) * 6
+        writer.writerow((line[0], " ".join(sorted(names)), line[1], *facts, *line[8:]))
         before = machine
     return out.getvalue()
 

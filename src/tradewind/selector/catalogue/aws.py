@@ -28,6 +28,7 @@ _CATEGORIES = {
     "memory optimized": "memory",
     "storage optimized": "storage",
     "gpu instance": "accelerated",
+    "gpu instances": "accelerated",
     "fpga instances": "accelerated",
     "machine learning asic instances": "accelerated",
     "media accelerator instances": "accelerated",
@@ -103,6 +104,13 @@ def _rows(lines: Iterator[str], url: str) -> Iterator[Mapping[str, str]]:
         raise FetchError(f"aws: {without_query(url)} is no price list: it has no header line", hint="try again later")
 
 
+def aws_category(name: str, family: str) -> str:
+    """The category of a machine type, by its name and by what AWS calls its family (``GPU instance``)."""
+    if re.match(r"t\d[a-z]*\.", name):
+        return "burstable"
+    return _CATEGORIES.get(family.lower().strip(), "general")
+
+
 def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], source: str) -> Offer | None:
     """The offer of a row; None where price, vCPU or memory is not stated."""
     price = price_or_none(row["PricePerUnit"])
@@ -113,8 +121,7 @@ def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], sour
         return None
     old = known.get(name)
     family = name.partition(".")[0]
-    burstable = re.fullmatch(r"t\d[a-z]*", family) is not None
-    category = "burstable" if burstable else _CATEGORIES.get(row.get("Instance Family", "").lower(), "general")
+    category = aws_category(name, row.get("Instance Family", ""))
     arm = "graviton" in row.get("Physical Processor", "").lower()
     gpus = price_or_none(row.get("GPU", "")) or 0
     return Offer(
