@@ -133,7 +133,7 @@ def _instance_offers(spec: JobSpec, data_folder: Path) -> Mapping[str, Sequence[
     if spec.known_offers is not None:
         return {name: spec.known_offers.get(name, ()) for name in queries}
     given = _catalogue_settings(spec)
-    return {name: find_offers(query, data_folder, given) for name, query in queries.items()}
+    return {name: list(find_offers(query, data_folder, given)) for name, query in queries.items()}
 
 
 def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> Sequence[Offer]:
@@ -145,7 +145,7 @@ def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> Sequence[Off
     given = _catalogue_settings(spec)
     chooses = any(p.attribute is not None for p in space.parameters)
     if chooses or spec.offers != OfferQuery():
-        return require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'")
+        return list(require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'"))
     local = find_offers(OfferQuery(provider=("local",)), data_folder, given)
     return [max(local, key=lambda offer: (offer.vcpu, offer.memory_gib))]
 

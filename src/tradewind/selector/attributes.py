@@ -79,6 +79,10 @@ class OfferTable:
     def _places(self) -> dict[str, int]:
         return {offer.key: i for i, offer in enumerate(self.offers)}
 
+    def known(self, offer: Offer) -> Offer:
+        """The offer of the table that has another one's key."""
+        return self.offers[self._places[offer.key]]
+
     def only(self, offer: Offer) -> Mask:
         """A mask of one offer."""
         mask = ~self.everything
@@ -223,6 +227,11 @@ class AttributeSelector(Selector):
         if not self.table.offers:
             return NoOfferError("the catalogue sells nothing", hint="loosen 'offers', or name another provider")
         asked = {self._attributes[name]: value for name, value in values.items() if name in self._attributes}
+        if len(values) == 1 and not asked:
+            # Nothing is asked of the one offer that is named: among tens of thousands, a mask for each would be slow.
+            [(name, value)] = values.items()
+            if (own := self._instances[name].offers.get(str(value))) is not None:
+                return self.table.known(own)
         among = self.table.everything
         for name in self._instances:
             if name in values:
