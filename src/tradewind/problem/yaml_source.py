@@ -108,6 +108,16 @@ class YamlSource:
                 return SpecError(message, hint=hint, file=self.file, line=self.lines[at[:length]])
         return SpecError(message, hint=hint, file=self.file)
 
+    def has(self, place: Sequence[str | int]) -> bool:
+        """Test that something was written at a place, in the file or as an override."""
+        value: Any = self.document
+        for key in place:
+            try:
+                value = value[key]
+            except (LookupError, TypeError):  # a text has no keys
+                return False
+        return True
+
     def override(self, changes: Mapping[str, Any]) -> YamlSource:
         """A copy with some values replaced.
 

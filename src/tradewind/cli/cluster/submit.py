@@ -57,6 +57,7 @@ def submit(
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json, load_job
+    from tradewind.engine.proposals import first_proposals
     from tradewind.engine.search_builder import build_problem, study_document
     from tradewind.store.clusters.cluster_store import JobRow, TenantRow
     from tradewind.tenancy.resources import largest_demand
@@ -66,6 +67,7 @@ def submit(
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     problem = build_problem(spec, data_folder())  # what cannot be searched is an error now, not in the queue
+    first_proposals(spec, problem, ())
     options = {
         "target": target,
         "core": "process" if core_process else "thread",

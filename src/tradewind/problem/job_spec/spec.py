@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, PluginError, SpecError
-from tradewind.problem.configuration import stable_hash
+from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
 from tradewind.problem.job_spec.model import (
@@ -133,6 +134,7 @@ class JobSpec:
         places: How servers are entered, by the beginning of their address; passwords are references.
         parallel: Trials at the same time.
         seed: Of the searcher.
+        try_first: Values of some or all parameters, for each configuration that is tried before all others.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
@@ -171,6 +173,7 @@ class JobSpec:
     places: Mapping[str, Mapping[str, str]]
     parallel: int
     seed: int
+    try_first: tuple[Mapping[str, Value], ...]
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
     said_abort: bool | None
@@ -232,6 +235,27 @@ class JobSpec:
     def error(self, place: KeyPath, message: str, hint: str | None = None) -> SpecError:
         """An error about the value at a place of the YAML (``("stop", 0)``), with its file and line."""
         return self.source.error(place, message, hint)
+
+    @contextmanager
+    def placed(self, place: KeyPath) -> Iterator[None]:
+        """Give the errors of a part that is made within, and that say no file, the line at which the YAML names it.
+
+        A message that begins with keys below the place (``searcher.start: ...``) gets the line of these.
+
+        Args:
+            place: The place.
+
+        Raises:
+            SpecError: What the making of the part raised.
+        """
+        try:
+            yield
+        except SpecError as error:
+            if error.file:
+                raise
+            named = tuple(error.message.partition(":")[0].split("."))
+            place = named if named[: len(place)] == place else place
+            raise self.error(place, error.message, error.hint) from error
 
     def instance_queries(self) -> dict[str, OfferQuery]:
         """The questions to the catalogue, by the name of the instance parameter that wants the answer."""
@@ -410,6 +434,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         places={address: _place(one, base) for address, one in model.deploy.places.items()},
         parallel=model.parallel,
         seed=model.seed,
+        try_first=tuple(model.try_first),
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,
@@ -679,7 +704,7 @@ def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSour
     if not own and choice.use not in plugins.names(kind):
         hint = plugins.unknown_part_hint(kind, choice.use)
         return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
-    if not own and not choice.model_extra:
+    if not own and not choice.model_extra and not source.has(place):
         return []
     try:
         part = plugins.load(kind, anchored_reference(choice.use, base))
