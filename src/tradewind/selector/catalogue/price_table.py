@@ -144,12 +144,11 @@ class TableOffers(Sequence[Offer]):
         """The same offers by price, and by `Offer.key` where it is the same."""
         ordered = sorted(self._rows, key=itemgetter(3))
         start = 0
-        for place, row in enumerate(ordered[1:], start=1):
-            if row[3] != ordered[start][3]:
-                if place - start > 1:
-                    ordered[start:place] = self._by_key(ordered[start:place])
-                start = place
-        ordered[start:] = self._by_key(ordered[start:])
+        for end in range(1, len(ordered) + 1):
+            if end == len(ordered) or ordered[end][3] != ordered[start][3]:
+                if end - start > 1:
+                    ordered[start:end] = self._by_key(ordered[start:end])
+                start = end
         return TableOffers(self._machines, ordered)
 
     def kinds(self) -> list[OfferKind]:
