@@ -128,7 +128,7 @@ def user_proposal(problem: Problem, values: Mapping[str, Value]) -> PricedPropos
 
 @dataclass(frozen=True, slots=True)
 class FirstProposals:
-    """What the user wants tried before all that the searcher proposes.
+    """Configurations that the user wants tried before all that the searcher proposes.
 
     Attributes:
         proposals: In the order in which they are tried, by the user's words for each.

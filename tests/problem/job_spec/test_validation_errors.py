@@ -59,6 +59,7 @@ WRONG = [
     ("interpret: python", "job.yaml:7: interpret.function is missing (path/to/file.py:function"),
     ("interpret:\n  - json_lines\n  - regex", "job.yaml:9: interpret.1.patterns is missing (One or more patterns"),
     ("catalogues: {csv: {}}", "job.yaml:7: catalogues.csv.path is missing (The CSV file)"),
+    ("catalogues: {csv: {path: x.csv, use: csv}}", "job.yaml:7: unknown key 'use' in catalogues.csv (its name says"),
     ("deploy: {provisioner: libvirt}", "job.yaml:7: deploy.provisioner.image is missing (Disk image"),
     ("searcher: gpp", "job.yaml:7: searcher: there is no searcher named 'gpp' (did you mean 'gp'?)"),
     ("searcher:\n  use: random\n  speed: 3", "job.yaml:9: unknown key 'speed' in searcher"),

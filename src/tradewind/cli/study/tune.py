@@ -96,7 +96,7 @@ def _refusal(spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searche
 def _wanted_first(
     spec: JobSpec, problem: Problem, tries: Sequence[str], history: Sequence[Trial]
 ) -> Mapping[str, PricedProposal]:
-    """What the specification and ``--try`` want tried first, by the user's words.
+    """Find the configurations that the specification and ``--try`` want tried first, by the user's words.
 
     What is left out, because it has a trial already, is told in a line.
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from tradewind import plugins
-from tradewind.errors import ConfigurationError, PluginError, SpecError
+from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
@@ -32,6 +32,7 @@ from tradewind.problem.job_spec.model import (
     PlaceModel,
     QueryModel,
 )
+from tradewind.problem.job_spec.part_checks import wrong_parts
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
@@ -383,7 +384,7 @@ def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> J
     spec = _spec(model, source, base)
     problems = [*_wrong_names(spec), *_wrong_templates(spec)]
     if check_parts:
-        problems += _wrong_parts(model, source, base)
+        problems += wrong_parts(model, source, base)
     if problems:
         raise first_error(problems)
     return spec
@@ -672,49 +673,3 @@ def _wrong_templates(spec: JobSpec) -> list[SpecError]:
             label = ".".join(str(piece) for piece in place[: 2 + (place[1] == "env")])
             problems.append(spec.source.error(place, f"{label}: {error.message}", error.hint))
     return problems
-
-
-def _wrong_parts(model: JobFile, source: YamlSource, base: Path) -> list[SpecError]:
-    """Parts that are not installed, and settings that they do not have."""
-    choices: list[tuple[str, KeyPath, ChoiceModel]] = [
-        ("runner", ("deploy", "runner"), model.deploy.runner),
-        ("provisioner", ("deploy", "provisioner"), model.deploy.provisioner),
-        ("selector", ("select",), model.select),
-        ("searcher", ("searcher",), model.searcher),
-    ]
-    several = isinstance(source.document.get("interpret"), list)
-    choices += [
-        ("interpreter", ("interpret", i) if several else ("interpret",), one) for i, one in enumerate(model.interpret)
-    ]
-    choices += [
-        ("catalogue", ("catalogues", name), ChoiceModel.model_validate({**settings, "use": name}))
-        for name, settings in model.catalogues.items()
-    ]
-    if model.early_stop:
-        choices.append(("stopper", ("early_stop",), model.early_stop))
-    problems: list[SpecError] = []
-    for kind, place, choice in choices:
-        problems += _wrong_part(kind, place, choice, source, base)
-    return problems
-
-
-def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSource, base: Path) -> list[SpecError]:
-    label = ".".join(str(piece) for piece in place)
-    own = is_reference(choice.use)
-    if not own and choice.use not in plugins.names(kind):
-        hint = plugins.unknown_part_hint(kind, choice.use)
-        return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
-    if not own and not choice.model_extra and not source.has(place):
-        return []
-    try:
-        part = plugins.load(kind, anchored_reference(choice.use, base))
-    except PluginError as error:
-        # Of an installed part it is raised, with its reason, by whoever makes the part.
-        return [source.error((*place, "use"), f"{label}: {error.message}", error.hint)] if own else []
-    try:
-        part.Settings.model_validate(dict(choice.model_extra or {}))
-    except ValidationError as error:
-        if place[0] not in source.document:
-            return []  # a default of ours, not the user's words
-        return spec_errors(error, part.Settings, source, place)
-    return []
