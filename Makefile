@@ -18,7 +18,7 @@ DEMO := examples/compress/job.yaml
 OUT := .tradewind/demo
 KUBERNETES ?= /var/tmp/tradewind-kubernetes
 
-.PHONY: help demo test test-engines coverage test-fast lint docs site kubernetes system clean
+.PHONY: help demo test test-engines coverage test-fast lint docs prices-age site kubernetes system clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -79,6 +79,9 @@ lint: $(VENV)/.dev ## ruff, formatting, mypy --strict, who may import whom
 
 docs: $(VENV)/.dev ## write docs/reference again from the code
 	$(BIN)/python tools/generate_reference.py
+
+prices-age: $(VENV)/.dev ## how old the shipped prices are; fails where they are too old for a release
+	$(BIN)/python -m tools.prices.age
 
 site: $(VENV)/.site ## make the web site of the documentation in build/site
 	$(BIN)/python tools/build_site.py

@@ -253,3 +253,27 @@ def test_importing_the_command_is_cheap() -> None:
     code = f"import sys, tradewind.cli.offers; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_listing_offers_loads_neither_numpy_nor_the_schema_of_jobs(tmp_path: Path) -> None:
+    heavy = ("numpy", "yaml", "tradewind.problem.job", "tradewind.problem.expression")
+    code = f"""
+import sys
+from pathlib import Path
+from tradewind.problem import OfferQuery
+from tradewind.selector.offer_search import find_offers
+assert find_offers(OfferQuery(provider=("aws",)), Path({str(tmp_path)!r}))
+print([m for m in {heavy} if m in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_source_is_shown_in_short(app: typer.Typer) -> None:
+    assert command._short_source("https://prices.azure.com/api/retail/prices") == "prices.azure.com"
+    assert command._short_source("Spare Cores: /home/me/.cache/sc-data-all.db") == "Spare Cores: sc-data-all.db"
+    assert command._short_source("apache-libcloud 3.9.1 (family)") == "apache-libcloud 3.9.1 (family)"
+    lines = run(app, "--provider", "aws", "--region", "us-east-1", "--type", "m5.large").splitlines()
+    assert lines[0].split()[-1] == "source"
+    assert lines[1].endswith("cloudwright-ai 1.10.0")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.selector.catalogue.others_lists import write_skypilot, write_sparecores
+from tests.selector.catalogue.others_lists import write_skypilot, write_sparecores, write_vantage
 
 from tradewind import plugins
 from tradewind.problem import Offer, Space
@@ -67,6 +67,8 @@ class TestCatalogues(CatalogueConformance):
             self.needed = {"path": str(write_sparecores(tmp_path / "sc.db"))}
         if catalogue_name == "skypilot":
             self.needed = {"path": str(write_skypilot(tmp_path / "catalogs"))}
+        if catalogue_name == "vantage":
+            self.needed = {"path": str(write_vantage(tmp_path / "instances.json"))}
 
     def make(self, data_folder: Path, settings: Mapping[str, Any]) -> Catalogue:
         catalogue: Catalogue = plugins.create(

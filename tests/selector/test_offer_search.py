@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tradewind.engine.search_builder import build_problem
 from tradewind.errors import CatalogueError, NoOfferError, PluginError, SpecError
 from tradewind.problem import Offer, OfferQuery
 from tradewind.problem.job_spec.spec import parse_spec
+from tradewind.selector.catalogue import price_table
 from tradewind.selector.offer_search import balanced, find_offers, open_catalogue, require_offers
 
 CSV = (
@@ -240,3 +242,46 @@ def test_providers_and_categories_by_their_usual_names(tmp_path: Path) -> None:
     assert candidates is not None
     types = {candidates.offer(i).instance_type for i in range(len(candidates))}
     assert types == {"n1-standard-2", "c5.large", "c5.xlarge"}
+
+
+def test_of_one_large_list_only_the_offers_that_are_kept_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Offer] = []
+
+    def counted(*fields: Any) -> Offer:
+        made.append(Offer(*fields))
+        return made[-1]
+
+    monkeypatch.setattr(price_table, "Offer", counted)
+    given = {"sparecores": {"path": str(write_sparecores(tmp_path / "sc.db"))}}
+    query = OfferQuery(provider=("sparecores",), spot=None, types=("*",))
+    everything = find_offers(query, tmp_path, given)
+    made.clear()
+    assert len(everything) == 6
+    assert made == []
+    cheapest = sorted(everything, key=lambda offer: (offer.price_per_hour, offer.key))
+    made.clear()
+    assert list(find_offers(replace(query, limit=2), tmp_path, given)) == balanced(cheapest, 2)
+    assert len(made) == 2
+
+
+def test_a_space_makes_each_offer_of_a_large_list_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(*fields: Any) -> Offer:
+        offer = Offer(*fields)
+        made.append(offer.key)
+        return offer
+
+    monkeypatch.setattr(price_table, "Offer", counted)
+    job = f"""
+name: large
+job: {{command: "true"}}
+space: {{instance: {{provider: sparecores}}}}
+catalogues: {{sparecores: {{path: {write_sparecores(tmp_path / "sc.db")}}}}}
+budget: {{dollars: 1}}
+"""
+    problem = build_problem(parse_spec(job, base=tmp_path), tmp_path)
+    candidates = problem.candidates
+    assert sorted(made) == sorted(candidates.offer(place).key for place in range(len(candidates)))

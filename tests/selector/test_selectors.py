@@ -23,6 +23,7 @@ from tradewind.problem import (
     Parameter,
     Space,
 )
+from tradewind.selector.attributes import OfferTable
 from tradewind.selector.base import Selector
 from tradewind.testing.selectors import problem_of
 
@@ -107,6 +108,16 @@ def test_exact_by_instance_and_region() -> None:
     assert ask(selector, instance="m1", where="there") == there
     with pytest.raises(NoOfferError, match="nowhere"):
         ask(selector, instance="m1", where="nowhere")
+
+
+def test_a_named_offer_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = tuple(one.instance_type for one in OFFERS)
+    space: list[Parameter] = [Instance(name="instance", values=names, offers=dict(zip(names, OFFERS, strict=True)))]
+    for kind in ("exact", "cheapest", "nearest"):
+        selector = make(kind, space)
+        with monkeypatch.context() as patched:
+            patched.setattr(OfferTable, "only", None)  # a mask of all offers, for each of them
+            assert [ask(selector, instance=name) for name in names] == OFFERS
 
 
 def test_instance_without_offers_is_found_by_its_type() -> None:

@@ -135,8 +135,8 @@ ADVICE: Sequence[Case] = [
         "wide",
         "a task that is larger than any machine",
         4,
-        "no offer has room for task 'a', which takes 500 cores (allow larger types, or give --slots)",
-        **{"flow.yaml": "tasks:\n  a: {command: [sh, -c, 'true'], runtime: 60, cores: 500}\n"},
+        "no offer has room for task 'a', which takes 5,000 cores (allow larger types, or give --slots)",
+        **{"flow.yaml": "tasks:\n  a: {command: [sh, -c, 'true'], runtime: 60, cores: 5000}\n"},
     ),
     _advise(
         "out",

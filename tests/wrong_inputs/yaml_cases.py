@@ -424,7 +424,7 @@ YAML = [
         "catalogue",
         "settings for an unknown catalogue",
         3,
-        "job.yaml:11: catalogues.hetzner: there is no catalogue named 'hetzner' (installed: aws, azure, csv, gcp, local, skypilot, sparecores; a class of your own is FILE.py:CLASS)",
+        "job.yaml:11: catalogues.hetzner: there is no catalogue named 'hetzner' (installed: aws, azure, csv, gcp, local, skypilot, sparecores, vantage; a class of your own is FILE.py:CLASS)",
         files=job(more="catalogues: {hetzner: {}}\n"),
     ),
     Case(
@@ -452,14 +452,14 @@ YAML = [
         "stop",
         "an unknown stop rule",
         3,
-        "stop: there is no rule named 'bored' (known rules: all_failed, failed, no_improvement, spent_share, target)",
+        "job.yaml:11: stop: there is no rule named 'bored' (known rules: all_failed, failed, no_improvement, spent_share, target)",
         files=job(more="stop: bored\n"),
     ),
     Case(
         "stop-setting",
         "an unknown setting of a stop rule",
         3,
-        "stop: target: valu: Extra inputs are not permitted (its settings: value)",
+        "job.yaml:11: stop: target: valu: Extra inputs are not permitted (its settings: value)",
         files=job(more="stop: {use: target, valu: 3}\n"),
     ),
     Case(
@@ -558,7 +558,7 @@ YAML = [
         "provider",
         "an unknown provider in the space",
         13,
-        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, skypilot, sparecores)",
+        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, skypilot, sparecores, vantage)",
         files=job("  level", "  instance: {provider: hetzner}\n  level"),
     ),
     Case(

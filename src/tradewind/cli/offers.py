@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 offers_app = command_group("offers", "List what the catalogues sell, filtered and sorted.", bare=True)
 
-_WORDS = ("provider", "region", "type", "category", "arch", "priced on")
+_WORDS = ("provider", "region", "type", "category", "arch", "priced on", "source")
 """Columns with words in them; the others have figures."""
 
 _SORTS = ("price", "vcpu", "memory", "name", "price-per-vcpu")
@@ -198,10 +198,13 @@ def _bound(text: str, option: str, *, memory: bool) -> float | None:
     return value
 
 
-def _sorted(found: Sequence[Offer], sort: str) -> list[Offer]:
+def _sorted(found: Sequence[Offer], sort: str) -> Sequence[Offer]:
+    """Offers in an order; they come the cheapest first."""
+    if sort == "price":
+        return found
+
     def key(offer: Offer) -> tuple[Any, ...]:
         first: dict[str, Any] = {
-            "price": offer.price_per_hour,
             "vcpu": offer.vcpu,
             "memory": offer.memory_gib,
             "name": offer.instance_type,
@@ -258,6 +261,7 @@ def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:
         "arch": [offer.arch for offer in shown],
         "per vCPU hour": [format_money(offer.price_per_hour / offer.vcpu) for offer in shown],
         "priced on": [_dated(offer.price_date, today) for offer in shown],
+        "source": [_short_source(offer.source) for offer in shown],
     }
     return {name: cells for name, cells in columns.items() if any(cells)}
 
@@ -285,9 +289,17 @@ def _dated(date: str, today: datetime.date) -> str:
     return f"{date} ({age} old)"
 
 
+def _short_source(source: str) -> str:
+    """The host of an address, and the name of a file; ``--json`` has the whole of it."""
+    import re
+
+    source = re.sub(r"^https?://([^/]+).*", r"\1", source)
+    return re.sub(r"\S*/", "", source)
+
+
 def _fitting(columns: Mapping[str, list[str]], width: int) -> list[str]:
     names = list(columns)
-    for name in ("per vCPU hour", "priced on", "interruptions", "arch", "category", "GPUs", "region"):
+    for name in ("per vCPU hour", "source", "priced on", "interruptions", "arch", "category", "GPUs", "region"):
         if sum(2 + max(len(cell) for cell in [shown, *columns[shown]]) for shown in names) <= width:
             break
         if name in names:

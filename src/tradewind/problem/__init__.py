@@ -1,51 +1,120 @@
-"""Floor 1: the frozen types that all rooms speak in."""
+"""Floor 1: the frozen types that all rooms speak in.
 
-from tradewind.problem.configuration import Configuration, Value, stable_hash
-from tradewind.problem.expression import Expression
-from tradewind.problem.job import Job
-from tradewind.problem.objective import (
-    COST,
-    OWN_METRICS,
-    RUNTIME,
-    UNINTERRUPTED_COST,
-    UNINTERRUPTED_RUNTIME,
-    Budget,
-    Constraints,
-    Direction,
-    JobParameters,
-    Objective,
-    Threshold,
-)
-from tradewind.problem.offer import Billing, Interruptions, MachineParameters, Offer, OfferQuery, round_money
-from tradewind.problem.parameter import (
-    ENUMERABLE,
-    Categorical,
-    Features,
-    Float,
-    Instance,
-    Integer,
-    Nodes,
-    Ordinal,
-    Parameter,
-)
-from tradewind.problem.problem import Candidates, PastStudy, Problem, Resolver, StudyTerms
-from tradewind.problem.run import (
-    LOCALHOST,
-    CheckpointPlan,
-    Fault,
-    Handle,
-    Limits,
-    Load,
-    Machine,
-    Run,
-    RunOutput,
-    RunRequest,
-    RunState,
-    RunStatus,
-    Usage,
-)
-from tradewind.problem.space import Codes, Space
-from tradewind.problem.trial import ENQUEUED, STOPPED_EARLY, Observation, Proposal, Trial, TrialState
+The names load when they are first used: a program that only lists offers does not pay for numpy and the job's schema.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tradewind.problem.configuration import Configuration, Value, stable_hash
+    from tradewind.problem.expression import Expression
+    from tradewind.problem.job import Job
+    from tradewind.problem.objective import (
+        COST,
+        OWN_METRICS,
+        RUNTIME,
+        UNINTERRUPTED_COST,
+        UNINTERRUPTED_RUNTIME,
+        Budget,
+        Constraints,
+        Direction,
+        JobParameters,
+        Objective,
+        Threshold,
+    )
+    from tradewind.problem.offer import Billing, Interruptions, MachineParameters, Offer, OfferQuery, round_money
+    from tradewind.problem.parameter import (
+        ENUMERABLE,
+        Categorical,
+        Features,
+        Float,
+        Instance,
+        Integer,
+        Nodes,
+        Ordinal,
+        Parameter,
+    )
+    from tradewind.problem.problem import Candidates, PastStudy, Problem, Resolver, StudyTerms
+    from tradewind.problem.run import (
+        LOCALHOST,
+        CheckpointPlan,
+        Fault,
+        Handle,
+        Limits,
+        Load,
+        Machine,
+        Run,
+        RunOutput,
+        RunRequest,
+        RunState,
+        RunStatus,
+        Usage,
+    )
+    from tradewind.problem.space import Codes, Space
+    from tradewind.problem.trial import ENQUEUED, STOPPED_EARLY, Observation, Proposal, Trial, TrialState
+
+_PLACES = {
+    "Billing": "offer",
+    "Budget": "objective",
+    "COST": "objective",
+    "Candidates": "problem",
+    "Categorical": "parameter",
+    "CheckpointPlan": "run",
+    "Codes": "space",
+    "Configuration": "configuration",
+    "Constraints": "objective",
+    "Direction": "objective",
+    "ENQUEUED": "trial",
+    "ENUMERABLE": "parameter",
+    "Expression": "expression",
+    "Fault": "run",
+    "Features": "parameter",
+    "Float": "parameter",
+    "Handle": "run",
+    "Instance": "parameter",
+    "Integer": "parameter",
+    "Interruptions": "offer",
+    "Job": "job",
+    "JobParameters": "objective",
+    "LOCALHOST": "run",
+    "Limits": "run",
+    "Load": "run",
+    "Machine": "run",
+    "MachineParameters": "offer",
+    "Nodes": "parameter",
+    "OWN_METRICS": "objective",
+    "Objective": "objective",
+    "Observation": "trial",
+    "Offer": "offer",
+    "OfferQuery": "offer",
+    "Ordinal": "parameter",
+    "Parameter": "parameter",
+    "PastStudy": "problem",
+    "Problem": "problem",
+    "Proposal": "trial",
+    "RUNTIME": "objective",
+    "Resolver": "problem",
+    "Run": "run",
+    "RunOutput": "run",
+    "RunRequest": "run",
+    "RunState": "run",
+    "RunStatus": "run",
+    "STOPPED_EARLY": "trial",
+    "Space": "space",
+    "StudyTerms": "problem",
+    "Threshold": "objective",
+    "Trial": "trial",
+    "TrialState": "trial",
+    "UNINTERRUPTED_COST": "objective",
+    "UNINTERRUPTED_RUNTIME": "objective",
+    "Usage": "run",
+    "Value": "configuration",
+    "round_money": "offer",
+    "stable_hash": "configuration",
+}
 
 __all__ = [
     "COST",
@@ -106,3 +175,17 @@ __all__ = [
     "round_money",
     "stable_hash",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'tradewind.problem' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"tradewind.problem.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

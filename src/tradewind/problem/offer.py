@@ -387,7 +387,8 @@ def named_offers(parameter: str, query: OfferQuery, offers: Sequence[Offer]) -> 
                 hint="tradewind offers lists what there is",
             )
     different = {offer.key: offer for offer in sorted(offers, key=lambda o: -o.price_per_hour)}
-    ordered = sorted(different.values(), key=lambda offer: (offer.vcpu, offer.memory_gib, offer.key))
+    keyed = sorted(different.items(), key=lambda item: (item[1].vcpu, item[1].memory_gib, item[0]))
+    ordered = [offer for _, offer in keyed]
     places = Counter(kind for kind, _, _ in {(o.instance_type, o.provider, o.region) for o in ordered})
     full = [o.instance_type if places[o.instance_type] == 1 else _qualified(o) for o in ordered]
     names = Counter(full)

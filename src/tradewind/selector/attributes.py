@@ -1,13 +1,8 @@
-"""Attributes that configurations ask for, and offers as columns to compare them with; the base of most selectors.
-
-Providers, categories and architectures are called by many words in price lists, in spaces and in bounds:
-`canonical_value` brings each to one.
-"""
+"""Attributes that configurations ask for, and offers as columns to compare them with; the base of most selectors."""
 
 from __future__ import annotations
 
 import math
-import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,55 +16,9 @@ from tradewind.errors import InputError, NoOfferError, SpecError
 from tradewind.plugins import Settings
 from tradewind.problem import Configuration, Instance, Nodes, Offer, Space, Value
 from tradewind.selector.base import Selector
+from tradewind.selector.canonical_words import canonical_value
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import parse_memory
-
-_PROVIDERS = {
-    "amazon": "aws",
-    "amazon web services": "aws",
-    "amazon ec2": "aws",
-    "aws ec2": "aws",
-    "ec2": "aws",
-    "google": "gcp",
-    "google cloud": "gcp",
-    "google cloud platform": "gcp",
-    "google compute engine": "gcp",
-    "gce": "gcp",
-    "microsoft": "azure",
-    "microsoft azure": "azure",
-}
-_CATEGORIES = {"cpu": "compute"}
-_ARCHITECTURES = {
-    **dict.fromkeys(("x8664", "amd64", "x64", "intel64", "em64t"), "x86_64"),
-    **dict.fromkeys(("arm64", "aarch64", "arm64v8", "armv8", "arm"), "arm64"),
-}
-
-
-def canonical_provider(text: str) -> str:
-    """Translate ``EC2`` to ``aws``, ``GCE`` to ``gcp``; unknown names are returned in lower case."""
-    return _PROVIDERS.get(text.lower(), text.lower())
-
-
-def canonical_category(text: str) -> str:
-    """Translate ``Compute optimized`` and ``CPU`` to ``compute``, ``General Purpose`` to ``general``."""
-    short = re.sub(r"[\s_-]*(optimi[sz]ed|purpose)$", "", text.lower()).strip() or text.lower()
-    return _CATEGORIES.get(short, short)
-
-
-def canonical_arch(text: str) -> str:
-    """Translate ``AMD64`` and ``x86-64`` to ``x86_64``, ``aarch64`` to ``arm64``; others are returned in lower case."""
-    return _ARCHITECTURES.get(re.sub(r"[\s_-]+", "", text.lower()), text.lower())
-
-
-def canonical_value(attribute: str, value: object) -> str:
-    """Translate a value of an attribute into the word by which it is compared."""
-    text = str(value)
-    if attribute == "provider":
-        return canonical_provider(text)
-    if attribute == "arch":
-        return canonical_arch(text)
-    return canonical_category(text) if attribute == "category" else text.lower()
-
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -129,6 +78,10 @@ class OfferTable:
     @cached_property
     def _places(self) -> dict[str, int]:
         return {offer.key: i for i, offer in enumerate(self.offers)}
+
+    def known(self, offer: Offer) -> Offer:
+        """The offer of the table that has another one's key."""
+        return self.offers[self._places[offer.key]]
 
     def only(self, offer: Offer) -> Mask:
         """A mask of one offer."""
@@ -274,6 +227,11 @@ class AttributeSelector(Selector):
         if not self.table.offers:
             return NoOfferError("the catalogue sells nothing", hint="loosen 'offers', or name another provider")
         asked = {self._attributes[name]: value for name, value in values.items() if name in self._attributes}
+        if len(values) == 1 and not asked:
+            # Nothing is asked of the one offer that is named: among tens of thousands, a mask for each would be slow.
+            [(name, value)] = values.items()
+            if (own := self._instances[name].offers.get(str(value))) is not None:
+                return self.table.known(own)
         among = self.table.everything
         for name in self._instances:
             if name in values:

@@ -14,8 +14,9 @@ from typing import Any
 from tradewind import plugins
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Offer, OfferQuery
-from tradewind.selector.attributes import canonical_arch, canonical_category, canonical_provider
+from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
+from tradewind.selector.catalogue.price_table import OfferKind, PriceTableCatalogue, TableOffers
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import format_money
 from tradewind.utils.user_functions import is_reference
@@ -26,7 +27,9 @@ GivenSettings = Mapping[str, Mapping[str, Any]]
 """Settings by catalogue and name."""
 
 
-def find_offers(query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None) -> list[Offer]:
+def find_offers(
+    query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None
+) -> Sequence[Offer]:
     """Find the offers within a query, the cheapest first, each once.
 
     Without a provider in the query all catalogues are asked, but for those that need a setting (the ``path`` of
@@ -87,15 +90,20 @@ def _differ(one: Offer, other: Offer) -> bool:
     )
 
 
-def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[list[Offer], dict[str, _Conflict]]:
+def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[Sequence[Offer], dict[str, _Conflict]]:
     """The offers within a query, and by key those of which catalogues say different things."""
     query = _usual(query)
+    asked = [(name, open_catalogue(name, data_folder, given)) for name in _asked(query, given)]
+    name, catalogue = asked[0] if len(asked) == 1 else ("", None)
+    if isinstance(catalogue, PriceTableCatalogue):
+        # A table has each offer once: there is nothing to compare, and only those that are looked at need be made.
+        ordered = catalogue.matching(_of_catalogue(query, name)).cheapest_first()
+        return (ordered if query.limit is None else balanced(ordered, query.limit)), {}
     found: dict[str, tuple[str, Offer]] = {}
     conflicts: dict[str, _Conflict] = {}
     earlier: list[Catalogue] = []
-    for name in _asked(query, given):
-        catalogue = open_catalogue(name, data_folder, given)
-        within = replace(query, provider=() if name in query.provider else query.provider, limit=None)
+    for name, catalogue in asked:
+        within = _of_catalogue(query, name)
         to_measure = [offer for offer in catalogue.made_to_measure(query.types) if within.matches(offer)]
         fresh: dict[str, Offer] = {}
         for offer in (*catalogue.matching(within), *to_measure):
@@ -115,6 +123,11 @@ def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[l
     return (cheapest_first if query.limit is None else balanced(cheapest_first, query.limit)), conflicts
 
 
+def _of_catalogue(query: OfferQuery, name: str) -> OfferQuery:
+    """The query for one catalogue: one that is named sells all it has, whatever provider its rows say."""
+    return replace(query, provider=() if name in query.provider else query.provider, limit=None)
+
+
 def balanced(offers: Sequence[Offer], limit: int) -> list[Offer]:
     """Keep some offers: different types before the same one in another region, and as many of each provider.
 
@@ -125,22 +138,26 @@ def balanced(offers: Sequence[Offer], limit: int) -> list[Offer]:
     Returns:
         The kept ones, the cheapest first.
     """
-    regions: Counter[tuple[str, str, bool]] = Counter()
+    regions: Counter[OfferKind] = Counter()
     taken: Counter[tuple[str, int]] = Counter()
     ranked: list[tuple[int, int, int]] = []
-    for place, offer in enumerate(offers):
-        kind = offer.provider, offer.instance_type, offer.spot
+    kinds = offers.kinds() if isinstance(offers, TableOffers) else [_kind(offer) for offer in offers]
+    for place, kind in enumerate(kinds):
         again = regions[kind]
-        ranked.append((again, taken[offer.provider, again], place))
+        ranked.append((again, taken[kind[0], again], place))
         regions[kind] += 1
-        taken[offer.provider, again] += 1
+        taken[kind[0], again] += 1
     kept = sorted(ranked)[:limit]
     return [offers[place] for place in sorted(place for _, _, place in kept)]
 
 
+def _kind(offer: Offer) -> OfferKind:
+    return offer.provider, offer.instance_type, offer.spot
+
+
 def require_offers(
     query: OfferQuery, data_folder: Path, catalogue_settings: GivenSettings | None = None, *, bounds: str = "the query"
-) -> list[Offer]:
+) -> Sequence[Offer]:
     """Find offers as `find_offers` does, where at least one is needed.
 
     Args:
@@ -189,19 +206,18 @@ def _asked(query: OfferQuery, given: GivenSettings) -> list[str]:
 
 
 def _asked_names(query: OfferQuery, given: GivenSettings) -> list[str]:
-    for name in given:
-        plugins.load("catalogue", name)  # a misspelt one would otherwise be left out without a word
-    loaded = plugins.load_all("catalogue")
-    own = [name for name, part in loaded.items() if name in given and _on_request(part)]
-    own += [name for name in given if is_reference(name)]
+    # A misspelt one would otherwise be left out without a word.
+    parts = {name: plugins.load("catalogue", name) for name in given}
     known = plugins.names("catalogue")
+    own = [name for name in known if name in parts and _on_request(parts[name])]
+    own += [name for name in given if is_reference(name)]
     if query.provider:
         named = [name for name in known if name in query.provider]
         if not own and len(named) < len(set(query.provider)):
             for name in query.provider:
                 _require(name, known)
         return own + [name for name in named if name not in own]
-    return own + [name for name, part in loaded.items() if not _on_request(part)]
+    return own + [name for name, part in plugins.load_all("catalogue").items() if not _on_request(part)]
 
 
 def _require(name: str, known: list[str]) -> None:

@@ -67,7 +67,7 @@ class OfferService:
         from tradewind.selector.offer_search import find_offers
 
         limit = bounds.pop("limit", None)  # of a page; that of a query keeps a choice of all providers
-        return find_offers(OfferQuery(**bounds), self._data_folder)[:limit]
+        return list(find_offers(OfferQuery(**bounds), self._data_folder)[:limit])
 
     def _stamp(self) -> Any:
         """Make a text that changes whenever a refreshed price list does."""

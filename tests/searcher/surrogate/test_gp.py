@@ -11,7 +11,7 @@ from tradewind import plugins
 from tradewind.problem import Offer
 from tradewind.searcher.candidate_pool import cheap_maximin
 from tradewind.searcher.surrogate.censored import bound_sites, fit_censored
-from tradewind.searcher.surrogate.features import FeatureMap
+from tradewind.searcher.surrogate.features import FeatureMap, _different
 from tradewind.searcher.surrogate.gp import GaussianProcess, factorise
 from tradewind.testing import problems
 from tradewind.testing.problems import drive
@@ -196,6 +196,15 @@ def test_a_configuration_of_another_space_has_no_row() -> None:
     problem, other = problems.table_problem(), problems.flat_problem()
     features = FeatureMap(problem, problem.candidates)
     assert features.of(other.candidates.configuration(0), Offer("x", "y", 1, 1, 1.0)) is None
+
+
+def test_columns_that_repeat_an_earlier_one_are_left_out() -> None:
+    rng = np.random.default_rng(3)
+    table = rng.normal(size=(40, 3))
+    constant, again, turned = np.full(40, 7.0), 2 * table[:, 0] + 5, -table[:, 1]
+    full = np.column_stack([constant, table[:, 0], again, table[:, 1], turned, table[:, 2], table[:, 0]])
+    assert _different(full) == [1, 3, 5]
+    assert _different(np.ones((4, 2))) == []
 
 
 def test_starts_are_cheap_far_apart_and_different() -> None:

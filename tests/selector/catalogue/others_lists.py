@@ -1,7 +1,8 @@
-"""Small lists in the formats of Spare Cores and SkyPilot, for the catalogues that read them."""
+"""Small lists in the formats of Spare Cores, SkyPilot and Vantage, for the catalogues that read them."""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -183,3 +184,43 @@ def write_skypilot(folder: Path) -> Path:
     (folder / "v9" / "aws").mkdir(parents=True)
     (folder / "v9" / "aws" / "vms.csv").write_text("old\n")
     return folder
+
+
+def _vantage_type(name: str, family: str, vcpu: int, memory: float, pricing: Any, **more: Any) -> dict[str, Any]:
+    plain = {"arch": ["x86_64"], "GPU": 0, "GPU_model": None, "FPGA": 0, "ECU": "variable", "generation": "current"}
+    return {
+        "instance_type": name, "family": family, "vCPU": vcpu, "memory": memory, "pricing": pricing, **plain, **more,
+    }  # fmt: skip
+
+
+def _vantage_prices(ondemand: str, spot: str | None = None) -> dict[str, Any]:
+    more = {"spot_min": spot, "spot_max": spot, "spot_avg": spot, "pct_interrupt": "<5%"} if spot else {}
+    linux = {"ondemand": ondemand, "reserved": {"yrTerm1Standard.noUpfront": "0.01"}, **more}
+    return {"linux": linux, "mswin": {"ondemand": "9.0"}, "dedicated": {"ondemand": "8.0"}}
+
+
+# Entries as in instances.json of https://instances.vantage.sh, with the keys that a catalogue may read; m3.xlarge is
+# written as it was in 2013.
+VANTAGE: Sequence[dict[str, Any]] = (
+    _vantage_type(
+        "m7g.xlarge", "General purpose", 4, 16.0,
+        {"us-east-1": _vantage_prices("0.1632", "0.0655"), "eu-west-1": _vantage_prices("0.1822")}, arch=["arm64"],
+    ),
+    _vantage_type("t3.small", "General purpose", 2, 2.0, {"us-east-1": _vantage_prices("0.0208")}),
+    _vantage_type(
+        "g5.xlarge", "GPU instance", 4, 16.0, {"us-east-1": _vantage_prices("1.006")}, GPU=1, GPU_model="NVIDIA A10G"
+    ),
+    _vantage_type("inf1.xlarge", "Machine Learning ASIC Instances", 4, 8.0, {"us-east-1": _vantage_prices("0.228")}),
+    _vantage_type("c9x.large", "Compute optimized", 2, 4.0, {"us-east-1": {"mswin": {"ondemand": "0.2"}}}),
+    _vantage_type(
+        "m3.xlarge", "General purpose", 4, 15.0, {"us-east-1": {"mswin": "0.702", "linux": "0.450"}},
+        arch=["i386", "x86_64"],
+    ),
+)  # fmt: skip
+
+
+def write_vantage(path: Path, entries: Sequence[Any] = VANTAGE) -> Path:
+    """Write Vantage's list of EC2 instances."""
+    path.write_text(json.dumps(entries))
+    os.utime(path, (1_795_000_000, 1_795_000_000))
+    return path

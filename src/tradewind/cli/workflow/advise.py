@@ -312,7 +312,7 @@ def _offers(wanted: AdviceRequest, market: MarketOptions, provider: tuple[str, .
     )
     found = require_offers(query, data_folder(), wanted.catalogues)
     if market.types or market.category:
-        return found
+        return list(found)
     # Their credits run out within minutes of full load: at speed 1 they would win every comparison and miss every
     # deadline. And this machine, at stand-in prices, is no VM that could be had several times.
     steady = [offer for offer in found if offer.category != "burstable" and (provider or offer.provider != "local")]

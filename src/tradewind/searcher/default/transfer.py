@@ -82,7 +82,7 @@ def past_jobs(
     for study in problem.past:
         # Put last again, so that jobs are in the order of their latest studies.
         together[_identity(study)] = [*together.pop(_identity(study), []), *study.trials]
-    by_offer = _rows_by_offer(reference, rows)
+    by_offer = _rows_by_offer(reference, rows) if together else {}
     found = []
     for trials in together.values():
         whole = [

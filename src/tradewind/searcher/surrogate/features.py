@@ -103,15 +103,14 @@ def _line(table: Array, values: Array) -> tuple[int, float] | None:
 
 def _different(table: Array) -> list[int]:
     """The columns that vary and do not repeat an earlier one."""
+    away = table - table.mean(axis=0)
+    sizes = np.sqrt(np.einsum("ij,ij->j", away, away))
+    varying = np.flatnonzero(sizes >= 1e-9)
+    units = away[:, varying] / sizes[varying]
+    # One product of all with all: a column for each family of machines makes thousands of pairs.
+    alike = np.abs(units.T @ units) >= _SAME
     kept: list[int] = []
-    units: list[Array] = []
-    for i, column in enumerate(table.T):
-        away = column - column.mean()
-        size = float(np.sqrt(away @ away))
-        if size < 1e-9:
-            continue
-        unit = away / size
-        if all(abs(float(unit @ other)) < _SAME for other in units):
-            kept.append(i)
-            units.append(unit)
-    return kept
+    for place in range(len(varying)):
+        if not alike[place, kept].any():
+            kept.append(place)
+    return [int(varying[place]) for place in kept]

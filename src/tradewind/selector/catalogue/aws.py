@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import functools
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import ClassVar
 
 from tradewind.errors import FetchError
 from tradewind.problem import Offer
-from tradewind.selector.catalogue import aws_table
 from tradewind.selector.catalogue.price_fetcher import without_query
-from tradewind.selector.catalogue.price_list import PriceListCatalogue, price_or_none, shipped_offers, todays_date
+from tradewind.selector.catalogue.price_list import PriceListCatalogue, price_or_none, todays_date
 
 _WANTED = {
     "TermType": "OnDemand",
@@ -30,15 +28,11 @@ _CATEGORIES = {
     "memory optimized": "memory",
     "storage optimized": "storage",
     "gpu instance": "accelerated",
+    "gpu instances": "accelerated",
     "fpga instances": "accelerated",
     "machine learning asic instances": "accelerated",
     "media accelerator instances": "accelerated",
 }
-
-
-@functools.cache
-def _shipped() -> tuple[Offer, ...]:
-    return shipped_offers("aws", aws_table.regional_prices(), date=aws_table.DATE, source=aws_table.SOURCE)
 
 
 class AwsCatalogue(PriceListCatalogue):
@@ -50,10 +44,6 @@ class AwsCatalogue(PriceListCatalogue):
 
     provider: ClassVar[str] = "aws"
     home: ClassVar[str] = "https://pricing.us-east-1.amazonaws.com"
-
-    def shipped(self) -> Sequence[Offer]:
-        """The offers of `aws_table`."""
-        return _shipped()
 
     def fetch(self) -> Generator[str, None, list[Offer]]:
         """Read the region index, then each region's file line by line."""
@@ -114,6 +104,13 @@ def _rows(lines: Iterator[str], url: str) -> Iterator[Mapping[str, str]]:
         raise FetchError(f"aws: {without_query(url)} is no price list: it has no header line", hint="try again later")
 
 
+def aws_category(name: str, family: str) -> str:
+    """The category of a machine type, by its name and by what AWS calls its family (``GPU instance``)."""
+    if re.match(r"t\d[a-z]*\.", name):
+        return "burstable"
+    return _CATEGORIES.get(family.lower().strip(), "general")
+
+
 def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], source: str) -> Offer | None:
     """The offer of a row; None where price, vCPU or memory is not stated."""
     price = price_or_none(row["PricePerUnit"])
@@ -124,8 +121,7 @@ def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], sour
         return None
     old = known.get(name)
     family = name.partition(".")[0]
-    burstable = re.fullmatch(r"t\d[a-z]*", family) is not None
-    category = "burstable" if burstable else _CATEGORIES.get(row.get("Instance Family", "").lower(), "general")
+    category = aws_category(name, row.get("Instance Family", ""))
     arm = "graviton" in row.get("Physical Processor", "").lower()
     gpus = price_or_none(row.get("GPU", "")) or 0
     return Offer(

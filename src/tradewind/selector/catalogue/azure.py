@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import urllib.parse
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from tradewind.errors import FetchError
 from tradewind.problem import Offer
-from tradewind.selector.catalogue import azure_table
 from tradewind.selector.catalogue.price_fetcher import without_query
 from tradewind.selector.catalogue.price_list import (
     PriceListCatalogue,
     PriceListSettings,
     price_or_none,
     repriced,
-    shipped_offers,
 )
 
 _MOST_PAGES = 2000
-
-
-@functools.cache
-def _shipped() -> tuple[Offer, ...]:
-    return shipped_offers("azure", azure_table.regional_prices(), date=azure_table.DATE, source=azure_table.SOURCE)
 
 
 class AzureSettings(PriceListSettings):
@@ -46,10 +38,6 @@ class AzureCatalogue(PriceListCatalogue):
     home: ClassVar[str] = "https://prices.azure.com"
     Settings = AzureSettings
     settings: AzureSettings
-
-    def shipped(self) -> Sequence[Offer]:
-        """The offers of `azure_table`."""
-        return _shipped()
 
     def fetch(self) -> Generator[str, None, list[Offer]]:
         """Read all pages of each region."""

@@ -18,7 +18,7 @@ from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
 from tradewind.problem import Offer
 from tradewind.problem.offer import hourly_interruptions
-from tradewind.selector.attributes import canonical_arch, canonical_category, canonical_provider
+from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.utils.paths import expand
 from tradewind.utils.units import parse_memory

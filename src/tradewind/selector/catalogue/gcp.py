@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import urllib.parse
@@ -15,13 +14,12 @@ from pydantic import Field, field_validator
 from tradewind import plugins
 from tradewind.errors import FetchError, MissingProgramError
 from tradewind.problem import Offer
-from tradewind.selector.catalogue import gcp_custom, gcp_table
+from tradewind.selector.catalogue import gcp_custom
 from tradewind.selector.catalogue.price_fetcher import without_query
 from tradewind.selector.catalogue.price_list import (
     PriceListCatalogue,
     PriceListSettings,
     repriced,
-    shipped_offers,
     tidy_price,
 )
 from tradewind.utils.paths import expand
@@ -38,11 +36,6 @@ _SPOKEN = {"compute optimized": "c2", "memory-optimized": "m1"}
 
 Parts = dict[tuple[str, str, bool], dict[str, float]]
 """USD per hour of ``Core`` (a vCPU) and ``Ram`` (a GiB), by region, family and spot."""
-
-
-@functools.cache
-def _shipped() -> tuple[Offer, ...]:
-    return shipped_offers("gcp", gcp_table.regional_prices(), date=gcp_table.DATE, source=gcp_table.SOURCE)
 
 
 class GcpSettings(PriceListSettings):
@@ -83,10 +76,6 @@ class GcpCatalogue(PriceListCatalogue):
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
         self._sized: tuple[Sequence[Offer], Sequence[Offer]] | None = None
-
-    def shipped(self) -> Sequence[Offer]:
-        """The offers of `gcp_table`."""
-        return _shipped()
 
     def offers(self) -> Sequence[Offer]:
         """The listed offers, and custom machine types of the families that the settings name."""

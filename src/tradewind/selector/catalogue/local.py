@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tradewind import plugins
 from tradewind.problem import Offer, round_money
-from tradewind.selector.attributes import canonical_arch
+from tradewind.selector.canonical_words import canonical_arch
 from tradewind.selector.catalogue.base import Catalogue
 
 _GIB = 1 << 30

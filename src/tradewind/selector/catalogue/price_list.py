@@ -7,8 +7,8 @@ import errno
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,49 +19,8 @@ from tradewind.errors import CatalogueError, FetchError, StoreError, StoreFullEr
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.base import Catalogue, Refreshable
 from tradewind.selector.catalogue.price_fetcher import PriceFetcher
+from tradewind.selector.catalogue.shipped_prices import shipped_offers
 from tradewind.utils.atomic_files import write_atomically
-
-
-@dataclass(frozen=True, slots=True)
-class MachineType:
-    """A machine type and its price in a catalogue's first region.
-
-    Attributes:
-        name: The provider's name for it.
-        family: The provider's family.
-        category: Category, as in `Offer`.
-        arch: Processor architecture, as in `Offer`.
-        vcpu: Virtual CPUs.
-        memory_gib: Memory, GiB.
-        price: USD per hour.
-        gpus: Number of accelerators.
-        accelerator: Name of the accelerators, or empty.
-    """
-
-    name: str
-    family: str
-    category: str
-    arch: str
-    vcpu: float
-    memory_gib: float
-    price: float
-    gpus: int = 0
-    accelerator: str = ""
-
-
-ARCHITECTURES = {"x": "x86_64", "a": "arm64"}
-"""The letters that tables write for architectures."""
-
-
-def table_rows(table: str) -> Iterator[list[str]]:
-    """Split each line of a compact family table into words; lines that begin with ``#`` are left out.
-
-    A table has one line a family, whose prices and memory grow in step with the size, or one line a machine where a
-    family is not linear.
-    """
-    for line in table.splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield line.split()
 
 
 def tidy_price(price: float) -> float:
@@ -106,9 +65,9 @@ class PriceListCatalogue(Catalogue, Refreshable):
         self._merged: tuple[int, Sequence[Offer]] | None = None
         self._dearer: tuple[Sequence[Offer], Sequence[Offer]] | None = None
 
-    @abstractmethod
     def shipped(self) -> Sequence[Offer]:
         """The offers that come with the package."""
+        return shipped_offers(self.provider)
 
     @abstractmethod
     def fetch(self) -> Generator[str, None, list[Offer]]:
@@ -184,30 +143,6 @@ class PriceListCatalogue(Catalogue, Refreshable):
 
 def _place(offer: Offer) -> PriceKey:
     return offer.instance_type, offer.region, offer.spot
-
-
-def shipped_offers(
-    provider: str, table: Iterable[tuple[str, MachineType, float]], *, date: str, source: str
-) -> tuple[Offer, ...]:
-    """The offers of a table of regions, machine types and prices."""
-    return tuple(
-        Offer(
-            provider=provider,
-            instance_type=machine.name,
-            vcpu=float(machine.vcpu),
-            memory_gib=float(machine.memory_gib),
-            price_per_hour=price,
-            region=region,
-            category=machine.category,
-            family=machine.family,
-            arch=machine.arch,
-            gpus=machine.gpus,
-            price_date=date,
-            source=source,
-            facts={"accelerator": machine.accelerator} if machine.accelerator else {},
-        )
-        for region, machine, price in table
-    )
 
 
 def todays_date() -> str:

@@ -1,4 +1,4 @@
-"""Tables with the prices of many machine types, filtered as columns, and the base of the catalogues that read them."""
+"""Tables with the prices of many machine types, filtered as rows, and the base of the catalogues that read them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import ClassVar, NamedTuple
-
-import numpy as np
+from operator import itemgetter
+from typing import ClassVar, NamedTuple, overload
 
 from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.catalogue.base import Catalogue
+
+OfferKind = tuple[str, str, bool]
+"""Provider, instance type and spot of an offer, wherever it is sold."""
 
 _EVERYTHING = OfferQuery(gpus=(0, None), spot=None)
 _COMPUTE, _MEMORY = 2.5, 6.0
@@ -57,61 +58,76 @@ class PriceTable:
         kind_of = [kinds.setdefault((one.provider, one.instance_type), len(kinds)) for one in machines]
         cheapest: dict[tuple[int, str, bool], PriceRow] = {}
         for row in rows:
-            place = kind_of[row.machine], row.region, row.spot
-            if place not in cheapest or row.price < cheapest[place].price:
+            place = kind_of[row[0]], row[1], row[2]
+            known = cheapest.get(place)
+            if known is None or row[3] < known[3]:
                 cheapest[place] = row
-        self._places = tuple(cheapest)
-        kept = cheapest.values()
-        self._machine = np.array([row.machine for row in kept], dtype=np.int32)
-        self._price = np.array([row.price for row in kept], dtype=np.float64)
-        self._spot = np.array([row.spot for row in kept], dtype=np.bool_)
-        self._zones = [row.zone if row.spot else "" for row in kept]
-        self._dates = [row.date for row in kept]
-        self._regions: dict[str, int] = {}
-        self._region = np.array(
-            [self._regions.setdefault(row.region, len(self._regions)) for row in kept], dtype=np.int32
-        )
+        self._places = cheapest.keys()
+        self._rows = list(cheapest.values())
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._rows)
 
-    def matching(self, query: OfferQuery) -> list[Offer]:
+    def matching(self, query: OfferQuery) -> TableOffers:
         """The offers within a query's bounds; its limit is passed over."""
         alike = of_types(query)
-        wanted = np.fromiter((alike.matches(one) for one in self._machines), np.bool_, len(self._machines))
-        mask = wanted[self._machine]
+        wanted = {place for place, one in enumerate(self._machines) if alike.matches(one)}
+        rows: Iterable[PriceRow] = self._rows
+        if len(wanted) < len(self._machines):
+            rows = (row for row in rows if row[0] in wanted)
         if query.region:
-            mask &= np.isin(self._region, [self._regions.get(name, -1) for name in query.region])
+            regions = frozenset(query.region)
+            rows = (row for row in rows if row[1] in regions)
         if query.spot is not None:
-            mask &= self._spot == query.spot
+            rows = (row for row in rows if row[2] == query.spot)
         low, high = query.price
         if low is not None:
-            mask &= self._price >= low
+            rows = (row for row in rows if row[3] >= low)
         if high is not None:
-            mask &= self._price <= high
-        return [self._offer(place) for place in np.flatnonzero(mask).tolist()]
+            rows = (row for row in rows if row[3] <= high)
+        return TableOffers(self._machines, list(rows))
 
     def also_sells(self, offers: Iterable[Offer]) -> set[str]:
         """Keys of those of some offers whose type the table has in their region and market."""
         return {
             offer.key
             for offer in offers
-            if (self._kinds.get((offer.provider, offer.instance_type), -1), offer.region, offer.spot) in self._known
+            if (self._kinds.get((offer.provider, offer.instance_type), -1), offer.region, offer.spot) in self._places
         }
 
-    @cached_property
-    def _known(self) -> frozenset[tuple[int, str, bool]]:
-        return frozenset(self._places)
 
-    def _offer(self, place: int) -> Offer:
-        _, region, spot = self._places[place]
-        machine, zone = self._machines[int(self._machine[place])], self._zones[place]
+class TableOffers(Sequence[Offer]):
+    """Some offers of a table, each made when it is looked at: of a hundred thousand, most people see twenty.
+
+    Args:
+        machines: The machine types of the table.
+        rows: The prices of the offers.
+    """
+
+    def __init__(self, machines: Sequence[Offer], rows: Sequence[PriceRow]) -> None:
+        self._machines = machines
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Offer: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> TableOffers: ...
+
+    def __getitem__(self, place: int | slice) -> Offer | TableOffers:
+        if isinstance(place, slice):
+            return TableOffers(self._machines, self._rows[place])
+        number, region, spot, price, date, zone = self._rows[place]
+        machine = self._machines[number]
         return Offer(
             machine.provider,
             machine.instance_type,
             machine.vcpu,
             machine.memory_gib,
-            float(self._price[place]),
+            price,
             region,
             machine.category,
             machine.family,
@@ -119,10 +135,30 @@ class PriceTable:
             machine.gpus,
             spot,
             1,
-            self._dates[place],
+            date,
             machine.source,
-            {**machine.facts, "zone": zone} if zone else machine.facts,
+            {**machine.facts, "zone": zone} if zone and spot else machine.facts,
         )
+
+    def cheapest_first(self) -> TableOffers:
+        """The same offers by price, and by `Offer.key` where it is the same."""
+        ordered = sorted(self._rows, key=itemgetter(3))
+        start = 0
+        for end in range(1, len(ordered) + 1):
+            if end == len(ordered) or ordered[end][3] != ordered[start][3]:
+                if end - start > 1:
+                    ordered[start:end] = self._by_key(ordered[start:end])
+                start = end
+        return TableOffers(self._machines, ordered)
+
+    def kinds(self) -> list[OfferKind]:
+        """The kind of each offer."""
+        machines = self._machines
+        return [(machines[row[0]].provider, machines[row[0]].instance_type, row[2]) for row in self._rows]
+
+    def _by_key(self, rows: Sequence[PriceRow]) -> list[PriceRow]:
+        by_key = sorted((offer.key, place) for place, offer in enumerate(TableOffers(self._machines, rows)))
+        return [rows[place] for _, place in by_key]
 
 
 class PriceTableCatalogue(Catalogue):
@@ -142,7 +178,7 @@ class PriceTableCatalogue(Catalogue):
         """
         return self.matching(_EVERYTHING)
 
-    def matching(self, query: OfferQuery) -> Sequence[Offer]:
+    def matching(self, query: OfferQuery) -> TableOffers:
         """The offers within a query, without making the others."""
         return self.table(query).matching(query)
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import CatalogueError
 from tradewind.problem import Offer, OfferQuery
-from tradewind.selector.attributes import canonical_arch, canonical_provider
+from tradewind.selector.canonical_words import canonical_arch, canonical_provider
 from tradewind.selector.catalogue.price_table import (
     PriceRow,
     PriceTable,

@@ -9,7 +9,7 @@ import re
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from pydantic import Field, PositiveFloat
 from tradewind import plugins
 from tradewind.errors import CatalogueError
 from tradewind.problem import Offer, OfferQuery
-from tradewind.selector.attributes import canonical_arch, canonical_provider
+from tradewind.selector.canonical_words import canonical_arch, canonical_provider
 from tradewind.selector.catalogue.price_table import (
     PriceRow,
     PriceTable,
@@ -45,18 +45,23 @@ FROM server
 WHERE UPPER(status) NOT IN ('INACTIVE', 'RETIRED') AND vcpus > 0 AND memory_amount > 0
 """
 _PRICES = """
-SELECT w.place, p.vendor_id, p.region_id, UPPER(p.allocation) = 'SPOT', p.price, UPPER(p.currency),
-       SUBSTR(p.observed_at, 1, 10), p.zone_id
+SELECT w.place, p.region_id, p.allocation = 'SPOT' COLLATE NOCASE, MIN(p.price), p.currency, p.observed_at, p.zone_id,
+       COUNT(*)
 FROM server_price p JOIN wanted w USING (vendor_id, server_id)
-WHERE UPPER(p.allocation) IN ({markets}) AND UPPER(p.unit) = 'HOUR' AND UPPER(p.status) = 'ACTIVE'
-      AND LOWER(p.operating_system) NOT LIKE '%windows%' AND p.price > 0 {regions}
+WHERE p.allocation COLLATE NOCASE IN ({markets}) AND p.unit = 'HOUR' COLLATE NOCASE
+      AND p.status = 'ACTIVE' COLLATE NOCASE AND p.operating_system NOT LIKE '%windows%' AND p.price > 0 {bounds}
+GROUP BY w.place, p.region_id, 3, p.currency
 """
+# The other columns are those of the zone with the lowest price: SQLite takes them from the row of MIN.
 _SCORES = """
 SELECT s.vendor_id, s.{server}, s.benchmark_id, CASE b.higher_is_better WHEN 0 THEN MIN(s.score) ELSE MAX(s.score) END
 FROM benchmark_score s JOIN benchmark b USING (benchmark_id)
 WHERE s.benchmark_id IN ({marks}) AND UPPER(s.status) = 'ACTIVE' {servers_only}
 GROUP BY s.vendor_id, s.{server}, s.benchmark_id
 """
+
+_MARKETS = (("ONDEMAND", False), ("SPOT", True))
+"""The kinds of prices that are read, and whether they are of capacity that may be taken back."""
 
 _ServerKey = tuple[str, str]
 
@@ -86,7 +91,7 @@ class SparecoresCatalogue(PriceTableCatalogue):
     settings: SparecoresSettings
 
     def table(self, query: OfferQuery) -> PriceTable:
-        """The rows of the database within a query, but for its bounds on prices.
+        """The rows of the database within a query, but for its lower bound on prices.
 
         Raises:
             CatalogueError: The database is not there or is another one, or has no such benchmark.
@@ -97,7 +102,7 @@ class SparecoresCatalogue(PriceTableCatalogue):
         except OSError as error:
             raise CatalogueError(f"cannot be read: {error.strerror}", file=str(path), hint=_FETCH) from None
         worth = tuple(sorted((name.upper(), value) for name, value in self.settings.currencies.items()))
-        within = replace(query, price=(None, None), limit=None)
+        within = replace(query, price=(None, query.price[1]), limit=None)
         return _read(path, status.st_mtime_ns, status.st_size, self.settings.scores, worth, within)
 
 
@@ -132,7 +137,8 @@ def _read(
             )
             keys = ((*key, place) for place, (key, _) in enumerate(wanted))
             database.executemany("INSERT INTO wanted VALUES (?, ?, ?)", keys)
-            rows = _prices(database, within, {"USD": 1.0, **dict(worth)})
+            vendors = [vendor for (vendor, _), _ in wanted]
+            rows = _prices(database, vendors, within, {"USD": 1.0, **dict(worth)})
             return PriceTable([machine for _, machine in wanted], rows)
     except sqlite3.Error as error:
         raise CatalogueError(
@@ -171,8 +177,10 @@ def _machines(
         )
 
 
-def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str, float]) -> Iterator[PriceRow]:
-    """The prices of the servers in the table ``wanted``."""
+def _prices(
+    database: sqlite3.Connection, vendors: Sequence[str], within: OfferQuery, worth: Mapping[str, float]
+) -> Iterator[PriceRow]:
+    """The prices of the servers in the table ``wanted``, whose vendors these are: the lowest of the zones."""
     left_out: Counter[str] = Counter()
     regions = {
         (vendor, region): name
@@ -185,20 +193,18 @@ def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str
             "SELECT vendor_id, region_id, zone_id, api_reference FROM zone"
         )
     }
-    names = sorted({region for _, region in regions}) if within.region else []
-    markets = [name for name, spot in (("ONDEMAND", False), ("SPOT", True)) if within.spot in (None, spot)]
-    text = _PRICES.format(
-        markets=", ".join("?" * len(markets)),
-        regions=f"AND p.region_id IN ({', '.join('?' * len(names))})" if within.region else "",
-    )
-    for place, vendor, region, spot, price, currency, date, zone in database.execute(text, (*markets, *names)):
+    given: list[str | float] = [name for name, spot in _MARKETS if within.spot in (None, spot)]
+    text = _PRICES.format(markets=", ".join("?" * len(given)), bounds=_bounds(regions, within, worth, given))
+    for place, region, spot, price, currency, seen, zone, count in database.execute(text, given):
+        vendor = vendors[place]
         if (vendor, region) not in regions:
             continue
-        if currency not in worth:
-            left_out[currency] += 1
+        rate = worth.get(currency) or worth.get(currency.upper())
+        if rate is None:
+            left_out[currency.upper()] += count
             continue
         zone_name = zones.get((vendor, region, zone), "") if spot else ""
-        yield PriceRow(place, regions[vendor, region], bool(spot), price * worth[currency], date, zone_name)
+        yield PriceRow(place, regions[vendor, region], bool(spot), price * rate, seen[:10], zone_name)
     if left_out:
         counts = ", ".join(f"{count} in {name}" for name, count in sorted(left_out.items()))
         example = min(left_out)
@@ -208,6 +214,25 @@ def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str
             counts,
             example,
         )
+
+
+def _bounds(
+    regions: Mapping[tuple[str, str], str], within: OfferQuery, worth: Mapping[str, float], given: list[str | float]
+) -> str:
+    """Conditions on the rows of prices; what their marks stand for is added to ``given``.
+
+    A least price is none of them: the lowest price of the zones stands, also where it is below that.
+    """
+    text = ""
+    if within.region:
+        names = sorted({region for _, region in regions})
+        given += names
+        text += f"AND p.region_id IN ({', '.join('?' * len(names))}) "
+    if within.price[1] is not None:
+        given.append(within.price[1] / min(worth.values()) * (1 + 1e-9))
+        text += f"AND (p.price <= ? OR UPPER(p.currency) NOT IN ({', '.join('?' * len(worth))}))"
+        given += worth
+    return text
 
 
 def _scores(

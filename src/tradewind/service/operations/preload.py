@@ -12,7 +12,7 @@ HTTP_MODULES = (
     "tradewind.selector.exact",
     *(
         f"tradewind.selector.catalogue.{name}"
-        for name in ("aws", "azure", "gcp", "csv_file", "local", "skypilot", "sparecores")
+        for name in ("aws", "azure", "gcp", "csv_file", "local", "skypilot", "sparecores", "vantage")
     ),
     "tradewind.interpreter.json_lines",
     "tradewind.searcher.default",

@@ -3,7 +3,7 @@
 Source: the public list prices of https://cloud.google.com/compute/vm-instance-pricing (on demand, USD per hour),
 written down by family from general knowledge of that list: a family has one price per vCPU and one per GiB. Prices
 are those of us-central1; us-east1 and us-west1 have the same, europe-west1 is 10 % above for the families in
-`EUROPE`. They are as of `DATE`; ``tradewind offers refresh gcp`` reads today's.
+`EUROPE`. They are as of `DATE`; shipped where no package has them (see README.md).
 
 Checked on 2026-11-21: the families e2, n1, n2, n2d, c2 and m1 agree within 2 % with an independent table of the month
 of `DATE` in us-central1 and europe-west1; the others could not be compared. The prices of
@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tradewind.selector.catalogue.price_list import ARCHITECTURES, MachineType, table_rows, tidy_price
+from tools.prices.machine_types import ARCHITECTURES, MachineType, table_rows
+
+from tradewind.selector.catalogue.price_list import tidy_price
 
 DATE = "2025-03-01"
-SOURCE = "https://cloud.google.com/compute/vm-instance-pricing"
+SOURCE = "typed from cloud.google.com"
 HOME = "us-central1"
 
 # family, USD per vCPU and hour, USD per GiB and hour, architecture

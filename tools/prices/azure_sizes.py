@@ -2,8 +2,8 @@
 
 Source: the public list prices of https://azure.microsoft.com/pricing/details/virtual-machines/linux/ (pay as you
 go, USD per hour), written down by series from general knowledge of that list. Prices are those of eastus; the
-regions in `SAME_PRICE` have the same for the series named there. They are as of `DATE`; ``tradewind offers refresh
-azure`` reads today's.
+regions in `SAME_PRICE` have the same for the series named there. They are as of `DATE`, and shipped where no package
+has them (README.md).
 
 Checked on 2026-11-21 against an independent table of the month of `DATE`: all but some AMD sizes, for which that table
 has about twice the price of its neighbours, agree within 2 %. The ``lds_v5`` and ``plds_v5`` series, E64 v3
@@ -15,10 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tradewind.selector.catalogue.price_list import ARCHITECTURES, MachineType, table_rows, tidy_price
+from tools.prices.machine_types import ARCHITECTURES, MachineType, table_rows
+
+from tradewind.selector.catalogue.price_list import tidy_price
 
 DATE = "2026-06-01"
-SOURCE = "https://azure.microsoft.com/pricing/details/virtual-machines/linux/"
+SOURCE = "typed from azure.microsoft.com"
 HOME = "eastus"
 
 # series with * for the vCPU count, category, architecture, GiB per vCPU, USD per hour of 2 vCPU, sizes in vCPU
