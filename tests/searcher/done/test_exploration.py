@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.done.scenarios import Scenario, synthetic
-from benchmarks.proposals.jobs import blocks, cluster
+from benchmarks.proposals.programs import blocks, cluster
 
 from tradewind import plugins
 from tradewind.problem import Objective, Ordinal, PastStudy, Proposal
