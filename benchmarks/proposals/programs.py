@@ -1,7 +1,7 @@
 """Programs of our own: formulas for the time of kinds of programs that people have.
 
-Of `DEVELOPED` the sequences were looked at while the rule was made. `HELD_OUT` were written before that and first run
-after it.
+Of `STARTED` and `DEVELOPED` the sequences were looked at while the law was changed (2026-11-27). `HELD_OUT` were written
+before that, and run after what is there now was chosen.
 """
 
 from __future__ import annotations

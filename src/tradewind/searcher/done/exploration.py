@@ -12,11 +12,7 @@ FUTURE_RUNS = 5.0
 """Later runs that what one run teaches is taken to be worth something for."""
 
 
-_MOST = 50.0
-"""ln of how much dearer a run may be expected to be."""
-
-
-def net_gain(improvement: Array, doubt: Array, *, multiplies: bool = False) -> Array:
+def net_gain(improvement: Array, doubt: Array) -> Array:
     """Expected gain of `FUTURE_RUNS` later runs from knowing a configuration, less what its own run loses, shape (n,).
 
     A later run takes the better one of the configuration and the best known. Its expected gain by that is the expected
@@ -24,23 +20,15 @@ def net_gain(improvement: Array, doubt: Array, *, multiplies: bool = False) -> A
     Global Optimization 2, 1978). The price is what the run to find out is expected to be worse by. So a configuration
     that is surely worse is never worth a run, and one of which nothing is known may be.
 
-    Seconds and dollars are paid, not their logarithms. A run can save no more than all that the best known takes, and
-    what may be slow may take many times as much.
-
     Args:
         improvement: How much better than the best known each configuration is expected to be, shape (n,).
         doubt: Standard deviation of that, shape (n,).
-        multiplies: True where both are logarithms of what a run takes; gains are shares of what the best known takes.
     """
     from scipy.special import ndtr
 
     sure = doubt < 1e-9
     spread = np.where(sure, 1.0, doubt)
     at = improvement / spread
-    if multiplies:
-        takes = np.exp(np.minimum(0.5 * doubt * doubt - improvement, _MOST))
-        expected, own = ndtr(at) - takes * ndtr(at - spread), 1.0 - takes
-    else:
-        expected, own = spread * (at * ndtr(at) + np.exp(-0.5 * at * at) / math.sqrt(2.0 * math.pi)), improvement
-    found: Array = FUTURE_RUNS * np.maximum(np.where(sure, own, expected), 0.0) + own
+    expected = spread * (at * ndtr(at) + np.exp(-0.5 * at * at) / math.sqrt(2.0 * math.pi))
+    found: Array = FUTURE_RUNS * np.where(sure, np.maximum(improvement, 0.0), expected) + improvement
     return found

@@ -567,12 +567,6 @@ class DoneModel:
         sign = np.sign(loss[best])
         return np.asarray(sign * (np.log(np.maximum(abs(loss[best]), 1e-300)) - np.log(np.maximum(abs(loss), 1e-300))))
 
-    @property
-    def multiplies(self) -> bool:
-        """True where `improvement` is a logarithm of what is to be small, which may grow without end."""
-        metric = self._problem.objective.metric
-        return self._problem.objective.goal == "minimise" and (metric not in self.figures or self.figures[metric][1])
-
     def objective(self, places: CandidateInputs) -> tuple[Array, Array, Array] | None:
         """Median, 5 % and 95 % quantile of an objective that is a metric; None for time, money and the unknown."""
         metric = self._problem.objective.metric

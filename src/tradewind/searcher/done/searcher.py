@@ -241,7 +241,7 @@ class DoneSearcher(
             # The model was tested on what was run. Of anything else it may be too sure, and would never find out.
             new = ~(np.round(outlook.places.rows, 9)[:, None, :] == known[None, :, :]).all(axis=2).any(axis=1)
             doubt = np.where(new, np.hypot(doubt, model.prior_doubt / math.sqrt(len(known))), doubt)
-            gain = net_gain(model.improvement(outlook.billed.loss, best), doubt, multiplies=model.multiplies)
+            gain = net_gain(model.improvement(outlook.billed.loss, best), doubt)
             chosen = int(likely[np.argmax(np.round(gain[likely], 9))])
             if gain[chosen] <= gain[best] + 1e-9:
                 return None

@@ -118,7 +118,7 @@ def _logarithmic(parameter: Parameter, feature: str) -> Sequence[object]:
     match parameter:
         case Instance():
             fact = feature.removeprefix(f"{parameter.name}.")
-            return () if "=" in feature else list(parameter.facts(fact))
+            return () if "=" in feature else parameter.facts(fact).tolist()
         case Ordinal() | Nodes():
             return parameter.values
         case Float() | Integer() if parameter.log:
