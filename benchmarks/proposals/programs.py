@@ -1,7 +1,7 @@
 """Programs of our own: formulas for the time of kinds of programs that people have.
 
-Of `STARTED` and `DEVELOPED` the sequences were looked at while the law was changed (2026-11-27). `HELD_OUT` were written
-before that, and run after what is there now was chosen.
+Of `STARTED` and `DEVELOPED` the sequences were looked at while the law was changed (2026-11-27). `HELD_OUT` were
+written before that, and looked at after what is there now was chosen.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NOISE = 0.03
 
 
 def make_job(
-    name: str, inputs: Sequence[Values], space: list[Parameter], law: Law, metric: str = "runtime"
+    name: str, inputs: Sequence[Values], space: Sequence[Parameter], law: Law, metric: str = "runtime"
 ) -> Scenario:
     def make(given: Values) -> KnownProblem:
         return make_problem(
-            space, lambda c, o: KnownOutcome(law(given, c, o)), objective=Objective(metric), noise=NOISE
+            list(space), lambda c, o: KnownOutcome(law(given, c, o)), objective=Objective(metric), noise=NOISE
         )
 
     return Scenario(name, inputs, make)
