@@ -12,9 +12,13 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tradewind.workflow.execution.results import RuntimeChange
     from tradewind.workflow.graph import Workflow
     from tradewind.workflow.planner.base import Planner
     from tradewind.workflow.schedule import ScheduleFigures
+
+_ACTIVITIES = 6
+"""Activities whose run times are named as changed."""
 
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
 
@@ -64,6 +68,24 @@ def with_measured(flow: Workflow, measured: Sequence[Path] | None) -> Workflow:
     from tradewind.workflow.execution.results import measured_runtimes, read_results
 
     return measured_runtimes(flow, [read_results(path) for path in measured])
+
+
+def describe_changes(changes: Sequence[RuntimeChange], flow: Workflow) -> str:
+    """Say which run times were replaced by measured ones, in one line; empty where none was."""
+    from tradewind.utils.units import count, format_duration
+
+    if not changes:
+        return ""
+    said = []
+    for each in sorted(changes, key=lambda change: -abs(change.after - change.before)):
+        times = f"{format_duration(each.before)} -> {format_duration(each.after)}"
+        several = f" in sum ({count(each.tasks, 'task')})" if each.tasks > 1 else ""
+        said.append(f"{each.activity} {times}{several}")
+    most = _ACTIVITIES if len(said) > _ACTIVITIES + 1 else len(said)
+    more = f" and {len(said) - most} more activities" if len(said) > most else ""
+    others = len(flow) - sum(each.tasks for each in changes)
+    rest = f"; those of {count(others, 'other task')} stay" if others else ""
+    return f"{', '.join(said[:most])}{more}{rest}"
 
 
 def check_pictures(option: str, paths: Sequence[Path] | None) -> None:
@@ -130,16 +152,22 @@ def make_planner(name: str, settings: Sequence[str] | None, seed: int) -> Planne
     return planner
 
 
-def figure_rows(found: ScheduleFigures) -> list[tuple[str, str]]:
-    """The figures of a schedule in words."""
+def figure_rows(found: ScheduleFigures, *, whole: bool = True) -> list[tuple[str, str]]:
+    """The figures of a schedule in words.
+
+    Args:
+        found: The figures.
+        whole: False where tasks failed for good: what compares the whole workflow is then left out.
+    """
     from tradewind.utils.units import format_money
 
+    took = f"{found.makespan:,.3f} s" + _also(found.makespan)
     return [
-        ("makespan", f"{found.makespan:,.3f} s" + _also(found.makespan)),
-        ("lower bound", f"{found.lower_bound:,.3f} s"),
-        ("gap", f"{100 * found.gap:.1f} % above the bound"),
+        ("makespan", took if whole else f"{took} until nothing more could run"),
+        *([("lower bound", f"{found.lower_bound:,.3f} s")] if whole else []),
+        *([("gap", f"{100 * found.gap:.1f} % above the bound")] if whole else []),
         ("serial time", f"{found.serial:,.1f} s" + _also(found.serial)),
-        ("speed-up", f"{found.speedup:.2f} over the fastest machine alone"),
+        *([("speed-up", f"{found.speedup:.2f} over the fastest machine alone")] if whole else []),
         ("utilisation", f"{100 * found.utilisation:.1f} % of the slots"),
         ("cost", f"{format_money(found.cost)} this run"),
     ]
@@ -151,14 +179,14 @@ def _also(seconds: float) -> str:
     return f" ({format_duration(seconds)})" if seconds >= 180 else ""
 
 
-def tiles(found: ScheduleFigures) -> list[tuple[str, str]]:
-    """The figures of a schedule, short, for a picture."""
+def tiles(found: ScheduleFigures, *, whole: bool = True) -> list[tuple[str, str]]:
+    """The figures of a schedule, short, for a picture; see `figure_rows`."""
     from tradewind.utils.units import format_duration, format_money
 
     return [
         ("makespan", format_duration(found.makespan)),
-        ("lower bound", format_duration(found.lower_bound)),
-        ("gap", f"{100 * found.gap:.1f} %"),
+        *([("lower bound", format_duration(found.lower_bound))] if whole else []),
+        *([("gap", f"{100 * found.gap:.1f} %")] if whole else []),
         ("serial time", format_duration(found.serial)),
         ("utilisation", f"{100 * found.utilisation:.1f} %"),
         ("cost", format_money(found.cost)),
