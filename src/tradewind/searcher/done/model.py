@@ -279,7 +279,7 @@ class DoneModel:
         )
 
     def _slope_widths(self) -> Array:
-        """How many times as steep as usual each input's line may be, shape (d,).
+        """Factors by which each input's line may be steeper than usual, shape (d,).
 
         A figure that grows or falls with any power of a number, as likely as not with the first or none, has a
         logarithm with a slope of the number's own (see `constant_parameter_spread`). On [-1, 1] that is half the range
