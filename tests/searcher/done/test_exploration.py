@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.done.scenarios import Scenario, synthetic
-from benchmarks.proposals.jobs import blocks, cluster
+from benchmarks.proposals.programs import blocks, cluster, stars
 
 from tradewind import plugins
 from tradewind.problem import Objective, Ordinal, PastStudy, Proposal
@@ -79,12 +79,18 @@ def test_a_model_that_is_too_sure_still_tries_what_was_never_run() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "job",
-    [synthetic("dynamic", levels=slice(2, 5)), synthetic("static", levels=slice(2, 5)), blocks(), cluster()],
+    [synthetic("dynamic", levels=slice(2, 5)), synthetic("static", levels=slice(2, 5)), blocks(), cluster(), stars()],
     ids=lambda job: job.name,
 )
 def test_whoever_takes_what_is_worth_trying_is_near_the_optimum_from_the_eighth_run(job: Scenario) -> None:
     """Paper 5's protocol: random parameters in a loop; figures 10 and 11 judge by the share of the range."""
-    rng = np.random.default_rng([100, 7])
+    # The price of one try may be 6 % of a sequence's mean.
+    assert np.mean([_distance(job, seed) for seed in (100, 101, 102)]) < 0.05
+
+
+def _distance(job: Scenario, seed: int) -> float:
+    """Mean distance from the optimum of runs 8 to 15, as a share of the range."""
+    rng = np.random.default_rng([seed, 7])
     past: list[PastStudy] = []
     away: list[float] = []
     for number in range(1, 16):
@@ -95,12 +101,9 @@ def test_whoever_takes_what_is_worth_trying_is_near_the_optimum_from_the_eighth_
             made = plugins.create("searcher", "done", {}, problem=replace(problem, past=tuple(past)), seed=0)
             assert isinstance(made, DoneSearcher)
             chosen = (made.worth_trying() or made.recommend(1)[0]).configuration
-        past.append(
-            PastStudy(
-                problem.job.name, problem.job.parameters, (evaluate(problem, Proposal(chosen), 100_000 + number),)
-            )
-        )
+        trial = evaluate(problem, Proposal(chosen), 1000 * seed + number)
+        past.append(PastStudy(problem.job.name, problem.job.parameters, (trial,)))
         value, (least, most) = problem.value(chosen), job.extremes(i)
         assert value is not None
         away.append((value - least) / (most - least))
-    assert np.mean(away[7:]) < 0.05
+    return float(np.mean(away[7:]))

@@ -113,3 +113,9 @@ def test_a_word_that_no_run_had_widens_the_range_and_is_told_of() -> None:
     known, other = (replace(sized({"size": 10.0, "data": word}), past=history(inputs)) for word in ("b", "c"))
     assert width(other) > width(known) + 2.0 * LOG_SPREAD
     assert "no run with data=c came to its end: how the time depends on it is not known" in make(other).basis()
+
+
+def test_the_range_of_a_number_is_known_where_it_is_on_a_log_scale() -> None:
+    wanted = {"size": 4.0, "shift": 0.0, "word": "a"}
+    runs = [run(size=size, shift=shift, word=word) for size, shift, word in ((1.0, -1.0, "b"), (64.0, 1.0, "a"))]
+    assert JobParameterMap(wanted, runs).log_widths == pytest.approx([0.5 * math.log(64.0), 0.0, 0.0])

@@ -54,6 +54,32 @@ def test_what_is_left_out_has_no_power() -> None:
     assert (fitted(z, y, (1.0, 0.0)).numbers[:, 2] == 0.0).all()
 
 
+def workers(points: int = 14) -> tuple[Array, Array]:
+    """Inputs (workers of 1 to 32, a size), one vCPU, and ln t of work that workers divide, and a start of each."""
+    rng = np.random.default_rng(7)
+    many, size = rng.uniform(-1.0, 1.0, points), rng.uniform(-1.0, 1.0, points)
+    half = 0.5 * math.log(32.0)
+    seconds = np.exp(2.0 + size - half * many) + np.exp(half * many + 0.5)
+    return np.stack([many, size, np.zeros(points)], axis=1), np.log(seconds)
+
+
+def test_the_rest_may_grow_with_the_configuration() -> None:
+    z, y = workers()
+    half = 0.5 * math.log(32.0)
+    law = ScalingLaw.fit(z, y - y.mean(), np.array([half / SPREAD, 1.0]), SPEEDUP, SPREAD, chosen=1)
+    assert law.numbers[:, 1] == pytest.approx([-half, half], abs=0.4)
+    at = np.stack([np.linspace(-1.0, 1.0, 11), np.full(11, 0.5), np.zeros(11)], axis=1)
+    truth = np.exp(2.5 - half * at[:, 0]) + np.exp(half * at[:, 0] + 0.5)
+    assert np.argmin(law._parts(at)[0]) == pytest.approx(np.argmin(truth), abs=1)
+
+
+def test_both_parts_with_the_same_prior_are_told_apart() -> None:
+    """Where nothing sets the two apart, from nothing mattering every step leads both the same way."""
+    z, y = workers()
+    law = ScalingLaw.fit(z, y - y.mean(), np.array([2.0, 2.0]), SPEEDUP, SPREAD, chosen=2)
+    assert law.numbers[0, 1] < -1.0 and law.numbers[1, 1] > 1.0
+
+
 def test_no_step_leads_to_a_likelier_law() -> None:
     z, y = runs(12)
     law = fitted(z, y)

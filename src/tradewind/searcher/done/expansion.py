@@ -51,6 +51,7 @@ class FourierExpansion:
         scales: Factor of each input's frequency, shape (d,); 0 leaves the input out.
         trend: Prior standard deviation of a line's slope, in units of the amplitude; 0 for no lines.
         law: Term instead of lines, or None. Inputs may then have one more column, which only the law looks at.
+        widths: How many times ``trend`` the slope of each input's line may be, shape (d,); once where it is None.
     """
 
     directions: Array
@@ -58,6 +59,7 @@ class FourierExpansion:
     scales: Array
     trend: float = 0.0
     law: AdditiveTerm | None = None
+    widths: Array | None = None
 
     @classmethod
     def draw(cls, rng: np.random.Generator, terms: int, inputs: int) -> FourierExpansion:
@@ -73,7 +75,8 @@ class FourierExpansion:
     @cached_property
     def slopes(self) -> Array:
         """Prior standard deviation of each input's line, shape (d,)."""
-        return np.where(self.scales > 0, self.trend, 0.0)
+        widths = np.ones_like(self.scales) if self.widths is None else self.widths
+        return np.where(self.scales > 0, self.trend * widths, 0.0)
 
     def columns(self, z: Array) -> Array:
         """The columns at some inputs, shape (n, columns).
@@ -120,13 +123,17 @@ _INTERCEPTS = np.array([10.0, 2.0])
 """Prior standard deviations of a of the two, in units of the amplitude: that of the work is as good as free, and the
 rest takes about as long in the middle of the runs as all of a run does on average, more or less by a factor of four."""
 
-_SLOPES = np.array([1.0, 0.25])
-"""Prior standard deviations of the powers, in units of ``trend``: what is not shared depends less on everything."""
+_REST_SLOPE = 0.25
+"""Prior standard deviation of the rest's power of a job parameter, by that of the work: it depends less on the input.
+On the configuration it depends as much as the work does: each worker costs a start, and more of them talk more."""
 
 _NOISE = 0.1
 """Standard deviation of a logarithm around the law while it is fitted; how much there is, the evidence says later."""
 
 _STEPS = 25
+_FIRST_STEPS = 4
+"""Steps after which only the start goes on that has come furthest."""
+
 _ENOUGH = 1e-3
 """A step that improves the fit by less is the last."""
 
@@ -159,8 +166,12 @@ class ScalingLaw:
     middle: float
 
     @classmethod
-    def fit(cls, z: Array, y: Array, slopes: Array, speedup: float, spread: float) -> ScalingLaw:
-        """The likeliest law, by damped Gauss-Newton steps (Marquardt, SIAM 1963) from none of it mattering.
+    def fit(cls, z: Array, y: Array, slopes: Array, speedup: float, spread: float, chosen: int = 0) -> ScalingLaw:
+        """The likeliest law, by damped Gauss-Newton steps (Marquardt, SIAM 1963) from several starts.
+
+        In one start nothing matters, in each other one the work falls with one column of the configuration and the
+        rest grows. Where both parts have the same prior, as with workers on one machine, the first start alone is a
+        saddle that no step leaves.
 
         Args:
             z: Inputs and p as the last column, shape (n, d + 1).
@@ -168,12 +179,26 @@ class ScalingLaw:
             slopes: Prior standard deviation of each input's power, in units of the amplitude, shape (d,).
             speedup: The power of the vCPUs that is in y.
             spread: The amplitude.
+            chosen: How many of the inputs, the first ones, are of the configuration.
         """
-        deviations = np.hstack([_INTERCEPTS[:, None], _SLOPES[:, None] * slopes])
-        law = cls(np.zeros_like(deviations), deviations, speedup - _ELASTICITIES, float(z[:, -1].mean()))
+        rest = np.where(np.arange(len(slopes)) < chosen, 1.0, _REST_SLOPE) * slopes
+        deviations = np.hstack([_INTERCEPTS[:, None], np.stack([slopes, rest])])
         scales = (spread * deviations).ravel()
-        misfit, damping = law._misfit(z, y, scales), 1.0
-        for _ in range(_STEPS):
+        none = cls(np.zeros_like(deviations), deviations, speedup - _ELASTICITIES, float(z[:, -1].mean()))
+        starts = [none]
+        for column in 1 + np.flatnonzero(slopes[:chosen] > 0):
+            apart = np.zeros_like(deviations)
+            apart[:, column] = spread * deviations[:, column] * (-1.0, 1.0)
+            starts.append(replace(none, numbers=apart))
+        tried = [start._descended(z, y, scales, _FIRST_STEPS) for start in starts]
+        # Rounded, so that of equal ones it is the first whatever the last bit says.
+        best = min(tried, key=lambda law: round(law._misfit(z, y, scales), 6))
+        return best._descended(z, y, scales, _STEPS)
+
+    def _descended(self, z: Array, y: Array, scales: Array, steps: int) -> ScalingLaw:
+        """The law after some steps, or fewer where they hardly lead further."""
+        law, misfit, damping = self, self._misfit(z, y, scales), 1.0
+        for _ in range(steps):
             value, shares = law._parts(z)
             table = law._derivatives(z, shares).reshape(len(z), -1) * scales / _NOISE
             away = np.divide(law.numbers.ravel(), scales, out=np.zeros_like(scales), where=scales > 0)
@@ -181,7 +206,7 @@ class ScalingLaw:
             curve = table.T @ table + np.eye(len(scales))
             while damping < 1e6:
                 step = scales * np.linalg.solve(curve + damping * np.eye(len(scales)), downhill)
-                other = replace(law, numbers=law.numbers + step.reshape(deviations.shape))
+                other = replace(law, numbers=law.numbers + step.reshape(law.numbers.shape))
                 found = other._misfit(z, y, scales)
                 if found < misfit:
                     break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +187,7 @@ class DoneModel:
         earlier: Runs of earlier studies.
         own: Runs of this study, in the order of their numbers.
         seed: Seed of the frequencies and phases.
+        log_widths: Half the range of the logarithm of each of the configuration's features, shape (k,).
         known: Scale, penalty and inputs, where they are chosen already; otherwise they are chosen by evidence.
     """
 
@@ -197,12 +198,14 @@ class DoneModel:
         earlier: Sequence[PastRun],
         own: Sequence[PastRun],
         seed: int,
+        log_widths: Array,
         known: SavedFit | None = None,
     ) -> None:
         self._known = known
         self._problem = problem
         self._settings = settings
         self._seed = seed
+        self._log_widths = log_widths
         self.wanted = wanted_parameters(problem)
         runs = [run for run in (*earlier, *own) if math.isfinite(run.log_seconds)][-_MOST:]
         timed = [run for run in runs if not run.seen.censored and not run.failed]
@@ -251,14 +254,14 @@ class DoneModel:
 
     # ------------------------------------------------------------------ inputs
 
-    def _family(self, spread: float, *, of_time: bool = False) -> ExpansionFamily:
+    def _family(self, spread: float, *, log: bool, of_time: bool = False) -> ExpansionFamily:
         """The expansions over configuration, job parameters and profiles; of the time with laws."""
         settings, both = self._settings, self._both
         rng = np.random.default_rng([self._seed & 0xFFFFFFFF, 11])
         drawn = FourierExpansion.draw(
             rng, settings.terms, self._width + both * (self.parameters.width + self.profiles.width)
         )
-        expansion = FourierExpansion(drawn.directions, drawn.phases, drawn.scales, settings.trend)
+        expansion = replace(drawn, trend=settings.trend, widths=self._slope_widths() if both and log else None)
         groups = {}
         if both:
             first = self._width
@@ -272,7 +275,18 @@ class DoneModel:
             PENALTIES if settings.penalty is None else (settings.penalty,),
             spread,
             settings.speedup if of_time and self._lawful else None,
+            self._width,
         )
+
+    def _slope_widths(self) -> Array:
+        """Factors by which each input's line may be steeper than usual, shape (d,).
+
+        A figure that grows or falls with any power of a number, as likely as not with the first or none, has a
+        logarithm with a slope of the number's own (see `constant_parameter_spread`). On [-1, 1] that is half the range
+        of its logarithm, which is more than is usual where the number varies more than fourfold.
+        """
+        halves = [self._log_widths, self.parameters.log_widths, np.zeros(self.profiles.width)]
+        return np.maximum(1.0, np.concatenate(halves) / LOG_SPREAD)
 
     def _inputs(self, runs: Sequence[PastRun]) -> Array:
         rows = np.array([run.row for run in runs])
@@ -330,7 +344,7 @@ class DoneModel:
         newest = timed[-MOST_SELECTION_RUNS:]
         z, y = self._inputs(newest), self._target(newest)
         y = y - y.mean()
-        family = self._family(prior_spread(y, log=self._logarithmic), of_time=True)
+        family = self._family(prior_spread(y, log=self._logarithmic), log=self._logarithmic, of_time=True)
         start = family.choose(z, y, profiles)
         tries = [family.choose(z, y, profiles - {name}) for name in self.profiles.names]
         # A profile may say better what a parameter's name stands for: it comes first, the parameter may go then.
@@ -347,7 +361,7 @@ class DoneModel:
         base = exact or bounds
         if base:
             z, y = self._inputs(base), self._target(base)
-            family = self._family(prior_spread(y, log=self._logarithmic), of_time=True)
+            family = self._family(prior_spread(y, log=self._logarithmic), log=self._logarithmic, of_time=True)
             shapes = (
                 self._known.shapes(self._varied, self.profiles.names, laws=self._lawful)
                 if self._known
@@ -365,7 +379,7 @@ class DoneModel:
         ended = [run for run in self.used if not run.seen.censored]
         if any(run.failed for run in ended):
             labels = np.array([-1.0 if run.failed else 1.0 for run in ended])
-            family = self._family(1.0)
+            family = self._family(1.0, log=False)
             z = self._inputs(ended)
             self.success = ResponseModel(family, family.choose(z, labels - labels.mean()), z, labels)
 
@@ -384,7 +398,7 @@ class DoneModel:
         self.bounds += [bound.relaxed(values.tolist()) for bound in bounds]
         log = bool((values > 0).all()) and all(outcomes.allows_logarithm(bound) for bound in bounds)
         values = np.log(values) if log else values
-        family = self._family(prior_spread(values, log=log))
+        family = self._family(prior_spread(values, log=log), log=log)
         self.figures[name] = (ResponseModel(family, family.choose(z, values - values.mean()), z, values), log)
 
     @property

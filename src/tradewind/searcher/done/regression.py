@@ -75,6 +75,7 @@ class ExpansionFamily:
         spread: Standard deviation that the figure is expected to have, before much is known.
         speedup: The power of the vCPUs that a law is to find in the figure; None to try no law. With a law, inputs have
             the logarithm of the vCPUs as one more column, the last.
+        chosen: How many of the inputs, the first ones, are of the configuration.
     """
 
     expansion: FourierExpansion
@@ -83,6 +84,7 @@ class ExpansionFamily:
     penalties: Sequence[float] = PENALTIES
     spread: float = 0.7
     speedup: float | None = None
+    chosen: int = 0
     _laws: dict[object, ScalingLaw] = field(default_factory=dict, repr=False, compare=False)
 
     def fitted(self, shape: ExpansionShape, z: Array, y: Array) -> FourierExpansion:
@@ -92,7 +94,7 @@ class ExpansionFamily:
             return expansion
         key = (shape.dropped, z.tobytes(), y.tobytes())
         if key not in self._laws:
-            self._laws[key] = ScalingLaw.fit(z, y, expansion.slopes, self.speedup, self.spread)
+            self._laws[key] = ScalingLaw.fit(z, y, expansion.slopes, self.speedup, self.spread, self.chosen)
         return replace(expansion, law=self._laws[key])
 
     def shaped(self, shape: ExpansionShape) -> FourierExpansion:

@@ -227,6 +227,12 @@ class JobParameterMap:
         """The number of columns."""
         return len(self._columns)
 
+    @property
+    def log_widths(self) -> Array:
+        """Half the range of each column's logarithm; 0 for words and for numbers on a linear scale, shape (width,)."""
+        ranges = [column[2] - column[1] if len(column) == 4 and column[3] else 0.0 for column in self._columns]
+        return 0.5 * np.array(ranges)
+
     def rows(self, parameters: Sequence[Mapping[str, float | str]]) -> Array:
         """Parameters as numbers, shape (n, width)."""
         table = np.empty((len(parameters), self.width))

@@ -368,7 +368,8 @@ class DoneSearcher(
 
     def _fitted(self, trials: list[Trial]) -> DoneModel:
         own = own_runs(self.problem, trials, self._map)
-        return DoneModel(self.problem, self.settings, self._history[0], own, self.seed, self._known)
+        widths = self._map.log_widths
+        return DoneModel(self.problem, self.settings, self._history[0], own, self.seed, widths, self._known)
 
     # ------------------------------------------------------------------ candidates
 

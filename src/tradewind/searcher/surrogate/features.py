@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from tradewind.errors import ConfigurationError, NoOfferError
-from tradewind.problem import Candidates, Configuration, Offer, Problem
+from tradewind.problem import (
+    Candidates,
+    Configuration,
+    Float,
+    Instance,
+    Integer,
+    Nodes,
+    Offer,
+    Ordinal,
+    Parameter,
+    Problem,
+)
 from tradewind.searcher.surrogate.gp import Array
 
 _SAME = 0.9999
@@ -26,17 +40,19 @@ class FeatureMap:
     Attributes:
         price_column: The column that is linear in ln price per hour, and the ln price of its unit; None where the
             price does not vary.
+        log_widths: Half the range of each column's logarithm, where it is on a log scale; 0 for others.
     """
 
     def __init__(self, problem: Problem, reference: Candidates) -> None:
         self._problem = problem
         self._reference = reference
         totals = self._totals([reference.offer(i) for i in range(len(reference))])
-        self._low, self._span = totals.min(axis=0), np.ptp(totals, axis=0)
-        self._span = np.where(self._span > 1e-9, self._span, 1.0)
+        self._low, spans = totals.min(axis=0), np.ptp(totals, axis=0)
+        self._span = np.where(spans > 1e-9, spans, 1.0)
         table = np.hstack([reference.features, (totals - self._low) / self._span])
         self._kept = _different(table)
         self._table: Array = table[:, self._kept]
+        self.log_widths: Array = 0.5 * np.concatenate([_log_ranges(problem.space.parameters), spans])[self._kept]
         self.price_column = _line(self._table, totals[:, 0])
         self._rows: dict[tuple[str, str], Array | None] = {}
         self._sold: dict[tuple[str, str], Offer | None] = {}
@@ -85,6 +101,34 @@ class FeatureMap:
                 self._sold[place] = None
         found = self._sold[place]
         return found if found is not None and found.key == offer.key else offer
+
+
+def _log_ranges(parameters: Iterable[Parameter]) -> Array:
+    """The range of the logarithm of each feature of a space that is on a log scale, 0 for others."""
+    found: list[float] = []
+    for parameter in parameters:
+        found += [_log_range(_logarithmic(parameter, name)) for name in parameter.feature_names()]
+        if parameter.when is not None:
+            found.append(0.0)  # the column that says whether it is there
+    return np.array(found)
+
+
+def _logarithmic(parameter: Parameter, feature: str) -> Sequence[object]:
+    """The numbers that a feature has the logarithms of, or what is no such numbers."""
+    match parameter:
+        case Instance():
+            fact = feature.removeprefix(f"{parameter.name}.")
+            return () if "=" in feature else parameter.facts(fact).tolist()
+        case Ordinal() | Nodes():
+            return parameter.values
+        case Float() | Integer() if parameter.log:
+            return (parameter.low, parameter.greatest)
+    return ()
+
+
+def _log_range(values: Sequence[object]) -> float:
+    numbers = [float(value) for value in values if isinstance(value, int | float) and value > 0]
+    return math.log(max(numbers) / min(numbers)) if numbers and len(numbers) == len(values) else 0.0
 
 
 def _line(table: Array, values: Array) -> tuple[int, float] | None:
