@@ -108,7 +108,9 @@ _BENCHMARKS = re.compile(
     r"|(^|_)hpl(_|$)|sysbench|mem(ory)?_?bandwidth|bw_mem|mem_?bench|(^|_)stream(_|$)|openssl|static_web|llm_speed"
     r"|(^|_)score$"
 )
-_NO_SCORES = re.compile(r"time|elapsed|latency|seconds|duration|(^|_)(ms|us|ns)$|threads|cores|version|date|vcpu|ratio")
+_NO_SCORES = re.compile(
+    r"time|elapsed|latency|seconds|duration|(^|_)(ms|us|ns)$|threads|cores|version|date|vcpu|(^|_)ratio"
+)
 
 
 @functools.lru_cache(maxsize=4096)

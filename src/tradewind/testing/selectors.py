@@ -273,7 +273,7 @@ class CatalogueConformance:
         assert not (tmp_path / "data").exists()
 
     def test_describing_changes_facts_alone(self, catalogue: Catalogue) -> None:
-        """What it says of the offers of others adds to their facts, and nothing else."""
+        """Describing the offers of others adds to their facts, and changes nothing else."""
         if isinstance(catalogue, DescribesOffers):
             offers = example_offers()
             described = catalogue.describe(offers)

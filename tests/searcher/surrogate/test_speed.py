@@ -63,12 +63,12 @@ def test_scores_that_fit_no_machine_are_left_out() -> None:
 
 @pytest.mark.parametrize("facts", [{}, {"clock_ghz": 3.1}, {"coremark": "quick"}, {"coremark": 0.0}])
 def test_without_scores_nothing_is_known(facts: dict[str, float | str]) -> None:
-    assert MachineSpeed.of_offers([offer("a", 2, **facts), offer("b", 4, **facts)]) is None
+    offers = [replace(offer(name, 2), facts=facts) for name in "ab"]
+    assert MachineSpeed.of_offers(offers) is None
 
 
 def test_a_score_that_few_types_have_is_left_out() -> None:
-    offers = [offer(f"t{i}", 2) for i in range(5)]
-    offers += [offer(f"s{i}", 2, coremark=100.0 + i) for i in range(4)]
+    offers = [offer(f"t{i}", 2) for i in range(5)] + [offer(f"s{i}", 2, coremark=100.0 + i) for i in range(4)]
     assert MachineSpeed.of_offers(offers) is None
     assert MachineSpeed.of_offers(offers[1:]) is not None
 

@@ -35,8 +35,9 @@ SPEED_SLOPE = 0.6
 SPEED_SLOPE_SD = 0.4
 PRICE_SIGN = 0.2
 """And machines of the same vCPUs and scores that cost twice as much, for their memory or disks, 2^-0.2 of it."""
-SPEED_TRUST = 0.5
-"""Probability, before the first run, that scores of machines say something of this job."""
+SPEED_TRUST, UNTESTED_TRUST = 0.5, 0.25
+"""Probability, before the first run, that scores of machines say something of this job; and the same where there are too
+few types to show that the scores are theirs."""
 OTHER_SLOPES_SD = 0.4
 """From one end of any other feature to the other, costs differ by a factor of about e^0.4."""
 
@@ -138,7 +139,8 @@ class PricedPosterior(Posterior):
         trends = [(1.0, self._trend)]
         if features.speed_column is not None:
             quicker = speed_trend(says, features.size_column, features.speed_column, d, priced=priced)
-            trends = [(1.0 - SPEED_TRUST, self._trend), (SPEED_TRUST, quicker)]
+            trust = SPEED_TRUST if features.speed_tested else UNTESTED_TRUST
+            trends = [(1.0 - trust, self._trend), (trust, quicker)]
         self._kinds = [
             _ProcessPrior(share, kind, trend, self._level_of(problem, trend, reference, money))
             for share, trend in trends

@@ -32,6 +32,7 @@ class FeatureMap:
         size_column: The same of ln vCPUs of all nodes together.
         speed_column: The column that is linear in ln speed of a vCPU by the scores, and the ln speed of its unit; None
             where there are no scores.
+        speed_tested: See `MachineSpeed.tested`; False without scores.
     """
 
     def __init__(self, problem: Problem, reference: Candidates) -> None:
@@ -48,6 +49,7 @@ class FeatureMap:
         self.price_column = _line(self._table, totals[:, 0])
         self.size_column = _line(self._table, totals[:, 1])
         self.speed_column = None if self._speed is None else _line(self._table, totals[:, 3])
+        self.speed_tested = self._speed is not None and self._speed.tested
         self._rows: dict[tuple[str, str], Array | None] = {}
         self._sold: dict[tuple[str, str], Offer | None] = {}
 

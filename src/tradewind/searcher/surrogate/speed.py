@@ -1,4 +1,4 @@
-"""How quick machines are, as benchmarks of them say: one figure made of the scores of an offer."""
+"""Speed of machines by benchmarks of them: one figure made of the scores of an offer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ core. It is 0.8 to 0.98 of recorded scores, and 0 of those that were dealt out a
 _FEWEST, _FEWEST_TYPES = 2, 6
 """Families of two types or more, and types in them, from which that can be seen."""
 
-_MOST_SPREAD = 0.6
+_MOST_SPREAD = 0.5
 """Without such families: standard deviation of ln(score per vCPU) up to which it is believed."""
 
 _LEAST_FIT = 0.6
@@ -42,14 +42,16 @@ class _Score:
         name: The fact.
         power: Of the vCPUs, with which it grows: 1 for a score of all of them together, 0 for one of a single core.
         usual: Mean of ln(score / vCPUs^power).
+        tested: True where families of types show that it is one of these machines.
     """
 
     name: str
     power: float
     usual: float
+    tested: bool
 
     def of(self, offer: Offer) -> float:
-        """Ln of how much quicker than usual a vCPU of an offer is; 0 where it has no such score."""
+        """Compare a vCPU of an offer with the usual one: ln of the ratio; 0 where the offer has no such score."""
         score = offer.facts.get(self.name)  # not by `scores`, which looks at all facts each time
         if not isinstance(score, int | float) or score <= 0 or offer.vcpu <= 0:
             return 0.0
@@ -58,7 +60,7 @@ class _Score:
 
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
-    """What the scores of some offers say together of their vCPUs: the geometric mean of all that can be believed.
+    """Speed of a vCPU by the scores of some offers: the geometric mean of all that can be believed.
 
     A score that differs as much between the sizes of a family as between families cannot be one of these machines, and
     is left out: a column that slipped, or scores that were joined to other types. Where there are too few families, one
@@ -69,15 +71,20 @@ class MachineSpeed:
 
     @classmethod
     def of_offers(cls, offers: Sequence[Offer]) -> Self | None:
-        """What the scores of some offers say; None where there are none that can be believed, or all are the same."""
+        """Read the scores of some offers; None where there are none that can be believed."""
         kinds = {(offer.provider, offer.instance_type): offer for offer in offers if offer.vcpu > 0}
         types = [(offer, offer.scores) for offer in kinds.values()]
         names = sorted({name for _, scores in types for name in scores})
         found = tuple(one for name in names if (one := _fitted(name, types)) is not None)
         return cls(found) if found else None
 
+    @property
+    def tested(self) -> bool:
+        """True where families of types show that the scores are those of these machines."""
+        return all(score.tested for score in self.scores)
+
     def of(self, offers: Sequence[Offer]) -> Array:
-        """Ln of how much quicker than usual the vCPUs of each offer are, shape (n,)."""
+        """Compare the vCPUs of each offer with the usual ones: ln of the ratio, shape (n,)."""
         return np.array([sum(score.of(offer) for score in self.scores) / len(self.scores) for offer in offers])
 
 
@@ -99,12 +106,12 @@ def _fitted(name: str, types: Sequence[tuple[Offer, Mapping[str, float]]]) -> _S
     believed = (
         max(shares) >= _LEAST_FAMILY if shares else alike or each.std() <= _MOST_SPREAD or explained >= _LEAST_FIT
     )
-    return _Score(name, power, float(each.mean())) if believed else None
+    return _Score(name, power, float(each.mean()), bool(shares)) if believed else None
 
 
 def _family_of_name(offer: Offer) -> str:
     """The name of a type without its size: ``c7i`` of ``c7i.large``, ``Standard_Dads_v6`` of ``Standard_D16ads_v6``."""
-    name = offer.instance_type
+    name = offer.instance_type.partition("/")[0]
     if "." in name:
         return name.rpartition(".")[0]
     return re.sub(r"\d+", "", name, count=1) if name.startswith("Standard_") else re.sub(r"-\d+$", "", name)
