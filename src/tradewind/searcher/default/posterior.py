@@ -36,7 +36,7 @@ SPEED_SLOPE_SD = 0.4
 PRICE_SIGN = 0.2
 """And machines of the same vCPUs and scores that cost twice as much, for their memory or disks, 2^-0.2 of it."""
 SPEED_TRUST, UNTESTED_TRUST = 0.5, 0.25
-"""Probability, before the first run, that scores of machines say something of this job; and the same where there are too
+"""Probability, before the first run, that scores of machines say something of this job; the second where there are too
 few types to show that the scores are theirs."""
 OTHER_SLOPES_SD = 0.4
 """From one end of any other feature to the other, costs differ by a factor of about e^0.4."""
