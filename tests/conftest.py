@@ -57,9 +57,14 @@ def _is_long(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is not None or item.path.stem.endswith("_faults")
 
 
-def pytest_xdist_auto_num_workers() -> int:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """How many workers ``-n auto`` makes."""
-    return workers.count()
+    return workers.count(quick=config.option.markexpr == "not slow")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Before the first module is looked for."""
+    workers.import_own_share(session)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

@@ -7,20 +7,41 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
+import pytest
+from _pytest.pathlib import ImportMode, import_path
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[1]
 
 
-def count() -> int:
-    """One worker more than there are cores, for one of them mostly waits for engines."""
+def count(*, quick: bool) -> int:
+    """Number of workers: one more than there are cores, for one of them mostly waits for engines.
+
+    Args:
+        quick: Only quick tests run, and no engine.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + 1
+    return cores if quick else cores + 1
+
+
+def import_own_share(session: pytest.Session) -> None:
+    """Import every n-th test module before the others, in a worker that collects all tests.
+
+    pytest rewrites the assertions of a module when it is first imported and keeps the result on the disk, which takes
+    more time than the rest of the collection. Workers that all begin with the same module would all rewrite it.
+    """
+    given = getattr(session.config, "workerinput", None)
+    if given is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    for file in files[int(given["workerid"].removeprefix("gw")) :: given["workercount"]]:
+        with suppress(Exception):  # collecting it says what is wrong
+            import_path(file, mode=ImportMode.importlib, root=ROOT, consider_namespace_packages=False)
 
 
 @cache

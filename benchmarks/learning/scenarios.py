@@ -92,5 +92,5 @@ class Case:
         return World(
             noise=given.get("noise", 0.0), unknown=given.get("unknown", 0.0), drift=given.get("drift", 0.0),
             period=given["period"], migration=given.get("migration", 0.0), pause=given["pause"],
-            failure=given.get("failure", 0.0), seed=seed,
+            failure=given.get("failure", 0.0), seed=seed, last_ends_well=True,
         )  # fmt: skip

@@ -63,10 +63,10 @@ def _drawn(draw: st.DrawFn, wanted: dict[str, Any], depth: int) -> Any:
     if "$ref" in wanted:
         return _drawn(draw, schema()["$defs"][wanted["$ref"].rpartition("/")[2]], depth)
     if "const" in wanted:
-        return wanted["const"]
+        return copy.deepcopy(wanted["const"])
     for choice in ("enum", "examples"):
         if choice in wanted and draw(st.integers(0, 3)):
-            return draw(st.sampled_from(wanted[choice]))
+            return copy.deepcopy(draw(st.sampled_from(wanted[choice])))  # what is drawn is changed later
     for several in ("anyOf", "oneOf"):
         if several in wanted:
             return _drawn(draw, draw(st.sampled_from(wanted[several])), depth + 1)

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from tradewind import plugins
-from tradewind.engine.search_builder import build_metrics_reader, find_or_create_study
+from tradewind.engine.deployment import build_deployer
+from tradewind.engine.search_builder import (
+    build_metrics_reader,
+    build_problem,
+    build_searcher,
+    build_stopper,
+    build_stopping_rules,
+    find_or_create_study,
+)
+from tradewind.errors import SpecError
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.testing.interpreters import make_output
 from tradewind.utils.paths import store_url
@@ -37,3 +46,25 @@ def test_a_study_that_another_process_has_just_made_is_the_one(tmp_path: Path, m
         monkeypatch.setattr(store, "find_studies", lambda *_: [])  # as it was a moment before the other one wrote
         assert find_or_create_study(spec, store) == (made, False)
         assert find_or_create_study(spec, store, fresh=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("stop: ''", "job.yaml:5: stop: there is no rule named ''"),
+        ("stop:\n  failed: x", "job.yaml:5: stop: failed: trials: Input should be a valid integer"),
+        ("early_stop: median", "job.yaml:5: early_stop: cost is no metric that a run reports"),
+        ("searcher: paris", "job.yaml:5: the paris searcher chooses machines"),
+        ("searcher:\n  use: gp\n  starts: [{x: 9}]", "job.yaml:7: searcher.starts"),
+        ("deploy: {runner: {use: replay}}", "job.yaml:5: deploy.runner: give either file"),
+    ],
+)
+def test_a_part_that_cannot_be_made_is_refused_with_its_line(more: str, line: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as refused:
+        spec = parse_spec(JOB + more, base=tmp_path)
+        problem = build_problem(spec, tmp_path)
+        build_stopping_rules(spec)
+        build_stopper(spec, problem)
+        build_searcher(spec, problem)
+        build_deployer(spec, "owner", tmp_path)
+    assert str(refused.value).startswith(line.replace("job.yaml", refused.value.file or "no file"))

@@ -507,6 +507,18 @@ def test_what_is_enqueued_is_asked_for_first_in_its_order_also_after_a_crash(tmp
         assert study.ask()[0].configuration["x"] == 9
 
 
+def test_what_the_job_wants_tried_first_is_asked_for_once() -> None:
+    job = {**JOB, "try_first": [{"x": 7}, {"x": 2}]}
+    with Study(job) as study:
+        assert [asked.configuration["x"] for asked in study.ask(2)] == [7, 2]
+        study.tell(0, runtime=1.0, metrics={"value": 1.0})
+    with Study(job) as study:
+        assert [trial.configuration["x"] for trial in study.trials] == [7, 2]
+        assert [asked.configuration["x"] for asked in study.ask()] == [2]
+    with pytest.raises(SpecError, match=r"try_first.1: there is no parameter 'y'"):
+        Study({**job, "name": "other", "try_first": [{"x": 7}, {"y": 2}]})
+
+
 def test_what_is_on_its_way_or_was_tried_is_not_enqueued_twice_and_said() -> None:
     with Study(JOB) as study:
         new = study.enqueue({"x": 4, "mode": "plain"})

@@ -180,7 +180,7 @@ def test_a_core_leaves_room_for_the_runs_of_others(world: World) -> None:
     assert started >= ended - 0.5, "beside its Core no run of four CPUs has room"
     over = world.store.job(never.id)
     assert over.state == "cancelled"
-    assert "it takes 4 cpu, 1 memory beside the 1 cpu of its Core, and no node is large enough for both" in over.reason
+    assert "it takes 4 CPUs, 1 GiB of memory beside the 1 CPU of its Core, and no node" in over.reason
 
 
 def test_a_core_that_waits_for_its_place_does_not_begin_while_the_cluster_ends(world: World) -> None:

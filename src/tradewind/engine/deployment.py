@@ -38,10 +38,10 @@ def build_deployer(spec: JobSpec, owner: str, data_folder: Path, entered: StageL
     from tradewind.deployer.lifecycle.hooks import Hooks
     from tradewind.deployer.result_uploads import ResultUploader
 
-    made = {
-        kind: make_plugin(kind, choice.name, choice.settings, spec.base, data_folder)
-        for kind, choice in (("runner", spec.runner), ("provisioner", spec.provisioner))
-    }
+    made = {}
+    for kind, choice in (("runner", spec.runner), ("provisioner", spec.provisioner)):
+        with spec.placed(("deploy", kind)):
+            made[kind] = make_plugin(kind, choice.name, choice.settings, spec.base, data_folder)
     hooks = Hooks.from_spec(
         {
             moment: [

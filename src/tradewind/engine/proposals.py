@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.state_machine.events import NothingProposed, PricedProposal, ProposalsMade
 from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.errors import ConfigurationError, NoOfferError, PluginError
+from tradewind.errors import BudgetError, ConfigurationError, NoOfferError, PluginError
 from tradewind.plugins import Settings
 from tradewind.problem import ENQUEUED, Configuration, Problem, Proposal, Trial, TrialState, Value
 from tradewind.problem.completion import completed
 from tradewind.searcher.base import NothingLeft, PricesAborts, Searcher, SearchState
 from tradewind.store.base import Store, StudyRow
+from tradewind.utils.units import count
+
+if TYPE_CHECKING:
+    from tradewind.problem.job_spec.spec import JobSpec
 
 
 class FixedSearcher(Searcher, PricesAborts):
@@ -39,13 +43,13 @@ class FixedSearcher(Searcher, PricesAborts):
         return [Proposal(self._configuration, repeat=True)]
 
 
-def ask_searcher(machine: SearchMachine, searcher: Searcher, count: int) -> ProposalsMade | NothingProposed:
-    """Ask for up to ``count`` proposals.
+def ask_searcher(machine: SearchMachine, searcher: Searcher, most: int) -> ProposalsMade | NothingProposed:
+    """Ask for some proposals.
 
     Args:
         machine: The search; it knows what is pending and what is left.
         searcher: Who is asked.
-        count: How many at most.
+        most: How many at most.
 
     Returns:
         The answer as an event for the machine.
@@ -60,7 +64,7 @@ def ask_searcher(machine: SearchMachine, searcher: Searcher, count: int) -> Prop
         trials_left=machine.trials_left,
         seconds_left=machine.seconds_left,
     )
-    answer = searcher.ask(state, count)
+    answer = searcher.ask(state, most)
     if isinstance(answer, NothingLeft):
         return NothingProposed(answer.reason, answer.final)
     if not answer:
@@ -70,7 +74,7 @@ def ask_searcher(machine: SearchMachine, searcher: Searcher, count: int) -> Prop
             if cap is not None and math.isnan(cap):
                 who = searcher.name or type(searcher).__name__
                 raise PluginError(f"the searcher {who} wants {proposal.configuration} cut short at nan")
-    return ProposalsMade([price_proposal(machine.problem, proposal) for proposal in answer[:count]])
+    return ProposalsMade([price_proposal(machine.problem, proposal) for proposal in answer[:most]])
 
 
 def searcher_state_fields(searcher: Searcher) -> dict[str, Any]:
@@ -120,6 +124,63 @@ def user_proposal(problem: Problem, values: Mapping[str, Value]) -> PricedPropos
     if priced.offer is None:
         raise ConfigurationError(f"{configuration} cannot be tried: {priced.reason}")
     return priced
+
+
+@dataclass(frozen=True, slots=True)
+class FirstProposals:
+    """Configurations that the user wants tried before all that the searcher proposes.
+
+    Attributes:
+        proposals: In the order in which they are tried, by the user's words for each.
+        known: Of what was left out, by its words, why: it has a trial, or stands there twice.
+    """
+
+    proposals: Mapping[str, PricedProposal]
+    known: Mapping[str, str]
+
+
+def first_proposals(
+    spec: JobSpec, problem: Problem, history: Sequence[Trial], more: Sequence[tuple[str, Mapping[str, Value]]] = ()
+) -> FirstProposals:
+    """Price what a specification, and who starts its search, want tried first.
+
+    Args:
+        spec: The specification.
+        problem: Its problem.
+        history: The trials of the study.
+        more: The user's words for further ones, each with values of some or all parameters.
+
+    Raises:
+        BudgetError: The budget does not leave so many trials.
+        ConfigurationError: One of ``more`` is no configuration of the space, or nobody sells it.
+        SpecError: The same of the specification's own, with its line.
+    """
+    known = {trial.key: trial for trial in history if trial.state.informs or not trial.state.ended}
+    found: dict[str, PricedProposal] = {}
+    left_out: dict[str, str] = {}
+    own = {f"try_first.{i}": values for i, values in enumerate(spec.try_first)}
+    for i, (words, values) in enumerate([*own.items(), *more]):
+        try:
+            priced = user_proposal(problem, values)
+        except ConfigurationError as error:
+            if words in own:
+                raise spec.error(("try_first", i), f"{words}: {error.message}", error.hint) from None
+            raise ConfigurationError(f"{words}: {error.message}", hint=error.hint) from None
+        twin = next((other for other, one in found.items() if one.key == priced.key), None)
+        if priced.key in known:
+            left_out[words] = known_trial_words(known[priced.key])
+        elif twin is not None:
+            left_out[words] = f"the same trial as {twin}, and not tried twice"
+        else:
+            found[words] = priced
+    most = spec.budget.trials
+    if most is not None and len(found) > (left := max(0, most - len(history))):
+        wanted, budget = count(len(found), "trial"), count(most, "trial")
+        raise BudgetError(
+            f"{', '.join(found)}: {wanted} to be tried first, and the budget of {budget} leaves {left}",
+            hint="raise budget.trials, or leave some out",
+        )
+    return FirstProposals(found, left_out)
 
 
 def known_trial_words(trial: Trial) -> str:

@@ -13,6 +13,7 @@ from tradewind import plugins
 from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.preflight import check_budget, check_limits, check_offers, check_runner
+from tradewind.engine.proposals import first_proposals
 from tradewind.engine.report_listener import ReportListener, why_reports_unavailable
 from tradewind.engine.search import LaunchGate, RunRequestFactory, Search, SearchComponents
 from tradewind.engine.state_machine.early_stopping import judged_metric
@@ -22,7 +23,6 @@ from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, no_fallback
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
-from tradewind.errors import SpecError
 from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
 from tradewind.problem.template import names_in
 from tradewind.searcher.base import PricesAborts, Searcher
@@ -50,16 +50,24 @@ def build_stopper(spec: JobSpec, problem: Problem) -> Stopper | None:
     """
     if spec.early_stop is None:
         return None
-    stopper: Stopper = plugins.create("stopper", spec.early_stop.name, spec.early_stop.settings)
-    try:
+    with spec.placed(("early_stop",)):
+        stopper: Stopper = plugins.create("stopper", spec.early_stop.name, spec.early_stop.settings)
         judged_metric(problem, stopper.settings)
-    except SpecError as error:
-        raise spec.error(("early_stop",), error.message, error.hint) from None
     runner = cast("type[Runner]", plugins.load("runner", spec.runner.name))
     why, hint = why_reports_unavailable(runner, spec.runner.name, stopper.settings.file)
     if why:
         raise spec.error(("early_stop",), f"early_stop: {why}", hint)
     return stopper
+
+
+def build_stopping_rules(spec: JobSpec) -> list[StoppingRule]:
+    """The stopping rules of a specification, for one search.
+
+    Raises:
+        SpecError: A name or a setting is unknown or wrong.
+    """
+    with spec.placed(("stop",)):
+        return make_stopping_rules([(rule.name, rule.settings) for rule in spec.stop])
 
 
 def build_listener(stopper: Stopper | None, problem: Problem, runner: Runner) -> ReportListener | None:
@@ -95,7 +103,8 @@ def build_problem(spec: JobSpec, data_folder: Path) -> Problem:
         wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
     name = spec.selector.name
     settings = _anchored(spec, "selector", name, spec.selector.settings)
-    resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
+    with spec.placed(("select",)):
+        resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
     return compose_problem(spec, space, resolver)
 
 
@@ -159,15 +168,8 @@ def build_searcher(spec: JobSpec, problem: Problem) -> Searcher:
     """
     name = spec.searcher.name
     settings = _anchored(spec, "searcher", name, spec.searcher.settings)
-    try:
+    with spec.placed(("searcher",)):
         searcher: Searcher = plugins.create("searcher", name, settings, problem=problem, seed=spec.seed)
-    except SpecError as error:
-        if error.file:
-            raise
-        place = error.message.partition(":")[0].split(".")
-        raise spec.error(
-            tuple(place) if place[0] == "searcher" else ("searcher",), error.message, error.hint
-        ) from error
     return searcher
 
 
@@ -273,7 +275,7 @@ def build_search(
     limits: Callable[[RunRequestFactory], RunRequestFactory] | None = None,
     fresh: bool = True,
     keep: Callable[[StudyRow], StudyRow] | None = None,
-    enqueued: Sequence[PricedProposal] = (),
+    enqueued: Sequence[PricedProposal] | None = None,
 ) -> Search:
     """A search that is ready to run.
 
@@ -292,12 +294,16 @@ def build_search(
         limits: Changes what makes the requests of runs: who shares machines may be given less than an offer has.
         fresh: Without it, the study of the same name and problem that another process has stored meanwhile is used.
         keep: Stores the row of a new study and gives it its id, where more is to be written with it.
-        enqueued: What the user wants tried before all that the searcher proposes.
+        enqueued: What the user wants tried before all that the searcher proposes, if not what the specification has.
     """
 
     def build(row: StudyRow) -> SearchComponents:
         parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
-        parts = replace(parts, enqueued=enqueued)
+        if enqueued is not None:
+            parts = replace(parts, enqueued=enqueued)
+        elif searcher is None and spec.try_first:
+            first = first_proposals(spec, parts.problem, store.trials(row.id) if row.id else ())
+            parts = replace(parts, enqueued=list(first.proposals.values()))
         return parts if limits is None else replace(parts, request=limits(parts.request))
 
     parts = build(study)
@@ -389,7 +395,7 @@ def _policy(
         retries=spec.retries,
         abort=spec.abort,
         priced_aborts=isinstance(searcher, PricesAborts),
-        rules=make_stopping_rules([(rule.name, rule.settings) for rule in spec.stop]),
+        rules=build_stopping_rules(spec),
         room=deployer.room,
         kill_seconds=deployer.kill_seconds,
         longest=spec.longest,

@@ -22,13 +22,20 @@ from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
 from tradewind.engine.proposals import (
     ask_searcher,
+    first_proposals,
     known_trial_words,
     refresh_held_study,
     restore_searcher_state,
     searcher_state_fields,
     user_proposal,
 )
-from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, stored_study
+from tradewind.engine.search_builder import (
+    build_problem,
+    build_searcher,
+    build_stopping_rules,
+    find_or_new_study,
+    stored_study,
+)
 from tradewind.engine.state_machine.events import (
     AskSearcher,
     ConfigurationEnqueued,
@@ -45,7 +52,6 @@ from tradewind.engine.state_machine.events import (
 )
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import SearchPolicy
-from tradewind.engine.state_machine.stopping_rules import make_stopping_rules
 from tradewind.engine.study_view import TrialList, study_html, study_text
 from tradewind.errors import ConfigurationError, StudyBusyError
 from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
@@ -211,18 +217,21 @@ class Study:
 
     def _open(self) -> None:
         restore_searcher_state(self._searcher, self.row)
-        self._feed(SearchOpened(self._store.trials(self.row.id), self._store.runs(self.row.id), self.row.elapsed))
+        trials, runs = self._store.trials(self.row.id), self._store.runs(self.row.id)
+        first = first_proposals(self.spec, self._problem, trials).proposals.values()
+        self._feed(SearchOpened(trials, runs, self.row.elapsed, enqueued=list(first)))
 
     def _prepare(self, row: StudyRow) -> None:
         """Make the parts of the search of a study, which need not be stored yet."""
         self._problem = with_past_studies(self._problem, self.spec, row, self._store)
         self._searcher = build_searcher(self.spec, self._problem)
+        first_proposals(self.spec, self._problem, ())  # what is wrong with them is said before the study is stored
         policy = SearchPolicy(
             owner=row.owner,
             retries=self.spec.retries,
             abort=self.spec.abort,
             priced_aborts=isinstance(self._searcher, PricesAborts),
-            rules=make_stopping_rules([(rule.name, rule.settings) for rule in self.spec.stop]),
+            rules=build_stopping_rules(self.spec),
             searcher=self._searcher.name,
         )
         self._machine = SearchMachine(self._problem, policy)

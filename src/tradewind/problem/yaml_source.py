@@ -23,6 +23,7 @@ KeyPath = tuple[str | int, ...]
 COMMAND_LINE = "the command line"
 """Stands for the file of a value that was given as an override."""
 
+_PROGRAMS = frozenset({".py", ".sh", ".bash", ".r", ".R", ".jl", ".js", ".pl", ".rb", ".exe"})
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 40
@@ -108,6 +109,16 @@ class YamlSource:
                 return SpecError(message, hint=hint, file=self.file, line=self.lines[at[:length]])
         return SpecError(message, hint=hint, file=self.file)
 
+    def has(self, place: Sequence[str | int]) -> bool:
+        """Test that something was written at a place, in the file or as an override."""
+        value: Any = self.document
+        for key in place:
+            try:
+                value = value[key]
+            except (LookupError, TypeError):  # a text has no keys
+                return False
+        return True
+
     def override(self, changes: Mapping[str, Any]) -> YamlSource:
         """A copy with some values replaced.
 
@@ -187,7 +198,10 @@ def parse_source(text: str, file: str) -> YamlSource:
         raise SpecError("is empty", hint="tradewind init writes one to start from", file=file)
     line = documents.lines[0]
     if not isinstance(documents[0], YamlMapping):
-        raise SpecError("is not a mapping", hint="it starts with lines such as 'name: my-job'", file=file, line=line)
+        hint = "it starts with lines such as 'name: my-job'"
+        if Path(file).suffix in _PROGRAMS:
+            hint = f"for a program, tradewind init writes a job.yaml; {Path(file).name} goes into its command"
+        raise SpecError("is not a mapping", hint=hint, file=file, line=line)
     unfolding = _Unfolding(file)
     document: dict[str, Any] = unfolding.copy(documents[0], (), line)
     kept = {key: value for key, value in document.items() if not key.startswith("x-")}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BAR = 20
+_WIDE = 120
 
 
 def screen(document: Mapping[str, Any], width: int, height: int | None = None) -> Group:
@@ -72,15 +73,21 @@ def shares_table(tenants: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Table:
-    """Make a table of the searches: progress, the best result so far, and what each waits for."""
+def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Group:
+    """Make a table of the searches: progress, the best result so far, and what each waits for.
+
+    On a narrow terminal the last stands below the table, by the searches' numbers: a column of few letters cannot be
+    read.
+    """
+    from rich.console import Group
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    wide = width >= 100
-    names = ["id", "tenant", "search", "state", "runs", "waits", "trials", "best", "spent", *(["age"] if wide else [])]
-    for name in (*names, "why"):
+    wide = width >= _WIDE
+    names = ["id", "tenant", "search", "state", "runs", "waits", "trials", "best", "spent"]
+    for name in (*names, *(["age", "why"] if wide else [])):
         left = name in ("tenant", "search", "state", "why")
         table.add_column(name, justify="left" if left else "right", no_wrap=name != "why", overflow="ellipsis")
     now = time.time()
@@ -97,11 +104,15 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Table:
             _of(job.get("trials"), job.get("most"), job.get("usual")),
             "" if best is None else format_money(best) if job.get("metric") == "cost" else f"{best:.6g}",
             "" if money is None else format_money(money),
-            *([format_duration(now - job["submitted"])] if wide else []),
-            str(job.get("reason") or job.get("why") or ""),
+            *([format_duration(now - job["submitted"]), _why(job)] if wide else []),
         ]
         table.add_row(*(Text(cell) for cell in row))
-    return table
+    notes = [] if wide else [Padding(Text(f"{job['id']}: {why}"), (0, 0, 0, 2)) for job in jobs if (why := _why(job))]
+    return Group(table, *notes)
+
+
+def _why(job: Mapping[str, Any]) -> str:
+    return str(job.get("reason") or job.get("why") or "")
 
 
 def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:

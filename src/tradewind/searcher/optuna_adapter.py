@@ -527,7 +527,7 @@ def from_optuna(parameter: Parameter, value: Any) -> Value:
 
 
 def _by_place(parameter: Parameter) -> bool:
-    """Whether Optuna is asked for a place in the list of values.
+    """Say if Optuna is asked for a place in the list of values.
 
     It counts steps in floats, which large whole numbers outgrow.
     """

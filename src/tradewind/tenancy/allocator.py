@@ -92,13 +92,14 @@ class CoreAdmission:
         return all(used <= whole * self._reserve + SLACK for used, whole in zip(taken, self._pool.total, strict=True))
 
 
-def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool) -> str:
+def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, grows: bool) -> str:
     """The reason why a run can never be started, in words; empty where it can, or could on more or larger nodes.
 
     Args:
         job: The search.
         demand: What the run takes.
         pool: The nodes.
+        grows: There may be other nodes later.
     """
     name = pool.kinds.mapping
     wanted = f"it takes {format_amounts(name(demand))}"
@@ -111,6 +112,8 @@ def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool) -> str
     nothing = (0.0,) * len(demand)
     if not begun and pool.could_ever_hold(demand, nothing) and not pool.could_ever_hold(demand, job.core):
         return f"{wanted}, and no node is large enough for both"
+    if not grows and any(pool) and not pool.could_ever_hold(demand, nothing):
+        return f"{wanted}, and this cluster has no node that is large enough"
     return ""
 
 
@@ -183,6 +186,8 @@ class AllocationPolicy:
         offer_seconds: What searches have declined is offered again after so many seconds.
         ahead: How many runs may be started on each node beyond what it has room for. They wait in the engine's own
             queue, which begins them the moment that another one ends; who is next is decided so much earlier.
+        grows: Other nodes may join than those that are there: a run that none can hold waits for them. Otherwise its
+            search is refused.
     """
 
     fairness: Fairness
@@ -192,6 +197,7 @@ class AllocationPolicy:
     patience: float = 30.0
     offer_seconds: float = 1.0
     ahead: int = 0
+    grows: bool = True
 
 
 class Allocator:
@@ -314,7 +320,7 @@ class Allocator:
         job, demand = self._job(event.job), self.policy.kinds.amounts(event.demand)
         if event.request in self.requests:
             return []
-        if why := impossible_reason(job, demand, self.pool):
+        if why := impossible_reason(job, demand, self.pool, grows=self.policy.grows):
             return [ev.RequestRefused(event.request, event.job, why)]
         if not any(job.run):
             job.run = demand  # known from now on, also while none of it waits
@@ -426,7 +432,43 @@ class Allocator:
         """Start what is due as long as something fits."""
         out: list[AllocatorInstruction] = []
         full: set[Amounts] = set()
-        declined: list[tuple[QueuedSearch, int]] = []  # with the number of runs that had been started
+        declined = self._start(out, full)
+        if declined and not self._others_wait([job for job, _ in declined]):
+            for job, _ in declined:
+                self.policy.priority.unopposed(job.view)
+                job.skipped = 0
+                self._queue.enter(job)
+            declined = self._start(out, full, may_decline=False)
+        wakes = [self._reservations.blocked(full, self._now)]
+        for job, before in declined:
+            self.policy.priority.declined(job.view, taken=len(out) > before)
+            self._queue.enter(job)
+            wakes.append(self._now + self.policy.offer_seconds)
+        if at := min((wake for wake in wakes if wake is not None), default=None):
+            out.append(ev.WakeAt(at))
+        return out
+
+    def _others_wait(self, declined: Sequence[QueuedSearch]) -> bool:
+        """Say whether another search waits for resources than those that have declined some."""
+        mine = {job.view.job for job in declined}
+        return any(
+            job.waiting and job.admitted and not job.paused and job.view.job not in mine for job in self.jobs.values()
+        )
+
+    def _start(
+        self, out: list[AllocatorInstruction], full: set[Amounts], *, may_decline: bool = True
+    ) -> list[tuple[QueuedSearch, int]]:
+        """Start what is due.
+
+        Args:
+            out: Gets the instructions.
+            full: Gets the demands that found no room.
+            may_decline: Searches may leave what they are offered to others.
+
+        Returns:
+            Those that did, with the number of runs that had been started.
+        """
+        declined: list[tuple[QueuedSearch, int]] = []
         while True:
             best = None
             for demand in self._queue.demands():
@@ -443,7 +485,7 @@ class Allocator:
             if node is None:
                 full.add(request.demand)
                 continue
-            if job.skipped < self.policy.priority.declines(job.view):
+            if may_decline and job.skipped < self.policy.priority.declines(job.view):
                 job.skipped += 1
                 self._queue.hide(job)
                 declined.append((job, len(out)))
@@ -454,14 +496,7 @@ class Allocator:
             self._place(request, node)
             out.append(ev.StartRun(request.id, job.view.job, node))
             self.decisions += 1
-        wakes = [self._reservations.blocked(full, self._now)]
-        for job, before in declined:
-            self.policy.priority.declined(job.view, taken=len(out) > before)
-            self._queue.enter(job)
-            wakes.append(self._now + self.policy.offer_seconds)
-        if at := min((wake for wake in wakes if wake is not None), default=None):
-            out.append(ev.WakeAt(at))
-        return out
+        return declined
 
     # ------------------------------------------------------------------ bookkeeping
 

@@ -8,7 +8,7 @@ import queue
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import StudyBusyError, TradewindError
-from tradewind.problem import Run, RunRequest, Trial
+from tradewind.problem import Run, RunRequest, Trial, TrialState
 from tradewind.store.base import Change
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.tenancy.messages import (
@@ -35,6 +35,7 @@ from tradewind.tenancy.messages import (
     StudyMessage,
 )
 from tradewind.tenancy.resources import demand_of_run
+from tradewind.utils.units import count
 
 if TYPE_CHECKING:
     from tradewind.engine.search import RunRequestFactory, Search
@@ -147,6 +148,15 @@ def run_core(settings: CoreSettings, inbox: CoreInbox, outbox: CoreOutbox) -> No
     outbox.put(over)
 
 
+def _nothing_succeeded(trials: Collection[Trial]) -> str:
+    """The words for a search of which every trial failed, with the commonest reason; else an empty text."""
+    if not trials or any(trial.state is not TrialState.FAILED for trial in trials):
+        return ""
+    reasons = Counter(trial.observation.reason for trial in trials if trial.observation is not None)
+    why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
+    return f"all of {count(len(trials), 'trial')} failed{why}"
+
+
 class Core:
     """One search on a cluster.
 
@@ -199,7 +209,8 @@ class Core:
                     return CoreEndedMessage(self._job, self._end.state, reason)
             finally:
                 search.end()
-        return CoreEndedMessage(self._job, "done", stop.reason)
+        nothing = _nothing_succeeded(search.trials.values())
+        return CoreEndedMessage(self._job, "failed" if nothing else "done", nothing or stop.reason)
 
     # ------------------------------------------------------------------ the gate of the search
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.problem import Configuration, Offer, Problem
+from tradewind.utils.units import format_memory
 
 Amounts = tuple[float, ...]
 """One number for each kind of resource, in the order of `ResourceKinds.names`."""
@@ -91,8 +92,20 @@ def add_amounts(used: Sequence[float], demand: Sequence[float]) -> list[float]:
 
 
 def format_amounts(amounts: Mapping[str, float]) -> str:
-    """Amounts by name, in words."""
-    return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"
+    """Amounts by name, in words: ``2 CPUs, 900 MiB of memory``."""
+    return ", ".join(_in_words(name, amount) for name, amount in amounts.items()) or "nothing"
+
+
+def _in_words(name: str, amount: float) -> str:
+    match name:
+        case "cpu":
+            return "1 CPU" if amount == 1 else f"{amount:g} CPUs"
+        case "gpu":
+            return "1 GPU" if amount == 1 else f"{amount:g} GPUs"
+        case "memory":
+            return f"{format_memory(amount * 2**30)} of memory"
+        case _:
+            return f"{amount:g} {name}"
 
 
 TENANT_WIDE_LIMITS = ("dollars", "requests")

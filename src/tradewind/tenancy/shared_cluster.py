@@ -216,6 +216,12 @@ class SharedCluster:
     Args:
         settings: How it is run.
         nodes: Which nodes there are.
+
+    Attributes:
+        allocator: Who gets what.
+        store: Where the searches are.
+        shown: What the Cores said last of their searches, by number.
+        failed: Of searches that failed here, by number, which it is and why.
     """
 
     def __init__(self, settings: SharedClusterSettings, nodes: NodeSource) -> None:
@@ -223,6 +229,7 @@ class SharedCluster:
         self.allocator = Allocator(settings.policy)
         self.store = ClusterStore(settings.url)
         self.shown: dict[int, Mapping[str, Any]] = {}
+        self.failed: dict[int, str] = {}
         self._engine, self._node_monitor = nodes, NodeMonitor(nodes)
         self._outbox: queue.Queue[CoreMessage] = queue.Queue()
         self._core_handles: dict[int, CoreHandle] = {}
@@ -466,6 +473,8 @@ class SharedCluster:
         return [] if job is None else [*job.running, *(request.id for request in job.waiting)]
 
     def _finish(self, number: int, state: JobState, reason: str) -> None:
+        if state == "failed":
+            self.failed[number] = f"search {number} ({self._jobs[number].name}): {reason}"
         self._change(number, state=state, reason=reason, ended=time.time())
         self.shown.pop(number, None)
 

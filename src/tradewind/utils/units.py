@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tradewind.errors import InputError
@@ -121,6 +121,19 @@ def shortened(text: str, most: int) -> str:
 
 _LONGEST = 100
 """Characters of one value of a configuration."""
+
+
+def listed(names: Sequence[str], most: int = 4, longest: int = 60) -> str:
+    """Some names, and how many more there are: ``a, b, c, d and 12 more``.
+
+    Args:
+        names: The names.
+        most: How many are written out; one more, where that is all.
+        longest: Characters of each.
+    """
+    shown = most if len(names) > most + 1 else len(names)
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return ", ".join(shortened(name, longest) for name in names[:shown]) + more
 
 
 def format_setting(value: Any) -> str:

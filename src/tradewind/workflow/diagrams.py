@@ -50,7 +50,7 @@ def gantt_document(
     Args:
         flow: The workflow.
         platform: The machines that its tasks run on.
-        schedule: The plan.
+        schedule: The plan; of a simulation without one, what was simulated: tasks that did not run are left out.
         title: The picture's heading.
         actual: The real or simulated run, drawn beneath the plan; None for the plan alone.
         figures: Names and values to show above.
@@ -58,6 +58,8 @@ def gantt_document(
     critical = set(critical_chain(flow, schedule))
     rows = []
     for place, task in enumerate(flow.tasks):
+        if schedule.vm[place] < 0:
+            continue
         row = {
             "task": task.id,
             "activity": task.activity,

@@ -18,6 +18,7 @@ from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Workflow
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.readers import platform_yaml, tradewind_yaml
+from tradewind.workflow.readers.subworkflows import SubworkflowOpener, WorkflowOpener
 from tradewind.workflow.readers.systems import detection
 from tradewind.workflow.readers.yaml_lines import plain, read_yaml_lines
 from tradewind.workflow.schedule import FORMAT, Schedule, check, dump, from_json, to_json
@@ -69,8 +70,12 @@ def read_workflow(
     Raises:
         WorkflowError: The file is not there, is none of these, or something in it is wrong; with the place.
     """
+
+    def read(file: Path, properties: Path | None, opener: WorkflowOpener) -> Workflow:
+        return _read(file, _Reading(lenient, declared_edges, workflowsim, opener, properties))
+
     with _without_collection():
-        return _read(path, _Reading(lenient, declared_edges, workflowsim))
+        return read(path, None, SubworkflowOpener(read, (path,)))
 
 
 @contextmanager
@@ -92,13 +97,20 @@ class _ReadingOptions(TypedDict):
     declared_edges: bool
 
 
+class _PegasusOptions(_ReadingOptions):
+    opener: WorkflowOpener
+    properties: Path | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Options of `read_workflow`."""
+    """Options of `read_workflow`, and what is needed for workflows within others."""
 
     lenient: bool
     declared_edges: bool
     workflowsim: bool
+    opener: WorkflowOpener
+    properties: Path | None
 
     @property
     def own(self) -> _ReadingOptions:
@@ -109,6 +121,11 @@ class _Reading:
     def others(self) -> _ReadingOptions:
         """Options for the formats of other systems."""
         return {"lenient": self.lenient, "declared_edges": self.declared_edges or self.workflowsim}
+
+    @property
+    def pegasus(self) -> _PegasusOptions:
+        """Options for Pegasus' formats, whose sub-workflows and catalogues are files of their own."""
+        return {**self.others, "opener": self.opener, "properties": self.properties}
 
 
 def _read(path: Path, reading: _Reading) -> Workflow:
@@ -123,7 +140,7 @@ def _read(path: Path, reading: _Reading) -> Workflow:
     if start.startswith(b"<") or start.removeprefix(BOM_UTF16_LE).removeprefix(BOM_UTF16_BE)[:2] in _WIDE:
         from tradewind.workflow.readers.dax import read_dax
 
-        return read_dax(text, file, **reading.others)
+        return read_dax(text, file, **reading.pegasus)
     if start.startswith(b"{"):
         return _from_json(text, file, name, reading)
     try:
@@ -162,7 +179,7 @@ def _from_fields(document: YamlMapping, file: str, name: str, reading: _Reading)
     if "pegasus" in document or "jobs" in document:
         from tradewind.workflow.readers.pegasus import read_pegasus
 
-        return read_pegasus(document, file, name, **reading.others)
+        return read_pegasus(document, file, name, **reading.pegasus)
     if "tasks" in document:
         return tradewind_yaml.read_tradewind_yaml(document, file, name, **reading.own)
     if "vms" in document:
@@ -376,9 +393,10 @@ def with_feasible_times(plan: Plan) -> tuple[Plan, str]:
 
 
 def without_commands(plan: Plan) -> Plan:
-    """Remove the commands of a plan's tasks, which then only take their time.
+    """Remove the commands of a plan's tasks, which then only take their time, sub-workflows included.
 
     Args:
         plan: A plan; that of a workflow which ran elsewhere has commands whose programs and files are not here.
     """
-    return replace(plan, flow=replace(plan.flow, tasks=tuple(replace(task, command=()) for task in plan.flow.tasks)))
+    tasks = tuple(replace(task, command=(), subworkflow="") for task in plan.flow.tasks)
+    return replace(plan, flow=replace(plan.flow, tasks=tasks))

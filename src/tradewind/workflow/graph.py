@@ -39,6 +39,7 @@ class Task:
         memory_bytes: Memory that it needs, or None where unknown.
         command: The words of its command line, where it is to be run for real; empty otherwise.
         optional: Inputs that may be missing when it is run for real.
+        subworkflow: File of the workflow that the task stands for, where it was not there to be opened; else empty.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Task:
     memory_bytes: int | None = None
     command: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    subworkflow: str = ""
 
 
 def _beyond(task: Task) -> str:
@@ -71,6 +73,7 @@ class Workflow:
         parents: For each task the tasks that it waits for, sorted.
         sizes: Bytes of each file; each file has one size.
         warnings: Decisions of the reader where the file left something open, in words.
+        locations: Paths of files from outside, where they are known.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Workflow:
     parents: tuple[tuple[int, ...], ...]
     sizes: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    locations: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _ = self.order  # a cycle is an error of the input: raise it at once

@@ -54,6 +54,8 @@ class Schedule:
         finish: Time at which it has ended, in seconds.
         attempts: Number of starts of each task; 1 where nothing failed.
         repeated: The attempts before the last one of their task; they occupied machines too.
+        failed: Tasks whose last attempt failed, too; it is the one that the schedule has.
+        skipped: Tasks that did not run, because they need one that failed; their machine is -1.
     """
 
     vm: Indices
@@ -61,6 +63,8 @@ class Schedule:
     finish: Numbers
     attempts: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     repeated: tuple[RepeatedAttempt, ...] = ()
+    failed: tuple[int, ...] = ()
+    skipped: tuple[int, ...] = ()
 
     @cached_property
     def makespan(self) -> float:
@@ -70,15 +74,15 @@ class Schedule:
     @cached_property
     def order(self) -> Mapping[int, tuple[int, ...]]:
         """The tasks of each machine that has any, in the order of their starts."""
-        found: dict[int, list[int]] = {}
-        for task in np.lexsort((self.finish, self.start)):
-            found.setdefault(int(self.vm[task]), []).append(int(task))
-        return {vm: tuple(tasks) for vm, tasks in sorted(found.items())}
+        return self._by_machine(np.lexsort((self.finish, self.start)))
 
     def order_in(self, flow: Workflow) -> Mapping[int, tuple[int, ...]]:
         """As `order`, and of tasks of no length that share a moment, parents first: an order that can be kept."""
+        return self._by_machine(self.sequence(flow))
+
+    def _by_machine(self, sequence: Indices | NDArray[np.intp]) -> Mapping[int, tuple[int, ...]]:
         found: dict[int, list[int]] = {}
-        for task in self.sequence(flow):
+        for task in sequence[self.vm[sequence] >= 0]:
             found.setdefault(int(self.vm[task]), []).append(int(task))
         return {vm: tuple(tasks) for vm, tasks in sorted(found.items())}
 
@@ -122,17 +126,17 @@ def figures(flow: Workflow, platform: Platform, schedule: Schedule, lower_bound:
     Args:
         flow: The workflow.
         platform: The machines that its tasks run on.
-        schedule: The schedule of all its tasks.
+        schedule: The schedule of all its tasks; those that were skipped count nothing.
         lower_bound: Seconds, of `tradewind.workflow.bounds.lower_bound`.
     """
-    again = schedule.repeated
-    start = np.concatenate([schedule.start, [each.start for each in again]])
-    finish = np.concatenate([schedule.finish, [each.finish for each in again]])
+    again, ran = schedule.repeated, np.delete(np.arange(len(flow)), np.array(schedule.skipped, dtype=np.intp))
+    start = np.concatenate([schedule.start[ran], [each.start for each in again]])
+    finish = np.concatenate([schedule.finish[ran], [each.finish for each in again]])
     spans = finish - start
-    cores = np.array([flow.tasks[task].cores for task in (*range(len(flow)), *(each.task for each in again))])
+    cores = np.array([flow.tasks[task].cores for task in (*ran, *(each.task for each in again))])
     slots = sum(vm.slots for vm in platform.vms)
     fastest = float((flow.runtimes / platform.speeds.max()).sum() + platform.reading(flow).sum())
-    vm = np.concatenate([schedule.vm, np.array([each.vm for each in again], dtype=np.int32)])
+    vm = np.concatenate([schedule.vm[ran], np.array([each.vm for each in again], dtype=np.int32)])
     first, last = np.full(len(platform.vms), np.inf), np.full(len(platform.vms), -np.inf)
     np.minimum.at(first, vm, start)
     np.maximum.at(last, vm, finish)

@@ -47,3 +47,50 @@ def test_containers_of_another_machine_are_refused(
     assert "unset DOCKER_HOST" in capsys.readouterr().err
     assert run(["cluster", "start", "--docker", "--ray"]) == 3
     assert "--docker, --ray, --slurm and --kubernetes exclude each other" in capsys.readouterr().err
+
+
+FAILS = """
+name: fails
+job: {command: [sh, -c, "echo no such file >&2; exit 3"]}
+space: {x: 1..9}
+objective: {minimise: runtime}
+searcher: random
+budget: {trials: 2}
+"""
+
+
+@pytest.mark.slow
+def test_searches_end_as_what_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path))
+    monkeypatch.setenv("TRADEWIND_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fails.yaml").write_text(FAILS)
+    (tmp_path / "large.yaml").write_text(FAILS.replace("fails", "large").replace("exit 3", "exit 0"))
+    (tmp_path / "aims.yaml").write_text(FAILS + "stop: {target: .nan}\n")
+    (tmp_path / "prog.py").write_text("print(1)\n")
+    for words, said in (
+        (["fails.yaml", "--target", "nan"], "--target nan: that is no result"),
+        (["aims.yaml"], "aims.yaml:8: stop: target: value: Input should be a finite number"),
+        (["prog.py"], "for a program, tradewind init writes a job.yaml; prog.py goes into its command"),
+    ):
+        assert run(["submit", *words]) == 3
+        assert said in capsys.readouterr().err
+    assert run(["submit", "fails.yaml"]) == 0
+    assert run(["submit", "large.yaml", "--demand", "cpu=5000"]) == 0
+    assert run(["queue"]) == 0
+    assert "The cluster does not run: tradewind cluster start goes on with what is left." in capsys.readouterr().out
+    assert run(["cluster", "start", "--until-empty"]) == 7
+    all_failed = "all of 2 trials failed: the program exited with code 3"
+    assert f"1 search failed: search 1 (fails): {all_failed}" in capsys.readouterr().err
+    assert run(["queue", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert f"  1: {all_failed}" in " ".join(out.splitlines())
+    assert "no node that is large enough" in " ".join(out.split())
+    assert "does not run" not in out
+    with closing(ClusterStore(f"sqlite:///{tmp_path}/store.db")) as store:
+        assert [row.state for row in store.jobs(open_only=False)] == ["cancelled", "failed"]
+        assert store.durations(store.job(1)) == [], "it is no example of how long such searches take"

@@ -375,10 +375,10 @@ def test_what_is_tried_first_is_shown_and_checked_by_a_dry_run(job: Path, capsys
     assert run(["tune", "job.yaml", "--dry-run", "--try", "x=5"]) == 0
     assert "It tries first: instance=local.c1 x=5" in capsys.readouterr().out
     for text, said in (
-        ("x=9", "--try 'x=9': x='9' is not in the space (wanted 1 to 6)"),
-        ("y=9", "--try 'y=9': there is no parameter 'y' (known: instance, x)"),
-        ("x", "--try 'x': it is not NAME=VALUE,NAME=VALUE (write --try workers=4)"),
-        ("x=1,x=2", "--try 'x=1,x=2': 'x' is given twice (give each of them once)"),
+        ("x=9", "--try x=9: x='9' is not in the space (wanted 1 to 6)"),
+        ("y=9", "--try y=9: there is no parameter 'y' (known: instance, x)"),
+        ("x", "--try x: it is not NAME=VALUE,NAME=VALUE (write --try workers=4)"),
+        ("x=1,x=2", "--try x=1,x=2: 'x' is given twice (give each of them once)"),
     ):
         for words in ((), ("--dry-run",)):
             assert run(["tune", "job.yaml", "--try", text, *words]) == 3
@@ -386,7 +386,7 @@ def test_what_is_tried_first_is_shown_and_checked_by_a_dry_run(job: Path, capsys
     four = [word for x in (1, 2, 3, 4) for word in ("--try", f"x={x}")]
     for words in ((), ("--dry-run",)):
         assert run(["tune", "job.yaml", *four, *words]) == 5
-        assert "--try asks for 4 trials, and the budget of 3 trials leaves 3" in capsys.readouterr().err
+        assert "4 trials to be tried first, and the budget of 3 trials leaves 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -420,3 +420,21 @@ def test_machines_that_nobody_makes_are_refused_by_a_dry_run_too(
         assert run(["tune", str(path), *words]) == 3
         lines.append(capsys.readouterr().err)
     assert lines[0] == lines[1] != ""
+
+
+def test_what_the_job_wants_tried_first_goes_before_the_searcher(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(job.read_text() + "try_first:\n  - {x: 5}\n  - {x: 2}\n")
+    assert run(["tune", str(job), "--dry-run", "--json"]) == 0
+    assert [each["x"] for each in json.loads(capsys.readouterr().out)["first"]] == [5, 2]
+    assert run(["tune", str(job), "--quiet", "--trials", "3", "--try", "x=5", "--try", "x=1"]) == 0
+    assert "tradewind: --try x=5: the same trial as try_first.0, and not tried twice\n" in capsys.readouterr().err
+    assert run(["export", "--format", "json"]) == 0
+    trials = json.loads(capsys.readouterr().out)
+    assert [trial["configuration"]["x"] for trial in trials] == [5, 2, 1]
+    assert run(["tune", str(job), "--quiet", "--trials", "3"]) == 0
+    assert capsys.readouterr().err == ""  # nobody asked for them again
+    job.write_text(job.read_text().replace("{x: 2}", "{y: 2}"))
+    for command in ("tune", "submit"):
+        assert run([command, str(job)]) == 3
+        assert f"{job}:" in (said := capsys.readouterr().err)
+        assert "try_first.1: there is no parameter 'y'" in said

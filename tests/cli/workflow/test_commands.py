@@ -230,9 +230,48 @@ def test_failures_drift_and_moves_lengthen_a_plan(capsys: pytest.CaptureFixture[
     said(capsys, "plan", "w.yaml", "--vms", "vms.yaml", "--out", "plan.json")
     out = said(
         capsys, "simulate", "plan.json", "--failure", "0.8", "--drift", "0.1", "--period", "5s", "--migration", "0.5",
-        "--pause", "2s", "--unknown", "0.1",
+        "--pause", "2s", "--unknown", "0.1", "--retries", "99",
     )  # fmt: skip
     assert "attempts failed" in out
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_task_that_fails_for_good_is_named_and_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "plan", "w.yaml", "--vms", "vms.yaml", "--out", "plan.json")
+    words = ["workflow", "simulate", "plan.json", "--failure", "1", "--retries", "1"]
+    assert run([*words, "--gantt", "g.html"]) == 7
+    out, err = capsys.readouterr()
+    assert "failed       for good: split (2 attempts)" in out
+    assert "not run      they need what failed: one, two, three, join" in out
+    assert "until nothing more could run" in out and "gap" not in out
+    assert "task 'split' failed for good; 4 that need them were not run (--retries" in err
+    assert "split" in Path("g.html").read_text()
+    assert run([*words, "--repeat", "3", "--json"]) == 7
+    found = json.loads(capsys.readouterr().out)
+    assert found["failed"] == [{"task": "split", "attempts": 2}]
+    assert found["skipped"] == ["one", "two", "three", "join"]
+    assert found["figures"]["gap"] is None and found["spread"]["makespan"] is None
+    assert [(each["seed"], each["failed"], each["skipped"]) for each in found["runs"]] == [
+        (0, ["split"], 4), (1, ["split"], 4), (2, ["split"], 4)
+    ]  # fmt: skip
+    outcomes = {row["task"]: (row["outcome"], row["vm"] is None) for row in found["tasks"]}
+    assert outcomes == {"split": ("failed", False)} | dict.fromkeys(found["skipped"], ("skipped", True))
+
+
+@pytest.mark.usefixtures("folder")
+def test_of_several_seeds_those_count_in_which_nothing_failed_for_good(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "w.yaml", "--planner", "mct", "--vms", "vms.yaml", "--failure", "0.3", "--repeat", "12"]
+    words += ["--retries", "0"]
+    assert run(["workflow", *words, "--json"]) == 7
+    found = json.loads(capsys.readouterr().out)
+    well = [each for each in found["runs"] if not each["failed"]]
+    assert 0 < len(well) < 12
+    # No attempt may fail, so all of these take as long as planned.
+    assert found["spread"]["makespan"]["least"] == found["spread"]["makespan"]["most"] == well[0]["makespan"]
+    assert run(["workflow", *words]) == 7
+    out, err = capsys.readouterr()
+    assert f"in {12 - len(well)} of them tasks failed for good, and below are the others" in out
+    assert f"in {12 - len(well)} of 12 seeds tasks failed; with seed " in err
 
 
 @pytest.mark.usefixtures("folder")

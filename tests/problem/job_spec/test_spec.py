@@ -294,7 +294,7 @@ def test_results_stay_comparable(changes: dict[str, Any], spec_of: Make) -> None
         {"objective": "runtime"},
         {"constraints": {"deadline": 10}},
         {"deploy": {"billing": {"granularity": 60}}},
-        {"deploy": {"runner": "replay"}},
+        {"deploy": {"runner": {"use": "replay", "file": "runs.csv"}}},
         {"offers": {"provider": "aws"}},
         {"select": "nearest"},
         {"interpret": "exit_code"},

@@ -18,6 +18,7 @@ from tradewind.tenancy.fairness.fifo import FifoFairness
 from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.priority.dynamic import DynamicPriority
 from tradewind.tenancy.priority.expected_gain import GainPriority
+from tradewind.tenancy.priority.fifo import FifoPriority
 
 
 def test_the_example_of_the_drf_paper() -> None:
@@ -119,8 +120,21 @@ def test_quota_holds_and_refuses_what_can_never_run() -> None:
     assert why_waiting(allocator, "a") == "tenant A uses its quota"
     assert started(allocator.handle(ev.RequestEnded("a0"), 1.0)) == ["a2"]
     refused = allocator.handle(ev.RequestMade("a", "big", {"cpu": 5}), 1.0)
-    assert refused == [ev.RequestRefused("big", "a", "it takes 5 cpu, and tenant A has a quota of 4 cpu")]
+    assert refused == [ev.RequestRefused("big", "a", "it takes 5 CPUs, and tenant A has a quota of 4 CPUs")]
     assert started(allocator.handle(ev.TenantSet("A"), 2.0)) == ["a3", "a4"]
+
+
+def test_what_no_node_can_ever_hold_is_refused_where_no_other_node_can_come() -> None:
+    for grows in (True, False):
+        allocator = cluster({"n": {"cpu": 4, "memory": 8}}, ["A"], policy(more={"grows": grows}))
+        allocator.handle(ev.JobSubmitted("a", "A"), 0.0)
+        out = allocator.handle(ev.RequestMade("a", "big", {"cpu": 8, "memory": 1}), 0.0)
+        if grows:
+            assert started(out) == []
+            assert why_waiting(allocator, "a") == "no node is large enough for 8 CPUs, 1 GiB of memory"
+        else:
+            why = "it takes 8 CPUs, 1 GiB of memory, and this cluster has no node that is large enough"
+            assert out == [ev.RequestRefused("big", "a", why)]
 
 
 def test_strict_priority_and_first_come_first_served() -> None:
@@ -176,11 +190,11 @@ def test_runs_that_no_node_holds_beside_their_own_core_are_refused() -> None:
     allocator.handle(ev.JobSubmitted("j", "A", {"cpu": 1}, {"cpu": 4}), 0.0)
     (refused,) = allocator.handle_all(asks("j", 1, {"cpu": 4}), 0.0)
     assert refused == ev.RequestRefused(
-        "j0", "j", "it takes 4 cpu beside the 1 cpu of its Core, and no node is large enough for both"
+        "j0", "j", "it takes 4 CPUs beside the 1 CPU of its Core, and no node is large enough for both"
     )
     (refused,) = allocator.handle_all([ev.TenantSet("A", quota={"cpu": 3}), *asks("j", 1, {"cpu": 3}, 1)], 0.0)
     assert refused == ev.RequestRefused(
-        "j1", "j", "it takes 3 cpu beside the 1 cpu of its Core, and tenant A has a quota of 3 cpu"
+        "j1", "j", "it takes 3 CPUs beside the 1 CPU of its Core, and tenant A has a quota of 3 CPUs"
     )
 
 
@@ -192,7 +206,7 @@ def test_a_search_that_has_run_waits_for_its_nodes() -> None:
     allocator.handle_all([ev.RequestEnded("j0"), ev.ResultReported("j", 1.0, 1.0)], 1.0)
     allocator.handle(ev.NodeLost("b" if node == "a" else "a"), 1.0)
     assert allocator.handle_all(asks("j", 1, {"cpu": 4}, 1), 2.0) == [ev.WakeAt(32.0)]
-    assert why_waiting(allocator, "j") == "Cores leave no node that is large enough for 4 cpu"
+    assert why_waiting(allocator, "j") == "Cores leave no node that is large enough for 4 CPUs"
 
 
 def test_cores_keep_to_their_reserve() -> None:
@@ -240,7 +254,7 @@ def test_a_large_run_is_not_starved_by_small_ones() -> None:
     assert 10 < second < 20
 
 
-def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
+def test_a_search_that_stands_still_gives_way_as_long_as_another_one_waits() -> None:
     how = policy(priority=DynamicPriority, sample=2, multiple=0, threshold=0.5, declines=2, idle_rounds=2)
     allocator = cluster({"n": {"cpu": 1}}, ["A"], how)
     allocator.handle_all([ev.JobSubmitted("still", "A"), ev.JobSubmitted("gains", "A")], 0.0)
@@ -250,14 +264,45 @@ def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
         "gains0"
     ]
     assert started(allocator.handle(ev.RequestEnded("gains0"), 1.0)) == ["gains1"]
-    out = allocator.handle(ev.RequestEnded("gains1"), 2.0)
-    assert started(out) == []
-    assert out == [ev.WakeAt(3.0)]
     assert why_waiting(allocator, "still") == "it has stopped improving and gives way"
+    out = allocator.handle(ev.RequestEnded("gains1"), 2.0)
+    assert started(out) == ["still0"], "nobody else waits: nothing is left idle"
+    assert how.priority.key(allocator.jobs["still"].view)[0] == 0
+
+
+def test_a_search_that_stands_still_declines_until_nobody_takes() -> None:
+    """Another one waits, but for more than there is: what was declined stays idle for some rounds."""
+    how = policy(priority=DynamicPriority, sample=2, multiple=0, threshold=0.5, declines=2, idle_rounds=2)
+    allocator = cluster({"n": {"cpu": 2}}, ["A"], how)
+    allocator.handle_all([ev.JobSubmitted("still", "A"), ev.JobSubmitted("large", "A")], 0.0)
+    assert started(allocator.handle_all(asks("large", 2, {"cpu": 1}), 0.0)) == ["large0", "large1"]
+    allocator.handle_all(asks("still", 1, {"cpu": 1}), 0.0)
+    allocator.handle(ev.RequestMade("large", "whole", {"cpu": 2}), 0.0)
+    allocator.handle_all([ev.ResultReported("still", 1.0, 1.0), ev.ResultReported("still", 1.1, 1.0)], 1.0)
+    out = allocator.handle(ev.RequestEnded("large0"), 2.0)
+    assert started(out) == []
+    assert ev.WakeAt(3.0) in out
     found: list[str] = []
     for second in range(3, 8):
         found += started(allocator.handle(ev.AllocatorTick(), float(second)))
     assert found == ["still0"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_flat_search_that_is_alone_runs_as_under_first_come_first_served(restarted: bool) -> None:
+    ended = {}
+    for rule in (DynamicPriority, FifoPriority):
+        allocator = cluster({"n": {"cpu": 2}}, ["A"], policy(priority=rule))
+        told = [ev.ResultReported("flat", 1.0, 1.0)] * (100 if restarted else 0)
+        events = [ev.JobSubmitted("flat", "A"), *told, *asks("flat", 200, {"cpu": 1})]
+        running = started(allocator.handle_all(events, 0.0))
+        now = 0.0
+        while running:
+            now += 0.5
+            result = ev.ResultReported("flat", 1.0, 1.0)
+            running += started(allocator.handle_all([ev.RequestEnded(running.pop(0)), result], now))
+        ended[rule] = allocator.decisions, now
+    assert ended[DynamicPriority] == ended[FifoPriority] == (200, 100.0)
 
 
 def test_expected_gain_orders_searches() -> None:

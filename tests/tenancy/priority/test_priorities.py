@@ -71,6 +71,15 @@ def test_idle_offers_raise_it_again_in_a_row_only() -> None:
     assert priority.key(job)[0] == fallen - 1
 
 
+def test_it_falls_so_far_and_rises_at_once_when_nobody_else_waits() -> None:
+    priority, job = dynamic(sample=2, multiple=0, threshold=1.0, lowest=3), JobView("j", 1)
+    assert tell(priority, job, *[1.0] * 6) == [0, 1, 2, 3, 3, 3]
+    assert priority.declines(job) == 3
+    priority.unopposed(job)
+    assert (priority.key(job)[0], priority.declines(job)) == (0, 0)
+    assert tell(priority, job, 1.0) == [1]
+
+
 def test_least_attained_counts_what_runs() -> None:
     priority = LeastAttainedPriority(settings=LeastAttainedPriority.Settings())
     idle = JobView("a", 1, seconds=[10.0], attained=5.0, share=0.5)

@@ -99,3 +99,21 @@ def test_inputs_that_may_be_missing(tmp_path: Path) -> None:
         folder.require(both, tmp_path, only=[0, 1])
     (tmp_path / "x").write_text("")
     assert set(folder.require(alone, tmp_path, only=[0])) == {tmp_path / "x", tmp_path / "y"}
+
+
+def test_raw_files_are_taken_from_where_the_workflow_knows_them(tmp_path: Path) -> None:
+    folder = WorkflowRunFolder(tmp_path / "run")
+    folder.prepare()
+    for name in ("far", "near"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "far" / "one").write_text("far")
+    (tmp_path / "near" / "c").write_text("near")
+    task = Task("t", "t", 1.0, ("a", "b", "c"), command=("true",))
+    one = str(tmp_path / "far" / "one")
+    flow = Workflow("w", (task,), ((),), locations=dict.fromkeys("abc", one))
+    folder.stage(flow, tmp_path / "near", only=[0])
+    # One file may have two names, and what is in the folder of the inputs goes first.
+    assert {name: (folder.files / name).read_text() for name in "abc"} == {"a": "far", "b": "far", "c": "near"}
+    lost = Workflow("w", (Task("t", "t", 1.0, ("x",), command=("true",)),), ((),), locations={"x": "/no/x"})
+    with pytest.raises(WorkflowError, match="there is no file /no/x, which task 't' reads"):
+        folder.stage(lost, tmp_path / "near", only=[0])

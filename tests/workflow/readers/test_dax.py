@@ -147,6 +147,37 @@ def test_kinds_of_use() -> None:
     assert caught.value.line == 3
 
 
+def test_commands_of_jobs() -> None:
+    body = """\
+<executable name="keg" namespace="n" version="1"><pfn url="file:///usr/bin/keg" site="local"/></executable>
+<job id="A" namespace="n" name="keg" version="1"><argument>-a "two words"
+  <file name="f.a"/> -o <filename file="f.b"/></argument><stdout name="f.out" link="output"/></job>
+<job id="B" name="wc"><stdin file="f.out"/><stderr name="err"/></job>
+<job id="C" name="plain" runtime="1"/></adag>"""
+    flow = read_dax((HEAD + body).encode(), "w.xml")
+    words = ("/usr/bin/keg", "-a", "two words", "f.a", "-o", "f.b")
+    assert [task.command for task in flow.tasks] == [
+        ("sh", "-c", 'exec "$0" "$@" >f.out', *words), ("sh", "-c", 'exec "$0" "$@" <f.out 2>err', "wc"), ("plain",)
+    ]  # fmt: skip
+    # A stream is a use, too, where the file does not list it.
+    assert [(task.inputs, task.outputs) for task in flow.tasks[:2]] == [((), ("f.out",)), (("f.out",), ("err",))]
+    assert flow.parents == ((), (0,), ())
+    # Generators write jobs without arguments: there is nothing to run.
+    assert [task.command for task in read_dax((HEAD + TWO).encode(), "w.xml").tasks] == [(), ()]
+
+
+def test_two_jobs_of_one_id_are_refused_with_both_lines() -> None:
+    with pytest.raises(WorkflowError, match=r"w.xml:5: there are two tasks '-' \(.*; the first is in line 3\)"):
+        read('<job id="-"/>\n\n<job id="-"/></adag>')
+
+
+@needs_datasets
+def test_the_sample_of_the_schema_is_refused_because_its_ids_are_all_the_same() -> None:
+    path = DATASETS / "formats/dax/sample-3.2.xml"
+    with pytest.raises(WorkflowError, match=r"sample-3.2.xml:84: there are two tasks '-'"):
+        read_dax(path.read_bytes(), str(path))
+
+
 @pytest.mark.parametrize("element", ["dflow", "group"])
 def test_jobs_within_an_element_do_not_vanish(element: str) -> None:
     body = f"""\

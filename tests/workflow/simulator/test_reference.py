@@ -130,7 +130,8 @@ def test_delays_failures_and_noise() -> None:
     plan = ScheduleDirector(heft(flow, platform))
     late = simulate(flow, platform, plan, World(delays={"engine": 1.0, "queue": 0.5, "post": [2.0, 0.25]}))
     assert late.makespan == pytest.approx(40 + 4 * 1.0 + 4 * 0.5 + 2.0 + 2 * 0.25)
-    failing = simulate(flow, platform, PriorityDirector([0.0] * 4, [0]), World(failure=0.9, retries=2, seed=4))
+    world = World(failure=0.9, retries=2, seed=4, last_ends_well=True)
+    failing = simulate(flow, platform, PriorityDirector([0.0] * 4, [0]), world)
     assert failing.attempts.max() <= 3
     assert failing.attempts.sum() > 4
     assert failing.makespan > 40.0
@@ -144,7 +145,8 @@ def test_delays_failures_and_noise() -> None:
 def test_attempts_that_failed_are_paid_and_occupy_their_machine() -> None:
     flow = Workflow("w", (Task("a", "a", 100.0),), ((),))
     platform = Platform((Vm("one", price_per_hour=3.6), Vm("other", price_per_hour=36.0)), billing=Billing(0, 0, 1e-9))
-    real = simulate(flow, platform, PriorityDirector([0.0], [0]), World(failure=1.0, retries=3, seed=1))
+    world = World(failure=1.0, retries=3, seed=1, last_ends_well=True)
+    real = simulate(flow, platform, PriorityDirector([0.0], [0]), world)
     assert real.attempts.tolist() == [4]
     assert [each.task for each in real.repeated] == [0, 0, 0]
     assert real.repeated[0].start == 0.0 and real.repeated[-1].finish == real.start[0]
@@ -173,6 +175,33 @@ def test_a_task_that_failed_is_repeated_before_those_after_it_in_the_plan() -> N
     real = simulate(flow, platform, ScheduleDirector(plan), World(failure=0.5, seed=4))
     assert real.attempts.max() > 1
     assert real.order == plan.order
+
+
+def test_a_task_whose_attempts_are_used_up_fails_for_good_and_what_needs_it_does_not_run() -> None:
+    # bad -> child -> grandchild; other -> grandchild; alone.
+    names = ("bad", "child", "other", "grandchild", "alone")
+    flow = Workflow("w", tuple(Task(name, "t", 10.0) for name in names), ((), (0,), (), (1, 2), ()))
+    platform = Platform((Vm("one", price_per_hour=3.6), Vm("two", price_per_hour=3.6)), billing=Billing(0, 0, 1e-9))
+    plan = Schedule(np.array([0, 0, 1, 0, 0]), np.array([0.0, 10, 0, 20, 30]), np.array([10.0, 20, 10, 30, 40]))
+    seed = next(seed for seed in range(99) if _fails(World(failure=0.5, retries=1, seed=seed)) == [0])
+    world = World(failure=0.5, retries=1, seed=seed)
+    for director in (ScheduleDirector(plan), PriorityDirector([0.0] * 5, [0, 1])):
+        real = simulate(flow, platform, director, world)
+        assert (real.failed, real.skipped) == ((0,), (1, 3))
+        assert real.vm[[1, 3]].tolist() == [-1, -1] and real.attempts[[0, 1, 3]].tolist() == [2, 0, 0]
+        assert real.finish[0] > real.start[0] and real.finish[[2, 4]].min() > 0
+        assert sorted(task for tasks in real.order.values() for task in tasks) == [0, 2, 4]
+        said = figures(flow, platform, real, 30.0)
+        spent = real.finish - real.start
+        assert said.serial == pytest.approx(spent.sum() + sum(each.finish - each.start for each in real.repeated))
+    # Did its last attempt end well, all would run: nothing else of its luck is different.
+    more = simulate(flow, platform, ScheduleDirector(plan), replace(world, last_ends_well=True))
+    assert more.failed == more.skipped == ()
+
+
+def _fails(world: World) -> list[int]:
+    """Of five tasks, those whose attempts are used up."""
+    return [task for task in range(5) if all(world.luck(task, attempt)[1] is not None for attempt in range(2))]
 
 
 def test_machines_that_drift_and_move() -> None:

@@ -113,7 +113,7 @@ def test_nothing_is_lost(flow: Workflow, platform: Platform, method: str, bound:
 
 def test_attempts_at_a_job_that_failed_are_shared_out_over_its_tasks() -> None:
     clustered = cluster(fork(), "vertical")
-    world = World(failure=0.7, retries=2, seed=3)
+    world = World(failure=0.7, retries=2, seed=3, last_ends_well=True)
     platform = Platform((Vm("one", 1.0, 1, 3.6),))
     ran = simulate(clustered.flow, platform, PriorityDirector([0.0] * len(clustered.flow), [0]), world)
     tasks = clustered.unfold(ran)
@@ -123,6 +123,17 @@ def test_attempts_at_a_job_that_failed_are_shared_out_over_its_tasks() -> None:
     jobs = figures(clustered.flow, platform, ran, 1.0)
     said = figures(fork(), platform, tasks, 1.0)
     assert (said.serial, said.utilisation, said.cost) == pytest.approx((jobs.serial, 1.0, jobs.cost))
+
+
+def test_all_tasks_of_a_job_that_failed_for_good_have_failed() -> None:
+    clustered = cluster(fork(), "vertical")
+    platform = Platform((Vm("one"),))
+    world = World(failure=1.0, retries=0)
+    ran = simulate(clustered.flow, platform, PriorityDirector([0.0] * len(clustered.flow), [0]), world)
+    tasks = clustered.unfold(ran)
+    assert sorted((*tasks.failed, *tasks.skipped)) == list(range(len(fork())))
+    assert set(tasks.failed) == {task for job in ran.failed for task in clustered.members[job]}
+    assert all(tasks.vm[task] == -1 for task in tasks.skipped)
 
 
 @pytest.mark.parametrize(

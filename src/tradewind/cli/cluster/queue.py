@@ -81,15 +81,12 @@ def queue(
 
     from tradewind.cli.cluster.common import open_cluster_store
     from tradewind.cli.common import emit_json
+    from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES
 
     with closing(open_cluster_store(store)) as opened:
         rows = opened.jobs(tenant=tenant, open_only=not everything, limit=None if as_json else _NEWEST)
-        shown = {
-            job["id"]: job
-            for cluster in opened.clusters()
-            if cluster.holder
-            for job in cluster.snapshot.get("jobs", ())
-        }
+        run = [cluster for cluster in opened.clusters() if cluster.holder]
+        shown = {job["id"]: job for cluster in run for job in cluster.snapshot.get("jobs", ())}
     known = _figures([row for row in rows if row.id not in shown and row.study_id is not None], store)
     found = [_document(row, shown.get(row.id, known.get(row.id, {}))) for row in rows]
     if as_json:
@@ -104,6 +101,13 @@ def queue(
         console.print("No search is in the queue: tradewind submit job.yaml", markup=False)
         return
     console.print(jobs_table(found, console.width))
+    names = {cluster.name for cluster in run}
+    waits = [
+        row for row in rows if row.state in OPEN_JOB_STATES and (row.cluster not in names if row.cluster else not run)
+    ]
+    for name in sorted({row.cluster for row in waits}):
+        which, how = (f"Cluster {name}", f" --name {name}") if name not in ("", "default") else ("The cluster", "")
+        console.print(f"{which} does not run: tradewind cluster start{how} goes on with what is left.", markup=False)
 
 
 def cancel(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tradewind.tenancy.allocator import AllocationPolicy
     from tradewind.tenancy.node_monitor import NodeSource
@@ -66,7 +66,7 @@ def start(
     chosen = {"process": local, "docker": docker, "ray": ray, "slurm": slurm is not None, "kubernetes": kubernetes}
     part = _part(chosen, pairs(runner, "--set"), slurm)
     more = amounts(resource, "--resource", further=True)
-    how = _policy(fairness, priority, pairs(policy, "--policy"), more, _ahead(queued, part["use"]))
+    how = _policy(fairness, priority, pairs(policy, "--policy"), more, queued, part["use"])
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
     words = {"engine": part["use"], "fairness": fairness, "priority": priority, "own_code": own_code}
     url = store or store_url()
@@ -75,6 +75,17 @@ def start(
     typer.echo(f"Cluster {name} on {part['use']} ({fairness}, {priority}). Ctrl-C ends it.")
     with GracefulInterrupt("ending: running trials are cancelled and paid; the next start goes on") as stop:
         cluster.run(lambda: not stop.wanted and not (until_empty and cluster.empty()))
+    if until_empty and not stop.wanted:
+        _tell_failures(list(cluster.failed.values()))
+
+
+def _tell_failures(failed: Sequence[str]) -> None:
+    """Raise an error that names the first of the searches that failed; nothing where there is none."""
+    from tradewind.errors import JobFailedError
+    from tradewind.utils.units import count
+
+    if failed:
+        raise JobFailedError(f"{count(len(failed), 'search')} failed: {failed[0]}", hint="tradewind queue --all")
 
 
 def list_clusters(
@@ -99,30 +110,25 @@ def list_clusters(
         typer.echo(f"{row.name}: {row.settings.get('engine', '')}, {row.holder or 'not running'}")
 
 
-def _ahead(count: int, engine: str) -> int:
-    """Number of runs that may wait for a node, where the engine has a queue."""
+def _policy(
+    fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float], queued: int, engine: str
+) -> AllocationPolicy:
+    """Make the rules of the cluster; only an engine that is a cluster itself has a queue, and may grow."""
     from tradewind import plugins
     from tradewind.deployer.runner.base import HasOwnMachines
     from tradewind.errors import InputError
-
-    if count and not issubclass(plugins.load("runner", engine), HasOwnMachines):
-        raise InputError(
-            f"--queued {count}: {engine} has no queue, it would start them all at once",
-            hint="leave --queued out, or share --ray, --slurm or --kubernetes",
-        )
-    return count
-
-
-def _policy(
-    fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float], ahead: int
-) -> AllocationPolicy:
-    from tradewind import plugins
     from tradewind.tenancy.allocator import AllocationPolicy
     from tradewind.tenancy.resources import DEFAULT_RESOURCES, ResourceKinds
 
+    grows = issubclass(plugins.load("runner", engine), HasOwnMachines)
+    if queued and not grows:
+        raise InputError(
+            f"--queued {queued}: {engine} has no queue, it would start them all at once",
+            hint="leave --queued out, or share --ray, --slurm or --kubernetes",
+        )
     kinds = ResourceKinds((*DEFAULT_RESOURCES, *(name for name in more if name not in DEFAULT_RESOURCES)))
     between, within = plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings)
-    return AllocationPolicy(between, within, kinds, ahead=ahead)
+    return AllocationPolicy(between, within, kinds, ahead=queued, grows=grows)
 
 
 def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str | None) -> dict[str, Any]:

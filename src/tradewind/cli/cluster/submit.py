@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ import typer
 from tradewind.cli import completion
 
 if TYPE_CHECKING:
+    from tradewind.problem import Problem
+    from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
 
 _Demand = Annotated[
@@ -57,15 +60,15 @@ def submit(
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json, load_job
-    from tradewind.engine.search_builder import build_problem, study_document
+    from tradewind.engine.search_builder import study_document
     from tradewind.store.clusters.cluster_store import JobRow, TenantRow
     from tradewind.tenancy.resources import largest_demand
-    from tradewind.utils.paths import data_folder
 
     check_tenant(tenant, weight, option="--tenant")
+    _check_target(target)
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
-    problem = build_problem(spec, data_folder())  # what cannot be searched is an error now, not in the queue
+    problem = _checked_problem(spec)
     options = {
         "target": target,
         "core": "process" if core_process else "thread",
@@ -88,6 +91,25 @@ def submit(
     if not running:
         which, how = (f"Cluster {cluster} does not run", f" --name {cluster}") if cluster else ("No cluster runs", "")
         typer.echo(f"{which}: tradewind cluster start{how}")
+
+
+def _check_target(target: float | None) -> None:
+    from tradewind.errors import InputError
+
+    if target is not None and not math.isfinite(target):
+        raise InputError(f"--target {target}: that is no result", hint="name the value at which the search ends")
+
+
+def _checked_problem(spec: JobSpec) -> Problem:
+    """The problem of a specification that can be searched: what cannot is an error now, not in the queue."""
+    from tradewind.engine.proposals import first_proposals
+    from tradewind.engine.search_builder import build_problem, build_stopping_rules
+    from tradewind.utils.paths import data_folder
+
+    problem = build_problem(spec, data_folder())
+    first_proposals(spec, problem, ())
+    build_stopping_rules(spec)
+    return problem
 
 
 def _submit(clusters: ClusterStore, wanted: JobRow) -> JobRow:

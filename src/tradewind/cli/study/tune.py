@@ -66,7 +66,7 @@ def print_dry_run(
             searcher = build_searcher(spec, with_past_studies(problem, spec, row, opened))
             found["study"] = None if new else _begun(spec, row, opened)
             history = [] if new else opened.trials(row.id)
-    first = [priced.proposal.configuration for priced in wanted_first(spec, problem, tries, history).values()]
+    first = [priced.proposal.configuration for priced in _wanted_first(spec, problem, tries, history).values()]
     refusal = _refusal(spec, row, problem, searcher)
     found["first"] = [dict(configuration) for configuration in first]
     found["refused"] = None if refusal is None else str(refusal)
@@ -93,10 +93,12 @@ def _refusal(spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searche
     return None
 
 
-def wanted_first(
+def _wanted_first(
     spec: JobSpec, problem: Problem, tries: Sequence[str], history: Sequence[Trial]
 ) -> Mapping[str, PricedProposal]:
-    """The configurations of ``--try``, by their words; what has a trial already is left out, with a line that says so.
+    """Find the configurations that the specification and ``--try`` want tried first, by the user's words.
+
+    What is left out, because it has a trial already, is told in a line.
 
     Args:
         spec: The specification.
@@ -106,34 +108,15 @@ def wanted_first(
 
     Raises:
         BudgetError: The budget does not leave so many trials.
-        ConfigurationError: One is no configuration of the space, or nobody sells it.
+        InputError: One is no configuration of the space, or nobody sells it.
     """
-    from tradewind.engine.proposals import known_trial_words, user_proposal
-    from tradewind.errors import BudgetError, ConfigurationError
-    from tradewind.utils.units import count
+    from tradewind.engine.proposals import first_proposals
 
-    known = {trial.key: trial for trial in history if trial.state.informs or not trial.state.ended}
-    found: dict[str, PricedProposal] = {}
-    for text in tries:
-        try:
-            priced = user_proposal(problem, _values_of(text))
-        except ConfigurationError as error:
-            raise ConfigurationError(f"--try {text!r}: {error.message}", hint=error.hint) from None
-        twin = next((other for other, one in found.items() if one.key == priced.key), None)
-        if priced.key in known:
-            typer.echo(f"tradewind: --try {text}: {known_trial_words(known[priced.key])}", err=True)
-        elif twin is not None:
-            typer.echo(f"tradewind: --try {text}: the same trial as --try {twin}, and not tried twice", err=True)
-        else:
-            found[text] = priced
-    most = spec.budget.trials
-    if most is not None and len(found) > max(0, most - len(history)):
-        left = max(0, most - len(history))
-        raise BudgetError(
-            f"--try asks for {count(len(found), 'trial')}, and the budget of {count(most, 'trial')} leaves {left}",
-            hint="raise budget.trials, or leave some out",
-        )
-    return found
+    first = first_proposals(spec, problem, history, [(f"--try {text}", _values_of(text)) for text in tries])
+    for words, why in first.known.items():
+        if words.startswith("--try") or not history:  # the job's own were tried when the study began
+            typer.echo(f"tradewind: {words}: {why}", err=True)
+    return first.proposals
 
 
 def _values_of(text: str) -> dict[str, Value]:
@@ -156,9 +139,9 @@ def _values_of(text: str) -> dict[str, Value]:
         try:
             name, value = pair(word.strip(), "--try", "workers=4", error=ConfigurationError)
         except ConfigurationError as error:
-            raise ConfigurationError("it is not NAME=VALUE,NAME=VALUE", hint=error.hint) from None
+            raise ConfigurationError(f"--try {text}: it is not NAME=VALUE,NAME=VALUE", hint=error.hint) from None
         if name in found:
-            raise ConfigurationError(f"{name!r} is given twice", hint="give each of them once")
+            raise ConfigurationError(f"--try {text}: {name!r} is given twice", hint="give each of them once")
         found[name] = value
     return found
 
@@ -412,7 +395,7 @@ def _search(
     history = [] if new else store.trials(study.id)
     for warning in filter(None, (missing_past_hint(spec, store), future_runs_warning(spec))):
         typer.echo(f"tradewind: {warning}", err=True)
-    first = wanted_first(spec, problem, tries, history)
+    first = _wanted_first(spec, problem, tries, history)
     words = f"Resuming {study.name} after {count(len(history), 'trial')} (--fresh starts anew)."
     untold = [words] if history and not quiet else []
     untold += [f"Trying first: {one.proposal.configuration}" for one in first.values() if not quiet]
@@ -437,7 +420,7 @@ def _search(
         ended = search.run(lambda: not stop.wanted)
     made = {trial.key for trial in search.trials.values()}
     for text in (text for text, one in first.items() if one.key not in made):
-        typer.echo(f"tradewind: --try {text} was not tried: {ended.reason}", err=True)
+        typer.echo(f"tradewind: {text} was not tried: {ended.reason}", err=True)
     if not quiet:
         for line in (*untold, *search.swept):
             typer.echo(line)

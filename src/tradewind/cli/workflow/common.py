@@ -130,16 +130,22 @@ def make_planner(name: str, settings: Sequence[str] | None, seed: int) -> Planne
     return planner
 
 
-def figure_rows(found: ScheduleFigures) -> list[tuple[str, str]]:
-    """The figures of a schedule in words."""
+def figure_rows(found: ScheduleFigures, *, whole: bool = True) -> list[tuple[str, str]]:
+    """The figures of a schedule in words.
+
+    Args:
+        found: The figures.
+        whole: False where tasks failed for good: what compares the whole workflow is then left out.
+    """
     from tradewind.utils.units import format_money
 
+    took = f"{found.makespan:,.3f} s" + _also(found.makespan)
     return [
-        ("makespan", f"{found.makespan:,.3f} s" + _also(found.makespan)),
-        ("lower bound", f"{found.lower_bound:,.3f} s"),
-        ("gap", f"{100 * found.gap:.1f} % above the bound"),
+        ("makespan", took if whole else f"{took} until nothing more could run"),
+        *([("lower bound", f"{found.lower_bound:,.3f} s")] if whole else []),
+        *([("gap", f"{100 * found.gap:.1f} % above the bound")] if whole else []),
         ("serial time", f"{found.serial:,.1f} s" + _also(found.serial)),
-        ("speed-up", f"{found.speedup:.2f} over the fastest machine alone"),
+        *([("speed-up", f"{found.speedup:.2f} over the fastest machine alone")] if whole else []),
         ("utilisation", f"{100 * found.utilisation:.1f} % of the slots"),
         ("cost", f"{format_money(found.cost)} this run"),
     ]
@@ -151,14 +157,14 @@ def _also(seconds: float) -> str:
     return f" ({format_duration(seconds)})" if seconds >= 180 else ""
 
 
-def tiles(found: ScheduleFigures) -> list[tuple[str, str]]:
-    """The figures of a schedule, short, for a picture."""
+def tiles(found: ScheduleFigures, *, whole: bool = True) -> list[tuple[str, str]]:
+    """The figures of a schedule, short, for a picture; see `figure_rows`."""
     from tradewind.utils.units import format_duration, format_money
 
     return [
         ("makespan", format_duration(found.makespan)),
-        ("lower bound", format_duration(found.lower_bound)),
-        ("gap", f"{100 * found.gap:.1f} %"),
+        *([("lower bound", format_duration(found.lower_bound))] if whole else []),
+        *([("gap", f"{100 * found.gap:.1f} %")] if whole else []),
         ("serial time", format_duration(found.serial)),
         ("utilisation", f"{100 * found.utilisation:.1f} %"),
         ("cost", format_money(found.cost)),

@@ -32,7 +32,7 @@ _Period = Annotated[str, typer.Option(help="Time between changes of speed and be
 _Migration = Annotated[float, typer.Option(min=0.0, max=1.0, help="Chance of a machine to be moved in each period.")]
 _Pause = Annotated[str, typer.Option(help="Time that a live migration takes.")]
 _Failure = Annotated[float, typer.Option(min=0.0, max=1.0, help="Chance of an attempt to fail.")]
-_Retries = Annotated[int, typer.Option(min=0, help="Attempts of a task that may fail; the next one ends well.")]
+_Retries = Annotated[int, typer.Option(min=0, help="Times a task that failed is tried again.")]
 _Delay = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,7 +78,11 @@ def simulate(
     declared_edges: DeclaredEdges = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate a plan, or a planner that decides as it goes, with noise, failures and delays."""
+    """Simulate a plan, or a planner that decides as it goes, with noise, failures and delays.
+
+    A task whose attempts are used up has failed for good, and what needs it does not run: the command names them and
+    ends with exit code 7.
+    """
     from dataclasses import replace
 
     from tradewind.cli.workflow.common import check_pictures
@@ -213,22 +217,25 @@ def _finish(
 ) -> None:
     from tradewind.cli.common import emit_json
     from tradewind.cli.workflow.common import draw_gantt, figure_rows, say, show_rows, tiles
-    from tradewind.utils.units import count
+    from tradewind.utils.units import count, listed
     from tradewind.workflow.diagrams import gantt_document
     from tradewind.workflow.simulator.replications import to_json
 
-    first = result.figures[0]
+    first, failed = result.figures[0], result.lost(0)[0]
     if gantt:
         title = f"{case.flow.name}, {case.planner} simulated on {count(len(result.platform.vms), 'machine')}"
         planned, actual = (case.planned, result.schedule) if case.planned is not None else (result.schedule, None)
-        document = gantt_document(case.flow, result.platform, planned, title=title, actual=actual, figures=tiles(first))
+        shown = tiles(first, whole=not failed)
+        shown += [("failed", listed([case.flow.tasks[task].id for task in failed]))] if failed else []
+        document = gantt_document(case.flow, result.platform, planned, title=title, actual=actual, figures=shown)
         draw_gantt(gantt, document)
     if as_json:
         emit_json(to_json(case, result))
+        _check_failures(case, result)
         return
     who = "the plan of " + (case.planner or "somebody") if case.planned is not None else case.planner
     say(f"{case.flow.name}: {count(len(case.flow), 'task')} on {count(len(result.platform.vms), 'machine')} by {who}")
-    rows = figure_rows(first)
+    rows = figure_rows(first, whole=not failed)
     if case.planned is not None:
         rows.insert(1, ("planned", f"{case.planned.makespan:,.3f} s"))
     show_rows([*rows, *result.notes])
@@ -238,6 +245,29 @@ def _finish(
         say(f"warning: {warning}", indent="  ")
     for path in gantt or ():
         typer.echo(f"written: {path}")
+    _check_failures(case, result)
+
+
+def _check_failures(case: SimulationCase, result: ReplicationResult) -> None:
+    """End with the exit code of a failed workflow where a task has failed for good.
+
+    Raises:
+        JobFailedError: One has.
+    """
+    from tradewind.errors import JobFailedError
+    from tradewind.utils.units import count
+
+    bad = [place for place in range(len(result.seeds)) if result.lost(place)[0]]
+    if not bad:
+        return
+    failed, skipped = result.lost(bad[0])
+    others = f", and {count(len(failed) - 1, 'more task')} failed" if len(failed) > 1 else ""
+    others += f"; {len(skipped)} that need them were not run" if skipped else ""
+    where = f"in {len(bad)} of {len(result.seeds)} seeds tasks failed; with seed {result.seeds[bad[0]]}, "
+    raise JobFailedError(
+        f"{where if len(result.seeds) > 1 else ''}task {case.flow.tasks[failed[0]].id!r} failed for good{others}",
+        hint="--retries gives a task more attempts",
+    )
 
 
 def _show_spread(result: ReplicationResult, repeat: int) -> None:
@@ -245,9 +275,13 @@ def _show_spread(result: ReplicationResult, repeat: int) -> None:
     from tradewind.workflow.simulator.replications import spread
 
     typer.echo()
-    typer.echo(f"{repeat} seeds; above is the first of them")
+    bad = repeat - len(result.whole)
+    failed = f"; in {bad} of them tasks failed for good, and below are the others" if bad else ""
+    typer.echo(f"{repeat} seeds; above is the first of them{failed}")
+    if not result.whole:
+        return
     rows = []
     for name, unit in (("makespan", "s"), ("gap", "%"), ("utilisation", "%"), ("cost", "USD")):
-        found = spread([getattr(each, name) * (100 if unit == "%" else 1) for each in result.figures])
+        found = spread([getattr(each, name) * (100 if unit == "%" else 1) for each in result.whole])
         rows.append((f"{name}, {unit}", *(f"{value:,.4g}" if unit == "USD" else f"{value:,.2f}" for value in found)))
     show_table(("", "mean", "5 %", "95 %", "least", "most"), rows)

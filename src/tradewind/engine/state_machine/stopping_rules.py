@@ -49,7 +49,7 @@ class NoImprovementSettings(Settings):
 class TargetSettings(Settings):
     """When the result is good enough."""
 
-    value: float = Field(description="Stop when the best feasible trial is at least this good.")
+    value: float = Field(allow_inf_nan=False, description="Stop when the best feasible trial is at least this good.")
 
 
 class SpentShareSettings(Settings):

@@ -649,6 +649,11 @@ class JobFile(StrictModel):
     searcher: Searcher = Field(ChoiceModel(use="tradewind"), description="What proposes the trials.")
     parallel: Whole = Field(1, ge=1, le=10_000, description="Trials at the same time.")
     seed: Seed = Field(0, description="Equal seeds give equal proposals.")
+    try_first: list[dict[str, Any]] = Field(
+        [],
+        description="Configurations that are tried before all that the searcher proposes: [{workers: 4}]. Parameters "
+        "that one leaves out get the middle of their scale, machines the cheapest that fit.",
+    )
     stop: Annotated[list[Stop], BeforeValidator(_stops), SchemaForms({"type": "string"}, _SHORT_RULE)] = Field(
         [], description="Further reasons to stop the search: {failed: 5}."
     )

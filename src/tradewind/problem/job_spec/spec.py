@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from tradewind import plugins
-from tradewind.errors import ConfigurationError, PluginError, SpecError
-from tradewind.problem.configuration import stable_hash
+from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
 from tradewind.problem.job_spec.model import (
@@ -31,6 +32,7 @@ from tradewind.problem.job_spec.model import (
     PlaceModel,
     QueryModel,
 )
+from tradewind.problem.job_spec.part_checks import wrong_parts
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
@@ -133,6 +135,7 @@ class JobSpec:
         places: How servers are entered, by the beginning of their address; passwords are references.
         parallel: Trials at the same time.
         seed: Of the searcher.
+        try_first: Values of some or all parameters, for each configuration that is tried before all others.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
@@ -171,6 +174,7 @@ class JobSpec:
     places: Mapping[str, Mapping[str, str]]
     parallel: int
     seed: int
+    try_first: tuple[Mapping[str, Value], ...]
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
     said_abort: bool | None
@@ -232,6 +236,27 @@ class JobSpec:
     def error(self, place: KeyPath, message: str, hint: str | None = None) -> SpecError:
         """An error about the value at a place of the YAML (``("stop", 0)``), with its file and line."""
         return self.source.error(place, message, hint)
+
+    @contextmanager
+    def placed(self, place: KeyPath) -> Iterator[None]:
+        """Give the errors of a part that is made within, and that say no file, the line at which the YAML names it.
+
+        A message that begins with keys below the place (``searcher.start: ...``) gets the line of these.
+
+        Args:
+            place: The place.
+
+        Raises:
+            SpecError: What the making of the part raised.
+        """
+        try:
+            yield
+        except SpecError as error:
+            if error.file:
+                raise
+            named = tuple(error.message.partition(":")[0].split("."))
+            place = named if named[: len(place)] == place else place
+            raise self.error(place, error.message, error.hint) from error
 
     def instance_queries(self) -> dict[str, OfferQuery]:
         """The questions to the catalogue, by the name of the instance parameter that wants the answer."""
@@ -359,7 +384,7 @@ def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> J
     spec = _spec(model, source, base)
     problems = [*_wrong_names(spec), *_wrong_templates(spec)]
     if check_parts:
-        problems += _wrong_parts(model, source, base)
+        problems += wrong_parts(model, source, base)
     if problems:
         raise first_error(problems)
     return spec
@@ -410,6 +435,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         places={address: _place(one, base) for address, one in model.deploy.places.items()},
         parallel=model.parallel,
         seed=model.seed,
+        try_first=tuple(model.try_first),
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,
@@ -647,49 +673,3 @@ def _wrong_templates(spec: JobSpec) -> list[SpecError]:
             label = ".".join(str(piece) for piece in place[: 2 + (place[1] == "env")])
             problems.append(spec.source.error(place, f"{label}: {error.message}", error.hint))
     return problems
-
-
-def _wrong_parts(model: JobFile, source: YamlSource, base: Path) -> list[SpecError]:
-    """Parts that are not installed, and settings that they do not have."""
-    choices: list[tuple[str, KeyPath, ChoiceModel]] = [
-        ("runner", ("deploy", "runner"), model.deploy.runner),
-        ("provisioner", ("deploy", "provisioner"), model.deploy.provisioner),
-        ("selector", ("select",), model.select),
-        ("searcher", ("searcher",), model.searcher),
-    ]
-    several = isinstance(source.document.get("interpret"), list)
-    choices += [
-        ("interpreter", ("interpret", i) if several else ("interpret",), one) for i, one in enumerate(model.interpret)
-    ]
-    choices += [
-        ("catalogue", ("catalogues", name), ChoiceModel.model_validate({**settings, "use": name}))
-        for name, settings in model.catalogues.items()
-    ]
-    if model.early_stop:
-        choices.append(("stopper", ("early_stop",), model.early_stop))
-    problems: list[SpecError] = []
-    for kind, place, choice in choices:
-        problems += _wrong_part(kind, place, choice, source, base)
-    return problems
-
-
-def _wrong_part(kind: str, place: KeyPath, choice: ChoiceModel, source: YamlSource, base: Path) -> list[SpecError]:
-    label = ".".join(str(piece) for piece in place)
-    own = is_reference(choice.use)
-    if not own and choice.use not in plugins.names(kind):
-        hint = plugins.unknown_part_hint(kind, choice.use)
-        return [source.error((*place, "use"), f"{label}: there is no {kind} named {choice.use!r}", hint)]
-    if not own and not choice.model_extra:
-        return []
-    try:
-        part = plugins.load(kind, anchored_reference(choice.use, base))
-    except PluginError as error:
-        # Of an installed part it is raised, with its reason, by whoever makes the part.
-        return [source.error((*place, "use"), f"{label}: {error.message}", error.hint)] if own else []
-    try:
-        part.Settings.model_validate(dict(choice.model_extra or {}))
-    except ValidationError as error:
-        if place[0] not in source.document:
-            return []  # a default of ours, not the user's words
-        return spec_errors(error, part.Settings, source, place)
-    return []

@@ -64,8 +64,10 @@ def spec_errors(
 def _one(details: Mapping[str, Any], model: type[BaseModel], source: YamlSource, prefix: KeyPath) -> SpecError:
     loc = tuple(details["loc"])
     place = (*prefix, *_written(loc, _at(source.document, prefix)))
-    label = ".".join(str(piece) for piece in place)
     kind = details["type"]
+    if kind == "missing" and isinstance(loc[-1], str) and place[-1:] != loc[-1:]:  # only the part's name was written
+        place = (*place, loc[-1])
+    label = ".".join(str(piece) for piece in place)
     got = details.get("input")
     context = details.get("ctx") or {}
     if kind == "tradewind":

@@ -34,5 +34,8 @@ class Priority(Plugin, ABC):
     def declined(self, job: JobView, *, taken: bool) -> None:
         """A search has declined an offer, and another one took it, or nobody did."""
 
+    def unopposed(self, job: JobView) -> None:
+        """A search has declined an offer, and all others that wait have declined it, too; now it takes it."""
+
     def forget(self, job: JobView) -> None:
         """A search is over."""

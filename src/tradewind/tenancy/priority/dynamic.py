@@ -26,6 +26,7 @@ class DynamicSettings(Settings):
     window: int | None = Field(None, ge=1, description="Earlier rounds whose gaps make the mean; all without it")
     declines: int = Field(1, ge=0, description="d: offers that a search declines for each step that its priority fell")
     idle_rounds: int = Field(3, ge=1, description="So many offers in a row that nobody took raise the priority again")
+    lowest: int = Field(5, ge=0, description="Steps by which a priority falls at most")
 
 
 @dataclass(slots=True)
@@ -47,7 +48,9 @@ class DynamicPriority(Priority):
     and with the mean g' of earlier rounds: g < G_j or g ≈ g' lowers the priority by one step and moves on to the next
     threshold. Each search has a falling priority P of its own: one P for all, as the paper writes it, would punish the
     search that improves. A search declines ``declines`` offers for each step; when nobody takes what was declined, the
-    priority rises again by one step. Nothing that runs is touched.
+    priority rises again by one step, and where nobody else waits who would take it, the search has its first place
+    again at once: machines do not stand idle out of politeness. Nothing that runs is touched. The results of a search
+    are told again after a restart, and with the limit ``lowest`` it comes back with about the place that it had.
 
     The rule predicts nothing about random search, where records do not depend on past values; see `gain`.
     """
@@ -78,7 +81,7 @@ class DynamicPriority(Priority):
         mean = sum(earlier) / len(earlier) if earlier else None
         alike = mean is not None and abs(gap - mean) <= given.tolerance * mean
         if gap < given.threshold * given.shrink**it.step or alike:
-            it.fallen += 1
+            it.fallen = min(it.fallen + 1, self.settings.lowest)
             it.step += 1
         it.gaps.append(gap)
 
@@ -93,6 +96,11 @@ class DynamicPriority(Priority):
         if it.idle >= self.settings.idle_rounds:
             it.idle = 0
             it.fallen = max(0, it.fallen - 1)
+
+    def unopposed(self, job: JobView) -> None:
+        """Give the search its first place again."""
+        it = self._round(job)
+        it.fallen = it.idle = 0
 
     def forget(self, job: JobView) -> None:
         """See `Priority.forget`."""

@@ -21,7 +21,7 @@ from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProg
 from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.execution.replanning import check_online
 from tradewind.workflow.execution.results import results_of
-from tradewind.workflow.execution.run_folder import WorkflowRunFolder, check_commands, check_names
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder, check_commands, check_names, check_subworkflows
 from tradewind.workflow.files import Plan, plan_document, write_text
 from tradewind.workflow.planner.base import Planner
 
@@ -138,6 +138,7 @@ def _digest(plan: Plan) -> str:
 
 def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: WorkflowRunFolder, *, fresh: bool) -> None:
     """Check that a run can begin; what was done before it is removed only after that."""
+    check_subworkflows(plan.flow)
     if not options.synthetic:
         check_commands(plan.flow)
     check_names(plan.flow)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tradewind.errors import DeployError, WorkflowError
 from tradewind.utils.atomic_files import write_atomically
-from tradewind.utils.units import count
+from tradewind.utils.units import count, listed
 from tradewind.workflow.execution.journal import attempt_key
 from tradewind.workflow.graph import Task, Workflow
 
@@ -134,18 +134,27 @@ class WorkflowRunFolder:
         Raises:
             WorkflowError: A file is not there, or would be cleared before it could be copied.
         """
-        wanted, missing = {}, []
+        return dict(self._wanted(flow, source, only, anew=anew))
+
+    def _wanted(
+        self, flow: Workflow, source: Path, only: Collection[int], *, anew: bool = False
+    ) -> list[tuple[Path, Path]]:
+        """As `require`; a file that two names stand for is there twice."""
+        wanted: list[tuple[Path, Path]] = []
+        missing = []
         if anew and any(source.resolve().is_relative_to((self.path / name).resolve()) for name in _CLEARED):
             raise WorkflowError(f"the inputs are in {source}, which --fresh removes", hint="copy them elsewhere before")
         for name, reader in external_inputs(flow, only).items():
             target, origin, absolute = self.files / name, source / name, name.startswith("/")
             if target.exists() and (absolute or not anew):
                 continue
+            if not (absolute or origin.exists()) and name in flow.locations:
+                origin = Path(flow.locations[name])
             if absolute or not origin.exists():
                 if reader is not None:
                     missing.append((origin, name, reader))
             else:
-                wanted[origin] = target
+                wanted.append((origin, target))
         if missing:
             (first, name, reader), more = missing[0], f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             what = f"file {first}{more}" if source.is_dir() else f"folder {source} with {first.name!r}{more}"
@@ -167,7 +176,7 @@ class WorkflowRunFolder:
         Raises:
             WorkflowError: A file is not there, or cannot be copied.
         """
-        for origin, target in self.require(flow, source, only=only).items():
+        for origin, target in self._wanted(flow, source, only):
             try:
                 _copy(origin, target)
             except OSError as error:
@@ -239,6 +248,22 @@ def check_commands(flow: Workflow) -> None:
         raise WorkflowError(
             f"no command for {len(bare)} of {count(len(flow), 'task')}, the first is {bare[0]!r}",
             hint="--synthetic lets them take their time and do nothing",
+        )
+
+
+def check_subworkflows(flow: Workflow) -> None:
+    """Check that no task stands for a workflow that was not opened.
+
+    Raises:
+        WorkflowError: One does.
+    """
+    closed = [f"{task.id!r} ({task.subworkflow})" for task in flow.tasks if task.subworkflow]
+    if closed:
+        what = "are workflows of their own" if len(closed) > 1 else "is a workflow of its own"
+        files = "files were" if len(closed) > 1 else "file was"
+        raise WorkflowError(
+            f"{listed(closed)} {what}, whose {files} not there to be opened, and cannot be run",
+            hint="bring the file to the workflow that names it, and plan again; --no-commands plays the plan as it is",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,9 +118,10 @@ class EpisodeArrays:
     def _luck(self, world: World) -> tuple[NDArray[np.int64], Numbers, Numbers]:
         """Draw the attempts: the index at which those of each task begin, their factors, and their shares.
 
-        A share is the part of its time after which an attempt fails, and -1 where it ends well.
+        A share is the part of its time after which an attempt fails, and -1 where it ends well. Episodes come to their
+        end: the last attempt ends well.
         """
-        tasks = len(self.flow)
+        tasks, world = len(self.flow), replace(world, last_ends_well=True)
         if not (world.noise or world.failure):
             return np.arange(tasks + 1, dtype=np.int64), np.ones(tasks), np.full(tasks, -1.0)
         starts, factors, shares = [0], [], []

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 import io
 import math
+import shlex
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.command_words import with_streams
+from tradewind.workflow.readers.pegasus_catalogues import (
+    PegasusCatalogues,
+    ProgramEntry,
+    ProgramKey,
+    find_file,
+    local_path,
+)
 from tradewind.workflow.readers.profiles import METADATA, ProfileLevel, file_size, read_requirements
+from tradewind.workflow.readers.subworkflows import WorkflowOpener
 
 
-def read_dax(text: bytes, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
+def read_dax(
+    text: bytes,
+    file: str,
+    *,
+    lenient: bool = False,
+    declared_edges: bool = False,
+    opener: WorkflowOpener | None = None,
+    properties: Path | None = None,
+) -> Workflow:
     """Read the workflow of a DAX file.
 
     Run times are those of the ``runtime`` attribute, else of profiles, which give cores and memory, too; sizes those of
     the ``size`` attribute or of ``<metadata key="size">``, at the use or at the file. Edges are those of ``<child>``
-    and ``<parent>``, and those that files imply.
+    and ``<parent>``, and those that files imply. Jobs have commands where any of them has arguments or streams, or
+    where a catalogue has the path of its program. Catalogues are those within the document, then those in files beside
+    it; see `PegasusCatalogues`. A ``<dax>`` or ``<dag>`` is the tasks of its workflow, where its file is there.
 
     Args:
         text: The file's content.
         file: Its name, for messages.
         lenient: Accept sizes and run times below zero, as `WorkflowBuilder` says.
         declared_edges: Keep the declared edges only.
+        opener: Opens workflows that jobs stand for; without it each is one task, and no file beside is read.
+        properties: The properties of Pegasus that hold for it; those beside it without them.
 
     Raises:
         WorkflowError: The text is no DAX file, or something in it is wrong; with the line.
@@ -38,7 +61,10 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False, declared_edges: b
     if root != "adag":
         raise builder.fail(f"it is no DAX file: the first element is <{root}>, not <adag>", line)
     builder.name = attributes.get("name") or name
-    reader = _DaxReader(builder, elements)
+    catalogues = PegasusCatalogues(builder)
+    reader = _DaxReader(builder, elements, catalogues, opener)
+    if opener is not None:
+        catalogues.read_beside(Path(file).parent, properties)
     for element in elements[1:]:
         kind, given, children, line = element
         if kind in _JOBS:
@@ -58,6 +84,7 @@ def read_dax(text: bytes, file: str, *, lenient: bool = False, declared_edges: b
 
 _Element = tuple[str, dict[str, str], list[Any], int]
 _JOBS = ("job", "dag", "dax")
+_STREAMS = ("stdin", "stdout", "stderr")
 
 
 def _jobs(elements: Sequence[_Element]) -> Iterator[_Element]:
@@ -82,10 +109,13 @@ def _elements(text: bytes, builder: WorkflowBuilder) -> Iterator[_Element]:
             done.append(element)
         elif len(stack) > 1:
             stack[-1][2].append(element)
+        if stack and stack[-1][0] == "argument" and element[0] in ("file", "filename"):
+            # The name of a file within the words of an argument.
+            stack[-1][1]["#"] = stack[-1][1].get("#", "") + _name(attributes)
         stack.append(element)
 
     def words(data: str) -> None:
-        if stack and data.strip():
+        if stack and (data.strip() or stack[-1][0] == "argument"):
             stack[-1][1]["#"] = stack[-1][1].get("#", "") + data
 
     def end(_name: str) -> None:
@@ -114,36 +144,54 @@ def _needed(builder: WorkflowBuilder, attributes: dict[str, str], key: str, name
 class _DaxReader:
     """Reads the jobs of a document, with the catalogues within it."""
 
-    def __init__(self, builder: WorkflowBuilder, elements: Sequence[_Element]) -> None:
-        self._builder = builder
-        self._sizes: dict[str, int] = {}
-        self._programs: dict[tuple[str, ...], ProfileLevel] = {}
+    def __init__(
+        self,
+        builder: WorkflowBuilder,
+        elements: Sequence[_Element],
+        catalogues: PegasusCatalogues,
+        opener: WorkflowOpener | None,
+    ) -> None:
+        self._builder, self._catalogues, self._opener = builder, catalogues, opener
+        self._folder = Path(builder.file).parent
         self._made: set[str] = set()
         for kind, given, children, line in elements[1:]:
             if kind == "file":
+                urls = [pfn.get("url", "") for inner, pfn, _, _ in children if inner == "pfn"]
                 size = self._size(given, children, line)
-                if size is not None:
-                    self._sizes[given.get("name", "")] = size
+                catalogues.add_replica(given.get("name", ""), urls, self._folder, size=size, regex=False)
             elif kind == "executable":
-                self._programs[_key(given)] = _profiles(children)
+                catalogues.add_program(_key(given), self._program(children))
+        # Generators write jobs without command lines; where any job has one, those without arguments have theirs, too.
+        self._commands = any(
+            kind in ("argument", *_STREAMS) for _, _, children, _ in _jobs(elements[1:]) for kind, *_ in children
+        )
         for _, _, children, _ in _jobs(elements[1:]):
             uses = (use for inner, use, _, _ in children if inner == "uses")
             self._made.update(_name(use) for use in uses if _link(use) in ("output", "inout"))
 
+    def _program(self, children: Sequence[_Element]) -> ProgramEntry:
+        """A program of the document's own catalogue."""
+        for kind, given, inner, _ in children:
+            path = local_path(given.get("url", ""), self._folder, bare=True) if kind == "pfn" else ""
+            if path:
+                return ProgramEntry(path, (_profiles(inner), _profiles(children)), given.get("site", ""))
+        return ProgramEntry("", (_profiles(children),))
+
     def job(self, element: _Element) -> None:
-        """Add one job."""
+        """Add one job, or the tasks of the workflow that it stands for."""
         kind, attributes, children, line = element
         builder = self._builder
-        if kind != "job":
-            builder.note("tasks that are workflows of their own, each taken as one task", attributes.get("id", ""))
-        task_id = _needed(builder, attributes, "id", "job", line)
+        task_id = _needed(builder, attributes, "id", kind, line)
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}
         optional: dict[str, None] = {}
         for name, given, inner, place in children:
             if name == "uses":
                 self._use(task_id, given, inner, place, (inputs, outputs, optional))
-        needs = read_requirements(builder, task_id, (_profiles(children), self._programs.get(_key(attributes), {})))
+        if kind != "job" and self._opened(element, inputs, outputs):
+            return
+        command = self._command(element, inputs, outputs) if kind == "job" else ()
+        needs = read_requirements(builder, task_id, (_profiles(children), *self._catalogues.levels(_key(attributes))))
         runtime = needs.runtime
         if attributes.get("runtime"):
             runtime = _number(builder, attributes["runtime"], f"the run time of task {task_id!r}", line)
@@ -160,9 +208,54 @@ class _DaxReader:
             tuple(outputs),
             cores,
             needs.memory_bytes,
-            optional=tuple(name for name in optional if name in inputs),
+            command,
+            tuple(name for name in optional if name in inputs),
+            "" if kind == "job" else attributes.get("file") or attributes.get("name") or kind,
         )
+        for name in inputs:
+            if location := self._catalogues.location(name):
+                builder.locations[name] = location
         builder.task(task, line)
+
+    def _opened(self, element: _Element, inputs: dict[str, None], outputs: dict[str, None]) -> bool:
+        """Add the tasks of a workflow within this one, where its file is there."""
+        _, attributes, children, line = element
+        name, task_id = attributes.get("file") or attributes.get("name") or "", attributes["id"]
+        path = find_file(name, self._catalogues, self._folder) if self._opener is not None else None
+        if self._opener is None or path is None:
+            self._builder.note("tasks that are workflows of their own, each taken as one task", task_id)
+            return False
+        words = _arguments(children)
+        told = [after for word, after in pairwise(words) if word == "--conf"]
+        told += [word.removeprefix("--conf=") for word in words if word.startswith("--conf=")]
+        inner = self._opener(path, find_file(told[0], self._catalogues, self._folder) if told else None)
+        used = [each for each in inputs if each != name]
+        self._builder.include(task_id, inner, line, inputs=used, outputs=tuple(outputs))
+        return True
+
+    def _command(self, element: _Element, inputs: dict[str, None], outputs: dict[str, None]) -> tuple[str, ...]:
+        """The words of a job's command line, if it has one; its streams are among its files then."""
+        _, attributes, children, line = element
+        key, builder = _key(attributes), self._builder
+        path, streams = self._catalogues.program(key), dict.fromkeys(_STREAMS, "")
+        for kind, given, _, _ in children:
+            if kind in streams:
+                streams[kind] = _name(given)
+        words = _arguments(children)
+        program = path or attributes.get("name", "")
+        if not program or not (path or self._commands):
+            return ()
+        if container := self._catalogues.container(key):
+            builder.note(
+                "programs in containers, which are run without them", f"{attributes.get('name', program)} ({container})"
+            )
+        for kind, name in streams.items():
+            listed = inputs if kind == "stdin" else outputs
+            if name and name not in listed:
+                listed[name] = None
+                size = self._catalogues.sizes.get(name)
+                builder.size(name, size, attributes["id"], output=kind != "stdin", line=line)
+        return tuple(with_streams([program, *words], *streams.values()))
 
     def _use(
         self,
@@ -194,7 +287,9 @@ class _DaxReader:
         listed[name] = None
         if _true(given, "optional"):
             optional[name] = None
-        builder.size(name, self._sizes.get(name) if size is None else size, task, output=link == "output", line=line)
+        builder.size(
+            name, self._catalogues.sizes.get(name) if size is None else size, task, output=link == "output", line=line
+        )
         if link == "inout":
             outputs[name] = None
 
@@ -222,8 +317,17 @@ def _true(given: dict[str, str], key: str) -> bool:
     return given.get(key, "").lower() in ("true", "1")
 
 
-def _key(given: dict[str, str]) -> tuple[str, ...]:
-    return tuple(given.get(part, "") for part in ("namespace", "name", "version"))
+def _key(given: dict[str, str]) -> ProgramKey:
+    return given.get("namespace", ""), given.get("name", ""), given.get("version", "")
+
+
+def _arguments(children: Sequence[_Element]) -> list[str]:
+    """The words of a job's arguments, with the names of files in their places."""
+    text = "".join(given.get("#", "") for kind, given, _, _ in children if kind == "argument")
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
 
 
 def _profiles(children: Sequence[_Element]) -> ProfileLevel:

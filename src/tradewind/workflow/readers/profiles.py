@@ -126,6 +126,11 @@ _EXACT = (METADATA, "pegasus")
 """Namespaces whose values are numbers; those of others may be expressions, which only their system can evaluate."""
 
 
+def requirements_of(level: ProfileLevel) -> ProfileLevel:
+    """Those of some profiles from which requirements are read; sites and properties have many others."""
+    return {key: value for key, value in level.items() if _figure(*key)[0]}
+
+
 def file_size(text: str) -> int:
     """Bytes of a number, or of an amount with a unit such as ``12 MB``.
 
@@ -172,14 +177,19 @@ def read_requirements(builder: WorkflowBuilder, task: str, levels: Sequence[Prof
     )
 
 
+def _figure(space: str, key: str) -> tuple[str, Callable[[str], float]]:
+    """The figure that a profile gives, and how it is read; no figure where it gives none."""
+    name = key.lower().removeprefix("--").replace("-", "_") if space == "slurm" else key.lower()
+    # Generators of old write run times under namespaces of their own.
+    return _READ.get(space, {}).get(name) or (("runtime", _number) if name == "runtime" else ("", _number))
+
+
 def _take(
     builder: WorkflowBuilder, task: str, given: tuple[str, str, str, int | None], found: dict[str, float]
 ) -> None:
     """Take one profile into the figures of its level, unless one before it gave the figure."""
     space, key, text, line = given
-    name = key.lower().removeprefix("--").replace("-", "_") if space == "slurm" else key.lower()
-    # Generators of old write run times under namespaces of their own.
-    figure, read = _READ.get(space, {}).get(name) or (("runtime", _number) if name == "runtime" else ("", _number))
+    figure, read = _figure(space, key)
     if not figure:
         if space != METADATA:
             builder.note("profiles that are not used", f"{space}.{key}")

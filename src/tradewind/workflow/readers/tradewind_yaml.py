@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tradewind.errors import InputError, SpecError
@@ -11,8 +12,10 @@ from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
 from tradewind.workflow.readers.yaml_lines import YamlValueReader
 
-_KEYS = ("name", "files", "tasks", "edges")
-_TASK_KEYS = ("command", "activity", "runtime", "inputs", "outputs", "optional", "after", "cores", "memory")
+_KEYS = ("name", "files", "tasks", "edges", "locations")
+_TASK_KEYS = (
+    "command", "activity", "runtime", "inputs", "outputs", "optional", "after", "cores", "memory", "subworkflow",
+)  # fmt: skip
 
 
 def read_tradewind_yaml(
@@ -30,7 +33,8 @@ def read_tradewind_yaml(
           mail: {command: ./mail.sh, after: [sum]}
 
     A task waits for those that write its inputs and for those in ``after``; with ``edges: after`` at the top for the
-    latter only.
+    latter only. ``locations`` has the paths of files that come from outside. ``subworkflow`` names the file of the
+    workflow that a task stands for: it is written where such a file was not there, and is not opened.
 
     Args:
         document: What `tradewind.workflow.readers.yaml_lines.read_yaml_lines` gives.
@@ -61,6 +65,9 @@ def read_tradewind_yaml(
         for each in task.outputs:
             makers.setdefault(each, []).append(task_id)
     _sizes(values, document, builder)
+    located = values.fields(document, "locations")
+    for each in located:
+        builder.locations[each] = str(Path(file).absolute().parent / values.text(located, each))
     for task_id, given in tasks.items():
         for parent in values.words(given, "after"):
             builder.edge(parent, task_id, given.at("after"))
@@ -90,6 +97,7 @@ def _task(values: YamlValueReader, task_id: str, given: YamlMapping, builder: Wo
         None if memory < 0 else memory,
         _command(values, given, what),
         _optional(values, given, inputs, what),
+        values.text(given, "subworkflow"),
     )
 
 
@@ -158,6 +166,8 @@ def to_document(flow: Workflow) -> dict[str, Any]:
     document: dict[str, Any] = {"name": flow.name, **({"edges": "after"} if listed else {})}
     if flow.sizes:
         document["files"] = dict(flow.sizes)
+    if flow.locations:
+        document["locations"] = dict(flow.locations)
     document["tasks"] = {}
     for place, task in enumerate(flow.tasks):
         after = [flow.tasks[p].id for p in flow.parents[place] if listed or p not in implied[place]]
@@ -171,6 +181,7 @@ def to_document(flow: Workflow) -> dict[str, Any]:
             "after": after,
             "cores": task.cores if task.cores != 1 else None,
             "memory": f"{task.memory_bytes}B" if task.memory_bytes is not None else None,
+            "subworkflow": task.subworkflow,
         }
         document["tasks"][task.id] = {key: value for key, value in row.items() if value not in ([], "", None)}
     return document

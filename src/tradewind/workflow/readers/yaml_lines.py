@@ -74,6 +74,17 @@ class YamlValueReader:
             raise self.fail(f"{key!r} is no list", given.at(key), "write [a, b]")
         return value
 
+    def rows(self, given: YamlMapping, key: str) -> list[tuple[YamlMapping, int | None]]:
+        """The mappings of a list, with their lines."""
+        items = self.items(given, key)
+        found = []
+        for place, each in enumerate(items):
+            line = items.lines[place] if items.lines else given.at(key)
+            if not isinstance(each, YamlMapping):
+                raise self.fail(f"an item of {key!r} is no mapping", line)
+            found.append((each, line))
+        return found
+
     def words(self, given: YamlMapping, key: str) -> list[str]:
         """The list of names under a key."""
         found = []

@@ -30,7 +30,9 @@ class SimulationState:
         spare: Free memory of each machine in bytes; without end where it is not counted (see `Platform.tight`).
         holding: The files on each machine, under local storage.
         vm: The machine of each task that was placed, else -1.
-        finished: The tasks that have ended.
+        finished: The tasks that have ended well.
+        failed: The tasks that have failed for good.
+        skipped: The tasks that need one of those, and never run.
     """
 
     flow: Workflow
@@ -41,6 +43,8 @@ class SimulationState:
     vm: list[int] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
     spare: list[float] = field(default_factory=list)
+    failed: set[int] = field(default_factory=set)
+    skipped: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if not self.spare:
@@ -94,7 +98,7 @@ class Director(ABC):
             vm: The machine that it ran on.
             begin: Time at which the attempt began to occupy the machine, in seconds.
             now: Time at which it ended, in seconds.
-            failed: True if the task has to be run again.
+            failed: True if the attempt failed; the task is then run again, or is in `SimulationState.failed`.
         """
 
 
@@ -113,6 +117,10 @@ class ScheduleDirector(Director):
         """The next task of a machine, when it is ready and fits."""
         if self._turns is None:
             self._turns = {vm: list(reversed(tasks)) for vm, tasks in self._schedule.order_in(state.flow).items()}
+        if state.failed:
+            for turns in self._turns.values():
+                while turns and (turns[-1] in state.failed or turns[-1] in state.skipped):
+                    turns.pop()
         waiting = [(vm, turns) for vm, turns in self._turns.items() if turns and state.free[vm]]
         there = set(ready) if waiting else set()
         for vm, turns in waiting:
@@ -158,7 +166,8 @@ def simulate(flow: Workflow, platform: Platform, director: Director, world: Worl
         world: Deviations from the plan: noise, failures, delays; none without it.
 
     Returns:
-        The schedule as it really was; of a repeated task, its last attempt, and those before in `repeated`.
+        The schedule as it really was; of a repeated task, its last attempt, and those before in `repeated`. Tasks
+        whose last attempt failed are in `failed`, those that need them in `skipped`.
 
     Raises:
         WorkflowError: A task fits on no machine, the director places one where it does not fit, or it places nothing
@@ -193,7 +202,7 @@ class _Run:
         heapq.heappush(self.events, (time, order, what, number))
 
     def run(self) -> Schedule:
-        """Run until every task has ended."""
+        """Run until every task that can has ended."""
         for vm, machine in enumerate(self.platform.vms):
             self._at(machine.boot_seconds, "up", vm)
         for task, count in enumerate(self.left):
@@ -210,10 +219,12 @@ class _Run:
                 _, _, what, number = heapq.heappop(self.events)
                 self._take(what, number)
             self._decide()
-        if len(self.state.finished) < len(self.flow):
+        failed, skipped = sorted(self.state.failed), sorted(self.state.skipped)
+        if len(self.state.finished) + len(failed) + len(skipped) < len(self.flow):
             raise self.world.stuck(self.flow, self.ready)
         vms = np.array(self.state.vm, dtype=np.int32)
-        return Schedule(vms, self.start, self.finish, self.attempts, tuple(self.repeated))
+        repeated = tuple(self.repeated)
+        return Schedule(vms, self.start, self.finish, self.attempts, repeated, tuple(failed), tuple(skipped))
 
     def _take(self, what: str, number: int) -> None:
         if what == "up":
@@ -225,7 +236,13 @@ class _Run:
             self.state.free[vm] += self.flow.tasks[number].cores
             self.state.spare[vm] += self.flow.tasks[number].memory_bytes or 0
             begin = float(self.start[number])
+            for_good = what == "fail" and self.attempts[number] > self.world.retries
+            if for_good:
+                self.state.failed.add(number)
+                self._skip(number)
             self.director.ended(number, vm, begin, self.state.now, what == "fail")
+            if for_good:
+                return
             if what == "fail":
                 self.repeated.append(RepeatedAttempt(number, vm, begin, self.state.now))
                 self.state.vm[number] = -1
@@ -239,6 +256,14 @@ class _Run:
                 self.left[child] -= 1
                 if not self.left[child]:
                     self._at(self.known[child] + self.world.delay("engine", self.flow, child), "ready", child)
+
+    def _skip(self, task: int) -> None:
+        """Leave out all that needs a task."""
+        waiting = [task]
+        while waiting:
+            new = set(self.flow.children[waiting.pop()]) - self.state.skipped
+            self.state.skipped |= new
+            waiting.extend(new)
 
     def _decide(self) -> None:
         while self.ready:

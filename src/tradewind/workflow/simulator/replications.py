@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tradewind.errors import WorkflowError
-from tradewind.utils.units import count, format_memory
+from tradewind.utils.units import count, format_memory, listed
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.planner.base import Online, Planner
@@ -52,6 +52,8 @@ class ReplicationResult:
         schedule: The schedule of the first simulation.
         figures: The figures of each simulation.
         seeds: The seed of each simulation.
+        failed: The tasks that failed for good in each simulation.
+        skipped: The tasks that did not run in each, because they need one of those.
         notes: Names and values of further remarks.
     """
 
@@ -59,7 +61,21 @@ class ReplicationResult:
     schedule: Schedule
     figures: tuple[ScheduleFigures, ...]
     seeds: tuple[int, ...]
+    failed: tuple[tuple[int, ...], ...] = ()
+    skipped: tuple[tuple[int, ...], ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def whole(self) -> tuple[ScheduleFigures, ...]:
+        """The figures of the simulations in which no task failed for good."""
+        return tuple(each for place, each in enumerate(self.figures) if not self._lost(self.failed, place))
+
+    def lost(self, place: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tasks of a simulation that failed for good, and those that did not run because of them."""
+        return self._lost(self.failed, place), self._lost(self.skipped, place)
+
+    def _lost(self, tasks: tuple[tuple[int, ...], ...], place: int) -> tuple[int, ...]:
+        return tasks[place] if tasks else ()
 
 
 def simulate_repeatedly(
@@ -82,15 +98,18 @@ def simulate_repeatedly(
     simulation = _simulation(case, flow, world)
     bound = lower_bound(case.flow, case.platform)
     first: Schedule | None = None
-    found = []
+    found, failed, skipped = [], [], []
     for place in range(repeat):
         jobs = simulation(replace(world, seed=world.seed + place))
         tasks = jobs if clustered is None else clustered.unfold(jobs)
         first = tasks if first is None else first
         found.append(figures(case.flow, case.platform, tasks, bound))
+        failed.append(tasks.failed)
+        skipped.append(tasks.skipped)
     assert first is not None
     seeds = tuple(range(world.seed, world.seed + repeat))
-    return ReplicationResult(case.platform, first, tuple(found), seeds, _notes(first, clustered))
+    notes = _notes(case.flow, first, clustered)
+    return ReplicationResult(case.platform, first, tuple(found), seeds, tuple(failed), tuple(skipped), notes)
 
 
 def _simulation(case: SimulationCase, flow: Workflow, world: World) -> Callable[[World], Schedule]:
@@ -120,7 +139,7 @@ def _noise(flow: Workflow, world: World) -> Numbers | None:
     return np.array([world.luck(task, 0)[0] for task in range(len(flow))])
 
 
-def _notes(schedule: Schedule, clustered: ClusteredWorkflow | None) -> tuple[tuple[str, str], ...]:
+def _notes(flow: Workflow, schedule: Schedule, clustered: ClusteredWorkflow | None) -> tuple[tuple[str, str], ...]:
     notes = []
     if clustered is not None:
         several = sum(len(group) > 1 for group in clustered.members)
@@ -128,6 +147,13 @@ def _notes(schedule: Schedule, clustered: ClusteredWorkflow | None) -> tuple[tup
     again = int(np.maximum(schedule.attempts - 1, 0).sum())
     if again:
         notes.append(("repeated", f"{count(again, 'attempt')} failed"))
+    if schedule.failed:
+        attempts = [(flow.tasks[task].id, count(int(schedule.attempts[task]), "attempt")) for task in schedule.failed]
+        times = [f"{task} ({tries})" for task, tries in attempts]
+        notes.append(("failed", f"for good: {listed(times)}"))
+    if schedule.skipped:
+        names = [flow.tasks[task].id for task in schedule.skipped]
+        notes.append(("not run", f"they need what failed: {listed(names)}"))
     return tuple(notes)
 
 
@@ -138,34 +164,63 @@ def spread(values: Sequence[float]) -> tuple[float, float, float, float, float]:
 
 
 def to_json(case: SimulationCase, result: ReplicationResult) -> dict[str, Any]:
-    """Write a result as a JSON-able document."""
-    schedule, vms = result.schedule, result.platform.vms
+    """Write a result as a JSON-able document.
+
+    The makespan of a simulation in which a task failed for good is the time until nothing more could run; it has no
+    gap and no speed-up, and is not in the spread.
+    """
+    schedule, whole = result.schedule, result.whole
     names = ("mean", "low", "high", "least", "most")
+    ids = [task.id for task in case.flow.tasks]
+    failed, skipped = result.lost(0)
     return {
         "workflow": case.flow.name,
         "planner": case.planner,
         "planned_makespan": None if case.planned is None else case.planned.makespan,
-        "figures": asdict(result.figures[0]),
+        "figures": _figures_document(result, 0),
+        "failed": [{"task": ids[task], "attempts": int(schedule.attempts[task])} for task in failed],
+        "skipped": [ids[task] for task in skipped],
         "runs": [
-            {"seed": seed, **asdict(each)} for seed, each in zip(result.seeds, result.figures, strict=True)
+            {
+                "seed": seed,
+                **_figures_document(result, place),
+                "failed": [ids[task] for task in result.lost(place)[0]],
+                "skipped": len(result.lost(place)[1]),
+            }
+            for place, seed in enumerate(result.seeds)
         ],
         "spread": {
-            name: dict(zip(names, spread([getattr(each, name) for each in result.figures]), strict=True))
+            name: dict(zip(names, spread([getattr(each, name) for each in whole]), strict=True)) if whole else None
             for name in ("makespan", "gap", "utilisation", "cost")
         },
         "notes": dict(result.notes),
         "warnings": list(case.flow.warnings),
-        "tasks": [
-            {
-                "task": case.flow.tasks[task].id,
-                "vm": vms[schedule.vm[task]].name,
-                "start": float(schedule.start[task]),
-                "finish": float(schedule.finish[task]),
-                "attempts": int(schedule.attempts[task]) if len(schedule.attempts) else 1,
-            }
-            for task in map(int, schedule.sequence(case.flow))
-        ],
-    }  # fmt: skip
+        "tasks": _rows(case.flow, result),
+    }
+
+
+def _figures_document(result: ReplicationResult, place: int) -> dict[str, Any]:
+    found = asdict(result.figures[place])
+    return {**found, "gap": None, "speedup": None} if result.lost(place)[0] else found
+
+
+def _rows(flow: Workflow, result: ReplicationResult) -> list[dict[str, Any]]:
+    schedule, vms = result.schedule, result.platform.vms
+    failed, skipped = (frozenset(tasks) for tasks in result.lost(0))
+    nothing = {"vm": None, "start": None, "finish": None, "attempts": 0, "outcome": "skipped"}
+    return [
+        {"task": flow.tasks[task].id, **nothing}
+        if task in skipped
+        else {
+            "task": flow.tasks[task].id,
+            "vm": vms[schedule.vm[task]].name,
+            "start": float(schedule.start[task]),
+            "finish": float(schedule.finish[task]),
+            "attempts": int(schedule.attempts[task]) if len(schedule.attempts) else 1,
+            "outcome": "failed" if task in failed else "done",
+        }
+        for task in map(int, schedule.sequence(flow))
+    ]
 
 
 WORKFLOWSIM_POLICIES = (*POLICIES, "DHEFT", "HEFT")
@@ -208,7 +263,7 @@ def simulate_like_workflowsim(flow: Workflow, platform: Platform, policy: str) -
         notes.append(("cores", f"a task takes one there: so do {several:,} that ask for more"))
     if policy == "HEFT":
         notes.append(("ties", "in the order of the file; WorkflowSim's own fall by chance, and its makespan with them"))
-    return ReplicationResult(single, schedule, (found,), (0,), tuple(notes))
+    return ReplicationResult(single, schedule, (found,), (0,), notes=tuple(notes))
 
 
 def _check_memory(flow: Workflow, platform: Platform) -> None:

@@ -36,7 +36,8 @@ class ClusteredWorkflow:
         """The schedule of the original tasks, from that of the jobs.
 
         A job's time is shared out by the run times of its tasks; what it takes to fetch files and to begin is spread
-        over them. An attempt at a job that was repeated is shared out in the same way.
+        over them. An attempt at a job that was repeated is shared out in the same way. All tasks of a job that failed
+        have failed.
         """
         count = len(self.original)
         vm = np.full(count, -1, dtype=np.int32)
@@ -55,7 +56,11 @@ class ClusteredWorkflow:
             moments = [each.start, *(each.start + self._ends(each.task, each.finish - each.start)[:-1]), each.finish]
             for place, task in enumerate(self.members[each.task]):
                 repeated.append(RepeatedAttempt(task, each.vm, float(moments[place]), float(moments[place + 1])))
-        return Schedule(vm, start, finish, attempts, tuple(repeated))
+        failed, skipped = (
+            tuple(sorted(task for job in jobs for task in self.members[job]))
+            for jobs in (schedule.failed, schedule.skipped)
+        )
+        return Schedule(vm, start, finish, attempts, tuple(repeated), failed, skipped)
 
     def _ends(self, job: int, seconds: float) -> Numbers:
         """Seconds after its start at which each task of a job ends, of a job that takes so many seconds."""

@@ -41,11 +41,12 @@ class World:
         migration: Chance of each machine to be moved in each period; it then stands still for ``pause`` seconds.
         pause: Seconds that a live migration takes.
         failure: Chance of an attempt to fail; it has then used a uniform share of its time.
-        retries: Attempts that may fail; after so many, an attempt ends well.
+        retries: Times that a task is tried again; where the last attempt fails, too, the task has failed for good.
         delays: Seconds that the workflow system takes before a task is ready (``engine``), between its placement and
             its start (``queue``), and after its end before its children know of it (``post``). A list has one figure
             for each depth, the last for all below.
         seed: Seed of all random draws.
+        last_ends_well: True where the last attempt never fails: a policy learns from runs that come to their end.
 
     Raises:
         WorkflowError: A deviation is more than `MOST_DEVIATION`, a chance no chance, or a time no time; or no machine
@@ -62,6 +63,7 @@ class World:
     retries: int = 3
     delays: Mapping[Moment, float | Sequence[float]] = field(default_factory=dict)
     seed: int = 0
+    last_ends_well: bool = False
     _walks: dict[int, list[float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +126,8 @@ class World:
             return 1.0, None
         luck = random.Random(f"{self.seed}/task/{task}/{attempt}")  # noqa: S311
         factor = luck.lognormvariate(0.0, self.noise) if self.noise else 1.0
-        fails = attempt < self.retries and luck.random() < self.failure
+        may_fail = attempt < self.retries or not self.last_ends_well
+        fails = may_fail and luck.random() < self.failure
         return factor, luck.random() if fails else None
 
     def speed(self, vm: int, place: int) -> tuple[float, float]:
@@ -195,8 +198,9 @@ class WorldSettings(Settings):
     def world(self, seed: int) -> World:
         """The world of one seed."""
         return World(
-            self.noise, self.unknown, self.drift, self.period, self.migration, self.pause, self.failure, seed=seed
-        )
+            self.noise, self.unknown, self.drift, self.period, self.migration, self.pause, self.failure, seed=seed,
+            last_ends_well=True,
+        )  # fmt: skip
 
     @property
     def varying(self) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from tests.deployer.helpers import OWNER, request_for
 from tests.deployer.runner.slurm.helpers import programs, slurm_runner
 
+from tradewind.deployer.runner.slurm import queue
 from tradewind.deployer.runner.slurm.commands import refusal
 from tradewind.deployer.runner.slurm.queue import seconds_of
 from tradewind.deployer.runner.slurm.runner import SlurmRunner
@@ -39,6 +40,7 @@ from tradewind.errors import (
     UnreachableError,
 )
 from tradewind.problem import Fault, Handle, Limits, RunState, RunStatus
+from tradewind.utils.retries import Backoff
 
 Fake = Callable[..., SlurmRunner]
 
@@ -151,13 +153,14 @@ def test_accounting_is_asked_when_slurmctld_has_forgotten(
 
 
 @pytest.mark.slow
-def test_accounting_that_hangs_is_not_asked_at_every_poll(fake: Fake, tmp_path: Path) -> None:
+def test_accounting_that_hangs_is_not_asked_at_every_poll(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "_BACKOFF", Backoff((1000.0,)))  # however slow the machine is
     runner = fake(sacct='echo x >> "$0.calls"; sleep 5', settings={"settle": 60.0})
     handle = submitted(runner, tmp_path, state="executing")
-    began = time.monotonic()
     for _ in range(20):
         assert verdict(runner, handle).state is RunState.EXECUTING
-    assert time.monotonic() - began < 4
     [calls] = tmp_path.glob("bin-*/sacct.calls")
     assert calls.read_text() == "x\nx\n"  # once the database, once the file
 

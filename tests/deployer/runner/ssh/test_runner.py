@@ -318,9 +318,9 @@ x = b"x" * 60_000_000
 for _ in range(4):
     if not os.fork():
         y = b"y" * int(sys.argv[1])
-        time.sleep(0.8)
+        time.sleep(float(sys.argv[2]))
         os._exit(0)
-time.sleep(0.8)
+time.sleep(float(sys.argv[2]))
 """
 
 
@@ -328,7 +328,8 @@ time.sleep(0.8)
 def test_memory_that_processes_share_counts_once(bench: SshBench, own: int, fits: bool) -> None:
     runner = bench.make(groups=False)
     bench._made.append(runner)
-    argv = (sys.executable, "-S", "-c", _FAMILY, str(own))
+    seconds = "0.8" if fits else "60"  # what is to be ended waits until it is
+    argv = (sys.executable, "-S", "-c", _FAMILY, str(own), seconds)
     status = _brought(bench, replace(bench.request("good"), argv=argv, limits=Limits(memory_bytes=200_000_000)), runner)
     assert status.state is (RunState.DONE if fits else RunState.FAILED), status
     if fits:

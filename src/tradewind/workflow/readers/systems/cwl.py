@@ -12,6 +12,7 @@ from typing import Any
 from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.subworkflows import MOST_FILES
 from tradewind.workflow.readers.yaml_lines import read_yaml_lines
 
 _VERSIONS = re.compile(r"v1\.[0-2](\.\d.*)?")
@@ -69,6 +70,7 @@ class _CwlReader:
     def __init__(self, builder: WorkflowBuilder) -> None:
         self._builder = builder
         self._absent: list[str] = []
+        self._opened = 0
 
     def read(self, document: Mapping[str, Any]) -> Workflow:
         builder = self._builder
@@ -208,6 +210,9 @@ class _CwlReader:
         if "://" in path.removeprefix("file://") or not file.is_file():
             self._absent.append(path)
             return None
+        self._opened += 1
+        if self._opened > MOST_FILES:
+            raise self._builder.fail(f"its steps name more than {MOST_FILES:,} files", _line(step, "run"))
         return self._main(read_yaml_lines(file.read_text("utf-8-sig"), str(file)), file.parent, part or "main")
 
     def _task(self, process: _Process | None, name: str, around: list[Mapping[str, Any]], line: int | None) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.subworkflows import MOST_FILES, check_nesting
 from tradewind.workflow.readers.systems.submit_file import parse_submit
 
 _NODES = ("JOB", "DATA", "SUBDAG", "SPLICE", "FINAL")
@@ -21,7 +22,6 @@ _WITHOUT_MEANING = frozenset(
 """Commands that change neither the tasks, nor their order, nor what they need."""
 _UNREAD = frozenset(("CONNECT", "PIN_IN", "PIN_OUT", "PROVISIONER", "SERVICE"))
 """Commands that do, in ways that are not read."""
-_MOST_LEVELS = 20
 
 
 def is_dag(text: str) -> bool:
@@ -75,6 +75,7 @@ class _Scope:
     path: Path
     prefix: str
     folder: Path
+    chain: tuple[Path, ...]
     nodes: dict[str, _Node] = field(default_factory=dict)
     macros: dict[str, dict[str, str]] = field(default_factory=dict)
     submitted: dict[str, str] = field(default_factory=dict)
@@ -90,9 +91,10 @@ class _DagReader:
         self._unopened: list[str] = []
         self._several: list[str] = []
         self._expressions: list[str] = []
+        self._opened = 0
 
     def read(self, text: str, path: Path) -> _Node:
-        return self._scope(text, _Scope(path, "", path.parent), 0)
+        return self._scope(text, _Scope(path, "", path.parent, (path,)), 0)
 
     def finish(self) -> None:
         """Say what was not found."""
@@ -204,16 +206,21 @@ class _DagReader:
     def _inner(
         self, scope: _Scope, name: str, path: Path, folder: Path, command: str, number: int, level: int
     ) -> _Node:
-        if level >= _MOST_LEVELS:
-            raise self._fail(scope, f"{command} {name!r} is the {level + 1}th DAG in another one", number)
         if not path.is_file():
             if command == "SPLICE":
                 raise self._fail(scope, f"there is no file {path} of SPLICE {name!r}", number)
             self._unopened.append(name)
             self._builder.note("tasks without a run time, which count as 0 s", scope.prefix + name)
-            self._builder.task(Task(scope.prefix + name, "subdag", 0.0), number)
+            self._builder.task(Task(scope.prefix + name, "subdag", 0.0, subworkflow=path.name), number)
             return _Node([scope.prefix + name], [scope.prefix + name])
-        return self._scope(_text(path), _Scope(path, f"{scope.prefix}{name}+", folder), level + 1)
+        chain = self._open(scope.chain, path)
+        return self._scope(_text(path), _Scope(path, f"{scope.prefix}{name}+", folder, chain), level + 1)
+
+    def _open(self, outer: tuple[Path, ...], path: Path) -> tuple[Path, ...]:
+        self._opened += 1
+        if self._opened > MOST_FILES:
+            raise WorkflowError(f"it names more than {MOST_FILES:,} files of DAGs", file=self._builder.file)
+        return check_nesting(outer, path)
 
     def _edges(self, scope: _Scope, words: list[str], number: int) -> None:
         child = next((place for place, word in enumerate(words) if word.upper() == "CHILD"), 0)
@@ -231,9 +238,11 @@ class _DagReader:
 
     def _include(self, scope: _Scope, words: list[str], number: int, level: int) -> None:
         path = scope.folder / words[1]
-        if level >= _MOST_LEVELS or not path.is_file():
+        if not path.is_file():
             raise self._fail(scope, f"there is no file {path} to INCLUDE", number)
+        outer, scope.chain = scope.chain, self._open(scope.chain, path)
         self._lines(_text(path), scope, level + 1)
+        scope.chain = outer
 
     def _task(self, scope: _Scope, name: str, submit: str, folder: Path, noop: bool, line: int) -> None:
         builder = self._builder

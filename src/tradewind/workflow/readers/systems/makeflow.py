@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
+from tradewind.workflow.readers.subworkflows import SubworkflowOpener, WorkflowOpener
 
 _VARIABLE = re.compile(r"\$(?:\$|\((\w+)\)|\{(\w+)\}|(\w+))")
 _ASSIGNED = re.compile(r"(?:export\s+)?\s*(?:\.MAKEFLOW\s+)?(\w+)\s*(\+?=)\s*(.*)")
@@ -27,6 +30,7 @@ class MakeflowRule:
         outputs: Files that it writes.
         line: Its line; None in JSON.
         resources: What it takes, by Makeflow's names in capitals: ``CORES``, ``MEMORY`` in MiB.
+        inner: File of the Makeflow that it stands for; empty for a command.
     """
 
     command: str
@@ -34,6 +38,7 @@ class MakeflowRule:
     outputs: list[str]
     line: int | None = None
     resources: dict[str, str] = field(default_factory=dict)
+    inner: str = ""
 
 
 def is_makeflow(text: str) -> bool:
@@ -44,32 +49,48 @@ def is_makeflow(text: str) -> bool:
     )
 
 
-def read_makeflow(text: str, file: str, *, lenient: bool = False, declared_edges: bool = False) -> Workflow:
+def read_makeflow(
+    text: str,
+    file: str,
+    *,
+    lenient: bool = False,
+    declared_edges: bool = False,
+    opener: WorkflowOpener | None = None,
+) -> Workflow:
     """Read a Makeflow. A task is called as its first output; it waits for those that write its inputs.
+
+    A rule that runs another Makeflow is the tasks of that one, where its file is there.
 
     Args:
         text: The text.
         file: Its path, for messages and the workflow's name.
         lenient: As `WorkflowBuilder` has it.
         declared_edges: Likewise.
+        opener: Opens the Makeflows in it; one of its own without it.
 
     Raises:
         WorkflowError: A line is no rule, two rules write one file, or rules wait for each other; with the line.
     """
     builder = WorkflowBuilder(file, _stem(file), lenient, declared_edges)
-    return _workflow(builder, _MakeflowParser(builder).rules(text))
+    return _workflow(builder, _MakeflowParser(builder).rules(text), opener or _opener(builder))
 
 
 def read_makeflow_json(
-    document: Mapping[str, Any], file: str, *, lenient: bool = False, declared_edges: bool = False
+    document: Mapping[str, Any],
+    file: str,
+    *,
+    lenient: bool = False,
+    declared_edges: bool = False,
+    opener: WorkflowOpener | None = None,
 ) -> Workflow:
-    """Read a Makeflow in JSON, as ``makeflow --json`` takes it and ``jx2json`` writes it.
+    """Read a Makeflow in JSON, as ``makeflow --json`` takes it and ``jx2json`` writes it; see `read_makeflow`.
 
     Args:
         document: The document.
         file: Its path, for messages and the workflow's name.
         lenient: As `WorkflowBuilder` has it.
         declared_edges: Likewise.
+        opener: Opens the Makeflows in it; one of its own without it.
 
     Raises:
         WorkflowError: It is not as Makeflow has it, or its rules wait for each other.
@@ -82,8 +103,9 @@ def read_makeflow_json(
     found = []
     for number, rule in enumerate(rules, 1):
         command = rule.get("command", "")
-        if "makeflow" in rule or "workflow" in rule:
-            builder.note("tasks that are workflows of their own, each taken as one task", f"rule {number}")
+        inner = rule.get("workflow", rule.get("makeflow", ""))
+        if not isinstance(inner, str):
+            inner = str(inner.get("path", f"rule {number}")) if isinstance(inner, Mapping) else f"rule {number}"
         if not isinstance(command, str):
             raise builder.fail(f"the command of rule {number} is no text")
         category = categories.get(rule.get("category"), {}) if isinstance(categories, Mapping) else {}
@@ -93,8 +115,8 @@ def read_makeflow_json(
                 resources |= {str(key).upper(): str(value) for key, value in given.items()}
         inputs = _files(builder, rule, number, "inputs")
         outputs = _files(builder, rule, number, "outputs" if "outputs" in rule else "output")
-        found.append(MakeflowRule(command, inputs, outputs, None, resources))
-    return _workflow(builder, found)
+        found.append(MakeflowRule(command, inputs, outputs, None, resources, inner))
+    return _workflow(builder, found, opener or _opener(builder))
 
 
 def _files(builder: WorkflowBuilder, rule: Mapping[str, Any], number: int, key: str) -> list[str]:
@@ -131,7 +153,8 @@ class _MakeflowParser:
                 if _ASSIGNED.fullmatch(line.strip().removeprefix("@")) and line.strip().startswith("@"):
                     self._assign(line.strip().removeprefix("@"), own)
                     continue
-                found.append(MakeflowRule(self._command(line), inputs, outputs, at, {**self._resources(), **own}))
+                command, inner = self._command(line)
+                found.append(MakeflowRule(command, inputs, outputs, at, {**self._resources(), **own}, inner))
                 head = None
                 continue
             if head is not None:
@@ -178,12 +201,13 @@ class _MakeflowParser:
         # The name of a file here and its name for the task: local->remote.
         return [name.partition("->")[0] for name in names]
 
-    def _command(self, line: str) -> str:
+    def _command(self, line: str) -> tuple[str, str]:
+        """The command of a rule; or the file of the Makeflow that it runs."""
         command = line.strip()
         first, _, rest = command.partition(" ")
         if first == "MAKEFLOW":
-            self._builder.note("tasks that are workflows of their own, each taken as one task", rest.strip())
-        return self._expanded(rest.strip() if first == "LOCAL" else command)
+            return "", (self._expanded(rest).split() or [command])[0]
+        return self._expanded(rest.strip() if first == "LOCAL" else command), ""
 
     def _expanded(self, text: str) -> str:
         """A text with the variables that are set; others are the shell's."""
@@ -210,7 +234,46 @@ def _lines(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule]) -> Workflow:
+def _opener(builder: WorkflowBuilder) -> WorkflowOpener:
+    """Make what opens the Makeflows within one."""
+
+    def read(path: Path, _: Path | None, opener: WorkflowOpener) -> Workflow:
+        text = _text(path)
+        lenient, declared = builder.lenient, builder.declared_edges
+        if text.lstrip().startswith("{"):
+            return read_makeflow_json(
+                json.loads(text), str(path), lenient=lenient, declared_edges=declared, opener=opener
+            )
+        return read_makeflow(text, str(path), lenient=lenient, declared_edges=declared, opener=opener)
+
+    return SubworkflowOpener(read, (Path(builder.file),))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkflowError(f"cannot read {path}: {error}") from None
+
+
+def _opened(builder: WorkflowBuilder, rule: MakeflowRule, task_id: str, opener: WorkflowOpener) -> bool:
+    """Add the tasks of the Makeflow that a rule runs, where its file is there and needs no evaluation."""
+    path = Path(builder.file).parent / rule.inner
+    readable = path.is_file()
+    if readable and _text(path).lstrip().startswith("{"):
+        try:
+            json.loads(_text(path))
+        except (ValueError, RecursionError):
+            readable = False
+    if not readable:
+        builder.note("tasks that are workflows of their own, each taken as one task", task_id)
+        return False
+    builder.include(task_id, opener(path), rule.line, inputs=[each for each in rule.inputs if each != rule.inner],
+                    outputs=rule.outputs)  # fmt: skip
+    return True
+
+
+def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule], opener: WorkflowOpener) -> Workflow:
     writers: dict[str, str] = {}
     for number, rule in enumerate(rules, 1):
         task_id = rule.outputs[0] if rule.outputs else f"rule {number}"
@@ -218,13 +281,15 @@ def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule]) -> Workflow:
             if name in writers:
                 raise builder.fail(f"two rules write file {name!r}", rule.line)
             writers[name] = task_id
+        if rule.inner and _opened(builder, rule, task_id, opener):
+            continue
         inputs, outputs = tuple(dict.fromkeys(rule.inputs)), tuple(dict.fromkeys(rule.outputs))
         builder.note("tasks without a run time, which count as 0 s", task_id)
         memory = _number(builder, rule, "MEMORY")
         words = ("/bin/sh", "-c", rule.command) if rule.command else ()
         builder.task(Task(task_id, _activity(rule.command, task_id), 0.0, inputs, outputs,
-                          max(1, int(_number(builder, rule, "CORES"))), int(memory * _MEBIBYTE) or None, words),
-                     rule.line)  # fmt: skip
+                          max(1, int(_number(builder, rule, "CORES"))), int(memory * _MEBIBYTE) or None, words,
+                          subworkflow=rule.inner), rule.line)  # fmt: skip
         for names, output in ((inputs, False), (outputs, True)):
             for name in names:
                 builder.size(name, None, task_id, output=output)
