@@ -76,6 +76,27 @@ def test_an_empty_image_is_none(tmp_path: Path, image: str) -> None:
         check_runner(spec, build_problem(spec, tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("job", "runner", "wrong"),
+    [
+        ("{command: [run], image: i}", "docker", "the docker runner keeps no checkpoints"),
+        ("{command: [run], load: {command: x}}", "ssh", "a job with a load generator has no checkpoints"),
+    ],
+)
+def test_checkpoints_that_nobody_keeps_are_refused(tmp_path: Path, job: str, runner: str, wrong: str) -> None:
+    deploy = f"{{runner: {runner}, checkpoint: 5m}}"
+    spec = parse_spec(f"name: j\njob: {job}\nspace: {{n: [1, 2]}}\ndeploy: {deploy}\n", base=tmp_path)
+    with pytest.raises(SpecError, match=wrong):
+        check_runner(spec, build_problem(spec, tmp_path))
+
+
+def test_checkpoints_that_a_runner_keeps_are_not(tmp_path: Path) -> None:
+    text = "name: j\njob: {command: [run]}\nspace: {n: [1, 2]}\ndeploy: {checkpoint: 5m}\n"
+    spec = parse_spec(text, base=tmp_path)
+    check_runner(spec, build_problem(spec, tmp_path))
+    assert spec.terms.checkpoint_seconds == 300.0
+
+
 @pytest.mark.parametrize("runner", ["ssh", "slurm", "htcondor"])
 @pytest.mark.parametrize(
     "given",

@@ -184,6 +184,7 @@ def test_all_offers_come_by_column(tmp_path: Path) -> None:
     assert columns["price_per_hour"] == sorted(columns["price_per_hour"])
     assert {"aws", "azure", "gcp", "local"} <= set(columns["provider"]["words"])
     assert max(columns["gpus"]) >= 8, "machines with accelerators are among them"
+    assert set(columns["interruptions_per_hour"]) == {None}, "price lists do not know how often spot is taken back"
     first = offers.all_json(ANN)
     assert offers.all_json(ANN)[1] is first[1], "made once"
     (tmp_path / "prices").mkdir()

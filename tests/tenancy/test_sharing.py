@@ -89,7 +89,7 @@ def test_a_quota_too_small_is_told(world: World) -> None:
     world.run_until(world.over)
     refused = world.store.job(row.id)
     assert refused.state == "cancelled"
-    assert "quota of 0.5 cpu" in refused.reason
+    assert "quota of 0.5 CPUs" in refused.reason
 
 
 def _most_at_once(world: World, *names: str) -> int:

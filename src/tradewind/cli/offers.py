@@ -253,12 +253,21 @@ def _columns(shown: Sequence[Offer]) -> dict[str, list[str]]:
         "GiB": [f"{offer.memory_gib:g}" for offer in shown],
         "GPUs": [str(offer.gpus) if offer.gpus else "" for offer in shown],
         "per hour": [format_money(offer.price_per_hour) for offer in shown],
+        "interruptions": [_interruptions(offer) for offer in shown],
         "category": [offer.category for offer in shown],
         "arch": [offer.arch for offer in shown],
         "per vCPU hour": [format_money(offer.price_per_hour / offer.vcpu) for offer in shown],
         "priced on": [_dated(offer.price_date, today) for offer in shown],
     }
     return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _interruptions(offer: Offer) -> str:
+    """The rate at which a spot machine is taken back: ``0.0012 per hour``; empty on demand."""
+    if not offer.spot:
+        return ""
+    rate = offer.interruptions_per_hour
+    return "unknown" if rate is None else f"{rate:.2g} per hour"
 
 
 def _dated(date: str, today: datetime.date) -> str:
@@ -278,7 +287,7 @@ def _dated(date: str, today: datetime.date) -> str:
 
 def _fitting(columns: Mapping[str, list[str]], width: int) -> list[str]:
     names = list(columns)
-    for name in ("per vCPU hour", "priced on", "arch", "category", "GPUs", "region"):
+    for name in ("per vCPU hour", "priced on", "interruptions", "arch", "category", "GPUs", "region"):
         if sum(2 + max(len(cell) for cell in [shown, *columns[shown]]) for shown in names) <= width:
             break
         if name in names:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from tradewind.deployer.checkpoints import FOLDER as CHECKPOINT
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import RunRequest
 from tradewind.utils.dependencies import install_command
@@ -34,6 +35,8 @@ def job_environment(request: RunRequest, folder: Path | str) -> dict[str, str]:
         "TRADEWIND_NODES": str(request.offer.nodes),
         "TRADEWIND_FRACTION": repr(request.fidelity),
     }
+    if request.checkpoint is not None:
+        variables["TRADEWIND_CHECKPOINT"] = f"{folder}/{CHECKPOINT}"
     for name, value in request.configuration.items():
         variables[f"TRADEWIND_PARAM_{re.sub(r'[^0-9A-Za-z]', '_', name).upper()}"] = str(value)
     return variables

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
-from tradewind.problem import Limits, Run, RunRequest, Trial
+from tradewind.problem import CheckpointPlan, Limits, Run, RunRequest, Trial
 from tradewind.problem.template import render, render_load
 from tradewind.store.base import StudyRow
 from tradewind.utils.paths import expand
@@ -149,6 +149,9 @@ def run_request_factory(
             results=spec.results,
             places=spec.places,
             parameters=job.parameters.values,
+            checkpoint=None
+            if spec.checkpoint is None
+            else CheckpointPlan(data_folder / "checkpoints" / study.owner / f"{trial.number:05d}", spec.checkpoint),
         )
 
     return make

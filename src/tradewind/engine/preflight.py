@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def check_runner(spec: JobSpec, problem: Problem) -> None:
     """Refuse to pay cloud prices for runs that would take place on this machine."""
     from tradewind.deployer.compatibility import incompatibility
-    from tradewind.deployer.runner.base import DrivesLoad, NeedsImages, ThisMachine
+    from tradewind.deployer.runner.base import DrivesLoad, KeepsCheckpoints, NeedsImages, Simulates, ThisMachine
 
     runner, provisioner = plugins.load("runner", spec.runner.name), plugins.load("provisioner", spec.provisioner.name)
     if problem_with := incompatibility(cast("type[Provisioner]", provisioner), cast("type[Runner]", runner)):
@@ -36,6 +36,16 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
         )
     if spec.job.load is not None and not issubclass(runner, DrivesLoad):
         raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
+    if spec.checkpoint is not None and not issubclass(runner, KeepsCheckpoints | Simulates):
+        raise spec.error(
+            ("deploy", "checkpoint"),
+            f"the {spec.runner.name} runner keeps no checkpoints",
+            "use process or ssh, or leave deploy.checkpoint out: an interrupted run then begins anew",
+        )
+    if spec.checkpoint is not None and spec.job.load is not None:
+        raise spec.error(
+            ("deploy", "checkpoint"), "a job with a load generator has no checkpoints", "leave deploy.checkpoint out"
+        )
     if issubclass(runner, NeedsImages) and not (spec.job.image or "").strip():
         raise spec.error(("job",), f"the {spec.runner.name} runner needs job.image", "name a container image")
     if cast("type[Runner]", runner).shell_variables:

@@ -13,6 +13,7 @@ from tradewind.engine.past_studies import load_past_studies
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import InputError, NoHistoryError
 from tradewind.problem import Offer, PastStudy, Problem, Value
+from tradewind.problem.offer import interruptions_note
 from tradewind.searcher.base import LearnsFromPast, Recommendation, Recommends, Searcher
 from tradewind.store.base import Store
 
@@ -109,6 +110,7 @@ def recommend_for_problem(
         what = f"the only run of {spec.name} cannot" if runs == 1 else f"none of the {runs:,} runs of {spec.name} can"
         raise NoHistoryError(f"{what} be answered from{why}", hint=hint)
     offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
+    basis += (note,) if (note := interruptions_note(offers)) else ()
     given = dict(spec.job.parameters.values)
     following = made.worth_trying() if explore else None
     return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following)

@@ -23,7 +23,8 @@ from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, no_fallback
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
-from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space, StudyTerms
+from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space
+from tradewind.problem.offer import with_interruptions
 from tradewind.problem.template import names_in
 from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
@@ -130,7 +131,7 @@ def compose_problem(spec: JobSpec, space: Space, resolver: Selector) -> Problem:
         constraints=spec.constraints,
         budget=spec.budget,
         resolver=resolver,
-        terms=StudyTerms(spec.billing, spec.parallel, spec.future_runs, spec.abort),
+        terms=spec.terms,
     )
 
 
@@ -138,23 +139,25 @@ def _instance_offers(spec: JobSpec, data_folder: Path) -> Mapping[str, Sequence[
     """The offers of each instance parameter: those that the study came with, or the catalogues' present ones."""
     from tradewind.selector.offer_search import find_offers
 
-    queries = spec.instance_queries()
+    queries, rate = spec.instance_queries(), spec.interruptions_per_hour
     if spec.known_offers is not None:
-        return {name: spec.known_offers.get(name, ()) for name in queries}
+        return {name: with_interruptions(spec.known_offers.get(name, ()), rate) for name in queries}
     given = _catalogue_settings(spec)
-    return {name: find_offers(query, data_folder, given) for name, query in queries.items()}
+    return {name: with_interruptions(find_offers(query, data_folder, given), rate) for name, query in queries.items()}
 
 
 def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> Sequence[Offer]:
     """The offers for a space without an instance parameter: what ``offers`` asks for, or this whole machine."""
     from tradewind.selector.offer_search import find_offers, require_offers
 
+    rate = spec.interruptions_per_hour
     if spec.known_offers is not None:
-        return spec.known_offers.get("", ())
+        return with_interruptions(spec.known_offers.get("", ()), rate)
     given = _catalogue_settings(spec)
     chooses = any(p.attribute is not None for p in space.parameters)
     if chooses or spec.offers != OfferQuery():
-        return require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'")
+        found = require_offers(spec.offers, data_folder, given, bounds="the bounds of 'offers'")
+        return with_interruptions(found, rate)
     local = find_offers(OfferQuery(provider=("local",)), data_folder, given)
     return [max(local, key=lambda offer: (offer.vcpu, offer.memory_gib))]
 
@@ -440,7 +443,8 @@ def _fallback_finder(spec: JobSpec, problem: Problem, deployer: Deployer, data_f
     providers = tuple(sorted({offer.provider for offer in mine}))
     regions = tuple(sorted({offer.region for offer in mine if offer.region}))
     query = OfferQuery(provider=providers, region=regions, types=types, spot=None)
-    found = {offer.key: offer for offer in (*mine, *find_offers(query, data_folder, given))}
+    others = with_interruptions(find_offers(query, data_folder, given), spec.interruptions_per_hour)
+    found = {offer.key: offer for offer in (*mine, *others)}
     possible = [offer for offer in found.values() if not deployer.provisioner.refuses(offer)]
     return fallback_finder(possible, spec.fallback)
 

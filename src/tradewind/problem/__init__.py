@@ -5,7 +5,10 @@ from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
 from tradewind.problem.objective import (
     COST,
+    OWN_METRICS,
     RUNTIME,
+    UNINTERRUPTED_COST,
+    UNINTERRUPTED_RUNTIME,
     Budget,
     Constraints,
     Direction,
@@ -13,7 +16,7 @@ from tradewind.problem.objective import (
     Objective,
     Threshold,
 )
-from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, round_money
+from tradewind.problem.offer import Billing, Interruptions, MachineParameters, Offer, OfferQuery, round_money
 from tradewind.problem.parameter import (
     ENUMERABLE,
     Categorical,
@@ -28,6 +31,7 @@ from tradewind.problem.parameter import (
 from tradewind.problem.problem import Candidates, PastStudy, Problem, Resolver, StudyTerms
 from tradewind.problem.run import (
     LOCALHOST,
+    CheckpointPlan,
     Fault,
     Handle,
     Limits,
@@ -48,12 +52,16 @@ __all__ = [
     "ENQUEUED",
     "ENUMERABLE",
     "LOCALHOST",
+    "OWN_METRICS",
     "RUNTIME",
     "STOPPED_EARLY",
+    "UNINTERRUPTED_COST",
+    "UNINTERRUPTED_RUNTIME",
     "Billing",
     "Budget",
     "Candidates",
     "Categorical",
+    "CheckpointPlan",
     "Codes",
     "Configuration",
     "Constraints",
@@ -65,6 +73,7 @@ __all__ = [
     "Handle",
     "Instance",
     "Integer",
+    "Interruptions",
     "Job",
     "JobParameters",
     "Limits",

@@ -12,6 +12,12 @@ from tradewind.utils.units import format_duration, format_money
 
 COST = "cost"
 RUNTIME = "runtime"
+UNINTERRUPTED_COST = "uninterrupted_cost"
+"""USD of a run on spot machines as it would be without interruptions; `COST` is then what is expected with them."""
+UNINTERRUPTED_RUNTIME = "uninterrupted_runtime"
+"""Seconds of a run on spot machines without interruptions; `RUNTIME` is then what is expected with them."""
+OWN_METRICS = frozenset({COST, RUNTIME, UNINTERRUPTED_COST, UNINTERRUPTED_RUNTIME})
+"""The metrics that are measured of a run whatever its program is; no interpreter reads them."""
 
 Direction = Literal["minimise", "maximise"]
 

@@ -265,12 +265,15 @@ class StudyTerms:
         parallel: Trials at the same time.
         future_runs: How often the user expects to run the job with the configuration that is found, or None.
         abort: Whether a run is cut short at all, whatever its proposal asks for.
+        checkpoint_seconds: Seconds of work between two checkpoints of the program, or None where a run that is
+            interrupted begins anew.
     """
 
     billing: Billing = field(default_factory=Billing)
     parallel: int = 1
     future_runs: float | None = None
     abort: bool = True
+    checkpoint_seconds: float | None = None
 
 
 @dataclass(frozen=True)

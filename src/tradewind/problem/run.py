@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,19 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """Folder and interval of the checkpoints at which the interrupted runs of a trial begin again.
+
+    Attributes:
+        folder: The folder on this machine, the same for all runs of the trial.
+        every: Seconds of work between two checkpoints of the program.
+    """
+
+    folder: Path
+    every: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """All that a deployer needs to carry out a run.
 
@@ -154,6 +167,7 @@ class RunRequest:
         places: How servers of inputs and results are entered, by the beginning of their address; passwords are
             references.
         parameters: The job's parameters, in which it differs from other jobs of the same program.
+        checkpoint: The checkpoints of the trial, or None where the program makes none.
     """
 
     run_id: str
@@ -176,6 +190,7 @@ class RunRequest:
     results: str = ""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     parameters: Mapping[str, float | str] = field(default_factory=dict)
+    checkpoint: CheckpointPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +225,14 @@ class Usage:
         peak_memory_bytes: The largest resident memory of its process tree, on the node that used most.
         cpu_seconds: CPU time of all its processes.
         profile: Low-level metrics by name, for searchers that learn from them.
+        resumed_seconds: Seconds of work that interrupted runs had done before the checkpoint that the run began at; 0
+            for one that began at the beginning.
     """
 
     peak_memory_bytes: int | None = None
     cpu_seconds: float | None = None
     profile: Mapping[str, float] = field(default_factory=dict)
+    resumed_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,3 +331,7 @@ class Run:
     folder: str = ""
     offer_key: str = ""
     results: str = ""
+
+    def resumed_at(self, seconds: float) -> Run:
+        """The row of a run that began at a checkpoint, which has saved so many seconds of work."""
+        return replace(self, usage=replace(self.usage, resumed_seconds=seconds))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from tradewind.problem.configuration import Configuration
-from tradewind.problem.objective import COST, RUNTIME
+from tradewind.problem.objective import COST, RUNTIME, UNINTERRUPTED_COST
 from tradewind.problem.offer import Offer
 from tradewind.utils.notebook import box_html, facts_html
 from tradewind.utils.units import format_duration, format_money, format_setting
@@ -85,8 +85,11 @@ class Observation:
     Attributes:
         objective: The value of the objective; for an aborted trial the value reached so far, which the true
             one is worse than; None where the trial failed or the metric is missing.
-        cost: USD of the runs that led to it; for an aborted trial a lower bound of the full cost.
-        runtime: Seconds; for an aborted trial a lower bound.
+        cost: USD of the run that led to it; for an aborted trial a lower bound of the full cost. On spot machines with
+            a known rate of interruption, what such a run is expected to cost with its interruptions; what the run
+            itself came to is the metric `UNINTERRUPTED_COST`, and what was paid is in its runs.
+        runtime: Seconds; for an aborted trial a lower bound. As with the cost, on such spot machines the expected ones;
+            the run's own are the metric `UNINTERRUPTED_RUNTIME`.
         feasible: True when every constraint held.
         censored: True for an aborted trial.
         metrics: All metrics that the interpreters read.
@@ -105,6 +108,11 @@ class Observation:
     profile: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     earlier_readings: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def expected(self) -> bool:
+        """True where cost and run time are what is expected with interruptions, and not those of the run itself."""
+        return UNINTERRUPTED_COST in self.metrics
 
     @property
     def figures(self) -> dict[str, float]:

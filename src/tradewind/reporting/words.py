@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.problem import COST, RUNTIME, MachineParameters, Objective, Offer
+from tradewind.problem import COST, RUNTIME, MachineParameters, Objective, Observation, Offer
 from tradewind.store.base import StudyTotals
 from tradewind.utils.units import format_money, format_settings
 
@@ -38,6 +38,11 @@ def opposite(objective: Objective) -> str:
 def compact(configuration: Mapping[str, Any]) -> str:
     """A configuration on one line; numbers are cut to four digits that mean something."""
     return format_settings(configuration)
+
+
+def cost_word(seen: Observation) -> str:
+    """Words behind a trial's cost: that of its run, or on spot machines what is expected of such runs."""
+    return "expected with interruptions" if seen.expected else "this run"
 
 
 def machine_words(offer: Offer) -> str:

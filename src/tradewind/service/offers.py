@@ -40,7 +40,8 @@ class OfferService:
         Prices are public: all who have signed in see the same. ``total`` says how many there are; ``columns`` has
         ``provider``, ``region``, ``instance_type``, ``category``, ``family``, ``arch``, ``price_date``,
         ``accelerator`` (as ``{"words": [...], "codes": [...]}``), ``vcpu``, ``memory_gib``, ``gpus``,
-        ``price_per_hour`` (USD per hour) and ``spot``, one node each.
+        ``price_per_hour`` (USD per hour), ``spot`` and ``interruptions_per_hour`` (null where it is unknown), one node
+        each.
 
         Raises:
             CatalogueError: The file of refreshed prices is damaged.
@@ -86,5 +87,6 @@ class OfferService:
         columns: dict[str, Any] = {name: coded([getattr(offer, name) for offer in found]) for name in _WORDS}
         columns |= {name: [getattr(offer, name) for offer in found] for name in _NUMBERS}
         columns["spot"] = [offer.spot for offer in found]
+        columns["interruptions_per_hour"] = [offer.interruptions_per_hour for offer in found]
         columns["accelerator"] = coded([str(offer.facts.get("accelerator", "")) for offer in found])
         return {"total": len(found), "columns": columns}

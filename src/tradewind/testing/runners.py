@@ -16,11 +16,31 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tradewind.deployer.runner.base import HasOwnFiles, LimitsCpu, LimitsMemory, LimitsTime, Runner, Simulates
+from tradewind.deployer.checkpoints import CheckpointLook, CheckpointStore
+from tradewind.deployer.runner.base import (
+    HasOwnFiles,
+    KeepsCheckpoints,
+    LimitsCpu,
+    LimitsMemory,
+    LimitsTime,
+    Runner,
+    Simulates,
+)
 from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.staging import stage_out
 from tradewind.errors import MissingProgramError
-from tradewind.problem import Configuration, Fault, Handle, Limits, Machine, Offer, RunRequest, RunState, RunStatus
+from tradewind.problem import (
+    CheckpointPlan,
+    Configuration,
+    Fault,
+    Handle,
+    Limits,
+    Machine,
+    Offer,
+    RunRequest,
+    RunState,
+    RunStatus,
+)
 
 PATIENCE_SECONDS = 60.0
 """How long a test waits for a run, in real time; a loaded machine is slow."""
@@ -360,6 +380,47 @@ class RunnerConformance:
         assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, plain)
         assert json.loads((plain.folder / "stdout").read_text()) == [*AWKWARD, AWKWARD[0]]
+
+    def test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(self, bench: RunnerBench) -> None:
+        """The copy has the files of one moment, says when they were written, and is all that the next run finds."""
+        runner = bench.runner()
+        if not isinstance(runner, KeepsCheckpoints):
+            return
+        plan = CheckpointPlan(bench.folder / "checkpoints", 60.0)
+        script = (
+            'cat "$TRADEWIND_CHECKPOINT/deep/state" && exit; cd "$TRADEWIND_CHECKPOINT"; mkdir deep; echo saved >part'
+        )
+        words = ("sh", "-c", f"{script}; mv part deep/state; sleep {PATIENCE_SECONDS}")
+        first, second = (replace(bench.request("good", name), argv=words, checkpoint=plan) for name in ("a-1", "a-2"))
+        began = time.time()
+        handle = bench.submit(runner, first)
+
+        def written() -> bool:
+            return (look := runner.look_at_checkpoint(handle)).fingerprint != "" and look.written > 0
+
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not written():
+            assert time.monotonic() < end, "no checkpoint is seen"
+            time.sleep(0.02)
+        copies: list[CheckpointLook] = []
+
+        def copy(folder: Path) -> float:
+            copies.append(runner.copy_checkpoint(handle, folder))
+            return 7.0
+
+        store = CheckpointStore(plan.folder)
+        store.add(copy)
+        assert copies[0].fingerprint
+        assert began - 5.0 < copies[0].written < time.time() + 5.0
+        saved = store.latest()
+        assert saved is not None
+        assert (saved.files / "deep" / "state").read_text() == "saved\n"
+        runner.cancel(handle)
+        assert wait_for_end(runner, handle).state is RunState.CANCELLED
+        handle = bench.submit(runner, second)
+        assert wait_for_end(runner, handle).state is RunState.DONE
+        runner.collect(handle, second)
+        assert (second.folder / "stdout").read_text() == "saved\n"
 
     def test_the_time_limit(self, bench: RunnerBench) -> None:
         """A run is ended at its wall time, with all its processes."""

@@ -15,6 +15,7 @@ from tests.waiting import eventually
 from tradewind.cli.app import run
 from tradewind.workflow.files import read_plan
 from tradewind.workflow.schedule import check
+from tradewind.workflow.simulator.compiled import replay_plan
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +91,57 @@ def test_learns_from_what_real_runs_measured(words: tuple[str, ...], capsys: pyt
         found.append(json.loads(capsys.readouterr().out)["best"]["serial"])
     assert found[0] in (10.0, 10.0 / 3)
     assert found[1] in [a + b for a in (30.0, 10.0) for b in (6.0, 2.0)]
+
+
+CHAIN = """\
+name: chain
+tasks:
+  p: {command: "true", runtime: 40s}
+  q1: {command: sleep 0.1, activity: q, runtime: 1s}
+  q2: {command: sleep 0.1, activity: q, runtime: 1s, after: [q1]}
+  q3: {command: sleep 0.1, activity: q, runtime: 1s, after: [q2]}
+  q4: {command: sleep 0.1, activity: q, runtime: 1s, after: [q3]}
+"""
+
+
+def test_goes_on_with_the_times_of_a_real_run(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """The file says that p is long; in truth it is the chain of q, which belongs on the fast machine."""
+    Path("flow.yaml").write_text(CHAIN)
+    Path("vms.yaml").write_text("vms: [{kind: slow}, {kind: fast, speed: 1.5}]\n")
+    line = [*words, "--method", "q_learning", "--out", "kept"]
+
+    def planned() -> dict[str, str]:
+        plan = read_plan(Path("kept/plan.json"))
+        machines = [plan.platform.vms[vm].kind for vm in plan.schedule.vm]
+        return {task.id: kind for task, kind in zip(plan.flow.tasks, machines, strict=True)}
+
+    assert run([*line, "--episodes", "30"]) == 0
+    assert planned()["p"] == "fast"
+    first = read_plan(Path("kept/plan.json"))
+    assert run(["workflow", "run", "kept/plan.json", "--quiet", "--folder", "real"]) == 0
+    capsys.readouterr()
+    line += ["--resume", "--measured", "real"]
+    assert run([*line, "--episodes", "30"]) == 3
+    assert "kept has 30 episodes: none is left to learn with the measured run times" in capsys.readouterr().err
+    assert run([*line, "--episodes", "60"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Run times as measured, from episode 31 on: p 40.0 s -> ")
+    assert "q 4.0 s -> " in said
+    assert " in sum (4 tasks)" in said
+    assert "Makespan of each of 60 episodes, the first 30 with other run times:" in said
+    assert planned() == {"p": "slow", "q1": "fast", "q2": "fast", "q3": "fast", "q4": "fast"}
+    second = read_plan(Path("kept/plan.json"))
+    assert second.schedule.makespan < replay_plan(second.flow, second.platform, first.schedule).makespan
+
+    table = Path("kept/table.csv").read_text()
+    assert run([*words, "--method", "q_learning", "--out", "kept", "--resume", "--episodes", "60", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["measured_since"] == 31, "without --measured, the folder goes on with what it last had"
+    assert [(each["activity"], each["tasks"], each["before"]) for each in again["replaced"]] == [
+        ("p", 1, 40.0),
+        ("q", 4, 4.0),
+    ]
+    assert Path("kept/table.csv").read_text() == table
 
 
 def test_goes_on_where_it_was(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:

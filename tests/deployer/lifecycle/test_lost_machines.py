@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tradewind.deployer.lifecycle.deployer import Deployer
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.none import NoneProvisioner, NoneSettings
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
-from tradewind.problem import Fault, Run, RunRequest, RunState
+from tradewind.problem import Fault, Handle, Run, RunRequest, RunState, RunStatus
 from tradewind.testing.runners import processes_of
 from tradewind.utils.clock import SystemClock
 
@@ -78,3 +79,28 @@ def test_hosts_of_an_adopted_run_are_given_back(tmp_path: Path) -> None:
     assert ended is not None and ended.state is RunState.CANCELLED
     assert hosts().find(OWNER) == []
     second.close()
+
+
+def test_lost_machines_are_not_paid_for_while_a_runner_that_cannot_reach_them_counts_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    before = executing(deployer, request_for(tmp_path, ("sleep", "60")))
+    cloud(tmp_path).destroy(Cluster("run-1", ClusterState.UNKNOWN))
+    real, looks = deployer.runner.poll, iter(range(1000))
+
+    def unreachable(handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
+        """Say that the run goes on, an hour longer at each look; the first one does not know of the loss yet."""
+        turn = next(looks)
+        if turn > 1:
+            return real(handles)
+        seconds = before.runtime if turn == 0 else 3600.0 * turn
+        return {handle.run_id: RunStatus(RunState.EXECUTING, seconds) for handle in handles}
+
+    monkeypatch.setattr(deployer.runner, "poll", unreachable)
+    last = drive(deployer)[-1]
+    assert last.state is RunState.PREEMPTED
+    assert next(looks) >= 2, "it was asked after the loss"
+    assert last.runtime < 60.0
+    assert last.cost < 60.0
+    deployer.close()

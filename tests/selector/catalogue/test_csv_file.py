@@ -8,6 +8,7 @@ import pytest
 from tradewind import plugins
 from tradewind.errors import CatalogueError, SpecError
 from tradewind.problem import Offer
+from tradewind.problem.offer import hourly_interruptions
 
 HEADER = "API Name,Provider,CPU,Memory,Category,Price\n"
 ROW = "m5.large,AWS,2,8,General purpose,0.096\n"
@@ -163,3 +164,40 @@ def test_a_file_that_is_not_there(tmp_path: Path, path: str) -> None:
 def test_the_path_is_needed(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="path"):
         plugins.create("catalogue", "csv", {}, data_folder=tmp_path)
+
+
+SPOT_HEADER = "API Name,Provider,CPU,Memory,Category,Price,Spot,"
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "monthly"),
+    [
+        ("Interruption Frequency", "<5%", 0.025),
+        ("Frequency of interruption", "5-10%", 0.075),
+        ("Interruption frequency", "10 – 15 %", 0.125),
+        ("Interruption Frequency", ">20%", 0.25),
+        ("Interruption Frequency", "7.5%", 0.075),
+        ("Interruption Frequency", "0%", 0.0),
+        ("Interruptions per Hour", "0.002", None),
+        ("Interruption Frequency", "", None),
+    ],
+)
+def test_how_often_spot_machines_are_taken_back(tmp_path: Path, column: str, cell: str, monthly: float | None) -> None:
+    [offer] = read(tmp_path, f"{SPOT_HEADER}{column}\na,b,2,8,general,0.1,yes,{cell}\n")
+    known = hourly_interruptions(monthly) if monthly is not None else float(cell) if cell else None
+    assert offer.interruptions_per_hour == known
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "wrong"),
+    [
+        ("Interruption Frequency", "often", "Interruption Frequency 'often' is no share of a month"),
+        ("Interruption Frequency", "0.1", "Interruption Frequency '0.1' is no share of a month"),
+        ("Interruption Frequency", "120%", "Interruption Frequency '120%' is no share of a month"),
+        ("Interruptions per Hour", "-1", "Interruptions per Hour is negative: -1"),
+        ("Interruptions per Hour,Interruption Frequency", "1,5%", "has both Interruptions per Hour and"),
+    ],
+)
+def test_a_wrong_rate_of_interruptions(tmp_path: Path, columns: str, cells: str, wrong: str) -> None:
+    with pytest.raises(CatalogueError, match=wrong):
+        read(tmp_path, f"{SPOT_HEADER}{columns}\na,b,2,8,general,0.1,yes,{cells}\n")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tradewind.workflow.learning.adaptive import AdaptiveWeights
 from tradewind.workflow.learning.evaluation import compare_pairs, evaluate_policy
 from tradewind.workflow.learning.learners import AdaptiveLearner, CrossEntropy, Learner
 from tradewind.workflow.learning.q_learning import QLearningSettings, QPolicy
-from tradewind.workflow.learning.training_folder import TrainingFolder, open_learner
+from tradewind.workflow.learning.training_folder import TrainingFolder, open_learner, with_kept_runtimes
 from tradewind.workflow.planner.q_learning import QLearningPlanner
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.readers.platform_yaml import paper3
@@ -112,6 +113,11 @@ def test_a_folder_is_not_mixed_up(tmp_path: Path) -> None:
     with pytest.raises(WorkflowError, match="by another method: q_learning, now adaptive"):
         train(tmp_path / "x", "adaptive", {}, 2, resume=True)
     other = open_learner("q_learning", example_flow(30), PLATFORMS["unlike"], {}, 0)
+    with pytest.raises(WorkflowError, match=r"about other tasks: now with t24, t25, t26 \("):
+        TrainingFolder(tmp_path / "x", other, {}, resume=True)
+    flow = example_flow()
+    tied = replace(flow, parents=((), *((0,) for _ in flow.tasks[1:])))
+    other = open_learner("q_learning", tied, PLATFORMS["unlike"], {}, 0)
     with pytest.raises(WorkflowError, match="about another workflow or other machines"):
         TrainingFolder(tmp_path / "x", other, {}, resume=True)
     (tmp_path / "full").mkdir()
@@ -121,6 +127,107 @@ def test_a_folder_is_not_mixed_up(tmp_path: Path) -> None:
     (tmp_path / "x/episodes/000002.json").write_text('{"plan": [["t0", "slow", 0, 1]]}')
     with pytest.raises(WorkflowError, match=r"000002\.json: it is not an episode as it was written"):
         train(tmp_path / "x", "q_learning", {}, 2, resume=True)
+
+
+def measured_flow(factor: float = 3.0) -> Workflow:
+    """The example as a real run has shown it to be: every second task takes longer."""
+    flow = example_flow()
+    tasks = [replace(task, runtime=task.runtime * (factor if n % 2 else 1.0)) for n, task in enumerate(flow.tasks)]
+    return replace(flow, tasks=tuple(tasks))
+
+
+def go_on(path: Path, method: str, settings: dict[str, Any], flow: Workflow, episodes: int) -> TrainingFolder:
+    """Go on with run times that were measured."""
+    found = open_learner(method, flow, PLATFORMS["unlike"], settings, 0)
+    folder = TrainingFolder(path, found, settings, resume=True, stated=example_flow(), renew=True, episodes=episodes)
+    for _ in folder.recall():
+        pass
+    while found.episodes < episodes:
+        folder.keep(found.step())
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "settings"), METHODS)
+def test_goes_on_with_measured_times_however_often_it_is_interrupted(
+    tmp_path: Path, method: str, settings: dict[str, Any]
+) -> None:
+    flow = measured_flow()
+    for name, ends in (("whole", (25,)), ("parts", (15, 16, 25))):
+        train(tmp_path / name, method, settings, 14)
+        for end in ends:
+            folder = go_on(tmp_path / name, method, settings, flow, end)
+            assert folder.since == 15
+    assert timeless(tmp_path / "parts") == timeless(tmp_path / "whole")
+    assert (tmp_path / "parts/table.csv").read_text() == (tmp_path / "whole/table.csv").read_text()
+    train(tmp_path / "same", method, settings, 25)
+    with_stated, with_measured = timeless(tmp_path / "same"), timeless(tmp_path / "whole")
+    assert with_stated[:14] == with_measured[:14]
+    longer = sum(task.runtime for task in flow.tasks) / sum(task.runtime for task in example_flow().tasks)
+    assert sum(e["serial"] for e in with_measured[14:]) > 0.6 * longer * sum(e["serial"] for e in with_stated[14:])
+
+
+def test_values_that_were_learned_stay_with_measured_times_and_old_times_do_not(tmp_path: Path) -> None:
+    before = train(tmp_path / "x", "q_learning", {}, 5)
+    flow = measured_flow()
+    found = open_learner("q_learning", flow, PLATFORMS["unlike"], {}, 0)
+    folder = TrainingFolder(tmp_path / "x", found, {}, resume=True, stated=example_flow(), renew=True)
+    assert len(list(folder.recall())) == 5
+    assert list(found.lines()) == list(before.lines())
+    fresh = open_learner("q_learning", flow, PLATFORMS["unlike"], {}, 0)
+    assert found.policy.times.tolist() == fresh.policy.times.tolist() != before.policy.times.tolist()  # type: ignore[attr-defined]
+
+
+def test_a_generation_that_had_other_times_is_run_again(tmp_path: Path) -> None:
+    """The 13th and 14th of its ten candidates do not compare with those of the measured times."""
+    train(tmp_path / "x", "adaptive", UNSURE, 14)
+    go_on(tmp_path / "x", "adaptive", UNSURE, measured_flow(), 24)
+    found = timeless(tmp_path / "x")
+    assert [each["state"]["generation"] for each in found] == [0] * 9 + [1] * 14 + [2]
+    assert [each["state"]["weights"] for each in found[10:14]] == [each["state"]["weights"] for each in found[14:18]]
+
+
+def test_each_measurement_begins_a_phase(tmp_path: Path) -> None:
+    train(tmp_path / "x", "q_learning", {}, 3)
+    assert go_on(tmp_path / "x", "q_learning", {}, measured_flow(), 5).since == 4
+    assert go_on(tmp_path / "x", "q_learning", {}, measured_flow(), 5).former is None
+    third = go_on(tmp_path / "x", "q_learning", {}, measured_flow(5.0), 6)
+    assert third.since == 6
+    assert third.former == {task.id: task.runtime for task in measured_flow().tasks}
+    kept = with_kept_runtimes(example_flow(), tmp_path / "x")
+    assert kept.tasks == measured_flow(5.0).tasks
+    with pytest.raises(WorkflowError, match=r"x has 6 episodes: none is left to learn .* \(give --episodes 56"):
+        go_on(tmp_path / "x", "q_learning", {}, measured_flow(7.0), 6)
+    assert with_kept_runtimes(example_flow(), tmp_path / "x").tasks == kept.tasks, "a refused phase leaves nothing"
+    for number in (4, 5, 6):
+        (tmp_path / f"x/episodes/{number:06}.json").unlink()
+    assert go_on(tmp_path / "x", "q_learning", {}, measured_flow(5.0), 5).since == 4
+
+
+def test_other_times_in_the_file_are_no_measurement(tmp_path: Path) -> None:
+    train(tmp_path / "x", "q_learning", {}, 2)
+    other = open_learner("q_learning", measured_flow(), PLATFORMS["unlike"], {}, 0)
+    with pytest.raises(WorkflowError, match=r"with other run times \(give the file as it was, .* --measured goes on"):
+        TrainingFolder(tmp_path / "x", other, {}, resume=True)
+
+
+def test_a_folder_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    train(tmp_path / "x", "q_learning", {}, 2)
+    file = tmp_path / "x/training.json"
+    document = json.loads(file.read_text())
+    document["digest"] = document.pop("phases")[0]["digest"]
+    del document["shape"]
+    file.write_text(json.dumps(document))
+    train(tmp_path / "x", "q_learning", {}, 3, resume=True)
+    assert with_kept_runtimes(example_flow(), tmp_path / "x") == example_flow()
+    assert go_on(tmp_path / "x", "q_learning", {}, measured_flow(), 5).since == 4
+    assert go_on(tmp_path / "x", "q_learning", {}, measured_flow(), 6).since == 4
+    other = open_learner("q_learning", measured_flow(2.0), PLATFORMS["unlike"], {}, 0)
+    with pytest.raises(WorkflowError, match="about another workflow or other machines"):
+        TrainingFolder(tmp_path / "x", other, {}, resume=True, renew=True)
+    file.write_text(json.dumps({**document, "phases": [{"from": 1}]}))
+    with pytest.raises(WorkflowError, match=r"training.json: its 'phases' are not as they were written"):
+        train(tmp_path / "x", "q_learning", {}, 3, resume=True)
 
 
 def test_the_rules_of_the_paper_by_hand() -> None:

@@ -217,7 +217,7 @@ def _with_earlier_runs(budget: Budget, store: Store, study: StudyRow) -> Budget:
 def _finish(spec: JobSpec, study: StudyRow, trial: Trial, runs: list[Run], *, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
     from tradewind.errors import DeployError, NothingFeasibleError
-    from tradewind.problem import TrialState
+    from tradewind.problem import OWN_METRICS, UNINTERRUPTED_RUNTIME, TrialState
     from tradewind.store.codec import run_to_json, trial_to_json
     from tradewind.utils.units import format_duration, format_money
 
@@ -234,11 +234,14 @@ def _finish(spec: JobSpec, study: StudyRow, trial: Trial, runs: list[Run], *, as
         )
     elif seen is not None:
         typer.echo(
-            f"{trial.state.value}: {format_duration(seen.runtime)}, {format_money(trial.spent)} this run"
-            + (f"; {seen.reason}" if seen.reason else "")
+            f"{trial.state.value}: {format_duration(seen.figures.get(UNINTERRUPTED_RUNTIME, seen.runtime))}, "
+            f"{format_money(trial.spent)} this run" + (f"; {seen.reason}" if seen.reason else "")
         )
+        if seen.expected:
+            expected = f"{format_duration(seen.runtime)}, {format_money(seen.cost)}"
+            typer.echo(f"  expected with interruptions: {expected}")
         for name, value in seen.metrics.items():
-            if name not in ("cost", "runtime"):
+            if name not in OWN_METRICS:
                 typer.echo(f"  {name} = {value:g}")
     reason = seen.reason if seen else "no reason known"
     logs = f"tradewind logs {study.id} {trial.number}"

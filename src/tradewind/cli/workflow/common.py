@@ -12,9 +12,13 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tradewind.workflow.execution.results import RuntimeChange
     from tradewind.workflow.graph import Workflow
     from tradewind.workflow.planner.base import Planner
     from tradewind.workflow.schedule import ScheduleFigures
+
+_ACTIVITIES = 6
+"""Activities whose run times are named as changed."""
 
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
 
@@ -64,6 +68,24 @@ def with_measured(flow: Workflow, measured: Sequence[Path] | None) -> Workflow:
     from tradewind.workflow.execution.results import measured_runtimes, read_results
 
     return measured_runtimes(flow, [read_results(path) for path in measured])
+
+
+def describe_changes(changes: Sequence[RuntimeChange], flow: Workflow) -> str:
+    """Say which run times were replaced by measured ones, in one line; empty where none was."""
+    from tradewind.utils.units import count, format_duration
+
+    if not changes:
+        return ""
+    said = []
+    for each in sorted(changes, key=lambda change: -abs(change.after - change.before)):
+        times = f"{format_duration(each.before)} -> {format_duration(each.after)}"
+        several = f" in sum ({count(each.tasks, 'task')})" if each.tasks > 1 else ""
+        said.append(f"{each.activity} {times}{several}")
+    most = _ACTIVITIES if len(said) > _ACTIVITIES + 1 else len(said)
+    more = f" and {len(said) - most} more activities" if len(said) > most else ""
+    others = len(flow) - sum(each.tasks for each in changes)
+    rest = f"; those of {count(others, 'other task')} stay" if others else ""
+    return f"{', '.join(said[:most])}{more}{rest}"
 
 
 def check_pictures(option: str, paths: Sequence[Path] | None) -> None:

@@ -10,6 +10,7 @@ import typer
 from tradewind.cli.workflow.common import DeclaredEdges, Measured, with_measured
 
 if TYPE_CHECKING:
+    from tradewind.workflow.execution.results import RuntimeChange
     from tradewind.workflow.graph import Workflow
     from tradewind.workflow.learning.evaluation import PolicyEvaluation
     from tradewind.workflow.learning.learners import Learner
@@ -75,33 +76,49 @@ def learn(
     then tested in worlds that it has not met, beside HEFT's plan followed in the same worlds.
     """
     from tradewind.errors import InputError, InterruptedSearch
-    from tradewind.utils.units import count, parse_duration
+    from tradewind.utils.units import count
     from tradewind.workflow.files import folder_of, open_platform, read_workflow
     from tradewind.workflow.learning.training_folder import TrainingFolder, open_learner
 
     if resume and out is None:
         raise InputError("--resume goes on with a folder, and there is none", hint="name it with --out")
     _check_chart(png)
-    given: dict[str, Any] = {"noise": noise, "unknown": unknown, "drift": drift, "migration": migration}
-    given |= {"period": period and parse_duration(period), "pause": pause and parse_duration(pause), "failure": failure}
-    settings = _settings(method, {key: value for key, value in given.items() if value is not None}, set_)
-    seconds = parse_duration(search)
-    if seconds <= 0:
-        raise InputError(f"--search {search}: a search takes some time", hint="write 2s")
-    flow = with_measured(read_workflow(file, lenient=lenient, declared_edges=declared_edges), measured)
-    _check_times(flow)
+    deviations = {"noise": noise, "unknown": unknown, "drift": drift, "migration": migration, "failure": failure}
+    settings = _settings(method, {**deviations, **_durations(period=period, pause=pause)}, set_)
+    seconds = _search_seconds(search)
+    stated = read_workflow(file, lenient=lenient, declared_edges=declared_edges)
+    flow = _with_runtimes(stated, measured, out if resume else None)
     learner = open_learner(method, flow, open_platform(vms).holding(flow), settings, seed)
-    folder = None if out is None else TrainingFolder(out, learner, settings, resume=resume)
+    folder = None if out is None else TrainingFolder(
+        out, learner, settings, resume=resume, stated=stated, renew=bool(measured), episodes=episodes
+    )  # fmt: skip
+    replaced = _replaced(stated, flow, folder, quiet=as_json)
     makespans, best, stopped = _train(learner, folder, episodes, quiet=quiet or as_json)
     if not makespans:
         raise InterruptedSearch("interrupted before the first episode had ended")
     _finish(
         learner, makespans, best, folder_of(file), out=out, png=png, worlds=worlds, search=seconds, stopped=stopped,
-        as_json=as_json,
+        as_json=as_json, since=1 if folder is None else folder.since, replaced=replaced,
     )  # fmt: skip
     if stopped:
         hint = f"--out {out} --resume goes on" if out is not None else "with --out FOLDER, --resume would go on"
         raise InterruptedSearch(f"interrupted after {count(len(makespans), 'episode')}", hint=hint)
+
+
+def _replaced(
+    stated: Workflow, flow: Workflow, folder: TrainingFolder | None, *, quiet: bool
+) -> list[RuntimeChange]:  # fmt: skip
+    """Find the run times that were replaced by measured ones, and say which."""
+    from tradewind.cli.workflow.common import describe_changes, say
+    from tradewind.workflow.execution.results import runtime_changes
+
+    former = None if folder is None else folder.former
+    changes = runtime_changes(former or {task.id: task.runtime for task in stated.tasks}, flow)
+    if changes and not quiet:
+        since = 1 if folder is None else folder.since
+        began = f", from episode {since} on" if since > 1 else ""
+        say(f"Run times as measured{began}: {describe_changes(changes, flow)}.", indent="  ")
+    return changes
 
 
 def _check_chart(png: Path | None) -> None:
@@ -116,21 +133,42 @@ def _check_chart(png: Path | None) -> None:
     require_package("matplotlib", "PNG charts", "plots")
 
 
-def _check_times(flow: Workflow) -> None:
-    """See that there is something to learn.
+def _with_runtimes(stated: Workflow, measured: list[Path] | None, kept: Path | None) -> Workflow:
+    """The workflow with measured run times, else with those that a folder last went on with; there must be some.
 
     Raises:
-        WorkflowError: No task takes any time.
+        WorkflowError: No task takes any time, or results or folder cannot be read.
     """
     from tradewind.errors import WorkflowError
+    from tradewind.workflow.learning.training_folder import with_kept_runtimes
 
+    flow = with_measured(stated, measured) if measured or kept is None else with_kept_runtimes(stated, kept)
     if not flow.runtimes.any():
         hint = "give tasks a runtime; --measured takes those of a run"
         raise WorkflowError(f"no task of workflow {flow.name} has a run time: there is nothing to learn", hint=hint)
+    return flow
+
+
+def _search_seconds(text: str) -> float:
+    """Seconds of ``--search``."""
+    from tradewind.errors import InputError
+    from tradewind.utils.units import parse_duration
+
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise InputError(f"--search {text}: a search takes some time", hint="write 2s")
+    return seconds
+
+
+def _durations(**given: str | None) -> dict[str, float | None]:
+    """Seconds of options that are durations."""
+    from tradewind.utils.units import parse_duration
+
+    return {name: None if text is None else parse_duration(text) for name, text in given.items()}
 
 
 def _settings(method: str, given: dict[str, Any], more: list[str] | None) -> dict[str, Any]:
-    """The settings of a method, checked."""
+    """The settings of a method, checked; one that is None has its default."""
     from tradewind import plugins
     from tradewind.cli.common import pairs
     from tradewind.errors import InputError
@@ -142,7 +180,8 @@ def _settings(method: str, given: dict[str, Any], more: list[str] | None) -> dic
     if "episodes" in chosen:
         raise InputError("--set episodes: that is --episodes")
     part = plugins.load("planner", method)
-    checked = plugins.settings_for(part, {**given, **chosen}, where=f"method {method}").model_dump()
+    known = {key: value for key, value in given.items() if value is not None}
+    checked = plugins.settings_for(part, {**known, **chosen}, where=f"method {method}").model_dump()
     return {key: value for key, value in checked.items() if key != "episodes"}
 
 
@@ -176,15 +215,17 @@ def _train(
                 if folder is not None:
                     folder.keep(episode)
             makespans.append(episode.makespan)
-            if learner.certain and (best is None or episode.makespan < best.makespan):
+            since = 1 if folder is None else folder.since
+            if learner.certain and len(makespans) >= since and (best is None or episode.makespan < best.makespan):
                 best = episode.schedule
-            progress.update(bar, advance=1, said=f"best {format_duration(min(makespans))}")
+            progress.update(bar, advance=1, said=f"best {format_duration(min(makespans[since - 1 :] or makespans))}")
         return makespans, best, stop.wanted
 
 
 def _finish(
     learner: Learner, makespans: list[float], best: Schedule | None, inputs: Path, *, out: Path | None,
-    png: Path | None, worlds: int, search: float, stopped: bool, as_json: bool,
+    png: Path | None, worlds: int, search: float, stopped: bool, as_json: bool, since: int,
+    replaced: list[RuntimeChange],
 ) -> None:  # fmt: skip
     """Judge what was learned, write it, and say it."""
     from tradewind.utils.units import count
@@ -207,14 +248,14 @@ def _finish(
         )
         written.append(png)
     if as_json:
-        _print_json(learner, makespans, judged, stopped)
+        _print_json(learner, makespans, judged, stopped, since, replaced)
         return
-    _print(learner, makespans, judged)
+    _print(learner, makespans, judged, since)
     for path in written:
         typer.echo(f"Written: {path}")
 
 
-def _print(learner: Learner, makespans: list[float], judged: PolicyEvaluation) -> None:
+def _print(learner: Learner, makespans: list[float], judged: PolicyEvaluation, since: int) -> None:
     import shutil
 
     from tradewind.cli.workflow.common import say
@@ -222,6 +263,8 @@ def _print(learner: Learner, makespans: list[float], judged: PolicyEvaluation) -
     from tradewind.utils.units import format_duration
 
     apart = ", fetching of files left out" if learner.platform.storage == "local" else ""
+    former = min(since - 1, len(makespans))
+    apart += f", the first {former} with other run times" if former else ""
     typer.echo(f"Makespan of each of {len(makespans)} episodes{apart}:")
     for line in learning_curve_lines(makespans, min(shutil.get_terminal_size().columns, 100)):
         typer.echo(line)
@@ -246,7 +289,10 @@ def _print(learner: Learner, makespans: list[float], judged: PolicyEvaluation) -
         say(f"Where everything is known, {judged.best.name.partition(',')[0]} plans better than what was learned.")
 
 
-def _print_json(learner: Learner, makespans: list[float], judged: PolicyEvaluation, stopped: bool) -> None:
+def _print_json(
+    learner: Learner, makespans: list[float], judged: PolicyEvaluation, stopped: bool, since: int,
+    replaced: list[RuntimeChange],
+) -> None:  # fmt: skip
     from dataclasses import asdict
 
     from tradewind.cli.common import emit_json
@@ -257,6 +303,8 @@ def _print_json(learner: Learner, makespans: list[float], judged: PolicyEvaluati
             "method": learner.name,
             "episodes": len(makespans),
             "interrupted": stopped,
+            "measured_since": since if replaced else None,
+            "replaced": [asdict(each) for each in replaced],
             "makespans": makespans,
             "best": asdict(judged.figures),
             "worlds": judged.worlds,

@@ -396,6 +396,7 @@ def output_of(run: Run, folder: Path, offer: Offer, configuration: Configuration
 def _give_up(lifecycle: RunLifecycle, reason: str) -> None:
     """Let a run end, unless it ends already, or its job has ended by itself: what that has left is paid for."""
     if lifecycle.open and lifecycle.ending is None and lifecycle.running:
+        lifecycle.unwanted = True
         lifecycle.stop(RunEnding(RunState.CANCELLED, reason))
 
 

@@ -121,7 +121,8 @@ class RunContext:
         """
         least = run.runtime if status.state is RunState.PREEMPTED else 0.0
         code = status.exit_code if status.state.ended else None
-        run = replace(run, runtime=max(least, status.runtime), exit_code=code, usage=status.usage)
+        used = replace(status.usage, resumed_seconds=run.usage.resumed_seconds)
+        run = replace(run, runtime=max(least, status.runtime), exit_code=code, usage=used)
         if not going or status.state.ended or run.state is not RunState.EXECUTING:
             return run
         waits = bool(status.reason) and status.state is RunState.SUBMITTING

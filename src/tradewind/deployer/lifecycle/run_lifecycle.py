@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from tradewind.deployer.lifecycle.checkpoint_keeper import CheckpointKeeper
 from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, RunContext, StagePhase
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.architectures import CANNOT_EXECUTE, failed_for_architecture
@@ -309,6 +310,7 @@ class RunLifecycle:
         self.status: RunStatus | None = None
         self.background_task: BackgroundTask | None = None
         self.wants_submit = False
+        self.unwanted = False
         self.ending: RunEnding | None = None
         self.retry_at = 0.0
         self._context = context
@@ -320,6 +322,7 @@ class RunLifecycle:
         self._released_at = float("inf")
         self._meter = CostMeter(context.billing, makes=context.makes)
         self._collector = ResultCollector(context)
+        self._checkpoints = CheckpointKeeper(context.runner, request, context.later)
         self._made: Cluster | None = None
         self._handle: Handle | None = None
 
@@ -347,6 +350,7 @@ class RunLifecycle:
         """Go on with a run that an earlier process launched."""
         self._tried_to_make = self._tried_to_submit = True
         self._meter.resume(self.run)
+        self.run = self._checkpoints.resumed(self.run)
         if known := load_ending(self.request.folder):
             self.ending, status = known
             self._error_hooks_due = False
@@ -363,8 +367,11 @@ class RunLifecycle:
     def note(self, status: RunStatus | None, cluster: Cluster | None) -> None:
         """Take in what the runner and the provisioner say."""
         if status is not None:
-            self.status = status
+            self.status, before = status, self.run.runtime
             self.run = self._context.seen(self.run, status, going=self.ending is None)
+            if self._lost and not status.state.ended:
+                # A runner reckons that what it cannot reach goes on; nothing runs, or is paid for, on lost machines.
+                self.run = replace(self.run, runtime=min(before, self.run.runtime))
         if cluster is not None:
             self.cluster = cluster
             self._meter.note(cluster, self._context.runner.clock.now())
@@ -550,6 +557,7 @@ class RunLifecycle:
         self._made = self._context.provisioner.make(own.run_id, own.owner, own.expires, own.offer)
 
     def _submit(self) -> None:
+        self.run = self._checkpoints.begin(self.run)
         self.wants_submit = isinstance(self._context.runner, SubmitsTogether)
         if not self.wants_submit:
             self._tried_to_submit = True
@@ -569,6 +577,8 @@ class RunLifecycle:
             if self._lost and self.cluster is not None:
                 reason = f"its machines are lost: {self.cluster.reason or self.cluster.state}"
                 self.ending = RunEnding(RunState.PREEMPTED, reason, Fault.INFRASTRUCTURE)
+            elif status is not None and status.state is RunState.EXECUTING:
+                self._checkpoints.look(self.run)
             return self._lost
         if status.state in (RunState.PREEMPTED, RunState.CANCELLED):
             self.ending = ending_from_status(status)
@@ -601,6 +611,7 @@ class RunLifecycle:
         if not self._over(ending.reason) or not self._give_back():
             return False
         self._charge()
+        self._checkpoints.end(ending.state, ending.fault, unwanted=self.unwanted)
         ended = ending.of(self.run, context.runner.clock.now())
         # Noted before the row ends: a process that is killed in between forgets no upload.
         where = context.results.offer(ended, self.request) if context.results is not None else ""

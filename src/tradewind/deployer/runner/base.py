@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tradewind.deployer.checkpoints import CheckpointLook
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space, Value
@@ -158,6 +159,40 @@ class StreamsReports(Capability):
 
         Raises:
             DeployError: The engine cannot be reached.
+        """
+
+
+class KeepsCheckpoints(Capability):
+    """Gives the job a folder for checkpoints (``TRADEWIND_CHECKPOINT``), of which copies are taken while it runs.
+
+    `Runner.submit` puts the latest copy (`tradewind.deployer.checkpoints.CheckpointStore`) into that folder before the
+    program starts, where `RunRequest.checkpoint` names a plan.
+    """
+
+    @abstractmethod
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files of a run.
+
+        Args:
+            handle: The run.
+
+        Raises:
+            DeployError: The machine does not answer.
+        """
+
+    @abstractmethod
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Bring the checkpoint files of a run to this machine, all as they were at one moment.
+
+        Args:
+            handle: The run.
+            folder: The folder that is made for them.
+
+        Returns:
+            What was copied.
+
+        Raises:
+            DeployError: The machine does not answer, or the files change all the time or cannot be written.
         """
 
 

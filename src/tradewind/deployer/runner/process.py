@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from tradewind import plugins
+from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, copy_files, look_at_files, put_checkpoint
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs, resource_limits
 from tradewind.deployer.runner.architectures import (
@@ -27,6 +28,7 @@ from tradewind.deployer.runner.architectures import (
     wrong_architecture,
 )
 from tradewind.deployer.runner.base import (
+    KeepsCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -114,6 +116,7 @@ class ProcessData(HandleData):
 
 class ProcessRunner(
     Runner,
+    KeepsCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -172,6 +175,8 @@ class ProcessRunner(
                 note = self._notes.path(request.owner, request.run_id)
                 note.parent.mkdir(parents=True, exist_ok=True)
                 note.write_text(str(folder), encoding="utf-8")
+                if request.checkpoint is not None:
+                    put_checkpoint(request.checkpoint, folder)
             except OSError as error:
                 raise folder_error(error, folder) from error
             self._start(request, folder)
@@ -319,6 +324,16 @@ class ProcessRunner(
             if procfs.send(pid, ticks, signal.SIGUSR1):
                 return
         procfs.kill_members(handle.run_id, data.owner, str(folder or ""), _leader(folder) if folder else None)
+
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files of a run; see `KeepsCheckpoints.look_at_checkpoint`."""
+        place = ProcessData.of(handle).place
+        return CheckpointLook() if place is None else look_at_files(place / FOLDER)
+
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Copy the checkpoint files of a run; see `KeepsCheckpoints.copy_checkpoint`."""
+        place = ProcessData.of(handle).place
+        return CheckpointLook() if place is None else copy_files(place / FOLDER, folder)
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that live or are not settled; see `Runner.find`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from tradewind.errors import RecordError
-from tradewind.problem import COST, RUNTIME, Fault, RunState, Usage, Value
+from tradewind.problem import OWN_METRICS, UNINTERRUPTED_RUNTIME, Fault, RunState, Usage, Value
 from tradewind.utils.json_documents import read_json_documents
 from tradewind.utils.log_copies import check_copies, is_cut
 
@@ -298,7 +298,9 @@ def _observed_run(
     run: Mapping[str, Any], document: Mapping[str, Any], values: Mapping[str, str], place: str
 ) -> RecordedRun:
     state, observation = document["state"], document["observation"]
-    seconds = _seconds(observation["runtime"], "observation.runtime")
+    # On spot machines the observation has what is expected with interruptions, which a replay will add again.
+    taken = observation.get("metrics", {}).get(UNINTERRUPTED_RUNTIME, observation["runtime"])
+    seconds = _seconds(taken, "observation.runtime")
     reason = str(observation.get("reason", ""))
     logs = check_copies(run["logs"]) if run.get("logs") else None
     ended = RunState(run["state"]) if "state" in run else RunState.DONE if state == "succeeded" else RunState.FAILED
@@ -322,7 +324,7 @@ def _observed_run(
         failed = str(run.get("reason") or reason)
     elif ended is not RunState.DONE:
         failed = (reason if state == "failed" else str(run.get("reason", ""))) or "it failed when it was recorded"
-    metrics = {name: v for name, v in _finite(observation.get("metrics", {})).items() if name not in (RUNTIME, COST)}
+    metrics = {name: v for name, v in _finite(observation.get("metrics", {})).items() if name not in OWN_METRICS}
     return RecordedRun(values, seconds, failed, metrics, place, facts.usage.profile, facts)
 
 

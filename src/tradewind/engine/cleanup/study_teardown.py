@@ -30,7 +30,7 @@ from tradewind.errors import (
     TradewindError,
 )
 from tradewind.plugins import Settings
-from tradewind.problem import Categorical, Configuration, Offer, Problem, Run, RunOutput, RunRequest, Space, StudyTerms
+from tradewind.problem import Categorical, Configuration, Offer, Problem, Run, RunOutput, RunRequest, Space
 from tradewind.searcher.base import NothingLeft, Searcher, SearchState
 from tradewind.store.base import Store, StudyRow, this_process
 from tradewind.utils.clock import Clock
@@ -135,7 +135,7 @@ def _end_runs(
         constraints=spec.constraints,
         budget=spec.budget,
         resolver=_NoResolver(),
-        terms=StudyTerms(spec.billing, spec.parallel, spec.future_runs, spec.abort),
+        terms=spec.terms,
     )
     try:
         codes, read = accepted_exit_codes(spec), build_metrics_reader(spec)

@@ -15,7 +15,7 @@ from tradewind.engine.search_builder import accepted_exit_codes, build_metrics_r
 from tradewind.engine.state_machine import trial_outcome
 from tradewind.engine.state_machine.trial_history import TrialHistory
 from tradewind.errors import InputError, InterpretationError
-from tradewind.problem import COST, RUNTIME, Fault, Objective, Observation, Run, RunOutput, RunState, Trial, TrialState
+from tradewind.problem import OWN_METRICS, Fault, Objective, Observation, Run, RunOutput, RunState, Trial, TrialState
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import Change, Store, StudyRow, this_process
 from tradewind.utils.units import count
@@ -151,7 +151,7 @@ class _TrialReader:
         if not here:
             if trial.state is TrialState.FAILED:
                 return TrialReading(trial, trial, without_logs=True)
-            known = {name: value for name, value in seen.metrics.items() if name not in (RUNTIME, COST)}
+            known = {name: value for name, value in seen.metrics.items() if name not in OWN_METRICS}
             output = replace(output, recorded=known)
         return TrialReading(trial, _kept(trial, self._ended(trial, run, output)), not here, here and output.truncated)
 
@@ -164,11 +164,12 @@ class _TrialReader:
             metrics = self._read(output)
         except InterpretationError as error:
             return trial_outcome.failed(trial, run, str(error))
-        return trial_outcome.succeeded(trial, run, metrics, self._spec.objective, self._spec.constraints)
+        of = self._spec
+        return trial_outcome.succeeded(trial, run, metrics, of.objective, of.constraints, of.terms)
 
     def _aborted(self, trial: Trial, run: Run, seen: Observation) -> Trial:
         objective: Objective = self._spec.objective
-        return _kept(trial, trial_outcome.aborted(trial, run, seen.reason, objective, seen.metrics))
+        return _kept(trial, trial_outcome.aborted(trial, run, seen.reason, objective, self._spec.terms, seen.metrics))
 
 
 def _kept(before: Trial, after: Trial) -> Trial:

@@ -32,14 +32,15 @@ class RetryTracker:
 
     def note(self, run: Run) -> None:
         """Take over a run that ended in an earlier session."""
-        self._runs[run.trial] += trial_outcome.is_lost(run)
-        self._refusals.note(run)
+        spared = self._refusals.note(run)
+        self._runs[run.trial] += trial_outcome.is_lost(run) and not spared
 
     def again(self, run: Run, trial: Trial) -> Trial | None:
         """The trial of a lost run as it is to be tried again, perhaps elsewhere; None where it is lost, too."""
         if run.fault in _NEVER_RETRIED:
             return None  # until somebody mends that, every further attempt would end like this one
-        self._refusals.note(run)
+        if self._refusals.note(run):
+            return trial
         if other := self._refusals.other_offer(trial, self._policy.elsewhere):
             return replace(trial, offer=other)  # at most once for each offer
         self._runs[trial.number] += 1  # what the user interrupted is no attempt that failed
@@ -76,15 +77,21 @@ class OfferRefusals:
         self._refused: defaultdict[int, set[str]] = defaultdict(set)
         self._taken: Counter[tuple[int, str]] = Counter()
 
-    def note(self, run: Run) -> None:
-        """Take in the end of a run."""
+    def note(self, run: Run) -> bool:
+        """Take in the end of a run.
+
+        Returns:
+            True where it lost spot machines, as its trial still may on that offer: that is no attempt that failed.
+        """
         key = run.offer_key
         if run.fault is Fault.CAPACITY:
             self._refused[run.trial].add(key)
         elif run.state is RunState.PREEMPTED and "/spot" in key:
             self._taken[run.trial, key] += 1
-            if self._taken[run.trial, key] >= self._spot_attempts:
-                self._refused[run.trial].add(key)
+            if self._taken[run.trial, key] < self._spot_attempts:
+                return True
+            self._refused[run.trial].add(key)
+        return False
 
     def other_offer(self, trial: Trial, find: FallbackFinder) -> Offer | None:
         """The offer on which a trial should go on, or None where its offer is as good as any."""

@@ -432,7 +432,8 @@ class SearchMachine:
 
     def _cut(self, trial: Trial, run: Run) -> Trial:
         why = self.active_runs.why_cut(run)
-        return trial_outcome.aborted(trial, run, why, self.problem.objective, self.early_stopping.reached(trial))
+        reached = self.early_stopping.reached(trial)
+        return trial_outcome.aborted(trial, run, why, self.problem.objective, self.problem.terms, reached)
 
     def _interpreted(self, event: ev.OutputInterpreted) -> list[ev.SearchInstruction]:
         run = self.runs.get(event.run_id)
@@ -441,7 +442,8 @@ class SearchMachine:
         trial = self.history.trials[run.trial]
         if event.metrics is None:
             return self._finish(run, trial_outcome.failed(trial, run, event.reason))
-        ended = trial_outcome.succeeded(trial, run, event.metrics, self.problem.objective, self.problem.constraints)
+        of = self.problem
+        ended = trial_outcome.succeeded(trial, run, event.metrics, of.objective, of.constraints, of.terms)
         return self._finish(run, ended)
 
     def _finish(self, run: Run, trial: Trial) -> list[ev.SearchInstruction]:

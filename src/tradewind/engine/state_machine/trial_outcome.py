@@ -9,6 +9,8 @@ from dataclasses import replace
 from tradewind.problem import (
     COST,
     RUNTIME,
+    UNINTERRUPTED_COST,
+    UNINTERRUPTED_RUNTIME,
     Constraints,
     Fault,
     Objective,
@@ -16,8 +18,10 @@ from tradewind.problem import (
     Problem,
     Run,
     RunState,
+    StudyTerms,
     Trial,
     TrialState,
+    round_money,
 )
 from tradewind.utils.units import format_duration, format_money
 
@@ -32,15 +36,52 @@ def is_lost(run: Run) -> bool:
     return run.state == RunState.PREEMPTED or (run.state == RunState.FAILED and not own)
 
 
+def run_figures(trial: Trial, run: Run, terms: StudyTerms) -> dict[str, float]:
+    """Cost and run time that a run speaks for, as metrics.
+
+    They are those of a whole run: what a checkpoint of interrupted runs has saved it counts. On spot machines with a
+    known rate of interruption they are what such a run is expected to come to with its interruptions, whether or not
+    this one had any; what it came to itself is beside them.
+    """
+    work, hourly = run.runtime + run.usage.resumed_seconds, trial.offer.hourly
+    cost = run.cost
+    if run.usage.resumed_seconds:
+        cost = round_money(cost + hourly * run.usage.resumed_seconds / 3600.0)
+    interruptions = trial.offer.interruptions(terms.checkpoint_seconds)
+    if interruptions is None:
+        return {RUNTIME: work, COST: cost}
+    setup = terms.billing.setup_seconds
+    if hourly > 0:  # machines that were made for it may have been paid for longer than the run was
+        setup += max(0.0, run.cost / hourly * 3600.0 - terms.billing.billed_seconds(run.runtime))
+    more = interruptions.expected_seconds(work, setup) - setup - work
+    expected = cost + hourly * more / 3600.0
+    return {
+        RUNTIME: interruptions.expected_runtime(work, setup),
+        COST: round_money(expected) if math.isfinite(expected) else math.inf,
+        UNINTERRUPTED_RUNTIME: work,
+        UNINTERRUPTED_COST: cost,
+    }
+
+
 def succeeded(
-    trial: Trial, run: Run, metrics: Mapping[str, float], objective: Objective, constraints: Constraints
+    trial: Trial,
+    run: Run,
+    metrics: Mapping[str, float],
+    objective: Objective,
+    constraints: Constraints,
+    terms: StudyTerms,
 ) -> Trial:
     """The trial after a run that ended well and whose output was read.
 
     Without a finite objective it has failed; so it has with an objective or a bounded metric above `LARGEST_METRIC` in
-    size.
+    size, and where a run as long as it is not expected to end before it is interrupted.
     """
-    known = {**metrics, RUNTIME: run.runtime, COST: run.cost}
+    figures = run_figures(trial, run, terms)
+    if not math.isfinite(figures[RUNTIME]):
+        rate = trial.offer.interruptions(terms.checkpoint_seconds)
+        words = f"at {rate.per_hour if rate else 0:.3g} interruptions per hour a run of {format_duration(run.runtime)}"
+        return failed(trial, run, f"{words} is not expected to end", metrics)
+    known = {**metrics, **figures}
     value = known.get(objective.metric)
     if value is None:
         have = ", ".join(sorted(known))
@@ -51,11 +92,11 @@ def succeeded(
         if LARGEST_METRIC < abs(known.get(name, 0.0)) < math.inf:
             words = f"the metric {name!r} is {known[name]:.3g}, which cannot be compared with others (1e100 can)"
             return failed(trial, run, words, known)
-    broken = constraints.broken(run.runtime, known)
+    broken = constraints.broken(known[RUNTIME], known)
     seen = Observation(
         objective=float(value),
-        cost=run.cost,
-        runtime=run.runtime,
+        cost=known[COST],
+        runtime=known[RUNTIME],
         feasible=not broken,
         metrics=known,
         profile=profile_of(run),
@@ -79,7 +120,12 @@ def failed(trial: Trial, run: Run, reason: str, metrics: Mapping[str, float] | N
 
 
 def aborted(
-    trial: Trial, run: Run, reason: str, objective: Objective, reported: Mapping[str, float] | None = None
+    trial: Trial,
+    run: Run,
+    reason: str,
+    objective: Objective,
+    terms: StudyTerms,
+    reported: Mapping[str, float] | None = None,
 ) -> Trial:
     """The trial after a run that was cut short: its cost and run time so far bound the truth from below.
 
@@ -88,13 +134,16 @@ def aborted(
         run: The run of the trial.
         reason: Why, in words.
         objective: What is wanted.
+        terms: How time becomes money, and how often the program saves its work.
         reported: Its last intermediate results; they are noted, and bound nothing.
     """
-    reached = {COST: run.cost, RUNTIME: run.runtime}
+    reached = run_figures(trial, run, terms)
+    if not math.isfinite(reached[RUNTIME]):
+        return failed(trial, run, f"{reason}; it is not expected to end between two interruptions", reported)
     seen = Observation(
         objective=reached.get(objective.metric) if objective.goal == "minimise" else None,
-        cost=run.cost,
-        runtime=run.runtime,
+        cost=reached[COST],
+        runtime=reached[RUNTIME],
         feasible=False,
         censored=True,
         metrics={**(reported or {}), **reached},
@@ -144,7 +193,7 @@ def run_time_caps(
             for the deadline, beyond which a run may be worth finishing.
 
     Returns:
-        Seconds of execution and reason; empty when nothing limits the run.
+        Seconds of execution without interruptions, and reason; empty when nothing limits the run.
     """
     found: list[tuple[float, str]] = []
     if not abort:
@@ -172,4 +221,11 @@ def run_time_caps(
             found.append((limit, f"it could no longer cost less than {format_money(best)}"))
         else:
             found.append((best, f"it could no longer be quicker than {format_duration(best)}"))
+    # All of them bound what a run is expected to take, as trials are judged; a run that is not interrupted takes less.
+    if (interruptions := trial.offer.interruptions(problem.terms.checkpoint_seconds)) is not None:
+        setup = billing.setup_seconds
+        found = [
+            (interruptions.work_within(seconds, setup), f"{reason}, counting expected interruptions")
+            for seconds, reason in found
+        ]
     return [(max(seconds, least), reason) for seconds, reason in found if math.isfinite(seconds)]

@@ -607,6 +607,14 @@ class DeployModel(StrictModel):
     spot_attempts: Whole = Field(
         1, ge=1, le=100, description="Runs of a trial that may lose their spot machines before it goes elsewhere."
     )
+    interruptions_per_hour: Annotated[Number, Field(ge=0)] | None = Field(
+        None, description="How often a spot machine is taken back, where the catalogue does not know; 0: never."
+    )
+    checkpoint: PositiveDuration | None = Field(
+        None,
+        description="How often the program saves its work in $TRADEWIND_CHECKPOINT; without it, an interrupted run "
+        "begins anew.",
+    )
     log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
     hooks: dict[HookName, Hooks] = Field(
         {},

@@ -37,6 +37,7 @@ from tradewind.problem.job_spec.validation_errors import first_error, spec_error
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
+from tradewind.problem.problem import StudyTerms
 from tradewind.problem.run import Load
 from tradewind.problem.space import Space, reject_division_by_zero
 from tradewind.problem.template import BUILT_IN, check_template
@@ -130,6 +131,8 @@ class JobSpec:
         longest: Seconds that a run may take which nothing else limits, or None where the YAML says nothing of it.
         fallback: Where a run goes when there are no machines for it.
         spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
+        interruptions_per_hour: Of a spot machine whose catalogue does not know, or None.
+        checkpoint: Seconds between two checkpoints of the program, or None.
         log_limit: Bytes that are kept of stdout and of stderr, each.
         results: The address of the folder that what runs kept is uploaded to, or empty.
         places: How servers are entered, by the beginning of their address; passwords are references.
@@ -169,6 +172,8 @@ class JobSpec:
     longest: float | None
     fallback: tuple[Literal["region", "on_demand"], ...]
     spot_attempts: int
+    interruptions_per_hour: float | None
+    checkpoint: float | None
     log_limit: int
     results: str
     places: Mapping[str, Mapping[str, str]]
@@ -196,6 +201,11 @@ class JobSpec:
                 name: [offer.to_json() for offer in offers] for name, offers in self.known_offers.items()
             }
         return found
+
+    @property
+    def terms(self) -> StudyTerms:
+        """The conditions that hold for a whole study."""
+        return StudyTerms(self.billing, self.parallel, self.future_runs, self.abort, self.checkpoint)
 
     @cached_property
     def abort(self) -> bool:
@@ -307,7 +317,8 @@ class JobSpec:
         """A hash of all that makes results comparable.
 
         It covers the job, the declared space with its constraints and offers, objective, constraints, billing,
-        runner, selector and interpreters; not budget, parallelism, seed, searcher or stopping rules.
+        interruptions where the job says something of them, runner, selector and interpreters; not budget, parallelism,
+        seed, searcher or stopping rules.
         """
         return stable_hash(self._problem())
 
@@ -326,7 +337,7 @@ class JobSpec:
         return {
             "job": self.job.key,
             **{key: _without_folders(self.model.get(key)) for key in keys},
-            "billing": deploy["billing"],
+            "billing": {**deploy["billing"], **{name: deploy[name] for name in _INTERRUPTIONS if name in deploy}},
             "runner": _without_folders(deploy["runner"]),
         }
 
@@ -359,6 +370,7 @@ def parse_spec(text: str, *, file: str = "<text>", base: Path, overrides: Mappin
     return build_spec(parse_source(text, file).override(overrides or {}), base.absolute())
 
 
+_INTERRUPTIONS = ("interruptions_per_hour", "checkpoint")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 _RESERVED = {"fraction", "min", "max", "abs", "True", "False", "None"}
@@ -430,6 +442,8 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         longest=model.deploy.longest,
         fallback=tuple(model.deploy.fallback),
         spot_attempts=model.deploy.spot_attempts,
+        interruptions_per_hour=model.deploy.interruptions_per_hour,
+        checkpoint=model.deploy.checkpoint,
         log_limit=model.deploy.log_limit,
         results=_results(model.deploy.results, base),
         places={address: _place(one, base) for address, one in model.deploy.places.items()},

@@ -10,9 +10,17 @@ import numpy as np
 
 from tradewind.engine.state_machine.early_stopping import estimated_savings
 from tradewind.problem import COST, RUNTIME, TrialState
+from tradewind.problem.offer import interruptions_note
 from tradewind.reporting.study.data import StudyData, several_valued
 from tradewind.reporting.study.effects import ParameterEffects, parameter_effects
-from tradewind.reporting.words import choice_words, comparative, opposite, percent, reason_key, value_words
+from tradewind.reporting.words import (
+    choice_words,
+    comparative,
+    opposite,
+    percent,
+    reason_key,
+    value_words,
+)
 from tradewind.utils.units import count, format_duration, format_money
 
 
@@ -42,10 +50,16 @@ def _choice(data: StudyData) -> list[str]:
     metric = data.goal.objective.metric
     runtime, cost = float(data.runtime[row]), float(data.cost[row])
     sentences = [f"Use {_chosen(data, row) or 'the only configuration'} (trial {data.number[row]})."]
-    took = f"It took {format_duration(runtime)} and cost {format_money(cost)} this run"
-    if metric not in (COST, RUNTIME):
-        took = f"It reached {metric} {value_words(metric, float(data.objective[row]))}, took "
-        took += f"{format_duration(runtime)} and cost {format_money(cost)} this run"
+    seen = data.best.observation if data.best is not None else None
+    expected = seen is not None and seen.expected
+    if expected:
+        took = f"is expected to take {format_duration(runtime)} and cost {format_money(cost)} with its interruptions"
+    else:
+        took = f"took {format_duration(runtime)} and cost {format_money(cost)} this run"
+    if metric in (COST, RUNTIME):
+        took = f"It {took}"
+    else:
+        took = f"It reached {metric} {value_words(metric, float(data.objective[row]))}, {took}"
     deadline = data.goal.constraints.deadline
     if deadline:
         left = deadline - runtime
@@ -60,7 +74,8 @@ def _choice(data: StudyData) -> list[str]:
         # Where the machines were chosen, the sentence before has named them.
         took += "; the machines cost" if data.machine_parameters.names else named
         took += f" {format_money(machines.hourly)} per hour"
-    return [*sentences, took + "."]
+    note = "" if machines is None or expected else interruptions_note([machines])
+    return [*sentences, took + ".", *([note] if note else [])]
 
 
 def _chosen(data: StudyData, row: int) -> str:

@@ -14,10 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tradewind.problem import MachineParameters, Objective, Observation, Offer, Trial
+from tradewind.problem import (
+    UNINTERRUPTED_COST,
+    UNINTERRUPTED_RUNTIME,
+    MachineParameters,
+    Objective,
+    Observation,
+    Offer,
+    Trial,
+)
 from tradewind.reporting.study.data import StudyGoal, read_goal
 from tradewind.reporting.text_layout import TableColumn, TextTable, cells
-from tradewind.reporting.words import compact, machine_words, tells_machine, value_words
+from tradewind.reporting.words import compact, cost_word, machine_words, tells_machine, value_words
 from tradewind.store.base import StudySummary
 from tradewind.utils.units import format_duration, format_memory, format_money, printable, shortened
 
@@ -322,7 +330,10 @@ def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
     if seen is not None:
         if objective.metric not in ("cost", "runtime"):
             pairs.append((objective.metric, value_words(objective.metric, seen.objective)))
-        pairs += [("cost", f"{format_money(seen.cost)} this run"), ("run time", format_duration(seen.runtime))]
+        pairs += [("cost", f"{format_money(seen.cost)} {cost_word(seen)}"), ("run time", format_duration(seen.runtime))]
+        if seen.expected:
+            cost, seconds = seen.metrics[UNINTERRUPTED_COST], seen.metrics[UNINTERRUPTED_RUNTIME]
+            pairs.append(("uninterrupted", f"{format_money(cost)}, {format_duration(seconds)}"))
         pairs += usage_facts(seen)
     return [*pairs, *offer_facts(trial.offer)]
 
@@ -341,9 +352,12 @@ def offer_facts(offer: Offer) -> list[tuple[str, str]]:
     spot = ", spot" if offer.spot else ""
     size = f"{offer.vcpu:g} vCPU, {offer.memory_gib:g} GiB" + (f", {offer.gpus} GPU" if offer.gpus else "")
     each = f" ({format_money(offer.price_per_hour)} per hour and node)" if offer.nodes > 1 else ""
+    rate = offer.interruptions_per_hour
+    taken = "not known, none counted" if rate is None else f"{rate:.3g} per hour and machine"
     return [
         ("machines", f"{offer.nodes} × {offer.instance_type} of {offer.provider}{place}{spot} ({size} each)"),
         ("price", f"{format_money(offer.hourly)} per hour{each}"),
+        *([("interruptions", taken)] if offer.spot else []),
     ]
 
 

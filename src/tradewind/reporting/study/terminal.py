@@ -23,7 +23,7 @@ from tradewind.reporting.study.pareto import front, front_table, sentence, title
 from tradewind.reporting.study.series import best_so_far, wants_log
 from tradewind.reporting.study.tables import share_words
 from tradewind.reporting.text_layout import step_plot
-from tradewind.reporting.words import comparative, configuration_words, goal_words, percent, value_words
+from tradewind.reporting.words import comparative, configuration_words, cost_word, goal_words, percent, value_words
 from tradewind.utils.units import count, format_duration, format_money, printable
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class LiveView:
             return [_line("best    none feasible yet", "yellow")]
         seen, value = best.observation, best.observation.objective
         words = f"best    {value_words(objective.metric, value)}"
-        words += " this run" if objective.metric == "cost" else ""
+        words += f" {cost_word(seen)}" if objective.metric == "cost" else ""
         words += f" in {format_duration(seen.runtime)}" if objective.metric != "runtime" else ""
         lines = [_line(f"{words}  (trial {best.number})", "bold green")]
         lines.append(_line(f"        {_words(best, snapshot.machine_parameters)}", "green"))
@@ -373,7 +373,7 @@ def _ended_words(trial: Trial, snapshot: SearchSnapshot) -> str:
     if trial.proposal.fidelity < 1.0:
         state += f" on {share_words(trial.proposal.fidelity)} of the input"
     bound = "at least " if seen.censored else ""
-    words = f"{bound}{format_money(seen.cost)} this run, {format_duration(seen.runtime)}"
+    words = f"{bound}{format_money(seen.cost)} {cost_word(seen)}, {format_duration(seen.runtime)}"
     if objective.metric not in ("cost", "runtime") and seen.objective is not None:
         words = f"{objective.metric} {value_words(objective.metric, seen.objective)}, {words}"
     reason = f" ({' '.join(seen.reason.split())})" if seen.reason else ""

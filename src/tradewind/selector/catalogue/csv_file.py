@@ -17,6 +17,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
 from tradewind.problem import Offer
+from tradewind.problem.offer import hourly_interruptions
 from tradewind.selector.attributes import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.utils.paths import expand
@@ -35,6 +36,8 @@ _ALIASES = {
     "gpus": ("gpus", "gpu"),
     "spot": ("spot",),
     "price_date": ("price date", "date"),
+    "interruptions_per_hour": ("interruptions per hour",),
+    "interruption_frequency": ("interruption frequency", "frequency of interruption"),
 }
 _FIELD = {alias: field for field, aliases in _ALIASES.items() for alias in aliases}
 _FURTHER_ALIASES = {
@@ -65,6 +68,9 @@ _REQUIRED = {
 }
 _MOST_BYTES = 1 << 28
 _RESERVED = frozenset(("nodes", "source", "facts", "hourly", "key"))
+_BANDS = {"<5%": 0.025, "5-10%": 0.075, "10-15%": 0.125, "15-20%": 0.175, ">20%": 0.25}
+"""The middle of the bands in which Amazon gives the share of machines that are taken back within a month. The last has
+no end: 25 % is taken for it."""
 _YES_NO = {"": False, "no": False, "false": False, "0": False, "yes": True, "true": True, "1": True}
 
 
@@ -79,8 +85,10 @@ class CsvCatalogue(Catalogue):
 
     The columns are those of the tool requirements for cloud configuration (section 3.2). Names of columns are
     read in any case and order, and by their usual other names (``Hourly cost``, ``Number of vCPUs``). Region, Family,
-    Arch, GPUs, Spot and Price Date may follow; other columns become facts of the offer. Memory is in GiB unless a unit
-    is written, and KB, MB, GB and TB mean KiB, MiB, GiB and TiB, as in price lists; the price is in USD per hour.
+    Arch, GPUs, Spot and Price Date may follow, and for spot machines Interruptions per Hour, or Interruption Frequency:
+    the share that is taken back within a month, as 7.5% or in Amazon's bands (<5%, 5-10%, 10-15%, 15-20%, >20%). Other
+    columns become facts of the offer. Memory is in GiB unless a unit is written, and KB, MB, GB and TB mean KiB, MiB,
+    GiB and TiB, as in price lists; the price is in USD per hour.
     """
 
     Settings = CsvSettings
@@ -270,7 +278,28 @@ def _offer(row: _Row, source: str) -> Offer:
         price_date=_date(row, cells.get("price_date", "")),
         source=source,
         facts={name: _fact(row, name, text) for name, text in row.facts.items()},
+        interruptions_per_hour=_interruptions(row),
     )
+
+
+def _interruptions(row: _Row) -> float | None:
+    """Interruptions per hour, of either column; None where both are empty."""
+    text, band = (row.cells.get(name, "") for name in ("interruptions_per_hour", "interruption_frequency"))
+    if text and band:
+        raise row.error("has both Interruptions per Hour and an Interruption Frequency", "leave one of them empty")
+    if text:
+        if (rate := row.number("Interruptions per Hour", text)) < 0:
+            raise row.error(f"Interruptions per Hour is negative: {text}")
+        return rate
+    if not band:
+        return None
+    plain = band.replace(" ", "").replace("–", "-")
+    if plain in _BANDS:
+        return hourly_interruptions(_BANDS[plain])
+    share = row.number("Interruption Frequency", plain.removesuffix("%")) / 100.0 if plain.endswith("%") else -1.0
+    if not 0 <= share < 1:
+        raise row.error(f"Interruption Frequency {band!r} is no share of a month", "write 7.5% or " + ", ".join(_BANDS))
+    return hourly_interruptions(share)
 
 
 def _memory(row: _Row, text: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import QuotaError
-from tradewind.problem import COST, RUNTIME, Run, RunState, Trial, TrialState
+from tradewind.problem import COST, RUNTIME, UNINTERRUPTED_RUNTIME, Run, RunState, Trial, TrialState
 from tradewind.store.service.request_values import (
     ACTIVE,
     NewRequestEvent,
@@ -253,7 +253,7 @@ def describe_trial(trial: Trial, metric: str = "") -> str:
     asked = ", ".join(f"{name}={value}" for name, value in trial.configuration.items())
     if seen is None:
         return f"trial {trial.number} {trial.state.value}: {asked}"
-    figures = f"{format_duration(seen.runtime)}, {format_money(trial.spent)}"
+    figures = f"{format_duration(seen.figures.get(UNINTERRUPTED_RUNTIME, seen.runtime))}, {format_money(trial.spent)}"
     if metric not in ("", COST, RUNTIME) and seen.objective is not None:
         figures = f"{metric} {seen.objective:.4g}, {figures}"
     why = f"; {seen.reason}" if seen.reason else ""

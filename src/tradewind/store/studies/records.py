@@ -159,6 +159,7 @@ class _Offer(_Part):
     price_date: str = ""
     source: str = ""
     facts: dict[str, _Fact] = {}
+    interruptions_per_hour: _Number | None = None
 
 
 class _Observation(_Part):
@@ -189,6 +190,7 @@ class _Usage(_Part):
     peak_memory_bytes: _Wide | None = None
     cpu_seconds: _Number | None = None
     profile: dict[str, _Figure] = {}
+    resumed_seconds: _Time = 0.0
 
 
 class _Run(_Part):

@@ -6,7 +6,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +253,40 @@ def measured_runtimes(flow: Workflow, results: Sequence[Mapping[str, Any]]) -> W
             hint="give the results of a run of it, or of one with the same activities",
         )
     return replace(flow, tasks=tuple(tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeChange:
+    """Run times of one activity, as they were and as they are now.
+
+    Attributes:
+        activity: The activity.
+        tasks: Number of its tasks whose run time has changed.
+        before: Seconds that these tasks took in sum.
+        after: Seconds that they take now.
+    """
+
+    activity: str
+    tasks: int
+    before: float
+    after: float
+
+
+def runtime_changes(before: Mapping[str, float], flow: Workflow) -> list[RuntimeChange]:
+    """Compare the run times of a workflow with those of before, for each activity in which some have changed.
+
+    Args:
+        before: Seconds by task.
+        flow: The workflow as it is now.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for task in flow.tasks:
+        if task.runtime != before.get(task.id, 0.0):
+            found.setdefault(task.activity, []).append((before.get(task.id, 0.0), task.runtime))
+    return [
+        RuntimeChange(activity, len(pairs), sum(was for was, _ in pairs), sum(now for _, now in pairs))
+        for activity, pairs in found.items()
+    ]
 
 
 def _running(row: Mapping[str, Any]) -> tuple[float, float]:

@@ -109,6 +109,13 @@ class Learner(ABC):
         self.episodes += 1
 
     @abstractmethod
+    def renew(self) -> None:
+        """Go on with the run times that the workflow has now; the episodes recalled until here had others.
+
+        What was learned stays; only times that were remembered are replaced.
+        """
+
+    @abstractmethod
     def _start(self) -> None:
         """Prepare for the first episode."""
 
@@ -142,6 +149,10 @@ class QLearner(Learner):
     def _start(self) -> None:
         settings = QLearningSettings.model_validate(self._settings.model_dump())
         self.policy = QPolicy(self.flow, self.platform, settings, self.seed)
+        self.policy.collect(self.world(0))
+
+    def renew(self) -> None:
+        """See `Learner.renew`."""
         self.policy.collect(self.world(0))
 
     def _learn(self) -> tuple[Schedule, dict[str, Any]]:
@@ -237,6 +248,10 @@ class AdaptiveLearner(Learner):
         spread = [getattr(SPREAD, name) for name in NAMES]
         self._search = CrossEntropy(AdaptiveWeights().free, spread, size=self._size, seed=self.seed)
         self._scores: list[float] = []
+
+    def renew(self) -> None:
+        """See `Learner.renew`: makespans of a generation that is not complete do not compare with those to come."""
+        self._scores = []
 
     @property
     def weights(self) -> AdaptiveWeights:

@@ -110,7 +110,8 @@ class QPolicy:
 
     def collect(self, world: World) -> None:
         """Run each activation alone on each machine that it fits on, for the first episode's times (section 3.2)."""
-        times, world = self.times, replace(world, last_ends_well=True)
+        self.times = times = self.arrays.seconds.copy()
+        world = replace(world, last_ends_well=True)
         if self.settings.certain:
             return
         for task in range(times.shape[0]):

@@ -17,6 +17,11 @@ _WORD = re.compile(
 )
 _LITERAL = re.compile(r"""[{\[]\s*['"]""")
 """How a list or mapping of JSON or Python begins; it is one word with its quotes, as WfBench reads it."""
+ENV = "/usr/bin/env"
+"""Finds a program that is named without a path; it has this path on all Unix systems."""
+
+_RUN = 'exec "$0" "$@"'
+"""Script of `with_streams`, before its redirections."""
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
@@ -99,4 +104,49 @@ def with_streams(words: list[str], stdin: str, stdout: str, stderr: str) -> list
     parts = [f"{sign}{shlex.quote(name)}" for sign, name in (("<", stdin), (">", stdout)) if name]
     if stderr:
         parts.append("2>&1" if stderr == stdout else f"2>{shlex.quote(stderr)}")
-    return ["sh", "-c", " ".join(['exec "$0" "$@"', *parts]), *words] if parts else words
+    return ["sh", "-c", " ".join([_RUN, *parts]), *words] if parts else words
+
+
+def split_streams(words: list[str]) -> tuple[list[str], str, str, str]:
+    """Take a command of `with_streams` apart: its words, and the files of its input, its output and its errors."""
+    files = {"<": "", ">": "", "2>": ""}
+    if words[:2] == ["sh", "-c"] and len(words) > 3 and words[2].startswith(f"{_RUN} "):
+        for part in shlex.split(words[2][len(_RUN) :]):
+            sign, name = re.fullmatch(r"(2?>|<|)(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+            files[sign] = files[">"] if part == "2>&1" else name
+        found = words[3:], files["<"], files[">"], files["2>"]
+        if with_streams(*found) == words:
+            return found
+    return words, "", "", ""
+
+
+def without_env(words: list[str]) -> list[str]:
+    """Leave out ``env`` before a program that it only has to find."""
+    found = len(words) > 1 and words[0] == ENV and not words[1].startswith("-") and "=" not in words[1] and words[1]
+    return words[1:] if found else words
+
+
+def quote_argument(word: str) -> str:
+    """Quote a word for the arguments of Pegasus, so that its planner and the shell of its jobs take it as one.
+
+    Raises:
+        ValueError: They would differ about the word.
+    """
+    if re.fullmatch(r"[\w@%+=:,./-]+", word, re.ASCII):
+        return word
+    if "'" not in word:
+        return f"'{word}'"
+    if re.search(r"[$`\\]", word):
+        raise ValueError("a single quote beside $, ` or a backslash")
+    return '\\"'.join(f'"{part}"' if part else "" for part in word.split('"'))
+
+
+def unquote_argument(text: str) -> str:
+    """The word that `quote_argument` has quoted; any other text as it is."""
+    words = _split(text) if text[:1] in ("'", '"', "\\") else None
+    if not words or len(words) > 1:
+        return text
+    try:
+        return words[0] if quote_argument(words[0]) == text else text
+    except ValueError:
+        return text

@@ -8,7 +8,7 @@ from pathlib import Path
 from tradewind.utils.yaml_lines import YamlMapping
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
-from tradewind.workflow.readers.command_words import with_streams
+from tradewind.workflow.readers.command_words import unquote_argument, with_streams, without_env
 from tradewind.workflow.readers.pegasus_catalogues import (
     PegasusCatalogues,
     find_file,
@@ -16,7 +16,7 @@ from tradewind.workflow.readers.pegasus_catalogues import (
     program_key,
     stated_size,
 )
-from tradewind.workflow.readers.profiles import read_requirements
+from tradewind.workflow.readers.profiles import METADATA, exact_memory, read_requirements
 from tradewind.workflow.readers.subworkflows import WorkflowOpener
 from tradewind.workflow.readers.yaml_lines import YamlValueReader
 
@@ -94,6 +94,11 @@ class _PegasusReader:
         task_id = values.text(given, "id")
         if not task_id:
             raise values.fail("a job has no id", line)
+        metadata = values.fields(given, METADATA)
+        if values.text(metadata, "tradewind_task"):
+            # Pegasus takes fewer signs in the id of a job than Tradewind in that of a task.
+            builder.group(task_id, [values.text(metadata, "tradewind_task")])
+            task_id = values.text(metadata, "tradewind_task")
         program = values.text(given, "name") or values.text(given, "file")
         if not program:
             raise values.fail(f"job {task_id!r} names no program", line)
@@ -118,7 +123,7 @@ class _PegasusReader:
                 tuple(inputs),
                 tuple(outputs),
                 needs.cores or 1,
-                needs.memory_bytes,
+                exact_memory(needs.memory_bytes, values.text(metadata, "tradewind_memory_bytes")),
                 command,
                 tuple(name for name in optional if name in inputs),
                 program if inner else "",
@@ -133,7 +138,8 @@ class _PegasusReader:
         values, builder, key = self._values, self._builder, program_key(self._values, given)
         if container := self._catalogues.container(key):
             builder.note("programs in containers, which are run without them", f"{program} ({container})")
-        words = [self._catalogues.program(key) or program, *values.words(given, "arguments")]
+        arguments = map(unquote_argument, values.words(given, "arguments"))
+        words = without_env([self._catalogues.program(key) or program, *arguments])
         stdin, stdout, stderr = (values.text(given, stream) for stream in _STREAMS)
         for listed, name, output in ((uses[0], stdin, False), (uses[1], stdout, True), (uses[1], stderr, True)):
             if name and name not in listed:

@@ -145,6 +145,18 @@ def file_size(text: str) -> int:
         raise ValueError from None
 
 
+def exact_memory(asked: int | None, exact: str) -> int | None:
+    """Give the bytes that were rounded up to a request in MiB; the request where there are none, or it was changed.
+
+    Args:
+        asked: Bytes asked for; None if nothing is.
+        exact: The bytes before they were rounded, as Tradewind's writers note them; may be empty.
+    """
+    if asked is None or not exact.isdecimal():
+        return asked
+    return int(exact) if 0 <= asked - int(exact) < 1 << 20 else asked
+
+
 def read_requirements(builder: WorkflowBuilder, task: str, levels: Sequence[ProfileLevel]) -> TaskRequirements:
     """Read what a task needs; profiles that are not used are noted by name, once.
 

@@ -13,10 +13,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from tradewind import plugins
+from tradewind.deployer.checkpoints import CheckpointLook
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.runner.base import (
     DrivesLoad,
     HasOwnFiles,
+    KeepsCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -30,7 +32,7 @@ from tradewind.deployer.runner.base import (
 from tradewind.deployer.runner.exit_reasons import lost_status
 from tradewind.deployer.runner.resource_limits import memory_of
 from tradewind.deployer.runner.run_files import RunNotes, file_name_of
-from tradewind.deployer.runner.ssh import outputs
+from tradewind.deployer.runner.ssh import checkpoints, outputs
 from tradewind.deployer.runner.ssh.load_generator import await_application, combined_status, load_command
 from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
@@ -55,6 +57,7 @@ class SshRunner(
     CallsNetwork,
     DrivesLoad,
     HasOwnFiles,
+    KeepsCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -127,6 +130,8 @@ class SshRunner(
             self._start_both(request, handle, first, (others or [first])[0], files, addresses)
             return handle
         self._together(lambda machine: lay_out(machine, request, name, files), others)
+        if request.checkpoint is not None:
+            checkpoints.put_checkpoint(first, name, request.checkpoint)
         start(first, request, RemoteCommand(name, request.argv, {}), files, addresses, self.settings)
         return handle
 
@@ -348,6 +353,18 @@ class SshRunner(
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """Read a run's metrics file from a byte on; see `StreamsReports.read_report`."""
         return self.read_log(handle, METRICS, offset)
+
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files on a run's first machine; see `KeepsCheckpoints.look_at_checkpoint`."""
+        data = self._data(handle)
+        return CheckpointLook() if data is None else checkpoints.look_at_checkpoint(*self._parts(data)[0])
+
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Bring the checkpoint files of a run's first machine here; see `KeepsCheckpoints.copy_checkpoint`."""
+        data = self._data(handle)
+        if data is None:
+            return CheckpointLook()
+        return checkpoints.copy_checkpoint(*self._parts(data)[0], folder, int(self.settings.bring_gib * 2**30))
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring the files of a run from its machines into its folder; see `Runner.collect`."""

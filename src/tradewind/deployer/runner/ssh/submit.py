@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.deployer.bundle import Bundle, pack
+from tradewind.deployer.checkpoints import FOLDER as CHECKPOINT
 from tradewind.deployer.environment import check_variables, job_environment, resolve_secrets
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.deployer.runner.run_files import file_name_of
@@ -158,6 +159,8 @@ def _spec(machine: RemoteMachine, request: RunRequest, part: RemoteCommand, addr
         **resolve_secrets(request.secrets),
     }
     lines = [f"printf '%s\\n' {shlex.join(f'{address} slots={slots}' for address in addresses)} >../hostfile"]
+    if request.checkpoint is not None:
+        lines.append(f"mkdir -p ../{CHECKPOINT}")
     check_variables(variables)
     lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     lines.append(f"set -- {shlex.join(part.argv)}")

@@ -48,6 +48,9 @@ class OfferAnswer(BaseModel):
     arch: str = Field(default="", description="x86_64, arm64, or empty where unknown.")
     gpus: int = Field(default=0, description="Accelerators of one node.")
     spot: bool = Field(default=False, description="Capacity that may be taken back.")
+    interruptions_per_hour: float | None = Field(
+        default=None, description="How often one such machine is taken back, on average; null where it is unknown."
+    )
     nodes: int = Field(default=1, description="How many machines.")
     price_date: str = Field(default="", description="On which day the price was read.")
     facts: dict[str, float | str] = Field(default={}, description="Further facts by name.")

@@ -263,15 +263,16 @@ class _DagReader:
             self._several.append(name)
         self._expressions += [f"{each} of {name}" for each in job.expressions]
         if job.runtime is None and not noop:
-            builder.note("tasks without a run time, which count as 0 s", scope.prefix + name)
+            builder.note("tasks without a run time, which count as 0 s", scope.prefix + (job.task or name))
         words = (job.executable, *job.arguments) if job.executable and not noop else ()
         runtime = 0.0 if noop or job.runtime is None else job.runtime
-        task_id = scope.prefix + name
+        task_id = scope.prefix + (job.task or name)
+        scope.nodes[name] = _Node([task_id], [task_id])
         builder.task(Task(task_id, job.activity or _activity(name), runtime, job.inputs, job.outputs, job.cores,
                           job.memory_bytes, words), line)  # fmt: skip
         for names, output in ((job.inputs, False), (job.outputs, True)):
             for each in names:
-                builder.size(each, None, task_id, output=output)
+                builder.size(each, job.sizes.get(each), task_id, output=output)
 
 
 def _activity(name: str) -> str:

@@ -1,18 +1,27 @@
-"""Parses submit descriptions of HTCondor, as far as they say what a job needs."""
+"""Parses submit descriptions of HTCondor, as far as they say what a job needs, and quotes what is written to them."""
 
 from __future__ import annotations
 
 import math
 import os.path
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from tradewind.workflow.readers.command_words import ENV, without_env
+from tradewind.workflow.readers.profiles import exact_memory
 
 _REFERENCE = re.compile(r"\$\((\w[\w.+]*)(?::([^()]*))?\)")
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DEEPEST = 20
+
+_DOLLAR = re.compile(r"\$\(dollar\)", re.IGNORECASE)
+_MARK = "\ue000"
+"""Stands for the sign of ``$(DOLLAR)`` until all macros are expanded."""
+
+_MACRO = re.compile(r"\$(?=\w*\()")
+"""The sign that begins a macro or a function of macros."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,8 @@ class SubmittedJob:
         outputs: Files that come back by name.
         jobs: Number of jobs that it queues.
         expressions: Keys whose values are expressions of the machine, which say nothing here.
+        sizes: Bytes of its files, where Tradewind has written it.
+        task: Name of the task, where Tradewind has written it and the node cannot have this name.
     """
 
     executable: str
@@ -42,6 +53,8 @@ class SubmittedJob:
     outputs: tuple[str, ...]
     jobs: int
     expressions: tuple[str, ...]
+    sizes: Mapping[str, int]
+    task: str
 
 
 def parse_submit(text: str, macros: Mapping[str, str], folder: str = "") -> SubmittedJob:
@@ -88,38 +101,54 @@ def _job(values: Mapping[str, str], folder: str, jobs: int) -> SubmittedJob:
     cores = _number(value("request_cpus", "+requestcpus", "+pegasus_cores", "my.requestcpus"))
     if cores is None and value("request_cpus"):
         expressions.append("request_cpus")
-    memory = _bytes(value("request_memory", "+requestmemory"))
+    memory = exact_memory(_bytes(value("request_memory", "+requestmemory")), value("+tradewind_memory_bytes"))
     if memory is None and value("request_memory"):
         expressions.append("request_memory")
-    program = value("executable")
+    program, words = value("executable"), _words(value("arguments"))
+    if program == ENV and value("transfer_executable").lower() == "false":
+        program, *rest = without_env([program, *words])
+        words = tuple(rest)
     runtime = _number(value("+pegasus_job_runtime"))
     start = PurePosixPath(folder, value("initialdir", "initial_dir"))
     outputs = [each for each in value("transfer_output_files").split(",") if each.strip()]
     remaps = dict(
         pair.strip().split("=", 1) for pair in value("transfer_output_remaps").strip('"').split(";") if "=" in pair
     )
-    activity = value("+pegasus_wf_xformation").strip('"') or PurePosixPath(program).stem
+    activity = _string(value("+pegasus_wf_xformation")) or PurePosixPath(program).stem
+    inputs = _files([each for each in value("transfer_input_files").split(",") if each.strip()], start)
+    written = _files([remaps.get(each.strip(), each) for each in outputs], start)
     return SubmittedJob(
         program,
-        _words(value("arguments")),
+        words,
         max(1, math.ceil(cores or 1)),
         memory,
         runtime or None,
         activity,
-        _files([each for each in value("transfer_input_files").split(",") if each.strip()], start),
-        _files([remaps.get(each.strip(), each) for each in outputs], start),
+        inputs,
+        written,
         jobs,
         tuple(expressions),
+        {**_sizes(written, value("+tradewind_output_bytes")), **_sizes(inputs, value("+tradewind_input_bytes"))},
+        _string(value("+tradewind_task")),
     )
+
+
+def _sizes(names: Sequence[str], text: str) -> dict[str, int]:
+    """Sizes of files, in their order; empty where one is not known."""
+    sizes = text.strip('"').split(",")
+    if len(sizes) != len(names):
+        return {}
+    return {name: int(size) for name, size in zip(names, sizes, strict=True) if size.isdecimal()}
 
 
 def _expanded(text: str, values: Mapping[str, str]) -> str:
     for _ in range(_DEEPEST):
-        new = _REFERENCE.sub(lambda found: values.get(found[1].lower(), found[2] or ""), text)
+        new = _DOLLAR.sub(_MARK, text)
+        new = _REFERENCE.sub(lambda found: values.get(found[1].lower(), found[2] or ""), new)
         if new == text:
             break
         text = new
-    return text.strip()
+    return text.replace(_MARK, "$").strip()
 
 
 def _number(text: str) -> float | None:
@@ -139,15 +168,56 @@ def _words(text: str) -> tuple[str, ...]:
     """Words of ``arguments``: in its new syntax in double quotes, in which single quotes group words."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].replace('""', '"')
-        lexer = shlex.shlex(text, posix=True)
-        lexer.whitespace_split, lexer.quotes, lexer.escape, lexer.commenters = True, "'", "", ""
-        try:
-            return tuple(lexer)
-        except ValueError:
-            pass
+        words = _grouped(text)
+        if words is not None:
+            return words
     return tuple(text.replace('\\"', '"').split())
+
+
+def _grouped(text: str) -> tuple[str, ...] | None:
+    """Words of the new syntax, in which ``''`` within single quotes is one of them; None if they are not closed."""
+    parts = re.findall(r"'((?:[^']|'')*)'(?!')|(\s+)|([^\s']+)|(')", text)
+    words: list[str] = []
+    word: str | None = None
+    for quoted, blank, plain, odd in parts:
+        if odd:
+            return None
+        if blank:
+            words += [] if word is None else [word]
+            word = None
+        else:
+            word = (word or "") + (plain or quoted.replace("''", "'"))
+    return tuple(words if word is None else [*words, word])
+
+
+def quote_arguments(words: Sequence[str]) -> str:
+    """Write words as the value of ``arguments``, in its new syntax.
+
+    Args:
+        words: The words, without line breaks and without ``$$(``, which nothing can stop HTCondor from replacing.
+    """
+    quoted = [word if re.fullmatch(r"[^\s']+", word) else "'" + word.replace("'", "''") + "'" for word in words]
+    return '"' + quote_value(" ".join(quoted).replace('"', '""')) + '"'
+
+
+def quote_value(text: str) -> str:
+    """Write a text so that no macro is expanded in it."""
+    return _MACRO.sub("$(DOLLAR)", text)
+
+
+def quote_string(text: str) -> str:
+    """Write a text as a string of a ClassAd."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + quote_value(escaped) + '"'
+
+
+def _string(text: str) -> str:
+    """The text of a ClassAd's string, without its quotes."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    return re.sub(r'\\(["\\])', r"\1", text)
 
 
 def _files(names: list[str], folder: PurePosixPath) -> tuple[str, ...]:
     found = (each.strip().strip('"') for each in names)
-    return tuple(dict.fromkeys(each if "://" in each else os.path.normpath(folder / each) for each in found))
+    return tuple(dict.fromkeys(each if "://" in each else os.path.normpath(folder / each) for each in found if each))

@@ -21,7 +21,7 @@ function text(id, title, most = 200) {
 }
 
 function columns() {
-  const each = (row) => data.columns.price_per_hour[row] / data.columns.vcpu[row], { spot } = data.columns;
+  const each = (row) => data.columns.price_per_hour[row] / data.columns.vcpu[row], taken = (row) => data.columns.interruptions_per_hour[row], { spot } = data.columns;
   return [
     { ...text("instance_type", "Type", 230), text: (row) => word("instance_type", row) + (compared.includes(row) ? "  ✓" : "") },
     number("price_per_hour", "Per hour", money),
@@ -34,7 +34,7 @@ function columns() {
     text("accelerator", "Accelerator"),
     text("category", "Category"),
     text("arch", "Processor"),
-    ...(spot.includes(true) ? [{ id: "spot", title: "Billing", value: (row) => spot[row], text: (row) => (spot[row] ? "spot" : "on demand") }] : []),
+    ...(spot.includes(true) ? [{ id: "spot", title: "Billing", value: (row) => spot[row], text: (row) => (spot[row] ? "spot" : "on demand") }, { id: "taken", title: "Interruptions", right: true, value: taken, text: (row) => (spot[row] ? (taken(row) === null ? "unknown" : `${figure(taken(row))} per hour`) : "") }] : []),
     text("price_date", "Priced on"),
   ];
 }

@@ -1,0 +1,120 @@
+"""Takes copies of a run's checkpoints while it runs, so that another run can go on where it was interrupted."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+from tradewind.deployer.checkpoints import CheckpointLook, CheckpointStore
+from tradewind.deployer.runner.base import KeepsCheckpoints, Runner
+from tradewind.errors import TradewindError
+from tradewind.problem import CheckpointPlan, Fault, Handle, Run, RunRequest, RunState
+from tradewind.utils.atomic_files import write_atomically
+
+_log = logging.getLogger("tradewind.deployer")
+
+_RESUMED_FILE = "resumed.json"
+_LOOKS = 4
+"""Looks at the job's folder in the time between two of its checkpoints, so that a new one is copied soon."""
+_LONGEST_PAUSE = 60.0
+
+
+class CheckpointKeeper:
+    """Keeps the checkpoints of one run.
+
+    Args:
+        runner: The runner of the job.
+        request: The run.
+        later: Does in a thread what takes long.
+    """
+
+    def __init__(
+        self, runner: Runner, request: RunRequest, later: Callable[[Callable[[], None]], Future[None]]
+    ) -> None:
+        self._runner = runner
+        self._note = request.folder / _RESUMED_FILE
+        self._later = later
+        plan = request.checkpoint if isinstance(runner, KeepsCheckpoints) else None
+        self._plan: CheckpointPlan | None = plan
+        self._store = CheckpointStore(plan.folder) if plan is not None else None
+        self._resumed = 0.0
+        self._next = 0.0
+        self._saved = ""
+        self._copied = CheckpointLook()
+        self._warned = False
+        self._ended = self._removed = False
+        self._task: Future[None] | None = None
+
+    def begin(self, run: Run) -> Run:
+        """Note, before a run is submitted, how much work the checkpoint has saved that it begins at.
+
+        Args:
+            run: Its row.
+
+        Returns:
+            Its row with these seconds.
+        """
+        if self._store is not None and not self._note.exists():
+            latest = self._store.latest()
+            self._note.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._note, json.dumps({"seconds": latest.seconds if latest is not None else 0.0}))
+        return self.resumed(run)
+
+    def resumed(self, run: Run) -> Run:
+        """Give the row of a run that was submitted, maybe by an earlier process, with the seconds that it was saved."""
+        if self._store is None or not self._note.exists():
+            return run
+        self._resumed = float(json.loads(self._note.read_bytes())["seconds"])
+        return run.resumed_at(self._resumed)
+
+    def look(self, run: Run) -> None:
+        """Copy the checkpoint of a run that is running, in a thread, where it is time to look for a new one."""
+        now = self._runner.clock.now()
+        if self._plan is None or run.handle is None or now < self._next:
+            return
+        if self._task is None or self._task.done():
+            self._next = now + min(_LONGEST_PAUSE, self._plan.every / _LOOKS)
+            self._task = self._later(partial(self._save, run.handle, now - run.runtime))
+
+    def _save(self, handle: Handle, began: float) -> None:
+        """Copy what is new in the checkpoint of a run that began at a moment of the clock."""
+        runner, store = self._runner, self._store
+        assert isinstance(runner, KeepsCheckpoints)
+        assert store is not None
+        try:
+            found = runner.look_at_checkpoint(handle)
+            if not found.fingerprint or found.fingerprint == self._saved or found.written <= began:
+                return  # nothing was written since the run began, or since the last copy
+
+            def copy(folder: Path) -> float | None:
+                self._copied = runner.copy_checkpoint(handle, folder)
+                return None if self._ended else self._resumed + self._copied.written - began
+
+            store.add(copy)
+            self._saved = self._copied.fingerprint
+        except (TradewindError, OSError) as error:
+            # The machine may have been taken a moment ago; the copy before is still there.
+            level = logging.INFO if self._warned or self._ended else logging.WARNING
+            self._warned = True
+            _log.log(level, "run %s: its checkpoint is not copied: %s", handle.run_id, error)
+        finally:
+            if self._removed:
+                store.remove()
+
+    def end(self, state: RunState, fault: Fault | None, *, unwanted: bool) -> None:
+        """Take no further copies; remove them all where the run has ended for good.
+
+        Args:
+            state: How it ended.
+            fault: Whose fault that was.
+            unwanted: True for one that was given up: its trial is not run again.
+        """
+        self._ended = True
+        own = state is RunState.FAILED and fault in (Fault.JOB, Fault.ARCHITECTURE)
+        if self._store is not None and (own or unwanted or state in (RunState.DONE, RunState.TIMED_OUT)):
+            self._removed = True
+            self._store.remove()

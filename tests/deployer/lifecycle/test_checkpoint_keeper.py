@@ -1,0 +1,121 @@
+"""Runs whose machines are taken go on from their checkpoint on others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deployer.helpers import deployer_over, drive, python, request_for, row
+from tests.deployer.lifecycle.test_lost_machines import cloud
+from tests.waiting import eventually
+
+from tradewind.deployer.checkpoints import CheckpointStore
+from tradewind.deployer.lifecycle.deployer import Deployer
+from tradewind.deployer.provisioner.base import Cluster, ClusterState
+from tradewind.problem import CheckpointPlan, Fault, RunRequest, RunState
+
+COUNTS = """
+import os, time
+place = os.environ["TRADEWIND_CHECKPOINT"]
+name = os.path.join(place, "step")
+step = int(open(name).read()) if os.path.exists(name) else 0
+print("from", step, flush=True)
+with open(name + ".part", "w") as part:
+    part.write(str(step + 1))
+os.replace(name + ".part", name)
+while step == 0 or os.environ.get("FAILS") == "no end":
+    time.sleep(0.05)
+raise SystemExit(int(os.environ.get("FAILS", "0")))
+"""
+"""Goes on for ever at its first start, and ends at its second."""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> CheckpointPlan:
+    return CheckpointPlan(tmp_path / "checkpoints" / "00000", 0.2)
+
+
+def request_of(tmp_path: Path, plan: CheckpointPlan, run_id: str, **changes: Any) -> RunRequest:
+    return request_for(tmp_path, python(COUNTS), run_id, checkpoint=plan, **changes)
+
+
+def taken(tmp_path: Path, plan: CheckpointPlan, deployer: Deployer, run_id: str, **changes: Any) -> Any:
+    """Launch a run, and take its machine when its checkpoint has been copied; its ended row."""
+    deployer.launch(row(run_id), request_of(tmp_path, plan, run_id, **changes))
+    eventually(lambda: deployer.poll() is not None and CheckpointStore(plan.folder).latest() is not None)
+    cloud(tmp_path).destroy(Cluster(run_id, ClusterState.UNKNOWN))
+    return drive(deployer, run_id)[-1]
+
+
+def said(tmp_path: Path, run_id: str) -> str:
+    return (tmp_path / "runs" / run_id / "stdout").read_text()
+
+
+def test_the_next_run_goes_on_where_the_one_before_was_taken(tmp_path: Path, plan: CheckpointPlan) -> None:
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    first = taken(tmp_path, plan, deployer, "run-1")
+    assert (first.state, first.fault, first.usage.resumed_seconds) == (
+        RunState.PREEMPTED,
+        Fault.INFRASTRUCTURE,
+        0.0,
+    )
+    assert first.cost > 0
+    saved = CheckpointStore(plan.folder).latest()
+    assert saved is not None
+    assert 0.0 < saved.seconds <= first.runtime
+    deployer.launch(row("run-2"), request_of(tmp_path, plan, "run-2"))
+    last = drive(deployer, "run-2")[-1]
+    assert (last.state, last.usage.resumed_seconds) == (RunState.DONE, saved.seconds)
+    assert said(tmp_path, "run-2") == "from 1\n"
+    assert CheckpointStore(plan.folder).latest() is None, "the trial has its end"
+    deployer.close()
+
+
+def test_a_program_that_fails_by_itself_begins_anew(tmp_path: Path, plan: CheckpointPlan) -> None:
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    taken(tmp_path, plan, deployer, "run-1")
+    deployer.launch(row("run-2"), request_of(tmp_path, plan, "run-2", env={"FAILS": "3"}))
+    last = drive(deployer, "run-2")[-1]
+    assert (last.state, last.fault) == (RunState.FAILED, Fault.JOB)
+    assert CheckpointStore(plan.folder).latest() is None
+    deployer.close()
+
+
+def test_a_killed_controller_knows_what_a_run_was_saved(tmp_path: Path, plan: CheckpointPlan) -> None:
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    taken(tmp_path, plan, deployer, "run-1")
+    request = request_of(tmp_path, plan, "run-2", env={"FAILS": "no end"})
+    deployer.launch(row("run-2"), request)
+    eventually(lambda: deployer.poll() and deployer.active["run-2"].state is RunState.EXECUTING)
+    saved = deployer.active["run-2"].usage.resumed_seconds
+    assert saved > 0.0
+    deployer.close()
+    second = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    second.adopt(row("run-2"), request)
+    eventually(lambda: second.poll() is not None and second.active["run-2"].state is RunState.EXECUTING)
+    assert second.active["run-2"].usage.resumed_seconds == saved
+    ended = second.cancel("run-2", "enough")
+    assert ended is not None
+    assert ended.usage.resumed_seconds == saved
+    assert CheckpointStore(plan.folder).latest() is not None, "the user may go on with it"
+    second.close()
+
+
+def test_a_run_that_is_given_up_keeps_none(tmp_path: Path, plan: CheckpointPlan) -> None:
+    deployer = deployer_over(tmp_path, provisioner=cloud(tmp_path))
+    deployer.launch(row("run-1"), request_of(tmp_path, plan, "run-1"))
+    eventually(lambda: deployer.poll() is not None and CheckpointStore(plan.folder).latest() is not None)
+    deployer.abort({"run-1": "it can no longer win"})
+    assert drive(deployer, "run-1")[-1].state is RunState.CANCELLED
+    assert CheckpointStore(plan.folder).latest() is None
+    deployer.close()
+
+
+def test_without_a_plan_there_is_no_folder(tmp_path: Path) -> None:
+    deployer = deployer_over(tmp_path)
+    code = "import os; print(os.environ.get('TRADEWIND_CHECKPOINT'))"
+    deployer.launch(row(), request_for(tmp_path, python(code)))
+    assert drive(deployer)[-1].state is RunState.DONE
+    assert said(tmp_path, "run-1") == "None\n"
+    deployer.close()
