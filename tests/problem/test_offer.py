@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -136,3 +137,18 @@ def test_no_offers_is_an_error_that_shows_the_question(make_offer: Callable[...,
     with pytest.raises(NoOfferError, match="no offer of 'm6' matches types=m5,m6"):
         named_offers("instance", OfferQuery(types=("m5", "m6")), [make_offer("m5")])
     assert list(named_offers("instance", OfferQuery(types=("m5", "x*")), [make_offer("m5")])) == ["m5"]
+
+
+@pytest.mark.parametrize(
+    ("fact", "score"),
+    [
+        ("coremark", True), ("coremark_iterations_per_s", True), ("stress_ng_bestn", True), ("stressng_1", True),
+        ("geekbench6_multi", True), ("gb6_multi", True), ("passmark_summ_cpu", True), ("specint_rate", True),
+        ("memory_bandwidth", True), ("bw_mem_rd_256mb_mb_s", True), ("render_fps_score", True), ("score", True),
+        ("coremark_total_time_s", False), ("stressng_best_threads", False), ("clock_ghz", False), ("zone", False),
+        ("bandwidth", False), ("scored", False), ("passmark_date", False), ("redis_latency_score_ms", False),
+    ],
+)  # fmt: skip
+def test_facts_that_are_scores(make_offer: Callable[..., Offer], fact: str, score: bool) -> None:
+    offer = replace(make_offer("m5"), facts={fact: 3.0, "coremark_note": "fast", "coremark_old": 0.0})
+    assert offer.scores == ({fact: 3.0} if score else {})

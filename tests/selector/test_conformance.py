@@ -63,6 +63,9 @@ class TestCatalogues(CatalogueConformance):
         if catalogue_name == "csv":
             (tmp_path / "own.csv").write_text(CSV)
             self.needed = {"path": str(tmp_path / "own.csv")}
+        if catalogue_name == "scores":
+            (tmp_path / "scores.csv").write_text("instance_type,coremark\nm5.large,30000\n")
+            self.needed = {"path": str(tmp_path / "scores.csv")}
         if catalogue_name == "sparecores":
             self.needed = {"path": str(write_sparecores(tmp_path / "sc.db"))}
         if catalogue_name == "skypilot":

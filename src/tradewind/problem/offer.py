@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -95,6 +97,15 @@ class Offer:
             return value
         return self.facts.get(name)
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """The facts that say how quick a node is: figures of benchmarks, of which more is better."""
+        return {
+            name: float(value)
+            for name, value in self.facts.items()
+            if isinstance(value, int | float) and value > 0 and is_score(name)
+        }
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-able document."""
         return {**asdict(self), "facts": dict(self.facts)}
@@ -103,6 +114,22 @@ class Offer:
     def from_json(cls, document: Mapping[str, Any]) -> Offer:
         """The offer of a document that `to_json` made; keys of newer versions are ignored."""
         return cls(**{k: v for k, v in document.items() if k in cls.__dataclass_fields__})
+
+
+_BENCHMARKS = re.compile(
+    r"core_?mark|stress_?ng|geek_?bench|(^|_)gb[3-9]_|pass_?mark|spec_?(cpu|int|fp|rate|speed)|unix_?bench|linpack"
+    r"|(^|_)hpl(_|$)|sysbench|mem(ory)?_?bandwidth|bw_mem|mem_?bench|(^|_)stream(_|$)|openssl|static_web|llm_speed"
+    r"|(^|_)score$"
+)
+_NO_SCORES = re.compile(
+    r"time|elapsed|latency|seconds|duration|(^|_)(ms|us|ns)$|threads|cores|version|date|vcpu|(^|_)ratio"
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_score(name: str) -> bool:
+    """True for the name of a fact that says how quick a machine is: a benchmark's, or one that ends in ``score``."""
+    return bool(_BENCHMARKS.search(name.lower())) and not _NO_SCORES.search(name.lower())
 
 
 _ATTRIBUTES = frozenset(Offer.__dataclass_fields__) - {"facts"}

@@ -15,7 +15,7 @@ from tradewind import plugins
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
-from tradewind.selector.catalogue.base import Catalogue
+from tradewind.selector.catalogue.base import Catalogue, DescribesOffers
 from tradewind.selector.catalogue.price_table import OfferKind, PriceTableCatalogue, TableOffers
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import format_money
@@ -36,6 +36,8 @@ def find_offers(
     ``csv``) or are asked on request only (`Catalogue.on_request`), where no settings are given for them. A named
     provider is a catalogue's name, or one that the rows of a catalogue with given settings name: a catalogue that is
     named sells all it has, whatever provider its rows say.
+
+    A catalogue that `DescribesOffers` adds facts to what the others sell.
 
     Where catalogues have the same machines, the first one counts: those with given settings come in the order in
     which they are given, and before the others. A difference is logged, in one line.
@@ -120,7 +122,11 @@ def _find(query: OfferQuery, data_folder: Path, given: GivenSettings) -> tuple[S
         earlier.append(catalogue)
     places = sorted((offer.price_per_hour, key) for key, (_, offer) in found.items())
     cheapest_first = [found[key][1] for _, key in places]
-    return (cheapest_first if query.limit is None else balanced(cheapest_first, query.limit)), conflicts
+    kept = cheapest_first if query.limit is None else balanced(cheapest_first, query.limit)
+    for catalogue in earlier:
+        if isinstance(catalogue, DescribesOffers):
+            kept = list(catalogue.describe(kept))
+    return kept, conflicts
 
 
 def _of_catalogue(query: OfferQuery, name: str) -> OfferQuery:
@@ -213,7 +219,8 @@ def _asked_names(query: OfferQuery, given: GivenSettings) -> list[str]:
     own += [name for name in given if is_reference(name)]
     if query.provider:
         named = [name for name in known if name in query.provider]
-        if not own and len(named) < len(set(query.provider)):
+        sellers = [name for name in own if not issubclass(plugins.load("catalogue", name), DescribesOffers)]
+        if not sellers and len(named) < len(set(query.provider)):
             for name in query.provider:
                 _require(name, known)
         return own + [name for name in named if name not in own]

@@ -15,6 +15,7 @@ import socket
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from tradewind.problem import (
     Space,
 )
 from tradewind.selector.base import Selector
-from tradewind.selector.catalogue.base import Catalogue, Refreshable
+from tradewind.selector.catalogue.base import Catalogue, DescribesOffers, Refreshable
 
 
 def example_offers() -> list[Offer]:
@@ -240,9 +241,9 @@ class CatalogueConformance:
         return self.make(tmp_path / "data", {})
 
     def test_sells_something_sensible(self, catalogue: Catalogue) -> None:
-        """Every offer is one node with a name, CPUs, memory and a price above zero."""
+        """Every offer is one node with a name, CPUs, memory and a price above zero; or it describes others' offers."""
         offers = catalogue.offers()
-        assert offers
+        assert bool(offers) != isinstance(catalogue, DescribesOffers)
         for offer in offers:
             assert offer.provider
             assert offer.instance_type
@@ -267,8 +268,17 @@ class CatalogueConformance:
             raise AssertionError("a catalogue lists its offers without the network")
 
         monkeypatch.setattr(socket.socket, "connect", refuse)
-        assert self.make(tmp_path / "data", {}).offers()
+        catalogue = self.make(tmp_path / "data", {})
+        assert catalogue.offers() or isinstance(catalogue, DescribesOffers)
         assert not (tmp_path / "data").exists()
+
+    def test_describing_changes_facts_alone(self, catalogue: Catalogue) -> None:
+        """Describing the offers of others adds to their facts, and changes nothing else."""
+        if isinstance(catalogue, DescribesOffers):
+            offers = example_offers()
+            described = catalogue.describe(offers)
+            assert [replace(offer, facts={}) for offer in described] == [replace(o, facts={}) for o in offers]
+            assert all(dict(old.facts).items() <= new.facts.items() for old, new in zip(offers, described, strict=True))
 
     def test_answers_the_same_again(self, catalogue: Catalogue, tmp_path: Path) -> None:
         """Two listings, and two catalogues, are equal."""

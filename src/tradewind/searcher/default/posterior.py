@@ -29,8 +29,45 @@ _LEADS = 0.5
 _LEAST_SHARE = 0.02
 PROCESS_KINDS: tuple[Mapping[str, float], ...] = ({"length": 0.5}, {"length": 1.2, "noise": 0.12}, {"length": 0.25})
 """Priors of the processes that are averaged: of middle length, smooth with some noise, and rough."""
+SPEED_SLOPE = 0.6
+"""Where scores say how quick machines are: twice the vCPUs, or vCPUs that are twice as quick, are expected to take
+2^-0.6 of the time."""
+SPEED_SLOPE_SD = 0.4
+PRICE_SIGN = 0.2
+"""And machines of the same vCPUs and scores that cost twice as much, for their memory or disks, 2^-0.2 of it."""
+SPEED_TRUST, UNTESTED_TRUST = 0.5, 0.25
+"""Probability, before the first run, that scores of machines say something of this job; the second where there are too
+few types to show that the scores are theirs."""
 OTHER_SLOPES_SD = 0.4
 """From one end of any other feature to the other, costs differ by a factor of about e^0.4."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessPrior:
+    """One of the processes that are averaged, before the first run.
+
+    Attributes:
+        share: Probability of its trend.
+        kind: Its own hyper-priors, one of `PROCESS_KINDS`.
+        trend: Its linear part.
+        level: Its prior mean in the middle of the features; None where there is no deadline to go by.
+    """
+
+    share: float
+    kind: Mapping[str, float]
+    trend: LinearTrend
+    level: float | None
+
+    def process(self, steps: int = 0) -> TrendProcess:
+        """The process, which has seen nothing.
+
+        Args:
+            steps: See `GaussianProcess`.
+        """
+        priors = replace(LOG_PRIORS, **self.kind)
+        if self.level is not None:
+            priors = replace(priors, mean=LEVEL_SD)
+        return TrendProcess(self.trend, priors, level=self.level, starts=1, steps=steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +88,9 @@ class PricedPosterior(Posterior):
     Three processes with different priors are weighed by how well they predicted the runs (Bayesian model averaging):
     few runs do not show how rough the costs are, and a single choice would be too sure of itself. Where earlier jobs
     predicted the runs better, theirs are averaged instead, of three widths: how far this job may be from them.
+
+    Where the machines have scores, there are three more, which expect machines of a higher score to be quicker: they
+    share the average with those that do not by the same rule, so that scores which mislead are dropped.
 
     Args:
         problem: The tuning problem: objective, constraints and prices.
@@ -92,10 +132,20 @@ class PricedPosterior(Posterior):
         self.learned = self.guessed = False
         # The price of a free machine says nothing of how quick it is.
         says = features.price_column if bool((hourly > 0).all()) else None
-        self._trend = price_trend(says, reference.shape[1], priced=priced)
+        d = reference.shape[1]
         self._prices = price_slopes(features, reference.shape[1], priced=priced)
         money = np.log(np.maximum(hourly, 1e-12) / 3600.0) if priced else np.zeros(len(hourly))
-        self._level = self._expected_level(problem, TrendProcess(self._trend).expected(reference) - money)
+        self._trend = price_trend(says, d, priced=priced)
+        trends = [(1.0, self._trend)]
+        if features.speed_column is not None:
+            quicker = speed_trend(says, features.size_column, features.speed_column, d, priced=priced)
+            trust = SPEED_TRUST if features.speed_tested else UNTESTED_TRUST
+            trends = [(1.0 - trust, self._trend), (trust, quicker)]
+        self._kinds = [
+            _ProcessPrior(share, kind, trend, self._level_of(problem, trend, reference, money))
+            for share, trend in trends
+            for kind in PROCESS_KINDS
+        ]
         self._learned_level: float | None = None
         if transfer_prior is not None:
             common = transfer_prior.at(reference)[0] + reference @ self._prices
@@ -107,11 +157,9 @@ class PricedPosterior(Posterior):
             if level is None:
                 level, sd = transfer_prior.level + float((money - reference @ self._prices).mean()), LEVEL_SD
             self.parts = [(1.0, TransferProcess(transfer_prior, self._prices, level, sd))]
-        if not self.parts and self.success is not None and self._level is not None:
+        if not self.parts and self.success is not None and self._kinds[0].level is not None:
             self.guessed = True
-            self.parts = [
-                (1.0 / len(PROCESS_KINDS), self._empty(kind).unobserved(reference.shape[1])) for kind in PROCESS_KINDS
-            ]
+            self.parts = [(one.share / len(PROCESS_KINDS), one.process().unobserved(d)) for one in self._kinds]
         self.best = self.best if usual is None else usual
         self.good = self.best if problem.objective.grows_with_time else None
         if self.best is None and self.parts and problem.objective.grows_with_time:
@@ -120,8 +168,13 @@ class PricedPosterior(Posterior):
             self.good, self.aim = float(expected.min()), float(np.median(expected))
 
     def _processes(self, x: Array, y: Array, censored: NDArray[np.bool_]) -> list[tuple[float, GaussianProcess]]:
-        own = [self._own(kind, x, y, censored) for kind in PROCESS_KINDS]
-        shares, average = _weighed([log_evidence(process, x, y, censored) for process in own])
+        own = [self._own(one, x, y, censored) for one in self._kinds]
+        shares, average = _weighed(
+            [
+                math.log(one.share) + log_evidence(process, x, y, censored)
+                for one, process in zip(self._kinds, own, strict=True)
+            ]
+        )
         average -= math.log(len(PROCESS_KINDS))
         if self._transfer_prior is not None:
             # The past is no partner in this mixture: processes that know little expect improvements everywhere, and
@@ -138,16 +191,10 @@ class PricedPosterior(Posterior):
                 shares, own = by_width, learned
         return [(share, process) for share, process in zip(shares, own, strict=True) if share > _LEAST_SHARE]
 
-    def _own(self, kind: Mapping[str, float], x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
+    @staticmethod
+    def _own(prior: _ProcessPrior, x: Array, y: Array, censored: NDArray[np.bool_]) -> GaussianProcess:
         """A process that knows nothing of earlier jobs."""
-        return fit_censored(x, y, censored, make=lambda _starts, steps: self._empty(kind, steps))
-
-    def _empty(self, kind: Mapping[str, float], steps: int = 0) -> TrendProcess:
-        """A process that knows nothing of earlier jobs, before it has seen a run."""
-        priors = replace(LOG_PRIORS, **kind)
-        if self._level is not None:
-            priors = replace(priors, mean=LEVEL_SD)
-        return TrendProcess(self._trend, priors, level=self._level, starts=1, steps=steps)
+        return fit_censored(x, y, censored, make=lambda _starts, steps: prior.process(steps))
 
     def _from_past(
         self, transfer_prior: TransferPrior, width: float, x: Array, y: Array, censored: NDArray[np.bool_]
@@ -159,6 +206,11 @@ class PricedPosterior(Posterior):
             return TransferProcess(transfer_prior, self._prices, self._learned_level, sd, width)
 
         return fit_censored(x, y, censored, make=make)
+
+    @classmethod
+    def _level_of(cls, problem: Problem, trend: LinearTrend, reference: Array, money: Array) -> float | None:
+        """The level of a trend; see `_expected_level`."""
+        return cls._expected_level(problem, TrendProcess(trend).expected(reference) - money)
 
     @staticmethod
     def _expected_level(problem: Problem, times: Array) -> float | None:
@@ -245,3 +297,33 @@ def price_trend(prices: tuple[int, float] | None, d: int, *, priced: bool) -> Li
     column, span = prices or (None, 1.0)
     slope = PRICE_SLOPE if priced else PRICE_SLOPE - 1.0
     return LinearTrend.of_price(d, column, span, slope=slope, slope_sd=PRICE_SLOPE_SD, other_sd=OTHER_SLOPES_SD)
+
+
+def speed_trend(
+    prices: tuple[int, float] | None,
+    sizes: tuple[int, float] | None,
+    speeds: tuple[int, float],
+    d: int,
+    *,
+    priced: bool,
+) -> LinearTrend:
+    """The prior trend of ln(price x time), or of ln time, where scores say how quick machines are.
+
+    A price is a sign of how much a machine does. Where that is known, little of the sign is left, and a price is
+    mostly what is paid.
+
+    Args:
+        prices: See `price_trend`.
+        sizes: The same for ln vCPUs (`FeatureMap.size_column`).
+        speeds: The same for ln speed of a vCPU (`FeatureMap.speed_column`).
+        d: Number of features.
+        priced: True for price x time.
+    """
+    trend = LinearTrend.of_price(d, None, 1.0, slope=0.0, slope_sd=0.0, other_sd=OTHER_SLOPES_SD)
+    left = 0.0
+    if prices is not None:
+        left = PRICE_SIGN
+        trend = trend.along(*prices, slope=float(priced) - left, slope_sd=PRICE_SLOPE_SD)
+    if sizes is not None:
+        trend = trend.along(*sizes, slope=left - SPEED_SLOPE, slope_sd=PRICE_SLOPE_SD)
+    return trend.along(*speeds, slope=-SPEED_SLOPE, slope_sd=SPEED_SLOPE_SD)

@@ -74,6 +74,8 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
     much, until the runs say otherwise. That prior makes the cheapest machines the natural beginning and lets the
     process extrapolate after two or three runs.
 
+    - **Scores** of machines, where the offers have any, say which vCPUs are quicker (`MachineSpeed`): each of the three
+      processes is there twice then, with and without a slope along them, and the runs decide between these.
     - **First run**: the cheapest configuration by the hour, allowed to go far beyond the deadline. It costs little,
       and how far it is from the deadline shows how much more machine the job needs. Where it fails
       and there is a deadline, the next one is what is best by the prior alone, among those that are not too much like
@@ -235,7 +237,11 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
         return longest if longest > 0 else math.inf  # the ledger caps it then
 
     def _starts_of(self, reference: Candidates, rng: np.random.Generator) -> list[int]:
-        first = int(np.argmin(reference.hourly))
+        cheapest = np.flatnonzero(reference.hourly == reference.hourly.min())
+        first = int(cheapest[0])
+        if self._map.speed_column is not None:  # of those at one price, the one that scores say is quicker
+            column, span = self._map.speed_column
+            first = int(cheapest[np.argmax(np.round(span * self._features[cheapest, column], 9))])
         return cheap_maximin(self._features, reference.hourly, self.settings.starts, rng, _STARTS_SHARE, first=first)
 
 

@@ -20,7 +20,9 @@ from tradewind.problem import (
     Parameter,
     Problem,
 )
+from tradewind.problem.offer import is_score
 from tradewind.searcher.surrogate.gp import Array
+from tradewind.searcher.surrogate.speed import MachineSpeed
 
 _SAME = 0.9999
 """Two columns that correlate more than this are one."""
@@ -31,6 +33,7 @@ class FeatureMap:
 
     The logarithms of the price, of the vCPUs and of the memory of all nodes together are added to the space's own
     features: a kernel with one length scale a feature cannot see that twice the nodes of half the size are alike.
+    Where the offers have scores (`Offer.scores`), how quick a vCPU is by them is one more (`MachineSpeed`).
     Columns that never vary, or that say the same as an earlier one, are left out.
 
     Args:
@@ -40,28 +43,37 @@ class FeatureMap:
     Attributes:
         price_column: The column that is linear in ln price per hour, and the ln price of its unit; None where the
             price does not vary.
+        size_column: The same of ln vCPUs of all nodes together.
+        speed_column: The column that is linear in ln speed of a vCPU by the scores, and the ln speed of its unit; None
+            where there are no scores.
+        speed_tested: See `MachineSpeed.tested`; False without scores.
         log_widths: Half the range of each column's logarithm, where it is on a log scale; 0 for others.
     """
 
     def __init__(self, problem: Problem, reference: Candidates) -> None:
         self._problem = problem
         self._reference = reference
-        totals = self._totals([reference.offer(i) for i in range(len(reference))])
+        offers = [reference.offer(i) for i in range(len(reference))]
+        self._speed = MachineSpeed.of_offers(offers)
+        totals = self._totals(offers)
         self._low, spans = totals.min(axis=0), np.ptp(totals, axis=0)
         self._span = np.where(spans > 1e-9, spans, 1.0)
         table = np.hstack([reference.features, (totals - self._low) / self._span])
-        self._kept = _different(table)
+        self._kept = _different(table, but=_scores(problem))
         self._table: Array = table[:, self._kept]
         self.log_widths: Array = 0.5 * np.concatenate([_log_ranges(problem.space.parameters), spans])[self._kept]
         self.price_column = _line(self._table, totals[:, 0])
+        self.size_column = _line(self._table, totals[:, 1])
+        self.speed_column = None if self._speed is None else _line(self._table, totals[:, 3])
+        self.speed_tested = self._speed is not None and self._speed.tested
         self._rows: dict[tuple[str, str], Array | None] = {}
         self._sold: dict[tuple[str, str], Offer | None] = {}
 
-    @staticmethod
-    def _totals(offers: list[Offer]) -> Array:
+    def _totals(self, offers: list[Offer]) -> Array:
         columns = [(o.hourly, o.vcpu * o.nodes, o.memory_gib * o.nodes) for o in offers]
         table: Array = np.log(np.maximum(np.array(columns, dtype=float).reshape(-1, 3), 1e-9))
-        return table
+        # Left out where there is none, so that everything stays as it is without scores.
+        return table if self._speed is None else np.column_stack([table, self._speed.of(offers)])
 
     def of_candidates(self, candidates: Candidates) -> Array:
         """Rows for candidates, shape (n, features)."""
@@ -145,11 +157,18 @@ def _line(table: Array, values: Array) -> tuple[int, float] | None:
     return None
 
 
-def _different(table: Array) -> list[int]:
-    """The columns that vary and do not repeat an earlier one."""
+def _scores(problem: Problem) -> frozenset[int]:
+    """Columns of the space that are scores of machines: what they say is in the speed."""
+    chosen = {p.name for p in problem.space.parameters if isinstance(p, Instance)}
+    parts = [name.rpartition(".") for name in problem.space.feature_names]
+    return frozenset(i for i, (parameter, _, fact) in enumerate(parts) if parameter in chosen and is_score(fact))
+
+
+def _different(table: Array, *, but: frozenset[int]) -> list[int]:
+    """The columns that vary and do not repeat an earlier one, but for some."""
     away = table - table.mean(axis=0)
     sizes = np.sqrt(np.einsum("ij,ij->j", away, away))
-    varying = np.flatnonzero(sizes >= 1e-9)
+    varying = np.array([i for i in np.flatnonzero(sizes >= 1e-9) if i not in but], dtype=np.intp)
     units = away[:, varying] / sizes[varying]
     # One product of all with all: a column for each family of machines makes thousands of pairs.
     alike = np.abs(units.T @ units) >= _SAME

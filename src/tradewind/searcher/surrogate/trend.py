@@ -50,6 +50,20 @@ class LinearTrend:
             sd[column] = np.hypot(other_sd, slope_sd * span)
         return cls(mean, sd)
 
+    def along(self, column: int, span: float, *, slope: float, slope_sd: float) -> LinearTrend:
+        """A trend that goes along one more figure as well.
+
+        Args:
+            column: The feature that is linear in the figure.
+            span: Change of the figure over that feature's unit.
+            slope: Expected change of the observation per unit of the figure.
+            slope_sd: Standard deviation of it.
+        """
+        mean, sd = self.mean.copy(), self.sd.copy()
+        mean[column] += slope * span
+        sd[column] = np.hypot(sd[column], slope_sd * span)
+        return LinearTrend(mean, sd)
+
 
 class TrendProcess(GaussianProcess):
     """A process whose mean is linear in the features, with Gaussian slopes that are integrated out.

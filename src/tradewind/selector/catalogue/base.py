@@ -26,6 +26,18 @@ class Refreshable(Capability):
         raise NotImplementedError  # pragma: no cover  (the inheriting catalogue defines it)
 
 
+class DescribesOffers(Capability):
+    """Says more of what other catalogues sell; it sells nothing itself."""
+
+    def describe(self, offers: Sequence[Offer]) -> Sequence[Offer]:
+        """The offers in their order, with what is known of each added to its facts.
+
+        Args:
+            offers: Offers of one node, of any catalogue.
+        """
+        raise NotImplementedError  # pragma: no cover  (the inheriting catalogue defines it)
+
+
 class Catalogue(Plugin, ABC):
     """Knows what one provider sells.
 

@@ -103,7 +103,7 @@ class CsvCatalogue(Catalogue):
         path = expand(self.settings.path)
         offers: dict[str, Offer] = {}
         lines: dict[str, int] = {}
-        for row in _table(path, _text(path)):
+        for row in _table(path, file_text(path)):
             offer = _offer(row, str(path))
             if offer.key in offers:
                 raise row.error(
@@ -142,7 +142,7 @@ class _Row:
         return value
 
 
-def _text(path: Path) -> str:
+def file_text(path: Path) -> str:
     """The text of the file, unpacked and without a byte-order mark.
 
     Raises:
