@@ -26,7 +26,7 @@ def found(folder: Path, scores: str | bytes, provider: tuple[str, ...] = ("csv",
     path = folder / "scores.csv"
     path.write_bytes(scores if isinstance(scores, bytes) else scores.encode())
     given = {"csv": {"path": str(folder / "prices.csv")}, "scores": {"path": str(path), **settings}}
-    return find_offers(OfferQuery(provider=provider), folder, given)
+    return list(find_offers(OfferQuery(provider=provider), folder, given))
 
 
 def facts(offers: list[Offer]) -> dict[str, dict[str, Any]]:

@@ -116,6 +116,6 @@ def test_a_word_that_no_run_had_widens_the_range_and_is_told_of() -> None:
 
 
 def test_the_range_of_a_number_is_known_where_it_is_on_a_log_scale() -> None:
-    wanted = {"size": 4.0, "shift": 0.0, "word": "a"}
+    wanted: Values = {"size": 4.0, "shift": 0.0, "word": "a"}
     runs = [run(size=size, shift=shift, word=word) for size, shift, word in ((1.0, -1.0, "b"), (64.0, 1.0, "a"))]
     assert JobParameterMap(wanted, runs).log_widths == pytest.approx([0.5 * math.log(64.0), 0.0, 0.0])
