@@ -21,7 +21,8 @@ class ExportFormat(StrEnum):
     """Formats in which trials are written.
 
     ``csv``: one row a trial. ``json``: an array of documents. ``jsonl``: one document a line. ``records``: the full
-    records, one a line, which ``tradewind import`` takes. ``parquet``: one row a trial; it needs polars.
+    records, one a line, which ``tradewind import`` takes. ``parquet``: one row a trial; it needs polars. ``optuna``: a
+    study of Optuna, in a file of SQLite or a journal; it needs optuna.
     """
 
     CSV = "csv"
@@ -29,6 +30,10 @@ class ExportFormat(StrEnum):
     JSONL = "jsonl"
     RECORDS = "records"
     PARQUET = "parquet"
+    OPTUNA = "optuna"
+
+
+_OPTUNAS_ENDINGS = (".db", ".sqlite", ".sqlite3", ".log", ".journal")
 
 
 def export(
@@ -67,8 +72,9 @@ def export(
 
     chosen = _format(format_, out, as_json)
     log_bytes = _log_bytes(chosen, log_limit, with_logs=with_logs)
-    if chosen is ExportFormat.PARQUET and out is None:
-        raise InputError("Parquet is no text", hint="name a file: --out trials.parquet")
+    if chosen in (ExportFormat.PARQUET, ExportFormat.OPTUNA) and out is None:
+        name = "trials.parquet" if chosen is ExportFormat.PARQUET else "study.log"
+        raise InputError(f"{chosen.value} is no text", hint=f"name a file: --out {name}")
     with closing(open_store(store, must_exist=True)) as opened:
         study_id = find_study(opened, study).id
         if out is None:
@@ -97,12 +103,13 @@ def _format(wanted: ExportFormat | None, out: Path | None, as_json: bool) -> Exp
     if out is not None:
         ending = out.suffix.lower()
         known = {"": ExportFormat.CSV} | {
-            f".{one.value}": one for one in ExportFormat if one is not ExportFormat.RECORDS
+            f".{one.value}": one for one in ExportFormat if one not in (ExportFormat.RECORDS, ExportFormat.OPTUNA)
         }
+        known |= dict.fromkeys(_OPTUNAS_ENDINGS, ExportFormat.OPTUNA)
         if ending not in known:
             raise InputError(
                 f"--out {out}: no format has the ending {out.suffix}",
-                hint="end it with .csv, .json, .jsonl or .parquet, or say --format",
+                hint="end it with .csv, .json, .jsonl, .parquet or .db, or say --format",
             )
         return known[ending]
     return ExportFormat.JSON if as_json else ExportFormat.CSV
@@ -144,6 +151,8 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, lo
     """Write a file beside the wanted one and put it in its place: a reader never sees half of it; a pipe gets all."""
     from tradewind.utils.atomic_files import atomic_user_path
 
+    if chosen is ExportFormat.OPTUNA:
+        return _write_optuna(store, study_id, out)
     with atomic_user_path(out) as part:
         if chosen is ExportFormat.PARQUET:
             from tradewind.store.studies import tabular
@@ -158,14 +167,43 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, lo
     return count
 
 
+def _write_optuna(store: Store, study_id: int, out: Path) -> int:
+    """Write an Optuna study into a file that is not there yet: several programs may be using one that is."""
+    import tempfile
+
+    from tradewind.engine.records.optuna_studies import write_optuna_study
+    from tradewind.engine.search_builder import build_problem
+    from tradewind.errors import InputError
+    from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.utils.paths import data_folder
+
+    if out.exists():
+        raise InputError(f"{out} is there already", hint="name another file")
+    row = store.study(study_id)
+    problem = build_problem(JobSpec.from_json(row.spec), data_folder())
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".tradewind-") as folder:
+        part = Path(folder) / out.name
+        count = write_optuna_study(part, row.name, problem, store.trials(study_id))
+        part.rename(out)
+    return count
+
+
 def import_records(
-    file: Annotated[Path, typer.Argument(help="Records that tradewind export --format records wrote.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Records that tradewind export --format records wrote; or what another tool has run: an Optuna study "
+            "(its database or journal, #NAME where it has several), a folder of results of Ray Tune, or a CSV file "
+            "with a column for each parameter.",
+            show_default=False,
+        ),
+    ],
     study: Annotated[
         str | None,
         typer.Option(
             "--study",
             help="The study that takes them: name, id or job.yaml, of which one is made. Without it the one that they "
-            "were exported from, or a new one.",
+            "were exported from, or a new one; what another tool has run needs it.",
             autocompletion=completion.studies,
         ),
     ] = None,
@@ -176,27 +214,35 @@ def import_records(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Take the records of a study: into the one that it was, into another one, or as a new one."""
+    """Take the trials of a study, or those that another tool has run, into the store."""
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
-    from tradewind.engine.records.study_import import import_study
+    from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
     from tradewind.errors import RecordError
     from tradewind.utils.paths import data_folder
 
-    if not file.exists() or file.is_dir():
-        raise RecordError("it is a folder" if file.exists() else "there is no such file", file=str(file))
+    path, foreign = Path(file), is_foreign(file)
+    if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
+        what = "it is a folder, without results of Ray Tune" if path.exists() else "there is no such file"
+        raise RecordError(what, file=file)
+    if foreign and (study is None or job is not None):
+        hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
+        raise RecordError("these trials have no job", hint=hint, file=file)
     made_of_job = study is None or _is_job(study)
     with closing(open_store(store, must_exist=not made_of_job)) as opened:
         into = _taker(opened, study) if study is not None else None
-        done = import_study(file, opened, data_folder(), into, job_folder=job)
+        if foreign and into is not None:
+            done = import_foreign_trials(file, opened, data_folder(), into)
+        else:
+            done = import_study(path, opened, data_folder(), into, job_folder=job)
     row, trials = done.trials.study, done.trials
     for note in done.notes:
         typer.echo(f"tradewind: {file}: {note}", err=True)
     if as_json:
         emit_json(
             {
-                "file": str(file),
+                "file": file,
                 "study": row.name,
                 "id": row.id,
                 "made": done.made,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -12,7 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.engine.deployment import run_folder
-from tradewind.engine.search_builder import new_owner
+from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
+from tradewind.engine.records.optuna_studies import is_optuna_storage, read_optuna_trials
+from tradewind.engine.records.trial_tables import is_ray_results, read_csv_trials, read_ray_trials
+from tradewind.engine.search_builder import build_problem, new_owner
 from tradewind.errors import InputError, RecordError, SpecError
 from tradewind.problem import Objective
 from tradewind.problem.job_spec.spec import JobSpec
@@ -72,6 +76,65 @@ def import_study(
         raise
 
 
+def import_foreign_trials(source: str, store: Store, data_folder: Path, into: StudyRow) -> StudyImport:
+    """Take the trials that another tool has run, all of them or none.
+
+    Args:
+        source: An Optuna study (see `read_optuna_trials`), a folder of results of Ray Tune, or a CSV file.
+        store: The store.
+        data_folder: For refreshed prices.
+        into: The study that takes them; one with the id 0 is made.
+
+    Raises:
+        RecordError: It cannot be read, or a trial does not fit the study; nothing is left of it.
+        StudyBusyError: A process is running the study.
+    """
+    spec = JobSpec.from_json(into.spec)
+    problem = build_problem(spec, data_folder)
+    path = Path(source)
+    try:
+        if is_optuna_storage(source):
+            trials = read_optuna_trials(source, problem.objective)
+        elif is_ray_results(path):
+            trials = read_ray_trials(path)
+        else:
+            trials = read_csv_trials(path, problem.space.names, problem.objective.metric)
+        unfinished: list[ForeignTrial] = []
+        taken = _put(store, into, foreign_records(problem, _ended(trials, unfinished)))
+        return StudyImport(replace(taken, unfinished=len(unfinished)), not into.id)
+    except RecordError as error:
+        if error.file is None:
+            shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", source)  # no password of a database
+            raise RecordError(error.message, hint=error.hint, file=shown) from None
+        raise
+
+
+def _ended(trials: Iterable[ForeignTrial], unfinished: list[ForeignTrial]) -> Iterator[ForeignTrial]:
+    """The trials that have ended; the others are put on a list."""
+    for each in trials:
+        if each.state == "unfinished":
+            unfinished.append(each)
+        else:
+            yield each
+
+
+def is_foreign(source: str) -> bool:
+    """Test that trials come from another tool, and not from ``tradewind export --format records``."""
+    path = Path(source)
+    return is_optuna_storage(source) or is_ray_results(path) or path.suffix.lower() == ".csv"
+
+
+def _put(store: Store, row: StudyRow, records: Iterable[Mapping[str, Any]]) -> ImportedTrials:
+    if not row.id:
+        return store.import_records(row, records)
+    # A search that is running numbers its own trials: records must not come in between.
+    token = store.hold(row.id, this_process(), _HOLD_SECONDS)
+    try:
+        return store.import_records(row, records)
+    finally:
+        store.release(row.id, token)
+
+
 def _import(
     path: Path,
     store: Store,
@@ -89,15 +152,7 @@ def _import(
     notes += [] if into is None else _differences(record, into)
     texts = {} if job_folder is None else _job_texts(record, job_folder)
     taken = _with_folders(itertools.chain(opening, documents), row, data_folder, written)
-    if row.id:
-        # A search that is running numbers its own trials: records must not come in between.
-        token = store.hold(row.id, this_process(), _HOLD_SECONDS)
-        try:
-            trials = store.import_records(row, taken)
-        finally:
-            store.release(row.id, token)
-    else:
-        trials = store.import_records(row, taken)
+    trials = _put(store, row, taken)
     return StudyImport(trials, not row.id, notes, _write_job(texts))
 
 

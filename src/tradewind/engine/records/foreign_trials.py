@@ -1,0 +1,105 @@
+"""Makes trials of a study out of those that another tool has run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tradewind.engine.state_machine.trial_outcome import aborted, failed, succeeded
+from tradewind.errors import ConfigurationError, NoOfferError, RecordError
+from tradewind.problem import RUNTIME, Configuration, Problem, Proposal, Run, RunState, Trial, TrialState
+from tradewind.store.studies.records import trial_record
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTrial:
+    """A trial as another tool has kept it.
+
+    Attributes:
+        run_id: The same whenever it is read: what a study has already is known by it.
+        place: Where it stands, for errors: ``line 3``, ``trial 12``.
+        values: Value by parameter name.
+        state: What became of it.
+        metrics: Its results by name; of one that was cut short the last that it reported.
+        runtime: Seconds; None where nobody knows.
+        cost: USD; None where it is worked out from the machines' price and the run time.
+        reason: Why it failed or was cut short, in words.
+        started: Seconds since the epoch, or None.
+        ended: Seconds since the epoch, or None.
+    """
+
+    run_id: str
+    place: str
+    values: Mapping[str, Any]
+    state: Literal["succeeded", "failed", "aborted", "unfinished"] = "succeeded"
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    runtime: float | None = None
+    cost: float | None = None
+    reason: str = ""
+    started: float | None = None
+    ended: float | None = None
+
+
+def foreign_records(problem: Problem, trials: Iterable[ForeignTrial]) -> Iterator[Mapping[str, Any]]:
+    """Make records of trials that another tool has run, as an import takes them.
+
+    What they have cost is what such a run costs here; it was not paid here, and the budget is not charged with it.
+
+    Args:
+        problem: The problem of the study that takes them.
+        trials: The trials, in their order; what has not ended must not be among them.
+
+    Yields:
+        The record of each.
+
+    Raises:
+        RecordError: A trial does not fit the problem; its place is named.
+    """
+    implied = problem.space.implied({})  # what the job leaves no choice about need not be said
+    for number, given in enumerate(trials):
+        try:
+            yield _record(problem, number, given, problem.space.check({**implied, **given.values}))
+        except (ConfigurationError, NoOfferError) as error:
+            raise RecordError(f"{given.place}: {error.message}", hint=error.hint) from None
+
+
+def _record(problem: Problem, number: int, given: ForeignTrial, configuration: Configuration) -> Mapping[str, Any]:
+    offer = problem.resolver.resolve(configuration)
+    metric = problem.objective.metric
+    runtime = given.metrics.get(metric) if metric == RUNTIME else given.runtime
+    runtime = float(runtime or 0.0)
+    cost = problem.terms.billing.cost(runtime, offer.hourly) if given.cost is None else given.cost
+    begun = given.started if given.started is not None else given.ended
+    trial = Trial(
+        number,
+        Proposal(configuration),
+        offer,
+        TrialState.PENDING,
+        problem.key_of(offer, configuration),
+        attempts=1,
+        created=begun or 0.0,
+        started=begun,
+    )
+    ended = given.ended if given.ended is not None else begun
+    run = Run(
+        given.run_id,
+        number,
+        state=RunState.FAILED if given.state == "failed" else RunState.DONE,
+        cost=cost,
+        runtime=runtime,
+        started=begun,
+        ended=ended,
+        reason=given.reason,
+        offer_key=offer.key,
+    )
+    match given.state:
+        case "succeeded":
+            trial = succeeded(trial, run, given.metrics, problem.objective, problem.constraints, problem.terms)
+        case "failed":
+            trial = failed(trial, run, given.reason, given.metrics)
+        case _:
+            run = replace(run, state=RunState.CANCELLED)
+            reason = given.reason or "it was cut short"
+            trial = aborted(trial, run, reason, problem.objective, problem.terms, given.metrics)
+    return trial_record(trial, [replace(run, cost=0.0)])

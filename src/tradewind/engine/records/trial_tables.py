@@ -1,0 +1,197 @@
+"""Reads trials out of tables: a CSV file with named columns, and the results of Ray Tune."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tradewind.engine.records.foreign_trials import ForeignTrial
+from tradewind.errors import RecordError
+from tradewind.problem import COST, RUNTIME
+
+_STATES = {
+    "": "succeeded", "succeeded": "succeeded", "ok": "succeeded", "done": "succeeded", "complete": "succeeded",
+    "completed": "succeeded", "infeasible": "succeeded", "terminated": "succeeded",
+    "failed": "failed", "fail": "failed", "error": "failed",
+    "aborted": "aborted", "pruned": "aborted", "cut short": "aborted", "stopped": "aborted",
+    "running": "unfinished", "pending": "unfinished", "waiting": "unfinished", "lost": "unfinished",
+}  # fmt: skip
+"""What a state of a table, in small letters, is called here."""
+
+_OURS = ("number", "trial", "id", "run_id", "reason", "state", "started", "ended", RUNTIME, COST)
+"""Columns with a meaning of their own, which are no metrics; all but the parameters may be missing."""
+
+
+def read_csv_trials(path: Path, parameters: Sequence[str], metric: str) -> Iterator[ForeignTrial]:
+    """Read a CSV file with a column for each parameter.
+
+    ``state``, ``runtime`` (seconds), ``cost`` (USD), ``started``, ``ended`` (seconds since the epoch) and ``reason``
+    are what they say; every other column of numbers is a metric. An empty cell is nothing. Tables that ``tradewind
+    export``, Ray Tune (``config/x``) and Optuna (``params_x``, ``value``) write are read as they are.
+
+    Args:
+        path: The file.
+        parameters: Names of the parameters.
+        metric: The objective's metric, of which Optuna writes the value only.
+
+    Raises:
+        RecordError: It cannot be read, or a value is none; with the line.
+    """
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:10]
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        names = _meanings([name for name in rows.fieldnames or () if name], metric)
+        if not set(names.values()) & set(parameters):
+            hint = f"name a column after each parameter: {', '.join(parameters)}"
+            raise RecordError("its first line names no parameter of the job", hint=hint)
+        try:
+            for row in rows:
+                cells = {names[name]: text.strip() for name, text in row.items() if name in names and text is not None}
+                yield _row(cells, f"line {rows.line_num}", f"csv-{digest}-{rows.line_num:05d}", parameters)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise RecordError(f"line {rows.line_num}: it is no CSV: {error}") from None
+
+
+def _meanings(columns: Sequence[str], metric: str) -> dict[str, str]:
+    """What each column is called here; of other tools' tables only those that say something."""
+    before = next((word for word in _PREFIXES if any(name.startswith(word) for name in columns)), None)
+    if before is None:
+        return {name: name for name in columns}
+    found = {name: name for name in columns if name in _OURS} | ({"value": metric} if before == "params_" else {})
+    for name in columns:
+        for word in (before, *_PREFIXES[before]):
+            if word and name.startswith(word):
+                found[name] = name.removeprefix(word)
+        if "" in _PREFIXES[before]:
+            found.setdefault(name, name)
+    return found
+
+
+_PREFIXES = {"config.": ("metric.",), "config/": ("",), "params_": ("user_attrs_",)}
+"""How tools begin the names of columns of parameters, and those of metrics."""
+
+
+def _row(cells: Mapping[str, str], place: str, run_id: str, parameters: Sequence[str]) -> ForeignTrial:
+    said = cells.get("state", "").lower()
+    if said not in _STATES:
+        raise RecordError(f"{place}: there is no state {said!r}", hint="succeeded, failed or aborted")
+    metrics = {}
+    for name, text in cells.items():
+        if text and name not in parameters and name not in _OURS:
+            try:
+                metrics[name] = float(text)
+            except ValueError:
+                continue  # a note, a date
+    return ForeignTrial(
+        run_id,
+        place,
+        {name: cells[name] for name in parameters if cells.get(name)},
+        _STATES[said],  # type: ignore[arg-type]
+        metrics,
+        _number(cells, RUNTIME, place),
+        _number(cells, COST, place),
+        cells.get("reason", ""),
+        _number(cells, "started", place),
+        _number(cells, "ended", place),
+    )
+
+
+def _number(cells: Mapping[str, str], name: str, place: str) -> float | None:
+    text = cells.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise RecordError(f"{place}: {name} is {text!r}, which is no number of 0 or more")
+    return value
+
+
+def is_ray_results(folder: Path) -> bool:
+    """Test that a folder has results of Ray Tune: a ``result.json`` for each trial."""
+    return folder.is_dir() and next(folder.glob("*/result.json"), None) is not None
+
+
+def read_ray_trials(folder: Path) -> Iterator[ForeignTrial]:
+    """Read the results of Ray Tune: of each trial the last line of its ``result.json``.
+
+    Nested parts of a configuration are named with a slash between (``optimizer/lr``), as Ray Tune does. A trial with
+    an ``error.txt`` has failed. Ray Tune does not say in these files which trials a scheduler has stopped early.
+
+    Args:
+        folder: The folder of the experiment.
+
+    Raises:
+        RecordError: A file is damaged; it is named.
+    """
+    for path in sorted(folder.glob("*/result.json")):
+        place = path.parent.name
+        last = _last_result(path, place)
+        broken = path.with_name("error.txt").exists()
+        config = last.get("config")
+        if not isinstance(config, Mapping):
+            config = _json(path.with_name("params.json"), place)
+        ended = last.get("timestamp")
+        runtime = last.get("time_total_s")
+        metrics = {name: float(value) for name, value in _flat(last).items() if _is_figure(name, value)}
+        yield ForeignTrial(
+            f"ray-{last.get('trial_id') or place}",
+            place,
+            _flat(config),
+            "failed" if broken else "succeeded" if last else "unfinished",
+            metrics,
+            float(runtime) if isinstance(runtime, int | float) else None,
+            None,
+            "it has an error.txt" if broken else "",
+            None,
+            float(ended) if isinstance(ended, int | float) else None,
+        )
+
+
+_RAYS_OWN = frozenset({
+    "timestamp", "time_total_s", "time_this_iter_s", "time_since_restore", "iterations_since_restore", "pid", "done",
+    "timesteps_total", "episodes_total", "warmup_time", "should_checkpoint",
+})  # fmt: skip
+
+
+def _is_figure(name: str, value: Any) -> bool:
+    return isinstance(value, int | float) and name not in _RAYS_OWN and not name.startswith("config/")
+
+
+def _flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        found |= _flat(value, f"{before}{name}/") if isinstance(value, Mapping) else {f"{before}{name}": value}
+    return found
+
+
+def _last_result(path: Path, place: str) -> Mapping[str, Any]:
+    """The last whole line: a trial that was killed may have left half of one."""
+    lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    for line in reversed(lines):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, Mapping):
+            return found
+    if lines:
+        raise RecordError(f"{place}/result.json has no result")
+    return {}
+
+
+def _json(path: Path, place: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{place}: its configuration cannot be read: {error}") from None
+    if not isinstance(found, Mapping):
+        raise RecordError(f"{place}/params.json is no mapping")
+    return found

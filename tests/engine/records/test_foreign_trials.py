@@ -1,0 +1,123 @@
+"""Trials that another tool has run, in a study of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tradewind import plugins
+from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
+from tradewind.engine.records.study_import import import_foreign_trials, is_foreign
+from tradewind.engine.search_builder import build_problem, new_study
+from tradewind.errors import RecordError
+from tradewind.problem import Problem, TrialState
+from tradewind.problem.job_spec.spec import JobSpec, parse_spec
+from tradewind.store.base import Store
+from tradewind.utils.paths import store_url
+
+JOB = """\
+name: theirs
+job: {command: [sh, -c, "echo {{ x }} {{ n }} {{ mode }}"]}
+space:
+  instance: {provider: local, vcpu: 1, limit: 1}
+  x: -5.0..5.0
+  n: 1..8
+  mode: [a, b]
+objective: {minimise: loss}
+constraints: {metrics: {accuracy: '>= 0.4'}}
+budget: {dollars: 0.01}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> JobSpec:
+    return parse_spec(JOB, base=tmp_path)
+
+
+@pytest.fixture
+def problem(spec: JobSpec, tmp_path: Path) -> Problem:
+    return build_problem(spec, tmp_path)
+
+
+@pytest.fixture
+def store() -> Store:
+    made: Store = plugins.create("store", "sql", {}, url=store_url())
+    return made
+
+
+def test_each_becomes_what_it_was(problem: Problem) -> None:
+    values = {"x": 1.5, "n": "4", "mode": "b"}
+    good = {"loss": 2.0, "accuracy": 0.5}
+    given = [
+        ForeignTrial("r0", "one", values, "succeeded", good, runtime=3600.0, started=1e9, ended=1e9 + 3600),
+        ForeignTrial("r1", "two", values, "succeeded", {"loss": 1.0, "accuracy": 0.1}, cost=7.0),
+        ForeignTrial("r2", "three", values, "failed", reason="out of memory"),
+        ForeignTrial("r3", "four", values, "aborted", {"loss": 9.0}),
+        ForeignTrial("r4", "five", values, "succeeded", {"accuracy": 0.5}),
+    ]
+    records = list(foreign_records(problem, given))
+    states = ["succeeded", "succeeded", "failed", "aborted", "failed"]
+    assert [record["state"] for record in records] == states
+    first, second = records[0]["observation"], records[1]["observation"]
+    price = problem.candidates.offer(0).hourly if problem.space.enumerable else records[0]["offer"]["price_per_hour"]
+    assert (first["objective"], first["runtime"], first["feasible"]) == (2.0, 3600.0, True)
+    assert first["cost"] == pytest.approx(price)
+    assert (second["feasible"], second["cost"]) == (False, 7.0)
+    assert records[2]["observation"]["reason"] == "out of memory"
+    assert "no metric 'loss'" in records[4]["observation"]["reason"]
+    assert records[0]["configuration"]["n"] == 4, "as the job writes it"
+    assert records[0]["configuration"]["instance"], "what leaves no choice need not be said"
+    assert [record["spent"] for record in records] == [0.0] * 5, "the budget here did not pay for them"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"x": 9.0, "n": 1, "mode": "a"}, "trial 3: x=9"),
+        ({"x": 1.0, "n": 1, "mode": "a", "lr": 2}, "trial 3: there is no parameter 'lr'"),
+        ({"x": 1.0, "n": 1}, "trial 3: mode is missing"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_place(problem: Problem, values: dict[str, object], words: str) -> None:
+    with pytest.raises(RecordError) as refused:
+        list(foreign_records(problem, [ForeignTrial("r", "trial 3", values)]))
+    assert words in str(refused.value)
+
+
+def test_a_table_goes_into_a_study_once(spec: JobSpec, store: Store, tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text("x,n,mode,loss,accuracy,runtime,note\n1.5,4,b,2.0,0.5,60,first\n-1,2,a,,,30,\n")
+    assert is_foreign(str(table))
+    done = import_foreign_trials(str(table), store, tmp_path, new_study(spec))
+    assert (done.made, done.trials.new) == (True, 2)
+    trials = store.trials(done.trials.study.id)
+    assert [trial.state for trial in trials] == [TrialState.SUCCEEDED, TrialState.FAILED]
+    row = store.study(done.trials.study.id)
+    again = import_foreign_trials(str(table), store, tmp_path, row)
+    assert (again.made, again.trials.new, again.trials.known) == (False, 0, 2)
+    table.write_text("x,n,mode,loss\n1.5,4,b,2.0\n1.5,400,b,2.0\n")
+    with pytest.raises(RecordError, match=r"runs.csv: line 3: n='400' is not in the space"):
+        import_foreign_trials(str(table), store, tmp_path, row)
+    assert len(store.trials(row.id)) == 2, "all of them or none"
+
+
+def test_results_of_ray_tune(spec: JobSpec, store: Store, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for name, loss in (("t1", 3.0), ("t2", 1.0), ("t3", 2.0)):
+        (results / name).mkdir(parents=True)
+        lines = [
+            {"loss": value, "accuracy": 0.9, "time_total_s": 12.5, "timestamp": 1.7e9, "trial_id": name, "pid": 7}
+            | {"config": {"x": loss, "n": 2, "mode": "a"}}
+            for value in (loss + 1, loss)
+        ]
+        (results / name / "result.json").write_text("\n".join(map(json.dumps, lines)) + '\n{"loss": 0')
+    (results / "t3" / "error.txt").write_text("killed")
+    assert is_foreign(str(results))
+    done = import_foreign_trials(str(results), store, tmp_path, new_study(spec))
+    trials = store.trials(done.trials.study.id)
+    assert [trial.state.value for trial in trials] == ["succeeded", "succeeded", "failed"]
+    seen = trials[1].observation
+    assert seen is not None
+    assert (seen.objective, seen.runtime, "pid" in seen.metrics) == (1.0, 12.5, False)

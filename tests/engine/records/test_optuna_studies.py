@@ -1,0 +1,113 @@
+"""Optuna studies, in and out; with the real Optuna."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind import plugins
+from tradewind.engine.records.optuna_studies import is_optuna_storage, read_optuna_trials, write_optuna_study
+from tradewind.engine.records.study_import import import_foreign_trials
+from tradewind.engine.search_builder import build_problem, new_study
+from tradewind.errors import RecordError
+from tradewind.problem import Objective, Problem
+from tradewind.problem.job_spec.spec import JobSpec, parse_spec
+from tradewind.store.base import Store
+from tradewind.utils.paths import store_url
+
+optuna = pytest.importorskip("optuna", reason="OPTUNA IS NOT INSTALLED: pip install 'tradewind[optuna]'")
+pytestmark = pytest.mark.slow
+
+JOB = """\
+name: mine
+job: {command: [sh, -c, "echo {{ x }} {{ n }} {{ mode }} {{ rate }}"]}
+space: {x: -5.0..5.0, n: 2..8 step 3, mode: [a, 1, true], rate: 0.0..1.0 step 0.25}
+objective: {minimise: loss}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> JobSpec:
+    return parse_spec(JOB, base=tmp_path)
+
+
+@pytest.fixture
+def problem(spec: JobSpec, tmp_path: Path) -> Problem:
+    return build_problem(spec, tmp_path)
+
+
+def searched(storage: Any, name: str = "mine") -> Any:
+    def objective(trial: Any) -> float:
+        x, n = trial.suggest_float("x", -5, 5), trial.suggest_int("n", 2, 8, step=3)
+        trial.suggest_categorical("mode", ["a", 1, True])
+        trial.suggest_float("rate", 0, 1, step=0.25)
+        trial.set_user_attr("accuracy", 0.5)
+        if trial.number == 1:
+            raise ValueError
+        if trial.number == 2:
+            trial.report(7.0, 3)
+            raise optuna.TrialPruned
+        return float(x * x + n)
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.RandomSampler(seed=1)
+    study = optuna.create_study(storage=storage, study_name=name, sampler=sampler)
+    study.optimize(objective, n_trials=5, catch=(ValueError,))
+    study.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.WAITING))
+    return study
+
+
+@pytest.mark.parametrize("ending", ["db", "log"])
+def test_there_and_back_again(ending: str, spec: JobSpec, problem: Problem, tmp_path: Path) -> None:
+    file = tmp_path / "optuna.db"
+    theirs = searched(f"sqlite:///{file}")
+    store: Store = plugins.create("store", "sql", {}, url=store_url())
+    done = import_foreign_trials(f"sqlite:///{file}#mine", store, tmp_path, new_study(spec))
+    assert (done.trials.new, done.trials.unfinished) == (5, 1)
+    again = import_foreign_trials(str(file), store, tmp_path, store.study(done.trials.study.id))
+    assert (again.trials.new, again.trials.known) == (0, 5)
+    trials = store.trials(done.trials.study.id)
+    assert [trial.state.value for trial in trials] == ["succeeded", "failed", "aborted", "succeeded", "succeeded"]
+    out = tmp_path / f"back.{ending}"
+    assert write_optuna_study(out, "back", problem, trials) == 5
+    ours = list(read_optuna_trials(str(out), problem.objective))
+    assert len(ours) == 5
+    storage: Any = f"sqlite:///{out}"
+    if ending == "log":
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(out)))
+    back = optuna.load_study(study_name="back", storage=storage)
+    for one, other in zip(theirs.trials, back.trials, strict=False):
+        assert (one.params, one.values, one.state) == (other.params, other.values, other.state)
+        assert one.intermediate_values == other.intermediate_values
+        assert other.user_attrs["accuracy"] == 0.5
+        assert abs((one.datetime_complete - other.datetime_complete).total_seconds()) < 0.01
+    back.sampler = optuna.samplers.TPESampler(seed=1)
+    assert set(back.ask(theirs.trials[0].distributions).params) == {"x", "n", "mode", "rate"}, "it can go on there"
+
+
+def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
+    loss = Objective("loss", "minimise")
+    file = tmp_path / "optuna.db"
+    with pytest.raises(RecordError, match="there is no such file"):
+        list(read_optuna_trials(str(file), loss))
+    searched(f"sqlite:///{file}")
+    with pytest.raises(RecordError, match="is to minimize its value, and the job to maximize loss"):
+        list(read_optuna_trials(str(file), Objective("loss", "maximise")))
+    with pytest.raises(RecordError, match=r"it has no study 'other' \(it has mine\)"):
+        list(read_optuna_trials(f"{file}#other", loss))
+    optuna.create_study(storage=f"sqlite:///{file}", study_name="two", directions=["minimize", "minimize"])
+    with pytest.raises(RecordError, match=r"it has 2 studies: mine, two \(choose one: .*optuna.db#NAME\)"):
+        list(read_optuna_trials(str(file), loss))
+    with pytest.raises(RecordError, match="the study 'two' has 2 objectives"):
+        list(read_optuna_trials(f"{file}#two", loss))
+    file.write_text("nonsense")
+    with pytest.raises(RecordError, match="Optuna cannot read it"):
+        list(read_optuna_trials(str(file), loss))
+
+
+def test_names_of_storages() -> None:
+    yes = ("a.db", "sqlite:///x.db", "postgresql://u@h/d#name", "journal.log", "x.sqlite3#study")
+    assert all(map(is_optuna_storage, yes))
+    assert not any(map(is_optuna_storage, ("a.csv", "records.jsonl", "folder", "records.jsonl.gz")))

@@ -1,0 +1,56 @@
+"""Tables of trials as other tools write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tradewind.engine.records.trial_tables import is_ray_results, read_csv_trials, read_ray_trials
+from tradewind.errors import RecordError
+
+
+def test_tables_of_other_tools_are_read_as_they_are(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    for text in (
+        "number,state,key,objective,config.x,metric.loss,spent\n0,succeeded,k,1,2.5,7,9\n",
+        "trial_id,config/x,loss\na,2.5,7\n",
+        "number,value,params_x,user_attrs_note,state\n0,7,2.5,hi,COMPLETE\n",
+        "\ufeffx,loss\n2.5,7\n",
+    ):
+        table.write_text(text, encoding="utf-8")
+        (found,) = read_csv_trials(table, ["x", "y"], "loss")
+        assert (found.values, found.metrics, found.state) == ({"x": "2.5"}, {"loss": 7.0}, "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", "its first line names no parameter of the job"),
+        ("", "its first line names no parameter of the job"),
+        ("x,state\n1,splendid\n", "line 2: there is no state 'splendid'"),
+        ("x,runtime\n1,2\n1,-3\n", "line 3: runtime is '-3', which is no number of 0 or more"),
+        ("x,cost\n1,cheap\n", "line 2: cost is 'cheap'"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_its_line(text: str, words: str, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(text)
+    with pytest.raises(RecordError) as refused:
+        list(read_csv_trials(table, ["x"], "loss"))
+    assert words in str(refused.value)
+
+
+def test_a_folder_of_ray_tune_that_is_damaged(tmp_path: Path) -> None:
+    assert not is_ray_results(tmp_path)
+    (tmp_path / "t1").mkdir()
+    (tmp_path / "t1" / "result.json").write_text("nonsense\n")
+    assert is_ray_results(tmp_path)
+    with pytest.raises(RecordError, match=r"t1/result\.json has no result"):
+        list(read_ray_trials(tmp_path))
+    (tmp_path / "t1" / "result.json").write_text('{"loss": 1}\n')
+    with pytest.raises(RecordError, match="t1: its configuration cannot be read"):
+        list(read_ray_trials(tmp_path))
+    (tmp_path / "t1" / "params.json").write_text('{"x": 1, "opt": {"lr": 0.1}}')
+    (found,) = read_ray_trials(tmp_path)
+    assert found.values == {"x": 1, "opt/lr": 0.1}
