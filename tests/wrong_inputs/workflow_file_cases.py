@@ -173,5 +173,5 @@ FILES = [
     Case("simulate-compat-planner", "a planner that WorkflowSim has not", 3, "--compat workflowsim has no planner 'PEFT' (there are …DHEFT, HEFT)", ("workflow", "simulate", "w.yaml", "--planner", "PEFT", "--vms", "paper3:16", "--compat", "workflowsim"), _BOTH),
     Case("simulate-never", "machines that are moved all the time", 3, "no task would ever end: each machine is moved every 60 s, and stands still for 60 s then (a pause shorter than the period, or a chance of migration below 1)", (*_SIMULATE, "--migration", "1", "--pause", "60s"), _BOTH),
     Case("simulate-compat-noise", "WorkflowSim with noise", 3, "--compat workflowsim has no noise, failures, delays, clustering or plans (leave those options out)", (*_SIMULATE, "--compat", "workflowsim", "--noise", "0.1"), _BOTH),
-    Case("convert-format", "a format that is not written", 3, "--to 'dax' is no format that is written (one of own, wfformat, wfformat-1.4, wfformat-1.5, wfformat-1.6)", ("workflow", "convert", "w.yaml", "--to", "dax"), _BOTH),
+    Case("convert-format", "a format that is not written", 3, "--to 'dax' is no format that is written (one of own, pegasus, dagman, wfformat, wfformat-1.4, wfformat-1.5, wfformat-1.6)", ("workflow", "convert", "w.yaml", "--to", "dax"), _BOTH),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from tests.wrong_inputs.table import Case
 from tests.wrong_inputs.workflow_cases import FLOW
 
 _VMS = "vms: [{kind: small, count: 2}]\n"
-_HEAD = '{"format": "tradewind-learning-1", "method": "q_learning", "digest": "0123456789abcdef", "seed": 0, "settings": {}}'
+_HEAD = '{"format": "tradewind-learning-1", "method": "q_learning", "tasks": ["x"], "machines": [], "seed": 0, "settings": {}}'
 
 
 def _learn(id_: str, did: str, code: int, says: str, *words: str, **more: str) -> Case:
@@ -108,7 +108,7 @@ LEARNING: Sequence[Case] = [
         "other-flow",
         "resumed with another workflow",
         3,
-        "seen has what was learned about another workflow or other machines (name another folder, or the same settings)",
+        "seen has what was learned about other tasks: now without x and with a, b (name another folder, or the same settings)",
         "--method",
         "q_learning",
         "--out",

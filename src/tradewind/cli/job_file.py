@@ -93,6 +93,7 @@ budget:
 # past: all                       # earlier studies to learn from: all, none, or job names: [compress, other]
 # parallel: 1                     # trials at the same time
 # seed: 0
+# try_first: []                   # configurations that are tried before the searcher's: [{workers: 4}]
 # stop: []                        # further reasons to stop
 # early_stop: median             # give up running trials for what they report: median, successive_halving
 # abort: true                     # cut short runs that can no longer win

@@ -140,7 +140,7 @@ def _logarithmic(parameter: Parameter, feature: str) -> Sequence[object]:
 
 def _log_range(values: Sequence[object]) -> float:
     numbers = [float(value) for value in values if isinstance(value, int | float) and value > 0]
-    return math.log(max(numbers) / min(numbers)) if numbers and len(numbers) == len(values) else 0.0
+    return math.log(max(numbers)) - math.log(min(numbers)) if numbers and len(numbers) == len(values) else 0.0
 
 
 def _line(table: Array, values: Array) -> tuple[int, float] | None:

@@ -16,6 +16,8 @@ HTTP_MODULES = (
     ),
     "tradewind.interpreter.json_lines",
     "tradewind.searcher.default",
+    "tradewind.deployer.provisioner.none",
+    "tradewind.deployer.runner.process",
 )
 """Modules needed to check a request."""
 
