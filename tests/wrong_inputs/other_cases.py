@@ -185,7 +185,7 @@ COMMANDS = [
         "format",
         "an unknown format",
         2,
-        "Invalid value for '--format': 'xls' is not one of 'csv', 'json', 'jsonl', 'records', 'parquet' (tradewind export --help shows what there is)",
+        "Invalid value for '--format': 'xls' is not one of 'csv', 'json', 'jsonl', 'records', 'parquet', 'optuna' (tradewind export --help shows what there is)",
         ("export", "--format", "xls"),
     ),
     Case(
@@ -414,7 +414,7 @@ COMMANDS = [
         "export-ending",
         "an export into a file of another program",
         3,
-        "--out t.xls: no format has the ending .xls (end it with .csv, .json, .jsonl or .parquet, or say --format)",
+        "--out t.xls: no format has the ending .xls (end it with .csv, .json, .jsonl, .parquet or .db, or say --format)",
         ("export", "--out", "t.xls"),
     ),
     Case(
@@ -429,7 +429,7 @@ COMMANDS = [
         "parquet",
         "Parquet on the terminal",
         3,
-        "Parquet is no text (name a file: --out trials.parquet)",
+        "parquet is no text (name a file: --out trials.parquet)",
         ("export", "--format", "parquet"),
         prepare="study",
     ),

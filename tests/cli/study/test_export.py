@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"t\.XLS: no format has the ending \.XLS \(end it with \.csv, "):
         run("export", "zip", "--out", str(tmp_path / "t.XLS"))
     assert list(tmp_path.glob("t.*")) == []
-    with pytest.raises(InputError, match="Parquet is no text"):
+    with pytest.raises(InputError, match="parquet is no text"):
         run("export", "zip", "--format", "parquet")
 
 
