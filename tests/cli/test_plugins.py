@@ -187,7 +187,7 @@ def test_settings_are_described_in_words() -> None:
 
 def test_of_an_enumeration_its_choices_are_shown() -> None:
     """As Literals are: nobody can type the name of a class."""
-    assert type_words(ExportFormat | None) == "one of csv, json, jsonl, records, parquet"
+    assert type_words(ExportFormat | None) == "one of csv, json, jsonl, records, parquet, optuna"
 
 
 def test_nested_models_are_called_by_their_name() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -236,25 +236,26 @@ def import_records(
             done = import_foreign_trials(file, opened, data_folder(), into)
         else:
             done = import_study(path, opened, data_folder(), into, job_folder=job)
-    row, trials = done.trials.study, done.trials
     for note in done.notes:
         typer.echo(f"tradewind: {file}: {note}", err=True)
     if as_json:
-        emit_json(
-            {
-                "file": file,
-                "study": row.name,
-                "id": row.id,
-                "made": done.made,
-                "imported": trials.new,
-                "known": trials.known,
-                "unfinished": trials.unfinished,
-                "renumbered": [{"from": old, "to": new} for old, new in trials.renumbered.items()],
-                "files": [str(path) for path in done.files],
-            }
-        )
-        return
-    _print_import(done)
+        emit_json({"file": file, **_import_document(done)})
+    else:
+        _print_import(done)
+
+
+def _import_document(done: StudyImport) -> dict[str, Any]:
+    row, trials = done.trials.study, done.trials
+    return {
+        "study": row.name,
+        "id": row.id,
+        "made": done.made,
+        "imported": trials.new,
+        "known": trials.known,
+        "unfinished": trials.unfinished,
+        "renumbered": [{"from": old, "to": new} for old, new in trials.renumbered.items()],
+        "files": [str(path) for path in done.files],
+    }
 
 
 def _is_job(study: str) -> bool:

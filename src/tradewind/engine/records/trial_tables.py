@@ -58,7 +58,7 @@ def read_csv_trials(path: Path, parameters: Sequence[str], metric: str) -> Itera
 
 
 def _meanings(columns: Sequence[str], metric: str) -> dict[str, str]:
-    """What each column is called here; of other tools' tables only those that say something."""
+    """Name each column as it is called here; of other tools' tables only those that say something."""
     before = next((word for word in _PREFIXES if any(name.startswith(word) for name in columns)), None)
     if before is None:
         return {name: name for name in columns}
