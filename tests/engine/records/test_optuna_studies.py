@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from tradewind import plugins
-from tradewind.engine.records.optuna_studies import is_optuna_storage, read_optuna_trials, write_optuna_study
+from tradewind.engine.records.optuna_studies import (
+    is_optuna_storage,
+    read_optuna_trials,
+    without_password,
+    write_optuna_study,
+)
 from tradewind.engine.records.study_import import import_foreign_trials
 from tradewind.engine.search_builder import build_problem, new_study
 from tradewind.errors import RecordError
@@ -105,6 +110,12 @@ def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
     file.write_text("nonsense")
     with pytest.raises(RecordError, match="Optuna cannot read it"):
         list(read_optuna_trials(str(file), loss))
+
+
+def test_a_password_is_not_shown() -> None:
+    assert without_password("postgresql://u:secret@h:5/d#mine") == "postgresql://u:***@h:5/d#mine"
+    for plain in ("sqlite:///a.db#x", "postgresql://u@h:5/d", "runs.csv", "C:/x.db"):
+        assert without_password(plain) == plain
 
 
 def test_names_of_storages() -> None:

@@ -41,6 +41,17 @@ def test_what_is_no_table_is_refused_with_its_line(text: str, words: str, tmp_pa
     assert words in str(refused.value)
 
 
+def test_what_is_no_text_and_no_file_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    for content in (b"x,loss\n1,\xff\xfe\n", b"\xff\xfe,x\n"):
+        table.write_bytes(content)
+        with pytest.raises(RecordError, match=r"it is not UTF-8 \(save it as UTF-8\)"):
+            list(read_csv_trials(table, ["x"], "loss"))
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(RecordError, match="it cannot be read: Is a directory"):
+        list(read_csv_trials(tmp_path / "folder.csv", ["x"], "loss"))
+
+
 def test_a_folder_of_ray_tune_that_is_damaged(tmp_path: Path) -> None:
     assert not is_ray_results(tmp_path)
     (tmp_path / "t1").mkdir()

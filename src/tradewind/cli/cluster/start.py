@@ -82,10 +82,10 @@ def start(
 def _tell_failures(failed: Sequence[str]) -> None:
     """Raise an error that names the first of the searches that failed; nothing where there is none."""
     from tradewind.errors import JobFailedError
-    from tradewind.utils.units import count
 
     if failed:
-        raise JobFailedError(f"{count(len(failed), 'search')} failed: {failed[0]}", hint="tradewind queue --all")
+        searches = "1 search" if len(failed) == 1 else f"{len(failed):,} searches"
+        raise JobFailedError(f"{searches} failed: {failed[0]}", hint="tradewind queue --all")
 
 
 def list_clusters(

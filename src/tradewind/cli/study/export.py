@@ -33,9 +33,6 @@ class ExportFormat(StrEnum):
     OPTUNA = "optuna"
 
 
-_OPTUNAS_ENDINGS = (".db", ".sqlite", ".sqlite3", ".log", ".journal")
-
-
 def export(
     study: Annotated[
         str | None,
@@ -105,8 +102,11 @@ def _format(wanted: ExportFormat | None, out: Path | None, as_json: bool) -> Exp
         known = {"": ExportFormat.CSV} | {
             f".{one.value}": one for one in ExportFormat if one not in (ExportFormat.RECORDS, ExportFormat.OPTUNA)
         }
-        known |= dict.fromkeys(_OPTUNAS_ENDINGS, ExportFormat.OPTUNA)
         if ending not in known:
+            from tradewind.engine.records.optuna_studies import FILE_ENDINGS
+
+            if ending in FILE_ENDINGS:
+                return ExportFormat.OPTUNA
             raise InputError(
                 f"--out {out}: no format has the ending {out.suffix}",
                 hint="end it with .csv, .json, .jsonl, .parquet or .db, or say --format",
@@ -218,17 +218,18 @@ def import_records(
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
+    from tradewind.engine.records.optuna_studies import without_password
     from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
     from tradewind.errors import RecordError
     from tradewind.utils.paths import data_folder
 
-    path, foreign = Path(file), is_foreign(file)
+    path, foreign, shown = Path(file), is_foreign(file), without_password(file)
     if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
         what = "it is a folder, without results of Ray Tune" if path.exists() else "there is no such file"
         raise RecordError(what, file=file)
     if foreign and (study is None or job is not None):
         hint = "name the study that takes them: --study NAME, or --study job.yaml, of which one is made"
-        raise RecordError("these trials have no job", hint=hint, file=file)
+        raise RecordError("these trials have no job", hint=hint, file=shown)
     made_of_job = study is None or _is_job(study)
     with closing(open_store(store, must_exist=not made_of_job)) as opened:
         into = _taker(opened, study) if study is not None else None
@@ -237,9 +238,9 @@ def import_records(
         else:
             done = import_study(path, opened, data_folder(), into, job_folder=job)
     for note in done.notes:
-        typer.echo(f"tradewind: {file}: {note}", err=True)
+        typer.echo(f"tradewind: {shown}: {note}", err=True)
     if as_json:
-        emit_json({"file": file, **_import_document(done)})
+        emit_json({"file": shown, **_import_document(done)})
     else:
         _print_import(done)
 

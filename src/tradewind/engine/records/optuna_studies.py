@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +26,11 @@ _STATES: dict[str, Literal["succeeded", "failed", "aborted", "unfinished"]] = {
 }
 
 
+_JOURNALS = (".log", ".journal")
+FILE_ENDINGS = (".db", ".sqlite", ".sqlite3", *_JOURNALS)
+"""Endings of files that are taken for a storage of Optuna."""
+
+
 def is_optuna_storage(source: str) -> bool:
     """Test that a name is that of an Optuna storage: a database's address, a file of SQLite or a journal.
 
@@ -32,7 +38,12 @@ def is_optuna_storage(source: str) -> bool:
         source: What a user wrote.
     """
     address = source.partition("#")[0]
-    return "://" in address or Path(address).suffix in (".db", ".sqlite", ".sqlite3", ".log", ".journal")
+    return "://" in address or Path(address).suffix in FILE_ENDINGS
+
+
+def without_password(source: str) -> str:
+    """The name of a storage, or of anything else, as it may be shown."""
+    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", source)
 
 
 def read_optuna_trials(source: str, objective: Objective) -> Iterator[ForeignTrial]:
@@ -105,7 +116,9 @@ def _open(source: str) -> optuna.Study:
             names = sorted(optuna.get_all_study_names(storage))
             if not name and len(names) != 1:
                 some = ", ".join(names[:8]) or "none"
-                raise RecordError(f"it has {len(names)} studies: {some}", hint=f"choose one: {address}#NAME")
+                raise RecordError(
+                    f"it has {len(names)} studies: {some}", hint=f"choose one: {without_password(address)}#NAME"
+                )
             if name and name not in names:
                 raise RecordError(f"it has no study {name!r}", hint=f"it has {', '.join(names[:8]) or 'none'}")
             return optuna.load_study(study_name=name or names[0], storage=storage)
@@ -122,7 +135,7 @@ def _storage(address: str) -> Any:
 
     if "://" in address:
         return RDBStorage(address)
-    if Path(address).suffix in (".log", ".journal"):
+    if Path(address).suffix in _JOURNALS:
         return JournalStorage(JournalFileBackend(address))
     return RDBStorage(f"sqlite:///{address}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -14,7 +13,7 @@ from urllib.parse import quote
 
 from tradewind.engine.deployment import run_folder
 from tradewind.engine.records.foreign_trials import ForeignTrial, foreign_records
-from tradewind.engine.records.optuna_studies import is_optuna_storage, read_optuna_trials
+from tradewind.engine.records.optuna_studies import is_optuna_storage, read_optuna_trials, without_password
 from tradewind.engine.records.trial_tables import is_ray_results, read_csv_trials, read_ray_trials
 from tradewind.engine.search_builder import build_problem, new_owner
 from tradewind.errors import InputError, RecordError, SpecError
@@ -104,8 +103,7 @@ def import_foreign_trials(source: str, store: Store, data_folder: Path, into: St
         return StudyImport(replace(taken, unfinished=len(unfinished)), not into.id)
     except RecordError as error:
         if error.file is None:
-            shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", source)  # no password of a database
-            raise RecordError(error.message, hint=error.hint, file=shown) from None
+            raise RecordError(error.message, hint=error.hint, file=without_password(source)) from None
         raise
 
 

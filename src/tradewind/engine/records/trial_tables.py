@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,19 +43,25 @@ def read_csv_trials(path: Path, parameters: Sequence[str], metric: str) -> Itera
     Raises:
         RecordError: It cannot be read, or a value is none; with the line.
     """
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:10]
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
+    try:
+        raw = path.read_bytes()
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise RecordError(f"it cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise RecordError("it is not UTF-8", hint="save it as UTF-8") from None
+    digest = hashlib.sha256(raw).hexdigest()[:10]
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    try:
         names = _meanings([name for name in rows.fieldnames or () if name], metric)
         if not set(names.values()) & set(parameters):
             hint = f"name a column after each parameter: {', '.join(parameters)}"
             raise RecordError("its first line names no parameter of the job", hint=hint)
-        try:
-            for row in rows:
-                cells = {names[name]: text.strip() for name, text in row.items() if name in names and text is not None}
-                yield _row(cells, f"line {rows.line_num}", f"csv-{digest}-{rows.line_num:05d}", parameters)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise RecordError(f"line {rows.line_num}: it is no CSV: {error}") from None
+        for row in rows:
+            cells = {names[name]: text.strip() for name, text in row.items() if name in names and text is not None}
+            yield _row(cells, f"line {rows.line_num}", f"csv-{digest}-{rows.line_num:05d}", parameters)
+    except csv.Error as error:
+        raise RecordError(f"line {rows.line_num}: it is no CSV: {error}") from None
 
 
 def _meanings(columns: Sequence[str], metric: str) -> dict[str, str]:
