@@ -156,17 +156,10 @@ def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_o
 
     plan, history = parse_plan(plan_text, plan_file), read_history(text, file)
     now = time.time() if goes_on else history.last
-    open_ = {each.task: each for each in history.open()}
+    open_ = {each.task for each in history.open()}
 
     def make() -> dict[str, Any]:
-        scale = float((history.header or {}).get("scale", 1.0))
-        document = results.results_gantt(
-            results.results_of(plan, history, engine="its machines", ending="running", now=now)
-        )
-        for row in document["tasks"]:
-            if (each := open_.get(row["task"])) is not None and "actual_vm" not in row:
-                row["actual_vm"] = each.vm
-                row["actual_start"], row["actual_finish"] = history.clock(each.at) / scale, history.clock(now) / scale
+        document = results.history_gantt(plan, history, engine="its machines", ending="running", now=now)
         return _marked(document, _critical(plan_text, plan_file))
 
     ending, running = ("running", sorted(open_)) if goes_on else ("interrupted", [])

@@ -13,6 +13,7 @@ from tradewind.cli import completion
 if TYPE_CHECKING:
     from tradewind.reporting.study.data import StudyData
     from tradewind.reporting.study.prediction_map import PredictedMap
+    from tradewind.store.base import StudyRow
 
 
 def report(
@@ -43,13 +44,25 @@ def report(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which configuration to use and why; write the charts where --html or --png asks for them."""
+    """Say which configuration to use and why; of a workflow's run, how it kept to its plan.
+
+    Charts are written where --html or --png asks for them: of a workflow's run, planned and actual times of its tasks.
+    """
     from tradewind.cli.common import emit_json
     from tradewind.errors import InputError
 
     if show and html is None:
         raise InputError("--open needs a web page", hint="add --html report.html")
-    data, predicted = _load(store, study, also or (), mapped=map_ or map_plot is not None)
+    mapped = map_ or map_plot is not None
+    if (run := _workflow_run(store, study)) is not None:
+        if mapped or also:
+            what = "--also" if also else "--map"
+            raise InputError(f"{what} is for searches, and {run.name} is a run of a workflow", hint="leave it out")
+        _report_run(store, run.id, html, png, as_json=as_json)
+        if show and html is not None:
+            typer.launch(html.absolute().as_uri())
+        return
+    data, predicted = _load(store, study, also or (), mapped=mapped)
     written = write_files(data, html, png, predicted)
     if predicted is not None and map_plot is not None:
         from tradewind.reporting.study.prediction_map import write_map
@@ -67,6 +80,27 @@ def report(
             typer.echo(f"wrote {path}")
     if show and html is not None:
         typer.launch(html.absolute().as_uri())
+
+
+def _workflow_run(store: str | None, study: str | None) -> StudyRow | None:
+    """The study that is meant, if it is a run of a workflow."""
+    from contextlib import closing
+
+    from tradewind.cli.common import find_study, open_store
+
+    with closing(open_store(store, must_exist=True)) as opened:
+        found = find_study(opened, study)
+    return found if found.kind == "workflow" else None
+
+
+def _report_run(store: str | None, study_id: int, html: Path | None, png: Path | None, *, as_json: bool) -> None:
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+    from tradewind.cli.workflow.stored_runs import report_run
+
+    with closing(open_store(store)) as opened:
+        report_run(opened, study_id, html, png, as_json=as_json)
 
 
 def _load(

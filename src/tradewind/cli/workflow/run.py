@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
+    from tradewind.workflow.execution.journal import RunJournal
     from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
     from tradewind.workflow.execution.pilots import PilotSettings
     from tradewind.workflow.execution.plan_run import ExecutionResult
@@ -174,6 +175,13 @@ _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at 
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
 _Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
 _GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
+_Store = Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")]
+_NoStore = Annotated[
+    bool,
+    typer.Option(
+        "--no-store", help="Keep the journal in the folder: tradewind status and the like do not see the run."
+    ),
+]
 _Dismiss = Annotated[
     bool, typer.Option("--dismiss", help="End machines that an earlier command has left elsewhere; rerun their tasks.")
 ]
@@ -204,6 +212,8 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever has been done in the folder.")] = False,
     dismiss: _Dismiss = False,
     give_up: _GiveUp = "10m",
+    store: _Store = None,
+    no_store: _NoStore = False,
     gantt: _Gantt = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, and nothing else.")] = False,
@@ -212,7 +222,8 @@ def run(
 
     Each machine of the plan comes in time for its first task, runs its tasks in the plan's order, and is given back
     when nothing is left for it. Tasks that fail are tried again; when a machine is lost, what is left is planned anew.
-    The actual times are in results.json of the run's folder; tradewind workflow plan --measured learns from them.
+    The run is in the store as a search is: tradewind status, logs, report, down and reap show and end it. The actual
+    times are also in results.json of the run's folder; tradewind workflow plan --measured learns from them.
     """
     from tradewind import plugins
     from tradewind.cli.signals import GracefulInterrupt
@@ -235,10 +246,13 @@ def run(
     runner = _runner(on, set_ or [], place)
     if not (quiet or as_json):
         _say_cost(read, options)
+    journal = (
+        None if no_store else _journal(read, place, runner, store, inputs=options.inputs, scale=scale, fresh=fresh)
+    )
     with ProgressLine(quiet=quiet or as_json) as screen, GracefulInterrupt("stopping: running tasks are ended") as stop:
         carried = execute_plan(
             read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
-            watch=screen.show, wanted=lambda: not stop.wanted,
+            journal=journal, watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
     _finish(carried, place, gantt or [], as_json=as_json)
 
@@ -323,8 +337,36 @@ def _runner(on: str, words: list[str], place: Path) -> Runner:
     if not issubclass(part, HasOwnMachines | ThisMachine) or issubclass(part, NeedsImages | Simulates):
         raise PluginError(f"the runner {on!r} cannot carry out a plan", hint="use local, slurm or ray")
     settings = pairs(words, "--set", "seconds=5")
-    runner: Runner = plugins.create("runner", name, settings, data_folder=place / "machines" / ".runner")
+    runner: Runner = plugins.create("runner", name, settings, data_folder=runner_folder(place))
     return runner
+
+
+def _journal(
+    plan: Plan, place: Path, runner: Runner, store: str | None, *, inputs: Path, scale: float, fresh: bool
+) -> RunJournal | None:
+    """The journal in the store; None for one in the folder, which a job keeps that is itself run by Tradewind.
+
+    Raises:
+        StudyBusyError: Another process carries the run out.
+        StoreError: The store cannot be opened.
+    """
+    import os
+
+    from tradewind.utils.paths import store_url
+    from tradewind.workflow.execution.run_folder import WorkflowRunFolder
+    from tradewind.workflow.execution.stored.store_journal import RunnerChoice, StoreJournal
+
+    if store is None and "TRADEWIND_RUN_ID" in os.environ:
+        return None  # what it leaves is collected with its files, and the store of its machine is not the user's
+    settings = runner.settings.model_dump(mode="json", exclude_defaults=True)
+    choice = RunnerChoice(runner.name, settings, runner_folder(place))
+    folder, more = WorkflowRunFolder(place), {"inputs": str(inputs), "scale": scale}
+    return StoreJournal(store or store_url(), plan, folder, choice, lenient=fresh, **more)
+
+
+def runner_folder(place: Path) -> Path:
+    """Folder of a run in which its runner keeps what it needs between processes."""
+    return place / "machines" / ".runner"
 
 
 def _finish(carried: ExecutionResult, place: Path, gantt: list[Path], *, as_json: bool) -> None:
