@@ -250,7 +250,6 @@ def import_records(
     from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
     from tradewind.errors import RecordError
     from tradewind.utils.paths import data_folder
-
     from tradewind.workflow.execution.stored.run_records import is_run_export
 
     path, foreign, shown = Path(file), is_foreign(file), without_password(file)

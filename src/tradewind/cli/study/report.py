@@ -44,10 +44,7 @@ def report(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which configuration to use and why; of a workflow's run, how it kept to its plan.
-
-    Charts are written where --html or --png asks for them: of a workflow's run, planned and actual times of its tasks.
-    """
+    """Say which configuration to use and why, or how a workflow's run kept to its plan; --html and --png draw it."""
     from tradewind.cli.common import emit_json
     from tradewind.errors import InputError
 
@@ -55,10 +52,7 @@ def report(
         raise InputError("--open needs a web page", hint="add --html report.html")
     mapped = map_ or map_plot is not None
     if (run := _workflow_run(store, study)) is not None:
-        if mapped or also:
-            what = "--also" if also else "--map"
-            raise InputError(f"{what} is for searches, and {run.name} is a run of a workflow", hint="leave it out")
-        _report_run(store, run.id, html, png, as_json=as_json)
+        _report_run(store, run, html, png, searched="--also" if also else "--map" if mapped else "", as_json=as_json)
         if show and html is not None:
             typer.launch(html.absolute().as_uri())
         return
@@ -69,9 +63,9 @@ def report(
 
         written.append(write_map(predicted, map_plot))
     if as_json:
-        added = {"map": predicted.document()} if predicted is not None else {}
         from tradewind.reporting.study.documents import report_document
 
+        added = {"map": predicted.document()} if predicted is not None else {}
         emit_json({**report_document(data), **added, "files": [str(path) for path in written]})
     else:
         if map_ or not written:
@@ -93,14 +87,20 @@ def _workflow_run(store: str | None, study: str | None) -> StudyRow | None:
     return found if found.kind == "workflow" else None
 
 
-def _report_run(store: str | None, study_id: int, html: Path | None, png: Path | None, *, as_json: bool) -> None:
+def _report_run(
+    store: str | None, run: StudyRow, html: Path | None, png: Path | None, *, searched: str, as_json: bool
+) -> None:
+    """Report on the run of a workflow; ``searched`` is an option that it cannot have."""
     from contextlib import closing
 
     from tradewind.cli.common import open_store
     from tradewind.cli.workflow.stored_runs import report_run
+    from tradewind.errors import InputError
 
+    if searched:
+        raise InputError(f"{searched} is for searches, and {run.name} is a run of a workflow", hint="leave it out")
     with closing(open_store(store)) as opened:
-        report_run(opened, study_id, html, png, as_json=as_json)
+        report_run(opened, run.id, html, png, as_json=as_json)
 
 
 def _load(

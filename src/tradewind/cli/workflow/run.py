@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from tradewind.cli.workflow.advise import group_options
+from tradewind.cli.workflow.journal_options import JournalOptions, runner_folder
+
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
-    from tradewind.workflow.execution.journal import RunJournal
     from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
     from tradewind.workflow.execution.pilots import PilotSettings
     from tradewind.workflow.execution.plan_run import ExecutionResult
@@ -175,23 +177,15 @@ _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at 
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
 _Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
 _GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
-_Store = Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")]
-_NoStore = Annotated[
-    bool,
-    typer.Option(
-        "--no-store", help="Keep the journal in the folder: tradewind status and the like do not see the run."
-    ),
-]
-_Dismiss = Annotated[
-    bool, typer.Option("--dismiss", help="End machines that an earlier command has left elsewhere; rerun their tasks.")
-]
 _Gantt = Annotated[
     list[Path] | None, typer.Option(help="Draw planned and actual times there, .html or .png; repeatable.")
 ]
 
 
+@group_options
 def run(
     plan: Annotated[Path, typer.Argument(help="The plan, of tradewind workflow plan.", show_default=False)],
+    *,
     on: Annotated[str, typer.Option("--on", help="Where: local, slurm or ray.")] = "local",
     set_: _Set = None,
     folder: _Folder = None,
@@ -209,11 +203,8 @@ def run(
     wall: _Wall = None,
     linger: _Linger = "60s",
     gather: _Gather = "30s",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever has been done in the folder.")] = False,
-    dismiss: _Dismiss = False,
     give_up: _GiveUp = "10m",
-    store: _Store = None,
-    no_store: _NoStore = False,
+    kept: JournalOptions,
     gantt: _Gantt = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, and nothing else.")] = False,
@@ -242,17 +233,14 @@ def run(
         scale, parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
-    rest = plugins.create("planner", planner, {})
     runner = _runner(on, set_ or [], place)
     if not (quiet or as_json):
         _say_cost(read, options)
-    journal = (
-        None if no_store else _journal(read, place, runner, store, inputs=options.inputs, scale=scale, fresh=fresh)
-    )
+    journal = kept.journal(read, place, runner, options)
     with ProgressLine(quiet=quiet or as_json) as screen, GracefulInterrupt("stopping: running tasks are ended") as stop:
         carried = execute_plan(
-            read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
-            journal=journal, watch=screen.show, wanted=lambda: not stop.wanted,
+            read, place, runner, options=options, planner=plugins.create("planner", planner, {}), terms=terms,
+            fresh=kept.fresh, dismiss=kept.dismiss, journal=journal, watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
     _finish(carried, place, gantt or [], as_json=as_json)
 
@@ -339,34 +327,6 @@ def _runner(on: str, words: list[str], place: Path) -> Runner:
     settings = pairs(words, "--set", "seconds=5")
     runner: Runner = plugins.create("runner", name, settings, data_folder=runner_folder(place))
     return runner
-
-
-def _journal(
-    plan: Plan, place: Path, runner: Runner, store: str | None, *, inputs: Path, scale: float, fresh: bool
-) -> RunJournal | None:
-    """The journal in the store; None for one in the folder, which a job keeps that is itself run by Tradewind.
-
-    Raises:
-        StudyBusyError: Another process carries the run out.
-        StoreError: The store cannot be opened.
-    """
-    import os
-
-    from tradewind.utils.paths import store_url
-    from tradewind.workflow.execution.run_folder import WorkflowRunFolder
-    from tradewind.workflow.execution.stored.store_journal import RunnerChoice, StoreJournal
-
-    if store is None and "TRADEWIND_RUN_ID" in os.environ:
-        return None  # what it leaves is collected with its files, and the store of its machine is not the user's
-    settings = runner.settings.model_dump(mode="json", exclude_defaults=True)
-    choice = RunnerChoice(runner.name, settings, runner_folder(place))
-    folder, more = WorkflowRunFolder(place), {"inputs": str(inputs), "scale": scale}
-    return StoreJournal(store or store_url(), plan, folder, choice, lenient=fresh, **more)
-
-
-def runner_folder(place: Path) -> Path:
-    """Folder of a run in which its runner keeps what it needs between processes."""
-    return place / "machines" / ".runner"
 
 
 def _finish(carried: ExecutionResult, place: Path, gantt: list[Path], *, as_json: bool) -> None:

@@ -361,9 +361,9 @@ def write_run(store: Store, study_id: int, format_: str, stream: IO[str]) -> int
     if format_ == "records":
         write_json_lines(export_run(store, study_id), stream)
     elif format_ == "json":
-        write_json(tasks, stream)
+        write_json(iter(tasks), stream)
     elif format_ == "jsonl":
-        write_json_lines(tasks, stream)
+        write_json_lines(iter(tasks), stream)
     else:
         writer = csv.DictWriter(stream, fieldnames=list(tasks[0]), lineterminator="\n")
         writer.writeheader()

@@ -132,7 +132,7 @@ def tear_down_study(
 def _ended(
     store: Store, study: StudyRow, chosen: Collection[str], words: Sequence[str], problems: Sequence[str]
 ) -> StudyTeardown:
-    """What has become of the runs that were open."""
+    """The result of ending a study whose open runs these were."""
     now = {run.run_id: run for run in store.runs(study.id)} if chosen else {}
     return StudyTeardown(study, tuple(now[run_id] for run_id in sorted(chosen)), tuple(words), tuple(problems))
 

@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRunRow:
-    """What the store keeps of a run of a workflow beside its study.
+    """Facts of a run of a workflow beside its study.
 
     Attributes:
         study_id: The study.

@@ -49,7 +49,7 @@ class RunnerChoice:
     data_folder: Path
 
     def document(self) -> dict[str, Any]:
-        """It as a document, for the study."""
+        """The choice as a document, for the study."""
         return {"use": self.use, **self.settings, "data_folder": str(self.data_folder)}
 
 

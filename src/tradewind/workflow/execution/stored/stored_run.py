@@ -68,12 +68,12 @@ class StoredRun:
 
     @property
     def study(self) -> StudyRow:
-        """Its study."""
+        """The run's study."""
         return self.summary.study
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What its study says of it: ``planner``, ``tasks``, ``machines``, ``folder``, ``runner``."""
+        """Facts in its study: ``planner``, ``tasks``, ``machines``, ``folder``, ``runner``."""
         found: Mapping[str, Any] = self.study.spec["workflow"]
         return found
 
