@@ -97,6 +97,7 @@ class RequestMade:
         chance: How likely it is, by the searcher's model, to bring what the search is after; None where it has not
             said. What is no probability counts as not said.
         seconds: How long the model expects it to take, likewise.
+        longest: The seconds after which it is ended; None where nothing ends it.
     """
 
     job: str
@@ -104,6 +105,7 @@ class RequestMade:
     demand: Mapping[str, float]
     chance: float | None = None
     seconds: float | None = None
+    longest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ def allocator_events_of(message: CoreMessage, kinds: ResourceKinds) -> list[ev.A
     """
     name = str(message.job)
     match message:
-        case RunRequestMessage(_, request, demand, chance, seconds):
-            return [ev.RequestMade(name, request, demand, chance, seconds)]
+        case RunRequestMessage(_, request, demand, chance, seconds, longest):
+            return [ev.RequestMade(name, request, demand, chance, seconds, longest)]
         case RunWithdrawalMessage(_, request):
             return [ev.RequestWithdrawn(request), ev.RequestEnded(request)]
         case RunFoundMessage(_, request, demand):
@@ -129,7 +129,7 @@ def cluster_snapshot(
             "used": kinds.mapping(tenant.used),
             "usage": usage(allocator, name, now),
             "running": sum(len(job.running) for job in tenant.jobs.values()),
-            "waiting": sum(len(job.waiting) for job in tenant.jobs.values()),
+            "waiting": sum(job.waits for job in tenant.jobs.values()),
         }
         for name, tenant in allocator.tenants.items()
     }
@@ -152,7 +152,7 @@ def _job_document(allocator: Allocator, job: JobRow, shown: Mapping[str, Any]) -
         "nice": job.nice,
         "submitted": job.submitted,
         "running": 0 if it is None else len(it.running),
-        "waiting": 0 if it is None else len(it.waiting),
+        "waiting": 0 if it is None else it.waits,
         "why": "" if it is None else why_waiting(allocator, str(job.id)),
     }
     if it is not None and it.view.earlier:
@@ -470,7 +470,7 @@ class SharedCluster:
 
     def _requests_of(self, name: str) -> list[str]:
         job = self.allocator.jobs.get(name)
-        return [] if job is None else [*job.running, *(request.id for request in job.waiting)]
+        return [] if job is None else [*job.running, *job.booked, *(request.id for request in job.waiting)]
 
     def _finish(self, number: int, state: JobState, reason: str) -> None:
         if state == "failed":

@@ -117,6 +117,23 @@ class SimulatedSearchOutcome:
     service: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """A run that has ended in simulated time.
+
+    Attributes:
+        tenant: Whose it was.
+        began: When it was started.
+        ended: When it was gone.
+        share: Its dominant share of the cluster.
+    """
+
+    tenant: str
+    began: float
+    ended: float
+    share: float
+
+
 @dataclass
 class ClusterSimulation:
     """The result of a simulation.
@@ -128,6 +145,7 @@ class ClusterSimulation:
         starts: Runs started.
         busiest: Seconds that the slowest call of the allocator took.
         thinking: Seconds of all calls.
+        runs: All runs that have ended, where it was watched.
     """
 
     outcomes: dict[str, SimulatedSearchOutcome]
@@ -136,6 +154,7 @@ class ClusterSimulation:
     starts: int = 0
     busiest: float = 0.0
     thinking: float = 0.0
+    runs: list[SimulatedRun] = field(default_factory=list)
 
 
 def simulate(
@@ -248,7 +267,10 @@ class _Simulator:
         job, outcome = self.jobs[name], self.result.outcomes[name]
         outcome.runs += 1
         demand = self.allocator.policy.kinds.amounts(job.demand)
-        outcome.service += dominant_share(demand, self.allocator.pool.total) * seconds
+        share = dominant_share(demand, self.allocator.pool.total)
+        outcome.service += share * seconds
+        if self._watching:
+            self.result.runs.append(SimulatedRun(job.tenant, self.now - seconds, self.now, share))
         job.trials.end(value)
         reached = job.target is not None and value <= job.target
         events: list[ev.AllocatorEvent] = [ev.RequestEnded(request)]
@@ -268,7 +290,7 @@ class _Simulator:
             return []
         if not self.jobs[name].finishes or held.running.keys() <= {ended}:
             return [ev.JobEnded(name)]
-        waiting = [request.id for request in held.waiting]
+        waiting = [request.id for request in (*held.booked.values(), *held.waiting)]
         for each in waiting:
             del self._planned[each]
         return [ev.RequestWithdrawn(each) for each in waiting]
@@ -293,7 +315,7 @@ class _Simulator:
 
     def _watch(self, moment: float) -> None:
         """Add up shares over the time in which every tenant has something that waits."""
-        waits = {job.tenant.view.name for job in self.allocator.jobs.values() if job.waiting}
+        waits = {job.tenant.view.name for job in self.allocator.jobs.values() if job.waits}
         if len(waits) == len(self.allocator.tenants) and moment > self.now:
             for name, tenant in self.allocator.tenants.items():
                 self.result.shares[name] += tenant.view.share * (moment - self.now)
