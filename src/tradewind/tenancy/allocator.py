@@ -6,6 +6,7 @@ cluster does it with an engine and real processes, the simulator with a clock of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,9 @@ from tradewind.tenancy import events as ev
 from tradewind.tenancy.events import AllocatorEvent, AllocatorInstruction
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.node_pool import NodePool
+from tradewind.tenancy.places import CoreAdmission, NodeReservations, PlaceBookings
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import Queue, QueuedSearch, ResourceRequest, Tenant, require_known
-from tradewind.tenancy.reservations import NodeReservations, PlaceBookings
 from tradewind.tenancy.resources import (
     SLACK,
     Amounts,
@@ -29,69 +30,6 @@ from tradewind.tenancy.resources import (
 )
 from tradewind.tenancy.run_times import RunTimes
 from tradewind.tenancy.views import JobView, TenantView, valid_chance, valid_seconds
-
-
-class CoreAdmission:
-    """Gives Cores a place: never so many that no run can start.
-
-    Cores hold their place as long as their search lives, and runs come and go: on paper 4's cluster 27 Cores of one CPU
-    leave three CPUs a node, and no run of four CPUs can ever start. Therefore Cores take a share of the cluster at most
-    (but one always has a place if it fits), and each is placed so that its own runs and those of all other searches
-    still find a node large enough. Runs that no empty cluster could hold beside their own Core keep nobody out.
-
-    Args:
-        pool: The nodes.
-        reserve: The largest share of any resource that Cores may take together.
-    """
-
-    def __init__(self, pool: NodePool, reserve: float) -> None:
-        self._pool, self._reserve = pool, reserve
-        self._waiting: dict[str, QueuedSearch] = {}
-        self._placed: dict[str, QueuedSearch] = {}
-
-    def wait(self, job: QueuedSearch) -> None:
-        """A Core needs a place."""
-        self._placed.pop(job.view.job, None)
-        self._waiting[job.view.job] = job
-
-    def forget(self, job: QueuedSearch) -> None:
-        """A search is over."""
-        self._waiting.pop(job.view.job, None)
-        self._placed.pop(job.view.job, None)
-
-    def next(
-        self, key: Callable[[TenantView], tuple[float, ...]], jobs: Iterable[QueuedSearch]
-    ) -> tuple[QueuedSearch, str] | None:
-        """The Core that is due next and has a place now, and its node; it counts as placed from now on.
-
-        Args:
-            key: The order of tenants.
-            jobs: All searches.
-        """
-        if not self._waiting:
-            return None
-        others = {demand for job in jobs if job.admitted for demand in self._demands(job)}
-        order = sorted(self._waiting.values(), key=lambda job: (key(job.tenant.view), job.nice, job.view.number))
-        for job in order:
-            if self._placed and not self._within_reserve(job.core):
-                continue
-            if not fits_within(add_amounts(job.tenant.used, job.core), job.tenant.quota):
-                continue
-            node = self._pool.fit_core(job.core, list(others | self._demands(job)))
-            if node is not None:
-                self._placed[job.view.job] = self._waiting.pop(job.view.job)
-                return job, node
-        return None
-
-    def _demands(self, job: QueuedSearch) -> set[Amounts]:
-        """The known demands of a search's runs that could ever be met beside its own Core."""
-        asked = {request.demand for request in (*job.waiting, *job.booked.values(), *job.running.values())}
-        known = {demand for demand in (job.run, *asked) if any(demand)}
-        return {demand for demand in known if self._pool.could_ever_hold(demand, job.core)}
-
-    def _within_reserve(self, core: Amounts) -> bool:
-        taken = [sum(each) for each in zip(core, *(job.core for job in self._placed.values()), strict=True)]
-        return all(used <= whole * self._reserve + SLACK for used, whole in zip(taken, self._pool.total, strict=True))
 
 
 def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, grows: bool) -> str:
@@ -266,6 +204,8 @@ class Allocator:
         )
         job.nice = event.nice
         self.jobs[event.job] = tenant.jobs[event.job] = job
+        if event.recalled:
+            self.policy.priority.recall(job.view, event.recalled)
         if any(job.core):
             job.admitted = False
             self._admission.wait(job)
@@ -337,7 +277,10 @@ class Allocator:
         job.view.forget()
         for request in job.running.values():
             job.view.promise(request.chance)
+        remembered = self.policy.priority.remembered(job.view)
         self.policy.priority.forget(job.view)
+        if remembered:
+            self.policy.priority.recall(job.view, remembered)
         self._changed(job)
         return []
 
@@ -497,6 +440,7 @@ class Allocator:
             return False
         job.waiting.popleft()
         job.booked[request.id] = request
+        job.view.running = job.under_way
         self._use(job.tenant, request.demand, 1)
         request.since = self._now
         self._charge(request, self.times.foresee(request))
@@ -507,8 +451,10 @@ class Allocator:
         """Let requests wait again for which places are kept."""
         for request in list(requests):
             job = request.job
+            self._freed.add(request.booked or "")  # there may be room now for those behind it
             self.bookings.cancel(request)
             del job.booked[request.id]
+            job.view.running = job.under_way
             job.waiting.appendleft(request)
             self._use(job.tenant, request.demand, -1)
             self._charge(request, 0.0)
@@ -538,7 +484,7 @@ class Allocator:
         job = request.job
         request.node, request.since = node, self._now
         job.running[request.id] = request
-        job.view.running = len(job.running)
+        job.view.running = job.under_way
         job.view.promise(request.chance)
         self.pool.take(node, request.demand)
         self._use(job.tenant, request.demand, 1)
@@ -557,7 +503,7 @@ class Allocator:
         else:
             seconds = self._now - request.since
             del job.running[request.id]
-            job.view.running = len(job.running)
+            job.view.running = job.under_way
             job.view.promise(request.chance, -1)
             job.view.attained += dominant_share(request.demand, self.pool.total) * seconds
             tenant = job.tenant
@@ -652,6 +598,45 @@ def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
         for request in job.running.values():
             total = [t + d * (now - request.since) for t, d in zip(total, request.demand, strict=True)]
     return allocator.policy.kinds.mapping(total)
+
+
+def longest_wait(allocator: Allocator, tenant: str, now: float) -> float | None:
+    """Seconds after which the next run of a tenant that fits the cluster starts at the latest; None where not known.
+
+    What runs ends, and so does what was started beside a place that is kept; then come the runs that go before it, as
+    many at a time as the nodes hold of the largest. None takes longer than the longest one so far, or than it may. Who
+    comes later is not counted, nor is a quota of the tenant. Other rules than those that keep places know no such time.
+
+    Raises:
+        InputError: There is no such tenant.
+    """
+    it, policy = require_known(allocator.tenants, tenant, "tenant"), allocator.policy
+    jobs = [job for job in allocator.jobs.values() if job.running or ((job.waits) and job.admitted and not job.paused)]
+    longest = [allocator.times.longest(job) for job in jobs]
+    if (
+        not policy.fairness.keeps_places
+        or not longest
+        or None in longest
+        or not any(job.waits for job in it.jobs.values())
+    ):
+        return None
+    before = sum(len(job.booked) for job in jobs)
+    sizes: list[Amounts] = []
+    for other in allocator.tenants.values():
+        runs = [(job, job.waiting[0]) for job in other.jobs.values() if job.ready]
+        sizes += [request.demand for _, request in runs]
+        if other is it or not runs:
+            continue
+        amounts = [
+            dominant_share(request.demand, allocator.pool.total) * allocator.times.foresee(request)
+            for _, request in runs
+        ]
+        if (most := policy.fairness.runs_before(it.view, other.view, min(amounts), now)) is None:
+            return None
+        before += most
+    largest = tuple(max(each) for each in zip(*sizes, strict=True)) if sizes else ()
+    at_once = max(1, allocator.pool.holds_of(largest)) if sizes else 1
+    return (2 + math.ceil(before / at_once)) * max(each for each in longest if each is not None)
 
 
 def dominant_shares(allocator: Allocator) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 # ---------------------------------------------------------------------- events
 
@@ -62,6 +63,7 @@ class JobSubmitted:
         core: What its Core takes as long as it lives, by name; nothing where it is a part of the allocator's process.
         run: The largest demand of its runs, by name, as far as it is known: Cores are placed so that it can be met.
         nice: Within its tenant a smaller number goes first, whatever the policy says.
+        recalled: What the priority remembered of it before the allocator was started again.
     """
 
     job: str
@@ -69,6 +71,7 @@ class JobSubmitted:
     core: Mapping[str, float] = field(default_factory=dict)
     run: Mapping[str, float] = field(default_factory=dict)
     nice: int = 0
+    recalled: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class NodePool:
         self._free = np.zeros((len(kinds.names), 0))
         self._cores = np.zeros((len(kinds.names), 0))
         self._booked = np.zeros((len(kinds.names), 0))  # of what is not free, that nothing uses yet
+        self._any_booked = np.zeros(0, dtype=bool)
         self._open = np.zeros(0, dtype=bool)  # takes new work
         self._kept: set[str] = set()  # for one demand
 
@@ -61,6 +62,7 @@ class NodePool:
         self._cores = np.hstack([self._cores, np.zeros_like(columns)])
         self._booked = np.hstack([self._booked, np.zeros_like(columns)])
         self._open = np.append(self._open, np.ones(len(nodes), dtype=bool))
+        self._any_booked = np.append(self._any_booked, np.zeros(len(nodes), dtype=bool))
         self._sum()
 
     def lose(self, node: str) -> None:
@@ -71,7 +73,7 @@ class NodePool:
         last = len(self._names) - 1
         for array in (self._capacity, self._free, self._cores, self._booked):
             array[:, place] = array[:, last]
-        self._open[place] = self._open[last]
+        self._open[place], self._any_booked[place] = self._open[last], self._any_booked[last]
         self._names[place] = self._names[last]
         if place != last:
             self._places[self._names[place]] = place
@@ -80,7 +82,7 @@ class NodePool:
         self._capacity, self._free, self._cores, self._booked = (
             array[:, :last] for array in (self._capacity, self._free, self._cores, self._booked)
         )
-        self._open = self._open[:last]
+        self._open, self._any_booked = self._open[:last], self._any_booked[:last]
         self._sum()
 
     def close(self, node: str) -> None:
@@ -141,6 +143,7 @@ class NodePool:
         place = self._places[node]
         self._free[:, place] -= demand
         self._booked[:, place] += demand
+        self._any_booked[place] = True
 
     def unbook(self, node: str, demand: Amounts) -> None:
         """Undo `book`; on a node that is gone, nothing."""
@@ -149,6 +152,7 @@ class NodePool:
             return
         self._free[:, place] += demand
         self._booked[:, place] -= demand
+        self._any_booked[place] = bool((self._booked[:, place] > SLACK).any())
 
     def fits_beside(self, node: str, demand: Amounts) -> bool:
         """True when a node that takes work has room for a demand, what is only booked there not counted."""
@@ -163,10 +167,7 @@ class NodePool:
             demand: What is to find room.
             most: So many at most.
         """
-        booked = np.flatnonzero(self._open & (self._booked > SLACK).any(axis=0))
-        if not len(booked):
-            return []
-        fits = booked[_enough(self._free[:, booked] + self._booked[:, booked], demand)]
+        fits = np.flatnonzero(self._open & self._any_booked & _enough(self._free + self._booked, demand))
         return [self._names[place] for place in map(int, fits[:most])]
 
     def roomiest(self, demand: Amounts) -> str | None:
@@ -222,6 +223,14 @@ class NodePool:
         """True when some node has the capacity for a demand beside the Cores that are there."""
         return bool(_enough(self._capacity - self._cores, demand).any())
 
+    def holds_of(self, demand: Amounts) -> int:
+        """The number of such demands that all nodes hold at a time beside the Cores that are there."""
+        most = np.full(len(self._names), np.inf)
+        for row, wanted in zip(self._capacity - self._cores, demand, strict=True):
+            if wanted > 0:
+                np.minimum(most, np.floor((row + SLACK) / wanted), out=most)
+        return int(most.sum()) if len(most) and np.isfinite(most).all() else len(most)
+
     def could_ever_hold(self, demand: Amounts, core: Amounts) -> bool:
         """True when a demand and a Core would have room together on nodes where nothing else is."""
         for_run, for_core = _enough(self._capacity, demand), _enough(self._capacity, core)
@@ -246,8 +255,8 @@ class NodePool:
             self._cores[:, place] -= demand
 
     def free(self, node: str) -> dict[str, float]:
-        """The free amounts of a node, by name; 0 where more is placed than it has."""
-        return self.kinds.mapping([max(0.0, float(amount)) for amount in self._free[:, self._places[node]].round(9)])
+        """The free amounts of a node, by name, those kept among them; 0 where more is placed than it has."""
+        return self.kinds.mapping([max(0.0, round(amount, 9)) for amount in self.free_amounts(node, booked=False)])
 
     def capacity(self, node: str) -> dict[str, float]:
         """The capacity of a node, by name."""

@@ -127,6 +127,11 @@ class QueuedSearch:
         return len(self.waiting) + len(self.booked)
 
     @property
+    def under_way(self) -> int:
+        """The number of requests that run, or for which places are kept."""
+        return len(self.running) + len(self.booked)
+
+    @property
     def ready(self) -> bool:
         """True when it has a request that may be started."""
         return bool(self.waiting) and self.admitted and not self.paused

@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 
-from tradewind.tenancy.request_queue import QueuedSearch, ResourceRequest
+from tradewind.tenancy.request_queue import LENGTHS, QueuedSearch, ResourceRequest
 
 _UNKNOWN = 1.0
 """Seconds of a run where nobody knows how long any run takes; all count alike then."""
@@ -36,7 +36,7 @@ class RunTimes:
     def expect(self, request: ResourceRequest) -> float | None:
         """Seconds that a run is expected to take; None where nothing is known of it."""
         job = request.job
-        if known := job.lengths or job.view.seconds[-20:]:
+        if known := [*job.lengths, *job.view.seconds[-LENGTHS:]]:
             mean: float | None = sum(known) / len(known)
         else:
             mean = request.seconds or job.view.usual_seconds or request.longest
@@ -49,7 +49,11 @@ class RunTimes:
 
     def longest(self, job: QueuedSearch) -> float | None:
         """Seconds that a run of a search takes at most, as far as that is known; None where nothing is."""
-        limits = [each.longest for each in (*job.waiting, *job.booked.values(), *job.running.values()) if each.longest is not None]
+        limits = [
+            each.longest
+            for each in (*job.waiting, *job.booked.values(), *job.running.values())
+            if each.longest is not None
+        ]
         seen = [*job.lengths, *job.view.seconds, *(each.foreseen for each in job.running.values())]
         if not seen and not limits and job.view.usual_seconds is not None:
             seen = [job.view.usual_seconds]

@@ -156,6 +156,18 @@ class ClusterSimulation:
     thinking: float = 0.0
     runs: list[SimulatedRun] = field(default_factory=list)
 
+    def used_between(self, begin: float, end: float) -> dict[str, float]:
+        """The mean dominant share of each tenant in a window of time, of the runs that have ended; see `runs`.
+
+        Args:
+            begin: Seconds.
+            end: Seconds.
+        """
+        used = dict.fromkeys(self.shares, 0.0)
+        for run in self.runs:
+            used[run.tenant] += run.share * max(0.0, min(run.ended, end) - max(run.began, begin)) / (end - begin)
+        return used
+
 
 def simulate(
     nodes: Mapping[str, Mapping[str, float]],

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tradewind.tenancy.allocator import AllocationPolicy
+    from tradewind.tenancy.fairness.base import Fairness
     from tradewind.tenancy.node_monitor import NodeSource
+    from tradewind.tenancy.priority.base import Priority
 
 _OWN_CODE = typer.Option(
     "--own-code", help="Also run programs that ordinary users of the service bring; local ones may do all you may."
@@ -32,7 +34,11 @@ def start(
         bool, typer.Option("--kubernetes", help="Share a Kubernetes cluster, each run in a pod of its job's image.")
     ] = False,
     name: Annotated[str, typer.Option(help="The cluster's name in the store.")] = "default",
-    fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "drf",
+    fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "fair_share",
+    share: Annotated[
+        list[str] | None,
+        typer.Option("--share", help="A setting of the rule between tenants: half_life=86400; repeatable."),
+    ] = None,
     priority: Annotated[str, typer.Option(help="The rule between the searches of a tenant.")] = "gain",
     policy: Annotated[
         list[str] | None, typer.Option("--policy", help="A setting of the priority: declines=2; repeatable.")
@@ -66,7 +72,8 @@ def start(
     chosen = {"process": local, "docker": docker, "ray": ray, "slurm": slurm is not None, "kubernetes": kubernetes}
     part = _part(chosen, pairs(runner, "--set"), slurm)
     more = amounts(resource, "--resource", further=True)
-    how = _policy(fairness, priority, pairs(policy, "--policy"), more, queued, part["use"])
+    rules = _rules(fairness, pairs(share, "--share"), priority, pairs(policy, "--policy"))
+    how = _policy(rules, more, queued, part["use"])
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
     words = {"engine": part["use"], "fairness": fairness, "priority": priority, "own_code": own_code}
     url = store or store_url()
@@ -110,10 +117,17 @@ def list_clusters(
         typer.echo(f"{row.name}: {row.settings.get('engine', '')}, {row.holder or 'not running'}")
 
 
-def _policy(
-    fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float], queued: int, engine: str
-) -> AllocationPolicy:
-    """Make the rules of the cluster; only an engine that is a cluster itself has a queue, and may grow."""
+def _rules(
+    fairness: str, of_fairness: Mapping[str, Any], priority: str, of_priority: Mapping[str, Any]
+) -> tuple[Fairness, Priority]:
+    """Make the rule between tenants and the one between the searches of a tenant."""
+    from tradewind import plugins
+
+    return plugins.create("fairness", fairness, of_fairness), plugins.create("priority", priority, of_priority)
+
+
+def _policy(rules: tuple[Fairness, Priority], more: Mapping[str, float], queued: int, engine: str) -> AllocationPolicy:
+    """Make the policy of the cluster; only an engine that is a cluster itself has a queue, and may grow."""
     from tradewind import plugins
     from tradewind.deployer.runner.base import HasOwnMachines
     from tradewind.errors import InputError
@@ -127,8 +141,7 @@ def _policy(
             hint="leave --queued out, or share --ray, --slurm or --kubernetes",
         )
     kinds = ResourceKinds((*DEFAULT_RESOURCES, *(name for name in more if name not in DEFAULT_RESOURCES)))
-    between, within = plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings)
-    return AllocationPolicy(between, within, kinds, ahead=queued, grows=grows)
+    return AllocationPolicy(*rules, kinds, ahead=queued, grows=grows)
 
 
 def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str | None) -> dict[str, Any]:

@@ -30,14 +30,15 @@ class FairShareSettings(Settings):
 class FairShareFairness(Fairness):
     """Weighted shares over time: the tenant that has used least for its weight is next, and a place is kept for it.
 
-    A run counts with its dominant share of the cluster times its seconds, divided by its tenant's weight: from its start
-    on for as long as it is expected to take, and in the end as it was. So sizes and lengths of runs make no difference,
-    and weights hold with one run each, which takes turns. Use that is past counts with a half-life, as in Slurm's fair
-    share. What a tenant used while nobody else had work that waits is not held against it: whoever comes begins where
-    the tenant stands that was next last, as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996).
+    A run counts with its dominant share of the cluster times its seconds, divided by its tenant's weight: from its
+    start for as long as it is expected to take, and in the end as it was. So sizes and lengths of runs make no
+    difference, and weights hold with one run each, which takes turns. Use that is past counts with a half-life, as in
+    Slurm's fair share. What a tenant used while nobody else had work that waits is not held against it: whoever comes
+    begins where the tenant stood that was next last, as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM
+    1996).
 
-    A place that is too small for the run that is due is kept for it, and other runs start there if they are expected to
-    end before or leave it enough room (EASY backfilling: Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995).
+    A place that is too small for the run that is due is kept for it, and other runs start there if they are expected
+    to end before or leave it enough room: EASY backfilling (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995).
     """
 
     name = "fair_share"
@@ -76,7 +77,7 @@ class FairShareFairness(Fairness):
     def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
         """See `Fairness.runs_before`."""
         mine, its = self.key(tenant)[0], self.key(other)[0]
-        ahead = 2.0 ** max(min(mine - now / self.settings.half_life, 1000.0), -1000.0)
+        ahead: float = 2.0 ** max(min(mine - now / self.settings.half_life, 1000.0), -1000.0)
         ahead -= 2.0 ** max(min(its - now / self.settings.half_life, 1000.0), -1000.0)
         # Equal ones go by arrival; and the one that passes it is started before.
         return 1 + max(0, math.ceil(ahead * other.weight / amount - 1e-9))

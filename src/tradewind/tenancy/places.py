@@ -1,16 +1,83 @@
-"""Places that are kept for runs that have no room."""
+"""Places on nodes: of Cores, and those that are kept for runs that have no room."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 from tradewind.tenancy.node_pool import NodePool
-from tradewind.tenancy.request_queue import ResourceRequest
-from tradewind.tenancy.resources import SLACK, Amounts, add_amounts
+from tradewind.tenancy.request_queue import QueuedSearch, ResourceRequest
+from tradewind.tenancy.resources import SLACK, Amounts, add_amounts, fits_within
 from tradewind.tenancy.run_times import RunTimes
+from tradewind.tenancy.views import TenantView
 
-_LOOKED_AT = 16
+_LOOKED_AT = 8
 """Nodes, those with most room, among which the one is chosen that is expected to be free first."""
+
+_BESIDE = 2
+"""Nodes with room now at most on which is looked whether a run delays what has its place there."""
+
+
+class CoreAdmission:
+    """Gives Cores a place: never so many that no run can start.
+
+    Cores hold their place as long as their search lives, and runs come and go: on paper 4's cluster 27 Cores of one CPU
+    leave three CPUs a node, and no run of four CPUs can ever start. Therefore Cores take a share of the cluster at most
+    (but one always has a place if it fits), and each is placed so that its own runs and those of all other searches
+    still find a node large enough. Runs that no empty cluster could hold beside their own Core keep nobody out.
+
+    Args:
+        pool: The nodes.
+        reserve: The largest share of any resource that Cores may take together.
+    """
+
+    def __init__(self, pool: NodePool, reserve: float) -> None:
+        self._pool, self._reserve = pool, reserve
+        self._waiting: dict[str, QueuedSearch] = {}
+        self._placed: dict[str, QueuedSearch] = {}
+
+    def wait(self, job: QueuedSearch) -> None:
+        """A Core needs a place."""
+        self._placed.pop(job.view.job, None)
+        self._waiting[job.view.job] = job
+
+    def forget(self, job: QueuedSearch) -> None:
+        """A search is over."""
+        self._waiting.pop(job.view.job, None)
+        self._placed.pop(job.view.job, None)
+
+    def next(
+        self, key: Callable[[TenantView], tuple[float, ...]], jobs: Iterable[QueuedSearch]
+    ) -> tuple[QueuedSearch, str] | None:
+        """The Core that is due next and has a place now, and its node; it counts as placed from now on.
+
+        Args:
+            key: The order of tenants.
+            jobs: All searches.
+        """
+        if not self._waiting:
+            return None
+        others = {demand for job in jobs if job.admitted for demand in self._demands(job)}
+        order = sorted(self._waiting.values(), key=lambda job: (key(job.tenant.view), job.nice, job.view.number))
+        for job in order:
+            if self._placed and not self._within_reserve(job.core):
+                continue
+            if not fits_within(add_amounts(job.tenant.used, job.core), job.tenant.quota):
+                continue
+            node = self._pool.fit_core(job.core, list(others | self._demands(job)))
+            if node is not None:
+                self._placed[job.view.job] = self._waiting.pop(job.view.job)
+                return job, node
+        return None
+
+    def _demands(self, job: QueuedSearch) -> set[Amounts]:
+        """The known demands of a search's runs that could ever be met beside its own Core."""
+        asked = {request.demand for request in (*job.waiting, *job.booked.values(), *job.running.values())}
+        known = {demand for demand in (job.run, *asked) if any(demand)}
+        return {demand for demand in known if self._pool.could_ever_hold(demand, job.core)}
+
+    def _within_reserve(self, core: Amounts) -> bool:
+        taken = [sum(each) for each in zip(core, *(job.core for job in self._placed.values()), strict=True)]
+        return all(used <= whole * self._reserve + SLACK for used, whole in zip(taken, self._pool.total, strict=True))
 
 
 class NodeReservations:
@@ -73,8 +140,8 @@ class PlaceBookings:
     """Places that are kept for runs that are due and have no room yet: on which node each starts, in which order.
 
     A place is booked where it is expected to be free first. From then on nothing takes it but what is expected to end
-    before, or leaves it enough room: EASY backfilling. When the place was not free by then, nothing more goes before: so
-    a run waits for what was there before it, and for what ran there longer than it was expected to.
+    before, or leaves it enough room: EASY backfilling. When the place was not free by then, nothing more that counts on
+    its end goes before: so a run waits for what was there, and for what took longer than expected.
 
     Args:
         pool: The nodes.
@@ -134,29 +201,32 @@ class PlaceBookings:
             seconds: How long it is expected to take; None where that is not known.
             now: The time.
         """
-        for node in self._pool.beside_bookings(demand, _LOOKED_AT):
+        for node in self._pool.beside_bookings(demand, _BESIDE):
             first = self._on[node][0]
             if seconds is not None and now + seconds <= first.opens:
                 return node
-            free = self._pool.free_amounts(node, booked=False)
-            opens, free = self._opening(node, free, first.demand, now)
             wanted = demand
             for each in self._on[node]:
                 wanted = tuple(add_amounts(wanted, each.demand))
+            if not self._pool.holds(node, wanted):
+                continue
+            free = self._pool.free_amounts(node, booked=False)
+            opens, free = self._opening(node, free, first.demand, now)
             if opens < float("inf") and _enough(free, wanted):
                 return node
         return None
 
     def _opening(self, node: str, free: Amounts, demand: Amounts, now: float) -> tuple[float, Amounts]:
         """The time at which a demand is expected to have room on a node, and what is free there by then."""
-        opens = now
+        if _enough(free, demand):
+            return now, free
         for run in self._times.ends_on(node):
+            free = tuple(add_amounts(free, run.demand))
             if _enough(free, demand):
-                break
-            opens, free = max(now, run.since + run.foreseen), tuple(add_amounts(free, run.demand))
-        return (opens if _enough(free, demand) else float("inf")), free
+                return max(now, run.since + run.foreseen), free
+        return float("inf"), free
 
 
 def _enough(free: Sequence[float], demand: Sequence[float]) -> bool:
     """True when all amounts of a demand are free; of what it does not take, more may be placed than there is."""
-    return all(wanted <= 0 or wanted <= has + SLACK for wanted, has in zip(demand, free, strict=True))
+    return not any(wanted > 0 and wanted > has + SLACK for wanted, has in zip(demand, free, strict=True))
