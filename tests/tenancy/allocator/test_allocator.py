@@ -297,7 +297,8 @@ def test_a_flat_search_that_is_alone_runs_as_under_first_come_first_served(resta
     for rule in (DynamicPriority, FifoPriority):
         allocator = cluster({"n": {"cpu": 2}}, ["A"], policy(priority=rule))
         told = [ev.ResultReported("flat", 1.0, 1.0)] * (100 if restarted else 0)
-        events = [ev.JobSubmitted("flat", "A"), *told, *asks("flat", 200, {"cpu": 1})]
+        recalled = {"results": 100, "fallen": 5, "idle": 0} if restarted else {}
+        events = [ev.JobSubmitted("flat", "A", recalled=recalled), *told, *asks("flat", 200, {"cpu": 1})]
         running = started(allocator.handle_all(events, 0.0))
         now = 0.0
         while running:

@@ -34,7 +34,7 @@ def small(cpu: float) -> Demand:
 
 
 def simulated(
-    demands: Sequence[Demand], weights: Sequence[float], *, varied: float, fairness: type[Fairness], runs: int = 40
+    demands: Sequence[Demand], weights: Sequence[float], *, varied: float, fairness: type[Fairness], runs: int = 45
 ) -> ClusterSimulation:
     """Two CPUs and 4 GiB on which each tenant always has work that waits, for so many mean run times."""
     rng = np.random.default_rng(7)
@@ -49,7 +49,7 @@ def simulated(
     return simulate(nodes, tenants, jobs, policy(fairness), until=(runs + 3) * MEAN, watch=True)
 
 
-def shares(found: ClusterSimulation, runs: int = 40) -> tuple[list[float], float]:
+def shares(found: ClusterSimulation, runs: int = 45) -> tuple[list[float], float]:
     """Each tenant's part of what all used in percent, and in the worst window of ten runs the distance from it."""
 
     def parts(begin: float, end: float) -> np.ndarray:
@@ -101,7 +101,7 @@ def test_shares_hold_with_runs_of_varied_lengths(
         {"cpu": size / 4, "memory": 2 * size} if of_memory else small(size)
         for size, of_memory in zip(sizes, memory, strict=True)
     ]
-    found, worst = shares(simulated(demands, weights, varied=0.2, fairness=FairShareFairness, runs=50), 50)
+    found, worst = shares(simulated(demands, weights, varied=0.2, fairness=FairShareFairness, runs=55), 55)
     assert found == pytest.approx([100 * weight / sum(weights) for weight in weights], abs=3.0)
     if heavy != "both":  # what is left of the one resource when the other is used up goes to who can use it
         assert worst <= 3.0 + 10.0 * max(sizes) / 2 * 1.6
