@@ -16,9 +16,9 @@ from tradewind.tenancy import events as ev
 from tradewind.tenancy.events import AllocatorEvent, AllocatorInstruction
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.node_pool import NodePool
-from tradewind.tenancy.places import CoreAdmission, NodeReservations, PlaceBookings
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import Queue, QueuedSearch, ResourceRequest, Tenant, require_known
+from tradewind.tenancy.reservations import CoreAdmission, NodeReservations, PlaceBookings
 from tradewind.tenancy.resources import (
     SLACK,
     Amounts,

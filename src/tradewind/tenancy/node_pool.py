@@ -128,7 +128,7 @@ class NodePool:
         return bool(_enough(self._capacity[:, each] - self._cores[:, each], demand)[0])
 
     def free_amounts(self, node: str, *, booked: bool = True) -> Amounts:
-        """What is free on a node; below 0 where more is placed than it has.
+        """Amounts that are free on a node; below 0 where more is placed than it has.
 
         Args:
             node: Its name.

@@ -145,7 +145,7 @@ class ClusterSimulation:
         starts: Runs started.
         busiest: Seconds that the slowest call of the allocator took.
         thinking: Seconds of all calls.
-        runs: All runs that have ended, where it was watched.
+        runs: All runs that have ended, where they were recorded.
     """
 
     outcomes: dict[str, SimulatedSearchOutcome]
@@ -177,6 +177,7 @@ def simulate(
     until: float = float("inf"),
     *,
     watch: bool = False,
+    record: bool = False,
 ) -> ClusterSimulation:
     """Run searches on a simulated cluster.
 
@@ -187,8 +188,9 @@ def simulate(
         policy: How the allocator decides.
         until: Seconds after which it ends.
         watch: Note shares, too; that takes time for each search and event.
+        record: Note all runs.
     """
-    return _Simulator(nodes, tenants, jobs, policy, watch=watch).run(until)
+    return _Simulator(nodes, tenants, jobs, policy, watch=watch, record=record).run(until)
 
 
 class _Simulator:
@@ -200,8 +202,9 @@ class _Simulator:
         policy: AllocationPolicy,
         *,
         watch: bool,
+        record: bool,
     ) -> None:
-        self._watching = watch
+        self._watching, self._recording = watch, record
         self.allocator = Allocator(policy)
         self.jobs = {job.job: job for job in jobs}
         self.result = ClusterSimulation(
@@ -281,7 +284,7 @@ class _Simulator:
         demand = self.allocator.policy.kinds.amounts(job.demand)
         share = dominant_share(demand, self.allocator.pool.total)
         outcome.service += share * seconds
-        if self._watching:
+        if self._recording:
             self.result.runs.append(SimulatedRun(job.tenant, self.now - seconds, self.now, share))
         job.trials.end(value)
         reached = job.target is not None and value <= job.target

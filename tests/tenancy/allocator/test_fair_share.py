@@ -46,7 +46,7 @@ def simulated(
         )
     tenants = [ev.TenantSet(f"t{name}", weight) for name, weight in enumerate(weights)]
     nodes = {"n": {"cpu": 2.0, "memory": 4.0}}
-    return simulate(nodes, tenants, jobs, policy(fairness), until=(runs + 3) * MEAN, watch=True)
+    return simulate(nodes, tenants, jobs, policy(fairness), until=(runs + 3) * MEAN, record=True)
 
 
 def shares(found: ClusterSimulation, runs: int = 45) -> tuple[list[float], float]:
@@ -54,7 +54,7 @@ def shares(found: ClusterSimulation, runs: int = 45) -> tuple[list[float], float
 
     def parts(begin: float, end: float) -> np.ndarray:
         used = np.array(list(found.used_between(begin * MEAN, end * MEAN).values()))
-        return 100 * used / used.sum()
+        return np.asarray(100 * used / used.sum())
 
     whole = parts(5, runs)
     windows = [parts(begin, begin + 10) for begin in np.arange(5, runs - 10, 0.5)]
@@ -117,7 +117,7 @@ def test_many_tenants_get_their_shares() -> None:
         demand = {"cpu": (1.0, 2.0, 4.0)[number % 3]}
         jobs.append(SimulatedJob(f"t{number}", f"t{number}", trials, demand, 20))
     tenants = [ev.TenantSet(f"t{number}", 1 + number % 2) for number in range(30)]
-    found = simulate({f"n{i}": {"cpu": 16.0} for i in range(12)}, tenants, jobs, fair(), until=14.0, watch=True)
+    found = simulate({f"n{i}": {"cpu": 16.0} for i in range(12)}, tenants, jobs, fair(), until=14.0, record=True)
     used = found.used_between(3.0, 13.0)
     weighted = np.array([used[each.tenant] / each.weight for each in tenants])
     assert weighted.sum() ** 2 / (len(weighted) * (weighted**2).sum()) >= 0.99

@@ -19,6 +19,9 @@ _OWN_CODE = typer.Option(
     "--own-code", help="Also run programs that ordinary users of the service bring; local ones may do all you may."
 )
 
+_SHARE = typer.Option("--share", help="A setting of the rule between tenants: half_life=86400; repeatable.")
+_STORE = typer.Option(help="Address of the store.", metavar="URL", show_default=False)
+
 
 def start(
     local: Annotated[bool, typer.Option("--local", help="Share this machine (the default).")] = False,
@@ -35,10 +38,7 @@ def start(
     ] = False,
     name: Annotated[str, typer.Option(help="The cluster's name in the store.")] = "default",
     fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "fair_share",
-    share: Annotated[
-        list[str] | None,
-        typer.Option("--share", help="A setting of the rule between tenants: half_life=86400; repeatable."),
-    ] = None,
+    share: Annotated[list[str] | None, _SHARE] = None,
     priority: Annotated[str, typer.Option(help="The rule between the searches of a tenant.")] = "gain",
     policy: Annotated[
         list[str] | None, typer.Option("--policy", help="A setting of the priority: declines=2; repeatable.")
@@ -60,7 +60,7 @@ def start(
     ] = False,
     own_code: Annotated[bool, _OWN_CODE] = False,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no search is left.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
+    store: Annotated[str | None, _STORE] = None,
 ) -> None:
     """Share a cluster between searches until Ctrl-C; what runs is then ended, and goes on at the next start."""
     from tradewind.cli.cluster.common import amounts
@@ -97,7 +97,7 @@ def _tell_failures(failed: Sequence[str]) -> None:
 
 def list_clusters(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
+    store: Annotated[str | None, _STORE] = None,
 ) -> None:
     """List the clusters of the store, and who runs them."""
     from contextlib import closing

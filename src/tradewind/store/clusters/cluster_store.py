@@ -337,7 +337,7 @@ class ClusterStore:
         return rows
 
     def remembered(self, name: str) -> dict[int, Mapping[str, Any]]:
-        """What a cluster's priority remembered of its searches when it last said so, by their numbers.
+        """Documents of what a cluster's priority remembered of its searches when it last said so, by their numbers.
 
         Args:
             name: The cluster.

@@ -99,7 +99,7 @@ class DynamicPriority(Priority):
         it.gaps.append(gap)
 
     def remembered(self, job: JobView) -> dict[str, Any]:
-        """How far the search has fallen, and after how many results."""
+        """The steps by which the search has fallen, and after how many results."""
         it = self._round(job)
         if it.recalled is not None:  # not all results are told again so far
             return dict(zip(_REMEMBERED, it.recalled, strict=True))
