@@ -72,8 +72,7 @@ def start(
     chosen = {"process": local, "docker": docker, "ray": ray, "slurm": slurm is not None, "kubernetes": kubernetes}
     part = _part(chosen, pairs(runner, "--set"), slurm)
     more = amounts(resource, "--resource", further=True)
-    rules = _rules(fairness, pairs(share, "--share"), priority, pairs(policy, "--policy"))
-    how = _policy(rules, more, queued, part["use"])
+    how = _policy(_rules(fairness, share, priority, policy), more, queued, part["use"])
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
     words = {"engine": part["use"], "fairness": fairness, "priority": priority, "own_code": own_code}
     url = store or store_url()
@@ -118,12 +117,14 @@ def list_clusters(
 
 
 def _rules(
-    fairness: str, of_fairness: Mapping[str, Any], priority: str, of_priority: Mapping[str, Any]
+    fairness: str, share: list[str] | None, priority: str, policy: list[str] | None
 ) -> tuple[Fairness, Priority]:
     """Make the rule between tenants and the one between the searches of a tenant."""
     from tradewind import plugins
+    from tradewind.cli.common import pairs
 
-    return plugins.create("fairness", fairness, of_fairness), plugins.create("priority", priority, of_priority)
+    between = plugins.create("fairness", fairness, pairs(share, "--share"))
+    return between, plugins.create("priority", priority, pairs(policy, "--policy"))
 
 
 def _policy(rules: tuple[Fairness, Priority], more: Mapping[str, float], queued: int, engine: str) -> AllocationPolicy:
