@@ -266,6 +266,10 @@ class Allocator:
     def _result_reported(self, event: ev.ResultReported) -> list[AllocatorInstruction]:
         job = self._job(event.job)
         job.view.tell(event.value, event.seconds, valid_chance(event.chance))
+        if job.last is not None:  # while its engine began and ended it, its program used nothing
+            request, seconds = job.last
+            self._charge(request, min(seconds, event.seconds))
+            job.last = None
         demand = self.policy.kinds.amounts(event.demand)
         job.view.attained += dominant_share(demand, self.pool.total) * event.seconds
         self.policy.priority.told(job.view)
@@ -513,6 +517,7 @@ class Allocator:
             self._use(tenant, request.demand, -1)
             self.times.end(request, self._now)
             self._charge(request, seconds)
+            job.last = request, seconds
         self._changed(job)
 
     def _changed(self, job: QueuedSearch) -> None:

@@ -103,6 +103,7 @@ class QueuedSearch:
         skipped: Offers that it declined since it took one.
         lengths: Seconds for which the last of its runs had their places.
         core_use: What stands for the use of its Core, while that has a place.
+        last: Its run that ended last, and for how many seconds that had its place, until its result comes.
     """
 
     view: JobView
@@ -120,6 +121,7 @@ class QueuedSearch:
     skipped: int = 0
     lengths: deque[float] = field(default_factory=lambda: deque(maxlen=LENGTHS))
     core_use: ResourceRequest | None = None
+    last: tuple[ResourceRequest, float] | None = None
 
     @property
     def waits(self) -> int:

@@ -205,6 +205,18 @@ def test_a_run_that_takes_longer_than_it_was_expected_to_counts_as_it_goes_on() 
     assert all(name.startswith("b") for name in order)
 
 
+def test_what_an_engine_needs_to_begin_a_run_is_nobodys_use() -> None:
+    """Places are held for four seconds and programs run for one, or for all four: those count four times as much."""
+    allocator = cluster({"n": {"cpu": 1}}, ["A", "B"], fair())
+    allocator.handle_all([ev.JobSubmitted("a", "A"), ev.JobSubmitted("b", "B")], 0.0)
+    order = started(allocator.handle_all([*asks("a", 99, {"cpu": 1}), *asks("b", 99, {"cpu": 1})], 0.0))
+    for turn in range(1, 61):
+        job = order[-1][0]
+        result = ev.ResultReported(job, 1.0, {"a": 1.0, "b": 4.0}[job])
+        order += started(allocator.handle_all([ev.RequestEnded(order[-1]), result], 4.0 * turn))
+    assert [name[0] for name in order[10:60]].count("a") == pytest.approx(40, abs=1)
+
+
 @pytest.mark.parametrize("weights", [(1, 1, 1), (1, 2, 4)])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_run_waits_longer_than_is_said(weights: tuple[int, ...], seed: int) -> None:
