@@ -22,26 +22,34 @@ if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
 
 
-def compatibility_matrix() -> dict[str, dict[str, str]]:
-    """Runner -> provisioner -> why they do not go together, or an empty text; of all installed parts that load."""
+def compatibility_matrix(*, workflows: bool = False) -> dict[str, dict[str, str]]:
+    """Runner -> provisioner -> why they do not go together, or an empty text; of all installed parts that load.
+
+    Args:
+        workflows: True for plans of workflows that are carried out, False for jobs.
+    """
     from tradewind import plugins
     from tradewind.deployer.compatibility import compatibility_matrix
 
     return compatibility_matrix(
         cast("dict[str, type[Provisioner]]", plugins.load_all("provisioner")),
         cast("dict[str, type[Runner]]", plugins.load_all("runner")),
+        workflows=workflows,
     )
 
 
 def print_matrix(*, as_json: bool) -> None:
     """Print the matrix, and below it the reasons."""
-    found = compatibility_matrix()
+    found, flows = compatibility_matrix(), compatibility_matrix(workflows=True)
     if as_json:
         from tradewind.cli.common import emit_json
 
         emit_json(
             {
-                runner: {made: {"together": not why, "why": why} for made, why in row.items()}
+                runner: {
+                    made: {"together": not why, "why": why, "workflows": not flows[runner][made]}
+                    for made, why in row.items()
+                }
                 for runner, row in found.items()
             }
         )
@@ -62,10 +70,16 @@ def print_matrix(*, as_json: bool) -> None:
     for name in provisioners:
         table.add_column("\n".join(name) if turned else name, no_wrap=True, vertical="bottom")
     for runner, row in found.items():
-        table.add_row(runner, *("[green]yes[/]" if not row[name] else "-" for name in provisioners))
+        table.add_row(runner, *(_cell(row[name], flows[runner][name]) for name in provisioners))
     console.print(table)
+    console.print("* carries out workflows, too: tradewind workflow run --on PROVISIONER+RUNNER", style="bright_black")
     for why, pairs in incompatibility_reasons(found).items():
         console.print(f"{', '.join(pairs)}: {escape(why)}", style="bright_black")
+
+
+def _cell(why: str, no_workflows: str) -> str:
+    """The cell of a pair: whether they go together, and for workflows too."""
+    return "-" if why else "[green]yes[/]" if no_workflows else "[green]yes*[/]"
 
 
 def incompatibility_reasons(found: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:

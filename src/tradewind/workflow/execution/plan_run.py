@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner
-from tradewind.errors import WorkflowError
+from tradewind.errors import TradewindError, WorkflowError
 from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import ExecutionEnding
 from tradewind.workflow.execution.journal import Journal, JournalRecord, RunHistory
+from tradewind.workflow.execution.machines.engine import PilotEngine, plain_provisioner
+from tradewind.workflow.execution.machines.limits import check_budget
+from tradewind.workflow.execution.machines.rows import FileRows, RunRows
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
 from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.execution.replanning import check_online
@@ -35,12 +39,14 @@ class ExecutionResult:
         results: The document that is also in ``results.json``.
         failures: The tasks that failed for good, with the reason of each.
         reason: Reason that what is left cannot be planned, where it ended for that; else empty.
+        limit: The limit of money or time that ended it, or None.
     """
 
     ending: ExecutionEnding
     results: dict[str, Any]
     failures: dict[str, str]
     reason: str = ""
+    limit: TradewindError | None = None
 
 
 def execute_plan(
@@ -51,6 +57,8 @@ def execute_plan(
     options: ExecutionOptions,
     planner: Planner,
     terms: PilotSettings | None = None,
+    provisioner: Provisioner | None = None,
+    rows: RunRows | None = None,
     fresh: bool = False,
     dismiss: bool = False,
     watch: Callable[[ExecutionProgress], None] = lambda progress: None,
@@ -60,11 +68,13 @@ def execute_plan(
 
     Args:
         plan: The plan.
-        folder: The run's folder; all machines must see it under this name.
+        folder: The run's folder; machines whose runner opens no channel to them must see it under this name.
         runner: Gives the machines; see `WorkflowRunFolder` for what it keeps there.
         options: Settings of the run.
         planner: Plans what is left when a machine or a task is lost.
         terms: Settings of the pilots.
+        provisioner: Makes the machines; None where they are there already.
+        rows: Keeps the rows of the machines; None keeps them in the folder.
         fresh: Begin anew, whatever has been done there.
         dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
         watch: Called with the progress some times a second.
@@ -76,33 +86,42 @@ def execute_plan(
         PluginError: The planner is to decide during the run, and does not.
         StudyBusyError: Another process carries it out.
         DeployError: No machine could be had.
+        BudgetError: Its machines cost more than they may.
+        NoOfferError: The provisioner does not make a machine of the plan.
     """
     if options.online:
         check_online(planner)
+    place = _made(folder)
+    journal = Journal(place.journal, lenient=fresh)
+    terms = terms or PilotSettings()
+    engine = PilotEngine(provisioner or plain_provisioner(runner.data_folder), runner, rows or FileRows(place.rows))
+    try:
+        digest = _digest(plan)
+        if not fresh:
+            _check_same(plan, options, digest, journal, place)
+        _check(plan, options, engine, terms, journal, place, fresh=fresh)
+        if fresh:
+            _forget(journal, place, engine, plan, dismissed=dismiss)
+        history, vms = _read_journal(journal), [vm.name for vm in plan.platform.vms]
+        gone = recovery.end_orphan_pilots(place, history, engine, vms, dismissed=dismiss, linger=terms.linger)
+        journal.records += journal.write(*gone)
+        controller = Controller(plan, place, journal, engine, terms, options, planner, digest, watch, wanted)
+        ending = controller.run()
+        results = results_of(plan, controller.history, engine=engine.name, ending=ending.value, now=time.time())
+        write_text(place.results, json.dumps(results, indent=1) + "\n")
+        return ExecutionResult(ending, results, controller.failed, controller.impossible, controller.limit)
+    finally:
+        journal.close()
+
+
+def _made(folder: Path) -> WorkflowRunFolder:
+    """Make the folder of a run, unless it is there."""
     place = WorkflowRunFolder(folder.absolute())
     try:
         place.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WorkflowError(f"cannot make the folder {folder}: {error.strerror}", hint="--folder names one") from None
-    journal = Journal(place.journal, lenient=fresh)
-    try:
-        digest = _digest(plan)
-        if not fresh:
-            _check_same(plan, options, digest, journal, place)
-        _check(plan, options, journal, place, fresh=fresh)
-        if fresh:
-            _forget(journal, place, runner, dismissed=dismiss)
-        terms = terms or PilotSettings()
-        history, vms = _read_journal(journal), [vm.name for vm in plan.platform.vms]
-        gone = recovery.end_orphan_pilots(place, history, runner, vms, dismissed=dismiss, linger=terms.linger)
-        journal.records += journal.write(*gone)
-        controller = Controller(plan, place, journal, runner, terms, options, planner, digest, watch, wanted)
-        ending = controller.run()
-        results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
-        write_text(place.results, json.dumps(results, indent=1) + "\n")
-        return ExecutionResult(ending, results, controller.failed, controller.impossible)
-    finally:
-        journal.close()
+    return place
 
 
 def _header(journal: Journal) -> JournalRecord | None:
@@ -118,12 +137,12 @@ def _read_journal(journal: Journal, *, lenient: bool = False) -> RunHistory:
     return history
 
 
-def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
+def _forget(journal: Journal, folder: WorkflowRunFolder, engine: PilotEngine, plan: Plan, *, dismissed: bool) -> None:
     """Begin anew; machines of an earlier run that may still be there are given back first."""
     history = _read_journal(journal, lenient=True)
     if history.header is not None:
-        recovery.cancel_pilots(runner, history.header["run"])
-        recovery.end_orphan_pilots(folder, history, runner, (), dismissed=dismissed, fresh=True)
+        recovery.cancel_pilots(engine, history.header["run"], plan.platform.billing)
+        recovery.end_orphan_pilots(folder, history, engine, (), dismissed=dismissed, fresh=True)
     journal.clear()
     folder.clear()
     # A machine that still waits in a queue must not find the folder of a new one: no number is given twice.
@@ -136,8 +155,19 @@ def _digest(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: WorkflowRunFolder, *, fresh: bool) -> None:
+def _check(
+    plan: Plan,
+    options: ExecutionOptions,
+    engine: PilotEngine,
+    terms: PilotSettings,
+    journal: Journal,
+    folder: WorkflowRunFolder,
+    *,
+    fresh: bool,
+) -> None:
     """Check that a run can begin; what was done before it is removed only after that."""
+    engine.check(plan.platform.vms, sorted(set(map(int, plan.schedule.vm))), terms.image)
+    check_budget(plan.platform, plan.schedule, options)
     check_subworkflows(plan.flow)
     if not options.synthetic:
         check_commands(plan.flow)
