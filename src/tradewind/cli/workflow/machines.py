@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tradewind.deployer.provisioner.base import Provisioner
     from tradewind.deployer.runner.base import Runner
 
-_ABSENT = {"name": "workflow", "objective": "minimize: cost", "job.command": "true"}
+_ABSENT = {"name": "workflow", "objective": "cost", "job.command": "true", "space": {"machine": [1]}}
 """Keys of a job YAML that a file of ``--deploy`` may leave out, and what stands for them."""
 
 

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 _BAR = 24
 _STEPS = 10
+_LONGEST = 7 * 86400.0
+"""Seconds that a run may take which nothing limits."""
 _LEASE_SLACK = 3600.0
-"""Seconds beyond its deadline, or four times its planned time, after which anyone may destroy a run's machines."""
+"""Seconds beyond the end of a run after which anyone may destroy its machines."""
 
 
 class ProgressLine:
@@ -239,7 +241,7 @@ def run(
         *limits.parsed(),
     )  # fmt: skip
     source = machine_source(where, place)
-    terms = _terms(read, source, python, wall, linger, options.deadline)
+    terms = _terms(read, source, python, wall, linger, options)
     quiet |= as_json
     if not quiet:
         _say_cost(read, options)
@@ -289,7 +291,7 @@ def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
 
 
 def _terms(
-    plan: Plan, source: MachineSource, python: str | None, wall: str | None, linger: str, deadline: float | None
+    plan: Plan, source: MachineSource, python: str | None, wall: str | None, linger: str, options: ExecutionOptions
 ) -> PilotSettings:
     """Settings with which machines are requested."""
     import sys
@@ -308,9 +310,17 @@ def _terms(
         slot_bytes=needs_of_slot(plan.flow),
         poll_seconds=0.5 if isinstance(source.runner, ThisMachine) else 2.0,
         image=source.image,
-        # Machines that cost money turn themselves off, whatever becomes of this one.
-        lease_seconds=_LEASE_SLACK + (deadline or 4.0 * plan.schedule.makespan),
+        lease_seconds=_lease(plan, options),
     )
+
+
+def _lease(plan: Plan, options: ExecutionOptions) -> float:
+    """Seconds after which anyone may destroy a machine: then it turns itself off, whatever becomes of this one."""
+    most = [_LONGEST, *([] if options.deadline is None else [options.deadline])]
+    prices = [vm.price_per_hour for vm in plan.platform.vms if vm.price_per_hour > 0]
+    if options.budget is not None and prices:
+        most.append(3600.0 * options.budget / min(prices))
+    return min(most) + _LEASE_SLACK
 
 
 def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:

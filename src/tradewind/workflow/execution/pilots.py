@@ -236,7 +236,8 @@ class PilotManager:
         else:
             host = "127.0.0.1" if self._here else "0.0.0.0"  # noqa: S104  (who connects must know the secret)
             where = (str(self._folder.path), str(folder), host, f"{terms.linger:g}")
-        lease = terms.lease_seconds if self._makes else _LEASE_SECONDS
+        held = self._makes or self._deployer.provisioner.gives_machines
+        lease = terms.lease_seconds if held else _LEASE_SECONDS
         request = RunRequest(
             run_id=run_id,
             owner=pilot_owner(self._run_id),
@@ -319,7 +320,9 @@ class PilotManager:
                 time.sleep(0.02)
         problem: TradewindError | None = None
         self._deployer.stop(dict.fromkeys(self._deployer.active, reason))
-        for run_id in list(self._deployer.active):
+        # A host of the user's that does not answer costs nothing, and its agent ends itself: the next session looks.
+        silent = set() if self._makes else {pilot.run.run_id for pilot in pilots if pilot.gone}
+        for run_id in set(self._deployer.active) - silent:
             try:
                 ended = self._deployer.cancel(run_id, reason)
             except TradewindError as error:
