@@ -231,7 +231,7 @@ def run(
     from tradewind.workflow.execution.task_states import RetryLimits
 
     check_pictures("--gantt", gantt)
-    plugins.load("planner", planner)
+    rest = plugins.create("planner", planner, {})
     synthetic |= no_commands
     read = _read(plan, scale, synthetic, no_commands)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
@@ -242,14 +242,11 @@ def run(
     )  # fmt: skip
     source = machine_source(where, place)
     terms = _terms(read, source, python, wall, linger, options)
-    quiet |= as_json
-    if not quiet:
-        _say_cost(read, options)
-    with ProgressLine(quiet=quiet) as screen, GracefulInterrupt("stopping: running tasks are ended") as stop:
+    _say_cost(read, options, quiet=quiet or as_json)
+    with ProgressLine(quiet=quiet or as_json) as screen, GracefulInterrupt("stopping: running tasks are ended") as stop:
         carried = execute_plan(
-            read, place, source.runner, options=options, planner=plugins.create("planner", planner, {}), terms=terms,
-            provisioner=source.provisioner, fresh=fresh, dismiss=dismiss,
-            watch=screen.show, wanted=lambda: not stop.wanted,
+            read, place, source.runner, options=options, planner=rest, terms=terms, provisioner=source.provisioner,
+            fresh=fresh, dismiss=dismiss, watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
     _finish(carried, place, gantt or [], as_json=as_json)
 
@@ -272,7 +269,7 @@ def _read(path: Path, scale: float, synthetic: bool, no_commands: bool) -> Plan:
     return plan
 
 
-def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
+def _say_cost(plan: Plan, options: ExecutionOptions, *, quiet: bool) -> None:
     """Say what machines cost that are there before their first task, where that is more than was planned."""
     from tradewind.utils.units import format_money
     from tradewind.workflow.schedule import figures, held_cost
@@ -281,7 +278,7 @@ def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
     ahead = None if options.online else options.ahead
     give_back = options.give_back and not options.online
     held = held_cost(plan.platform, plan.schedule, give_back=give_back, ahead=ahead)
-    if held > planned:
+    if held > planned and not quiet:
         since = "all from the beginning" if ahead is None else "each from when it is asked for"
         until = "" if give_back else " to the end"
         typer.echo(

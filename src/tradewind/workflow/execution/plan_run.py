@@ -87,7 +87,7 @@ def execute_plan(
         StudyBusyError: Another process carries it out.
         DeployError: No machine could be had.
         BudgetError: Its machines cost more than they may.
-        NoOfferError: The provisioner does not make a machine of the plan.
+        NoOfferError: One of them cannot be had.
     """
     if options.online:
         check_online(planner)
@@ -106,12 +106,18 @@ def execute_plan(
         gone = recovery.end_orphan_pilots(place, history, engine, vms, dismissed=dismiss, linger=terms.linger)
         journal.records += journal.write(*gone)
         controller = Controller(plan, place, journal, engine, terms, options, planner, digest, watch, wanted)
-        ending = controller.run()
-        results = results_of(plan, controller.history, engine=engine.name, ending=ending.value, now=time.time())
-        write_text(place.results, json.dumps(results, indent=1) + "\n")
-        return ExecutionResult(ending, results, controller.failed, controller.impossible, controller.limit)
+        return _kept(plan, place, controller, engine, controller.run())
     finally:
         journal.close()
+
+
+def _kept(
+    plan: Plan, place: WorkflowRunFolder, controller: Controller, engine: PilotEngine, ending: ExecutionEnding
+) -> ExecutionResult:
+    """Write the results of a run into its folder."""
+    results = results_of(plan, controller.history, engine=engine.name, ending=ending.value, now=time.time())
+    write_text(place.results, json.dumps(results, indent=1) + "\n")
+    return ExecutionResult(ending, results, controller.failed, controller.impossible, controller.limit)
 
 
 def _made(folder: Path) -> WorkflowRunFolder:
