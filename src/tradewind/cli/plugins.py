@@ -70,16 +70,12 @@ def print_matrix(*, as_json: bool) -> None:
     for name in provisioners:
         table.add_column("\n".join(name) if turned else name, no_wrap=True, vertical="bottom")
     for runner, row in found.items():
-        table.add_row(runner, *(_cell(row[name], flows[runner][name]) for name in provisioners))
+        table.add_row(runner, *("[green]yes[/]" if not row[name] else "-" for name in provisioners))
     console.print(table)
-    console.print("* carries out workflows, too: tradewind workflow run --on PROVISIONER+RUNNER", style="bright_black")
+    able = [f"{made} + {runner}" for runner, row in flows.items() for made, why in row.items() if not why]
+    console.print(f"workflow run carries out plans on {', '.join(able)}")
     for why, pairs in incompatibility_reasons(found).items():
         console.print(f"{', '.join(pairs)}: {escape(why)}", style="bright_black")
-
-
-def _cell(why: str, no_workflows: str) -> str:
-    """The cell of a pair: whether they go together, and for workflows too."""
-    return "-" if why else "[green]yes[/]" if no_workflows else "[green]yes*[/]"
 
 
 def incompatibility_reasons(found: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tradewind.errors import RecordError, StoreFullError, WorkflowError
 from tradewind.problem import Run
@@ -12,6 +12,7 @@ from tradewind.store.codec import run_from_json, run_to_json
 from tradewind.utils.atomic_files import write_atomically
 
 
+@runtime_checkable
 class RunRows(Protocol):
     """Keeps the rows of a run's machines."""
 
