@@ -33,7 +33,7 @@ def sold(seconds: float, vms: int = 1, **machine: Any) -> Plan:
     )
     tasks = tuple(Task(f"t{n}", "a", seconds) for n in range(vms))
     flow = Workflow("sold", tasks, tuple(() for _ in tasks))
-    schedule = Schedule(np.arange(vms), np.zeros(vms), np.full(vms, seconds))
+    schedule = Schedule(np.arange(vms, dtype=np.int32), np.zeros(vms), np.full(vms, seconds))
     return Plan(flow, Platform(machines), schedule, "heft")
 
 
@@ -76,7 +76,7 @@ def test_a_plan_that_costs_more_than_the_budget_makes_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("limit", "said"), [({"budget": 0.07}, "budget of"), ({"deadline": 0.5}, "deadline of")])
-def test_a_run_that_takes_longer_is_ended_at_its_limit(tmp_path: Path, limit: dict[str, float], said: str) -> None:
+def test_a_run_that_takes_longer_is_ended_at_its_limit(tmp_path: Path, limit: dict[str, Any], said: str) -> None:
     plan = sold(0.1)
     slow = replace(plan, flow=flow_of(sh("t0", "sleep 60", runtime=0.1)))
     carried = carry(slow, tmp_path / "run", provisioner=maker(tmp_path), **limit)

@@ -76,7 +76,8 @@ def test_a_plan_on_hosts_that_share_no_folder(tmp_path: Path, hosts: Hosts) -> N
 
 
 def test_a_machine_is_lost_and_what_it_has_not_brought_runs_again(tmp_path: Path, hosts: Hosts) -> None:
-    folder, cut = tmp_path / "run", []
+    folder = tmp_path / "run"
+    cut: list[str] = []
 
     def watch(seen: ExecutionProgress) -> None:
         if not cut and seen.running == 2:

@@ -232,13 +232,12 @@ def run(
 
     check_pictures("--gantt", gantt)
     rest = plugins.create("planner", planner, {})
-    synthetic |= no_commands
-    read = _read(plan, scale, synthetic, no_commands)
+    read = _read(plan, scale, synthetic or no_commands, no_commands)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = ExecutionOptions(
-        (inputs or read.folder or plan.parent).absolute(), RetryLimits(retries=retries), isolate, synthetic,
-        scale, parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
-        *limits.parsed(),
+        (inputs or read.folder or plan.parent).absolute(), RetryLimits(retries=retries), isolate,
+        synthetic or no_commands, scale, parse_duration(gather), parse_duration(give_up), online,
+        not keep_machines, parse_duration(ahead), *limits.parsed(),
     )  # fmt: skip
     source = machine_source(where, place)
     terms = _terms(read, source, python, wall, linger, options)

@@ -7,6 +7,7 @@ import os
 import queue
 import socket
 import tarfile
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,7 +134,7 @@ def test_a_full_disk_there_and_here(machine: Machine, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     (machine.here / "files/x").write_text("x")
-    monkeypatch.setattr(courier.tempfile, "mkdtemp", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
     assert machine.move(send=("files/x",)) == "the disk of vm-1 is full: there is no room for x"
     (machine.there / "files").mkdir()
     (machine.there / "files/y").write_text("y")
