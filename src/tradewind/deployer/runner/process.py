@@ -41,6 +41,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.exit_reasons import failure_reason, lost_status, out_of_memory_reason, timeout_reason
 from tradewind.deployer.runner.handle import HandleData
+from tradewind.deployer.runner.log_limit import shorten_log
 from tradewind.deployer.runner.run_files import (
     RunNotes,
     folder_error,
@@ -269,6 +270,9 @@ class ProcessRunner(
                 return _status_of(result)
             if procfs.kill_members(handle.run_id, data.owner, str(folder), _leader(folder)):
                 return RunStatus(RunState.EXECUTING, runtime=_lived(folder, claim))
+        for name in ("stdout", "stderr"):  # what the warden would have done at the end
+            with contextlib.suppress(OSError):
+                shorten_log(folder / name, claim.get("log_bytes"))
         runtime = _lived(folder, claim)
         if (folder / CANCEL).exists():
             return RunStatus(RunState.CANCELLED, runtime=runtime, reason=_text(folder / CANCEL))

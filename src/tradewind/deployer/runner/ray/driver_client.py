@@ -46,6 +46,7 @@ main()
 _PACKAGE = Path(__file__).parents[3]
 # The modules that a node gets to watch a run, by their file below deployer/runner.
 _WARDEN = (
+    "log_limit",
     "procfs",
     "ray/__init__",
     "ray/warden",

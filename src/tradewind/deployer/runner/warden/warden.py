@@ -30,6 +30,7 @@ import sys
 import time
 
 from tradewind.deployer.runner import procfs
+from tradewind.deployer.runner.log_limit import GrowingLog
 from tradewind.deployer.runner.warden.files import (
     CANCEL,
     PID,
@@ -82,6 +83,9 @@ class WardenJob:
         self.peak = 0
         self.cpu_seconds = 0.0
         self.truncated = False
+        limit = order.get("log_bytes")
+        paths = [f"{self.folder}/{name}" for name in ("stdout", "stderr")]
+        self._logs = [GrowingLog(path, limit) for path in paths] if limit is not None else []
         self.exit: tuple[int, resource.struct_rusage, float] | None = None
 
     def note_start(self) -> None:
@@ -117,17 +121,16 @@ class WardenJob:
             self.kill_at = time.monotonic() + grace
             self.signal(signal.SIGTERM if grace > 0 else signal.SIGKILL)
 
-    def cut_logs(self) -> None:
-        """Cut stdout and stderr at the limit; the job appends, so it may go on writing."""
-        limit = self.order.get("log_bytes")
-        if limit is None:
-            return
-        for name in ("stdout", "stderr"):
-            path = f"{self.folder}/{name}"
+    def trim_logs(self) -> None:
+        """Hold stdout and stderr near their limit on the disk; the job appends, so it may go on writing."""
+        for log in self._logs:
+            log.trim()
+
+    def finish_logs(self) -> None:
+        """Leave the beginnings and the ends of stdout and stderr, once the job has ended."""
+        for log in self._logs:
             try:
-                if os.stat(path).st_size > limit:  # noqa: PTH116
-                    os.truncate(path, limit)
-                    self.truncated = True
+                self.truncated |= log.finish()
             except OSError:  # the job removed its own log
                 continue
 
@@ -299,6 +302,7 @@ class Warden:
             "started": time.time(),
             "begun": time.monotonic(),
             "wall_seconds": order.get("wall_seconds"),
+            "log_bytes": order.get("log_bytes"),
         }
         claim_run(folder, claim)
         try:
@@ -432,7 +436,7 @@ class Warden:
             if limit is not None and memory > limit:
                 job.end("out_of_memory", "", 0.0)
                 job.signal(signal.SIGKILL)
-            job.cut_logs()
+            job.trim_logs()
 
     def _deadlines(self) -> None:
         for job in list(self.jobs.values()):
@@ -463,7 +467,7 @@ class Warden:
             job.signal(signal.SIGKILL)
             time.sleep(0.002)
             self._reap()
-        job.cut_logs()
+        job.finish_logs()
         result = result_of(job)
         del self.jobs[job.run_id]
         try:
