@@ -176,7 +176,7 @@ def test_each_run_has_a_working_folder_of_its_own_and_files_are_sent_once(bench:
 def test_logs_are_read_while_they_grow(bench: SshBench) -> None:
     runner = bench.runner()
     assert isinstance(runner, SshRunner)
-    request = _sh(bench, "printf 0123456789; sleep 60", limits=Limits(log_bytes=5000))
+    request = _sh(bench, "printf 0123456789; head -c 9000 /dev/zero; sleep 60", limits=Limits(log_bytes=9000))
     handle = bench.submit(runner, request)
     eventually(lambda: runner.read_log(handle, "stdout", 0)[:10] == b"0123456789")
     assert runner.read_log(handle, "stdout", 7)[:3] == b"789"

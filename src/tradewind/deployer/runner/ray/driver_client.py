@@ -51,7 +51,9 @@ _WARDEN = (
     "ray/__init__",
     "ray/warden",
     "warden/__init__",
+    "warden/control_group",
     "warden/files",
+    "warden/launcher",
     "warden/warden",
 )
 _PAUSE_SECONDS = 5.0
