@@ -182,7 +182,12 @@ def test_a_control_group_holds_memory_exactly(make: Make, tmp_path: Path) -> Non
         assert 60 < int((request.folder / "stdout").read_text().split()[-1]) < 100
         assert json.loads((request.folder / "result.json").read_text())["group_peak_bytes"] <= 100 * 2**20
         assert status.usage.peak_memory_bytes is not None and status.usage.peak_memory_bytes >= 100 * 2**20
-        assert not group_of(request.folder).exists()
+    for run_id in ("run-3", "run-4"):  # groups are used again, and what was killed in them before is no matter
+        later = request_for(tmp_path, ("true",), run_id, memory=100 * 2**20)
+        assert wait_for_end(runner, runner.submit(later, [])).state is RunState.DONE
+        assert json.loads((later.folder / "result.json").read_text())["group_peak_bytes"] < 50 * 2**20
+    runner.close()
+    eventually(lambda: not group_of(request.folder).exists())
 
 
 @pytest.mark.usefixtures("grouped")

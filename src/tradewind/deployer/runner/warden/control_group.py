@@ -16,6 +16,8 @@ ROOT = "/sys/fs/cgroup"
 PREFIX = "tradewind-"
 """The beginning of the names of our groups."""
 
+_PIECE = 1 << 16
+_CLEAN_BYTES = 4 << 20
 _PERIOD = 100_000
 _LEAST_QUOTA = 1000
 _ALL = ("memory.max", "memory.high", "cpu.max", "pids.max", "cpuset.cpus")
@@ -30,6 +32,23 @@ class ControlGroup:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._limits: tuple[int | None, float | None] = (None, None)
+        self._kills = self._seen = 0  # of the runs before, and at the last look
+        self._old = self._has("memory.limit_in_bytes")
+
+    def clear(self) -> bool:
+        """Make it ready for another run, which is quicker than to make a new one; False where that cannot be."""
+        current = "memory.usage_in_bytes" if self._old else "memory.current"
+        used = _number(f"{self.folder}/{current}")
+        if used is None or used > _CLEAN_BYTES:
+            return False
+        self._kills = self._seen
+        try:
+            if self._old or self._has("memory.peak"):
+                _write(f"{self.folder}/{'memory.max_usage_in_bytes' if self._old else 'memory.peak'}", "0")
+        except OSError:  # a kernel that does not forget the peak
+            return False
+        return True
 
     def enter(self) -> None:
         """Take the calling process into the group.
@@ -49,7 +68,10 @@ class ControlGroup:
         Raises:
             OSError: The kernel does not allow it.
         """
-        if memory is not None and self._has("memory.max"):
+        if self._limits == (memory, cpus):
+            return
+        self._limits = (memory, cpus)
+        if memory is not None and not self._old:
             _write(f"{self.folder}/memory.max", str(memory))
             quietly(_write, f"{self.folder}/memory.swap.max", "0")
             quietly(_write, f"{self.folder}/memory.oom.group", "1")
@@ -63,21 +85,16 @@ class ControlGroup:
         return os.path.exists(f"{self.folder}/{name}")  # noqa: PTH110  (no pathlib in the warden)
 
     def overran(self) -> bool:
-        """True when the kernel has killed something for its memory."""
-        for name in ("memory.events", "memory.oom_control"):
-            for line in (text_of(f"{self.folder}/{name}") or "").splitlines():
-                key, _, value = line.partition(" ")
-                if key == "oom_kill" and value.isdigit() and int(value) > 0:
-                    return True
-        return False
+        """True when the kernel has killed something of this run for its memory."""
+        for line in _read(f"{self.folder}/{'memory.oom_control' if self._old else 'memory.events'}").splitlines():
+            key, _, value = line.partition(b" ")
+            if key == b"oom_kill" and value.isdigit():
+                self._seen = int(value)
+        return self._seen > self._kills
 
     def peak(self) -> int | None:
         """The most memory that the group had, with files that the kernel kept for it; None where it does not say."""
-        for name in ("memory.peak", "memory.max_usage_in_bytes"):
-            text = (text_of(f"{self.folder}/{name}") or "").strip()
-            if text.isdigit():
-                return int(text)
-        return None
+        return _number(f"{self.folder}/{'memory.max_usage_in_bytes' if self._old else 'memory.peak'}")
 
     def kill(self) -> None:
         """Have the kernel kill all that is in the group at once, where it can."""
@@ -90,7 +107,7 @@ class ControlGroup:
 
 def group_pids(folder: str) -> list[int]:
     """The processes in a group of ours, whatever they did to hide."""
-    return [int(word) for word in (text_of(f"{folder}/cgroup.procs") or "").split()] if _is_ours(folder) else []
+    return [int(word) for word in _read(f"{folder}/cgroup.procs").split()] if _is_ours(folder) else []
 
 
 def remove_group(folder: str) -> bool:
@@ -186,6 +203,24 @@ def _is_limited(place: str) -> bool:
         if words and words[0] != "max":
             return True
     return False
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return b"".join(iter(lambda: os.read(fd, _PIECE), b""))
+    except OSError:  # the group is gone
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _number(path: str) -> int | None:
+    text = _read(path).strip()
+    return int(text) if text.isdigit() else None
 
 
 def _write(path: str, value: str) -> None:

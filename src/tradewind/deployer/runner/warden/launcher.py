@@ -19,6 +19,7 @@ from tradewind.deployer.runner.warden.control_group import ControlGroup, GroupMa
 from tradewind.deployer.runner.warden.files import Document, StartRefused, program_of, quietly
 
 _PIECE = 1 << 16
+_MOST_FREE = 4
 _PR_SET_PDEATHSIG = 1
 
 
@@ -68,6 +69,8 @@ class Launcher:
         self._groups = GroupMaker()
         self._count = 0
         self._ready: _StandBy | None = None
+        self._free: list[ControlGroup] = []
+        self._used: list[ControlGroup] = []  # something was in them when they were given back
 
     @property
     def ready_pid(self) -> int:
@@ -93,10 +96,12 @@ class Launcher:
 
     def prepare(self) -> bool:
         """Let a process stand by for the next run; False where no group can be made."""
-        self._count += 1
-        group = self._groups.make(f"{self._name}-{self._count}") if self._ready is None else None
+        if self._ready is not None:
+            return True
+        group = self._free.pop() if self._free else self._groups.make(f"{self._name}-{self._count}")
         if group is None:
             return False
+        self._count += 1
         (take, give), (report, tell) = os.pipe(), os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -106,15 +111,24 @@ class Launcher:
         self._ready = _StandBy(pid, group, give, report)
         return True
 
+    def give_back(self, group: ControlGroup) -> None:
+        """Take the group of a run that has ended, for another one if there is nothing in it."""
+        if len(self._free) < _MOST_FREE and group.clear():
+            self._free.append(group)
+        else:
+            self._used.append(group)
+        self._used = [used for used in self._used if not used.remove()]
+
     def dismiss(self) -> None:
-        """End the process that stands by, and remove its group."""
+        """End the process that stands by, and remove all groups."""
         ready, self._ready = self._ready, None
-        if ready is None:
-            return
-        os.close(ready.give)
-        os.close(ready.report)
-        quietly(os.waitpid, ready.pid, 0)
-        ready.group.remove()
+        if ready is not None:
+            os.close(ready.give)
+            os.close(ready.report)
+            quietly(os.waitpid, ready.pid, 0)
+            self._free.append(ready.group)
+        for group in (*self._free, *self._used):
+            group.remove()
 
     def _hand_over(self, order: Document, program: str, cpus: set[int]) -> StartedProcess:
         """Give an order to the process that stands by.

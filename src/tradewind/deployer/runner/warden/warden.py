@@ -30,7 +30,7 @@ import time
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.log_limit import GrowingLog
-from tradewind.deployer.runner.warden.control_group import ControlGroup, group_pids
+from tradewind.deployer.runner.warden.control_group import group_pids
 from tradewind.deployer.runner.warden.files import (
     CANCEL,
     PID,
@@ -207,7 +207,6 @@ class Warden:
         self._pid = os.getpid()
         self._mains: dict[int, WardenJob] = {}
         self._orphans: dict[int, str] = {}
-        self._old_groups: list[ControlGroup] = []  # something was in them when they were to be removed
         self._input = b""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -444,8 +443,7 @@ class Warden:
         job.finish_logs()
         result = result_of(job)
         if job.group is not None:
-            self._old_groups.append(job.group)
-        self._old_groups = [group for group in self._old_groups if not group.remove()]
+            self._launcher.give_back(job.group)
         del self.jobs[job.run_id]
         try:
             # A controller that lives puts the result into its store at once; without one this file is all there is.
