@@ -19,6 +19,7 @@ from tradewind.deployer.runner.warden.control_group import ControlGroup, GroupMa
 from tradewind.deployer.runner.warden.files import Document, StartRefused, program_of, quietly
 
 _PIECE = 1 << 16
+_MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 9 // 10
 _MOST_FREE = 4
 _PR_SET_PDEATHSIG = 1
 
@@ -237,8 +238,10 @@ class Launcher:
 
 
 def _wants_group(order: Document) -> bool:
-    cpus = order.get("cpus")
-    limited = order.get("memory_bytes") is not None or (cpus is not None and cpus != int(cpus))
+    cpus, memory = order.get("cpus"), order.get("memory_bytes")
+    # Who may have all memory of this machine needs no group to be held to it.
+    held = memory is not None and memory < _MACHINE_BYTES
+    limited = held or (cpus is not None and cpus != int(cpus))
     return limited and bool(order.get("groups", True))
 
 
