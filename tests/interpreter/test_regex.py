@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tradewind import plugins
+from tradewind.deployer.runner.log_limit import gap_line
 from tradewind.errors import InterpretationError, SpecError
 from tradewind.interpreter import log_reader
 from tradewind.testing.interpreters import make_output
@@ -218,3 +219,11 @@ def test_a_gigabyte_is_read_in_little_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
         output.stdout.unlink()
+
+
+def test_the_line_about_a_gap_is_no_line_of_the_program(tmp_path: Path) -> None:
+    content = b"loss 1\n" + gap_line(4711) + b"done\n"
+    for match in ("first", "last", "all"):
+        settings = {"patterns": r"^\D*(?P<v>\d+)", "match": match}
+        assert read(tmp_path / match, content, truncated=True, **settings) == {"v": 1.0}
+    assert read(tmp_path / "whole", content, patterns=r"\[(?P<v>\d+)") == {"v": 4711.0}, "it has printed that itself"

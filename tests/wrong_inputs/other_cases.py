@@ -949,7 +949,7 @@ PROGRAMS = [
         8,
         "sort failed: regex x: nothing in stdout, which was cut (raise deploy.log_limit) (tradewind logs 1 0)",
         RUN,
-        program("yes | head -c 9000; echo x=1", _REGEX + _METRICS),
+        program("yes | head -c 9000; echo x=1; yes | head -c 9000", _REGEX + _METRICS),
     ),
     Case(
         "metrics-none",

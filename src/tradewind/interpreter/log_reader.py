@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tradewind.errors import InputError, InterpretationError
 from tradewind.problem import RunOutput
+from tradewind.utils.log_copies import GAP_LINES
 from tradewind.utils.units import parse_duration
 
 BLOCK = 1 << 20
@@ -83,13 +84,15 @@ class LogReader:
     Args:
         path: The file; what is appended to it after this moment is not read.
         name: What the user calls it, for errors.
+        cut: True for a log that was cut: the line about what is missing is no line of it.
 
     Attributes:
         skipped: Lines longer than `LINE_LIMIT` that were passed over so far.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, *, cut: bool = False) -> None:
         self.path = path
+        self._cut = cut
         self.name = name
         self.skipped = 0
         self._size = path.stat().st_size
@@ -101,7 +104,8 @@ class LogReader:
             InterpretationError: The file cannot be read.
         """
         try:
-            yield from self._backwards() if backwards else self._forwards()
+            for block in self._backwards() if backwards else self._forwards():
+                yield GAP_LINES.sub(b"", block) if self._cut else block
         except OSError as error:
             raise InterpretationError(
                 "missing-file", f"{self.name} of the run cannot be read: {error.strerror or error}", hint=str(self.path)

@@ -95,7 +95,7 @@ class RegexInterpreter(Interpreter):
         """
         chosen = self.settings
         try:
-            reader = LogReader(locate_file(output, chosen.file), chosen.file)
+            reader = LogReader(locate_file(output, chosen.file), chosen.file, cut=output.truncated)
         except InterpretationError as error:
             if chosen.optional and error.reason in ("missing-file", "empty"):
                 return {}

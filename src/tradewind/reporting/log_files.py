@@ -6,6 +6,8 @@ import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
+from tradewind.deployer.runner.log_limit import skip_hole
+
 _BLOCK = 1 << 16
 
 
@@ -58,7 +60,7 @@ class LogFileReader:
         with self._path.open("rb") as file:
             if file.seek(0, 2) < self._offset:  # it was cut: begin again
                 self._offset = 0
-            file.seek(self._offset)
+            self._offset = file.seek(skip_hole(file, self._offset))
             while block := file.read(_BLOCK):
                 self._offset += len(block)
                 yield self._decoder.decode(block)

@@ -41,6 +41,7 @@ from tradewind.problem import (
     RunState,
     RunStatus,
 )
+from tradewind.utils.log_copies import GAP_LINES
 
 PATIENCE_SECONDS = 60.0
 """How long a test waits for a run, in real time; a loaded machine is slow."""
@@ -64,6 +65,13 @@ AWKWARD = (
 """Arguments that a shell, a template or an engine's own language would change."""
 
 _HOG = f"import time\nx = b'x' * {HOG_BYTES}\ntime.sleep({PATIENCE_SECONDS})"
+_FLOOD = f"""
+sleep {PATIENCE_SECONDS} >/dev/null 2>&1 &
+echo begin
+i=1
+while [ $i -lt 10000 ]; do echo "line $i"; i=$((i + 1)); done
+echo "score: 0.93"
+"""
 _CPUS = "import os; print(len(os.sched_getaffinity(0)))"
 
 
@@ -76,10 +84,12 @@ class RunnerBench(ABC):
     Attributes:
         python: The Python interpreter where the job runs.
         wall_seconds: The time limit that the suite gives to a run; an engine may know whole seconds only.
+        keeps_logs: False for a runner that leaves the logs of a job to somebody else.
     """
 
     python = sys.executable
     wall_seconds = 0.3
+    keeps_logs = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -111,6 +121,7 @@ class RunnerBench(ABC):
         Args:
             kind: ``good`` (exits with 0 at once and adds a line to ``count`` in the working folder), ``bad`` (exits
                 with 3), ``long`` (a minute), ``hog`` (takes `HOG_BYTES`), ``cpus`` (prints how many CPUs it may use),
+                ``flood`` (prints much and a metric at last, and leaves a process in the background),
                 ``missing`` (a program that is not there).
             run_id: The id of the run, as the store would give it.
             owner: The id of the study that owns the run.
@@ -121,6 +132,7 @@ class RunnerBench(ABC):
             "long": ("sleep", str(PATIENCE_SECONDS)),
             "hog": (self.python, "-c", _HOG),
             "cpus": (self.python, "-c", _CPUS),
+            "flood": ("sh", "-c", _FLOOD),
             "missing": ("no-such-program-anywhere",),
         }
         workdir = self.folder / "work"
@@ -458,6 +470,25 @@ class RunnerConformance:
         assert wait_for_end(runner, handle).state is RunState.DONE
         runner.collect(handle, request)
         assert (request.folder / "stdout").read_text() == "1\n"
+
+    def test_a_flood_keeps_its_beginning_and_its_end(self, bench: RunnerBench) -> None:
+        """A metric behind more output than is kept is found, and what the job started in the background is ended."""
+        runner = bench.runner()
+        if isinstance(runner, Simulates) or not bench.keeps_logs:
+            return
+        request = replace(bench.request("flood"), limits=Limits(log_bytes=10_000))
+        handle = bench.submit(runner, request)
+        status = wait_for_end(runner, handle)
+        assert status.state is RunState.DONE, status
+        runner.collect(handle, request)
+        log = (request.folder / "stdout").read_text()
+        assert len(log) <= 10_000
+        assert log.startswith("begin\nline 1\n") and log.endswith("\nline 9999\nscore: 0.93\n")
+        missing, between = GAP_LINES.subn(b"", log.encode()), log.split("\n[")[1].split("\n")[0]
+        assert missing[1] == 1
+        assert int(between.split()[0]) + len(missing[0]) == 6 + sum(6 + len(str(i)) for i in range(1, 10_000)) + 12
+        assert json.loads((request.folder / "result.json").read_text())["truncated"] is True
+        assert not bench.left("run-1")
 
     def test_wait_is_no_longer_than_the_run(self, bench: RunnerBench) -> None:
         """Waiting ends when a run does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,9 @@ STREAMS = ("stdout", "stderr", "metrics.jsonl", "application.stdout", "applicati
 OUTPUTS = "outputs"
 MOST_OUTPUTS = 100
 """Files of one run below ``outputs/`` that are copied."""
+
+GAP_LINES = re.compile(rb"^\[\d[^\n]* (?:are not in the record|are left out here[^\n]*)\]\n", re.MULTILINE)
+"""The lines that stand for the middle of a log that was cut, by a runner or in a record: no program printed them."""
 
 _MASK = "***"
 _SHORTEST_SECRET = 4

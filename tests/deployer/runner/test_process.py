@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from tests.waiting import eventually
 
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.process import ProcessRunner
+from tradewind.deployer.runner.warden.control_group import GroupMaker
 from tradewind.errors import DeployError, MissingProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, RunState
 from tradewind.testing.runners import poll_until, processes_of, wait_for_end
@@ -37,6 +39,21 @@ def make(tmp_path: Path) -> Iterator[Make]:
         for handle in each.find(OWNER):
             each.cancel(handle)
         each.close()
+
+
+_HIDES = (
+    "import os, time\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    if os.fork() == 0:\n"
+    "        open('daemon', 'w').write(str(os.getpid()))\n"
+    "        for fd in range(3): os.close(fd)\n"
+    "        os.execve('/bin/sleep', ['sleep', '60'], {})\n"
+    "    os._exit(0)\n"
+    "os.wait()\n"
+    "while not os.path.exists('daemon') or not open('daemon').read(): time.sleep(0.01)\n"
+)
+"""A program with a process that is in another session, has no environment and writes nowhere."""
 
 
 def warden_of(folder: Path) -> int:
@@ -122,7 +139,8 @@ def test_low_level_metrics_are_those_of_the_kernel(make: Make, tmp_path: Path) -
     assert profile["loopback_bytes"] >= 20_000
 
 
-def test_a_tree_that_takes_too_much_memory_together_is_killed(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("groups", [True, False])
+def test_a_tree_that_takes_too_much_memory_together_is_killed(make: Make, tmp_path: Path, groups: bool) -> None:
     code = (
         "import os, time\n"
         "for _ in range(4):\n"
@@ -131,12 +149,76 @@ def test_a_tree_that_takes_too_much_memory_together_is_killed(make: Make, tmp_pa
         "        time.sleep(60)\n"
         "time.sleep(60)\n"
     )
-    runner = make()
+    runner = make(groups=groups)
     request = request_for(tmp_path, python(code), memory=100 * 2**20)
     status = wait_for_end(runner, runner.submit(request, []))
     assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
     assert status.reason == "out of memory: it used more than 100 MiB"
     assert not processes_of("run-1")
+
+
+@pytest.fixture
+def grouped() -> None:
+    """Only where control groups may be made."""
+    group = GroupMaker().make(f"{os.getpid()}-0-0")
+    if group is None or not (Path(group.folder) / "cgroup.procs").exists():
+        pytest.skip("no control group with memory may be made here")
+    group.remove()
+
+
+def group_of(folder: Path) -> Path:
+    """The control group of a run."""
+    return Path(json.loads((folder / "pid.json").read_text())["group"])
+
+
+@pytest.mark.usefixtures("grouped")
+def test_a_control_group_holds_memory_exactly(make: Make, tmp_path: Path) -> None:
+    code = "x = []\nwhile len(x) < 200: x.append(b'x' * 2**20); print(len(x), flush=True)"
+    runner = make()
+    for run_id in ("run-1", "run-2"):  # the first waits for its group, the next one finds a process in its own
+        request = request_for(tmp_path, python(code), run_id, memory=100 * 2**20)
+        status = wait_for_end(runner, runner.submit(request, []))
+        assert status.reason == "out of memory: it used more than 100 MiB"
+        assert 60 < int((request.folder / "stdout").read_text().split()[-1]) < 100
+        assert json.loads((request.folder / "result.json").read_text())["group_peak_bytes"] <= 100 * 2**20
+        assert status.usage.peak_memory_bytes is not None and status.usage.peak_memory_bytes >= 100 * 2**20
+    for run_id in ("run-3", "run-4"):  # groups are used again, and what was killed in them before is no matter
+        later = request_for(tmp_path, ("true",), run_id, memory=100 * 2**20)
+        assert wait_for_end(runner, runner.submit(later, [])).state is RunState.DONE
+        assert json.loads((later.folder / "result.json").read_text())["group_peak_bytes"] < 50 * 2**20
+    runner.close()
+    eventually(lambda: not group_of(request.folder).exists())
+
+
+@pytest.mark.usefixtures("grouped")
+def test_no_group_is_left_when_the_warden_ends(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    request = request_for(tmp_path, ("true",), memory=2**30)
+    wait_for_end(runner, runner.submit(request, []))
+    place, warden = group_of(request.folder).parent, warden_of(request.folder)
+    assert list(place.glob(f"tradewind-{warden}-*")), "one stands by for the next run"
+    runner.close()
+    eventually(lambda: not list(place.glob(f"tradewind-{warden}-*")))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("grouped")
+def test_a_job_that_hides_is_found_by_its_group_when_its_warden_is_killed(make: Make, tmp_path: Path) -> None:
+    runner = make()
+    request = request_for(tmp_path, python(f"{_HIDES}time.sleep(60)\n"), memory=2**30)
+    handle = runner.submit(request, [])
+    daemon = request.workdir / "daemon"
+    eventually(lambda: daemon.exists() and daemon.read_text() and not psutil.Process(int(daemon.read_text())).environ())
+    eventually((request.folder / "pid.json").exists)
+    place, warden = group_of(request.folder).parent, warden_of(request.folder)
+    os.kill(warden, signal.SIGKILL)
+    assert wait_for_end(runner, handle).state is RunState.PREEMPTED
+    seen = procfs.stat(int(daemon.read_text()))
+    assert seen is None or seen.state in "ZX"
+    # The next warden takes away what the other one left.
+    again = request_for(tmp_path, ("true",), "run-2", memory=2**30)
+    assert wait_for_end(runner, runner.submit(again, [])).state is RunState.DONE
+    assert not list(place.glob(f"tradewind-{warden}-*"))
 
 
 @pytest.mark.slow
@@ -164,21 +246,8 @@ def test_the_address_space_can_be_limited(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_hides_is_killed_when_the_job_ends(make: Make, tmp_path: Path) -> None:
-    code = (
-        "import os, time\n"
-        "if os.fork() == 0:\n"
-        "    os.setsid()\n"
-        "    if os.fork() == 0:\n"
-        "        open('daemon', 'w').write(str(os.getpid()))\n"
-        "        for fd in range(3): os.close(fd)\n"
-        "        os.execve('/bin/sleep', ['sleep', '60'], {})\n"
-        "    os._exit(0)\n"
-        "os.wait()\n"
-        "while not os.path.exists('daemon') or not open('daemon').read(): time.sleep(0.01)\n"
-        "time.sleep(0.2)\n"
-    )
     runner = make()
-    request = request_for(tmp_path, python(code))
+    request = request_for(tmp_path, python(f"{_HIDES}time.sleep(0.2)\n"))
     assert wait_for_end(runner, runner.submit(request, [])).state is RunState.DONE
     assert not psutil.pid_exists(int((request.workdir / "daemon").read_text()))
 
@@ -216,10 +285,19 @@ def test_a_job_may_use_the_grace_to_say_goodbye(make: Make, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_flood_of_output_is_cut_and_does_not_fill_memory(make: Make, tmp_path: Path) -> None:
     runner = make()
-    request = request_for(tmp_path, ("sh", "-c", "head -c 1000000000 /dev/zero; echo end >&2"), log=100_000)
-    status = wait_for_end(runner, runner.submit(request, []))
+    script = "echo begin; head -c 1000000000 /dev/zero; echo; echo score: 0.93; echo end >&2"
+    request = request_for(tmp_path, ("sh", "-c", script), log=100_000)
+    handle = runner.submit(request, [])
+    largest = 0
+    while not (status := runner.poll([handle])["run-1"]).state.ended:
+        with contextlib.suppress(OSError):
+            largest = max(largest, (request.folder / "stdout").stat().st_blocks * 512)
+        runner.wait([handle], 0.01)
     assert status.state is RunState.DONE
-    assert (request.folder / "stdout").stat().st_size == 100_000
+    log = (request.folder / "stdout").read_bytes()
+    assert len(log) <= 100_000 and log.startswith(b"begin\n") and log.endswith(b"\nscore: 0.93\n")
+    assert log.count(b" bytes are left out here") == 1
+    assert largest < 500_000_000, "the middle was given back while it wrote"
     assert (request.folder / "stderr").read_text() == "end\n"
     assert json.loads((request.folder / "result.json").read_text())["truncated"] is True
     memory = psutil.Process(warden_of(request.folder)).memory_info().rss

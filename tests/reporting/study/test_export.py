@@ -179,3 +179,13 @@ def test_low_level_metrics_and_the_share_of_the_input_are_exported_and_shown(sto
     assert "(on 1.67 % of the input)" in render_html(data)
     assert data.best is not None
     assert data.best.number == 0
+
+
+def test_a_follower_passes_over_the_hole_of_a_log_over_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    with path.open("wb") as file:
+        file.seek(64 << 20)
+        file.write(b"end\n")
+    if path.stat().st_blocks * 512 > 1 << 20:
+        pytest.skip("this file system makes no holes")
+    assert "".join(LogFileReader(path, 4096).read()) == "end\n"

@@ -103,3 +103,14 @@ def test_any_bytes_are_read_to_their_end(data: bytes, size: int) -> None:
             break
     assert offset == len(data)
     assert text == data.decode("utf-8", "replace")
+
+
+def test_the_hole_of_a_log_that_grows_over_its_limit_is_passed_over(folder: Path) -> None:
+    with (folder / "stdout").open("wb") as file:
+        file.write(b"begin\n")
+        file.seek(1 << 20)
+        file.write(b"end\n")
+    if (folder / "stdout").stat().st_blocks * 512 > 1 << 19:
+        pytest.skip("this file system makes no holes")
+    part = read_log(folder, "stdout", 300_000, 1 << 20, over=False)
+    assert part == RunLogPart("end\n", (1 << 20) + 4, ended=False)

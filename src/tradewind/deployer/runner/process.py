@@ -41,6 +41,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.exit_reasons import failure_reason, lost_status, out_of_memory_reason, timeout_reason
 from tradewind.deployer.runner.handle import HandleData
+from tradewind.deployer.runner.log_limit import shorten_log
 from tradewind.deployer.runner.run_files import (
     RunNotes,
     folder_error,
@@ -50,6 +51,7 @@ from tradewind.deployer.runner.run_files import (
     write_marker,
 )
 from tradewind.deployer.runner.warden.client import WardenClient, take_warden
+from tradewind.deployer.runner.warden.control_group import group_pids, remove_group
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, JobProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
@@ -95,6 +97,9 @@ class ProcessSettings(plugins.Settings):
     )
     address_space: bool = Field(
         False, description="Also refuse each process more virtual memory than the offer has (RLIMIT_AS)"
+    )
+    groups: bool = Field(
+        True, description="Hold runs to their memory and to parts of CPUs by control groups, where they may be made"
     )
 
 
@@ -217,6 +222,7 @@ class ProcessRunner(
             "cwd": str(request.workdir),
             "folder": str(folder),
             "cpus": None if cpus is None else cpus * nodes,
+            "groups": self.settings.groups,
             "memory_bytes": None if memory is None else memory * nodes,
             "address_space": memory if self.settings.address_space else 0,
             "wall_seconds": request.limits.wall_seconds,
@@ -267,8 +273,11 @@ class ProcessRunner(
             result = read_document(folder / RESULT)  # it may have been written just before the warden ended
             if result:
                 return _status_of(result)
-            if procfs.kill_members(handle.run_id, data.owner, str(folder), _leader(folder)):
+            if _kill(handle, folder):
                 return RunStatus(RunState.EXECUTING, runtime=_lived(folder, claim))
+        for name in ("stdout", "stderr"):  # what the warden would have done at the end
+            with contextlib.suppress(OSError):
+                shorten_log(folder / name, claim.get("log_bytes"))
         runtime = _lived(folder, claim)
         if (folder / CANCEL).exists():
             return RunStatus(RunState.CANCELLED, runtime=runtime, reason=_text(folder / CANCEL))
@@ -323,7 +332,7 @@ class ProcessRunner(
             pid, ticks = claim["warden"]
             if procfs.send(pid, ticks, signal.SIGUSR1):
                 return
-        procfs.kill_members(handle.run_id, data.owner, str(folder or ""), _leader(folder) if folder else None)
+        _kill(handle, folder)
 
     def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
         """Look at the checkpoint files of a run; see `KeepsCheckpoints.look_at_checkpoint`."""
@@ -379,9 +388,17 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _leader(folder: Path) -> tuple[int, int] | None:
-    first = read_document(folder / PID)
-    return (first["pid"], first["ticks"]) if first else None
+def _kill(handle: Handle, folder: Path | None) -> int:
+    """Send SIGKILL to all that is left of a run whose warden is gone; the number of those processes."""
+    first = read_document(folder / PID) if folder else None
+    group = str(first.get("group", "")) if first else ""
+    leader = (first["pid"], first["ticks"]) if first else None
+    found = procfs.kill_members(
+        handle.run_id, ProcessData.of(handle).owner, str(folder or ""), leader, group_pids(group)
+    )
+    if not found:
+        remove_group(group)
+    return found
 
 
 def _lived(folder: Path, claim: Mapping[str, Any]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Collection
 from typing import NamedTuple
 
 RUN_TAG = "TRADEWIND_RUN_ID"
@@ -188,19 +189,24 @@ def _writes_below(pid: int, folder: str) -> bool:
 
 
 def members(
-    run_id: str, owner: str = "", folder: str = "", leader: tuple[int, int] | None = None
+    run_id: str,
+    owner: str = "",
+    folder: str = "",
+    leader: tuple[int, int] | None = None,
+    grouped: Collection[int] = (),
 ) -> list[tuple[int, int]]:
     """All living processes of a run, whoever started them, as pid and start time.
 
     A process belongs to the run when its environment has the run's and the owner's tag, when its standard output or
-    error is a file below the run's folder, or when it is in the session of the run's first process, as long as that
-    lives.
+    error is a file below the run's folder, when it is in the session of the run's first process, as long as that
+    lives, or in its control group.
 
     Args:
         run_id: The run.
         owner: Its owner; if that is empty, tags are not looked at: others may have runs of the same name.
         folder: Its folder, or empty.
         leader: Pid and start time of its first process.
+        grouped: The processes in its control group.
     """
     session = leader[0] if leader and alive(*leader) else None
     found = []
@@ -211,18 +217,24 @@ def members(
         if seen is None or seen.state in "ZX":
             continue
         tagged = owner != "" and variable(pid, RUN_TAG) == run_id and variable(pid, OWNER_TAG) == owner
-        if tagged or seen.session == session or (folder and _writes_below(pid, folder)):
+        if tagged or pid in grouped or seen.session == session or (folder and _writes_below(pid, folder)):
             found.append((pid, seen.ticks))
     return found
 
 
-def kill_members(run_id: str, owner: str = "", folder: str = "", leader: tuple[int, int] | None = None) -> int:
-    """Send SIGKILL to all living processes of a run.
+def kill_members(
+    run_id: str,
+    owner: str = "",
+    folder: str = "",
+    leader: tuple[int, int] | None = None,
+    grouped: Collection[int] = (),
+) -> int:
+    """Send SIGKILL to all living processes of a run; see `members`.
 
     Returns:
         The number of those processes.
     """
-    found = members(run_id, owner, folder, leader)
+    found = members(run_id, owner, folder, leader, grouped)
     for pid, ticks in found:
         send(pid, ticks, signal.SIGKILL)
     return len(found)

@@ -615,7 +615,9 @@ class DeployModel(StrictModel):
         description="How often the program saves its work in $TRADEWIND_CHECKPOINT; without it, an interrupted run "
         "begins anew.",
     )
-    log_limit: Bytes = Field(LOG_LIMIT, description="The most that is kept of stdout and of stderr, each: 64MiB.")
+    log_limit: Bytes = Field(
+        LOG_LIMIT, description="The most that is kept of stdout and of stderr, each, with the last 16 MiB: 64MiB."
+    )
     hooks: dict[HookName, Hooks] = Field(
         {},
         description="By moment: before_ or after_ booting, bootstrapping, submitting, executing, collecting; on_error.",

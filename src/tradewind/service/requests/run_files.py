@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from tradewind.deployer.runner.log_limit import skip_hole
 from tradewind.errors import NotFoundError
 
 LOGS = ("stdout", "stderr", "application.stdout", "application.stderr", "hooks.log")
@@ -144,8 +145,7 @@ def read_log(folder: Path, stream: str, offset: int, limit: int, *, over: bool) 
         return None
     with file:
         size = os.fstat(file.fileno()).st_size
-        start = min(max(0, offset), size)
-        file.seek(start)
+        start = file.seek(skip_hole(file, min(max(0, offset), size)))
         return log_part(file.read(limit), start, last=over and start + limit >= size)
 
 

@@ -139,15 +139,6 @@ def test_usage_is_measured(make: Make, tmp_path: Path) -> None:
     assert {"read_bytes", "written_bytes"} <= set(usage.profile)
 
 
-def test_the_log_is_cut_at_its_limit(make: Make, tmp_path: Path) -> None:
-    line = "x" * 99
-    request = in_container(tmp_path, ("sh", "-c", f"echo first >&2; yes {line} | head -c 600000"), log=100_000)
-    assert finish(make(), request).state is RunState.DONE
-    assert (request.folder / "stdout").stat().st_size == 100_000
-    assert (request.folder / "stderr").read_text() == "first\n"
-    assert json.loads((request.folder / "result.json").read_text())["truncated"] is True
-
-
 def test_a_flood_of_output_does_not_fill_the_engines_disk(
     make: Make,
     tmp_path: Path,

@@ -252,17 +252,6 @@ def test_secrets_reach_the_job_and_stay_nowhere(
     assert (request.folder / "condor" / "job.sh").read_text().count("s3cr3t") == 1, "the program's own word"
 
 
-def test_a_flood_of_output_is_cut(runner: HtCondorRunner, tmp_path: Path) -> None:
-    request = request_for(tmp_path, ("sh", "-c", "head -c 30000000 /dev/zero; echo end >&2"), log=100_000)
-    handle = runner.submit(request, [])
-    status = wait_for_end(runner, handle)
-    assert status.state is RunState.DONE, status
-    runner.collect(handle, request)
-    assert (request.folder / "stdout").stat().st_size == 100_000
-    assert (request.folder / "stderr").read_text() == "end\n"
-    assert json.loads((request.folder / "result.json").read_text()) == {"truncated": True}
-
-
 def test_a_signal_is_a_negative_exit_code(plain: HtCondorRunner, tmp_path: Path) -> None:
     status = wait_for_end(plain, plain.submit(request_for(tmp_path, ("sh", "-c", "kill -SEGV $$")), []))
     assert (status.state, status.exit_code, status.fault) == (RunState.FAILED, -11, Fault.JOB)

@@ -187,17 +187,6 @@ def test_outputs_beyond_the_limit_are_one_clear_error(bench: KubeBench) -> None:
     runner.close()
 
 
-def test_logs_are_cut_at_their_limit(bench: KubeBench) -> None:
-    runner = bench.make()
-    request = shell(bench, "yes | head -c 100000")
-    request = replace(request, limits=replace(request.limits, log_bytes=1000))
-    handle = bench.submit(runner, request)
-    assert wait_for_end(runner, handle).state is RunState.DONE
-    runner.collect(handle, request)
-    assert (request.folder / "stdout").read_text() == "y\n" * 500
-    runner.close()
-
-
 def test_secrets_are_in_a_secret_that_goes_with_the_job(bench: KubeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "hush-4711")
     runner = bench.make()

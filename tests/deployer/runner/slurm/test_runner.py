@@ -235,8 +235,6 @@ x = b'x' * (64 << 20)
 end = time.process_time() + 0.3
 while time.process_time() < end: pass
 subprocess.Popen(['setsid', 'sleep', '60'])
-sys.stdout.write('y' * 100000)
-sys.stdout.flush()
 time.sleep(0.5)
 """
 
@@ -244,7 +242,7 @@ time.sleep(0.5)
 def test_ways_to_end_and_what_was_used(make: Make, tmp_path: Path) -> None:
     runner, late = make(), make(sbatch=["--begin=now+2"])
     stubborn = ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
-    busy = request_for(tmp_path, python(_BUSY), "busy", log=1000)
+    busy = request_for(tmp_path, python(_BUSY), "busy")
     requests = [
         request_for(tmp_path, ("sh", "-c", "kill -SEGV $$"), "signal"),
         request_for(tmp_path, stubborn, "stubborn", wall=0.4),
@@ -270,9 +268,6 @@ def test_ways_to_end_and_what_was_used(make: Make, tmp_path: Path) -> None:
     assert status.usage.cpu_seconds is not None and 0.3 <= status.usage.cpu_seconds < 5
     assert {"read_bytes", "written_bytes", "network_bytes"} <= set(status.usage.profile)
     assert status.usage.peak_memory_bytes is not None and 64 << 20 < status.usage.peak_memory_bytes < 200 << 20
-    runner.collect(handles["busy"], busy)
-    assert (busy.folder / "stdout").stat().st_size == 1000
-    assert json.loads((busy.folder / "result.json").read_text())["truncated"] is True
     # Time in the queue is not run time.
     poll_until(late, waits, lambda status: status.runtime > 0.5)
     status = wait_for_end(late, waits)

@@ -26,6 +26,7 @@ from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.engine import CALL_SECONDS, ContainerEngine
 from tradewind.deployer.runner.docker.errors import engine_message
 from tradewind.deployer.runner.docker.names import ListedContainer, engine_time
+from tradewind.deployer.runner.log_limit import CappedLogFile
 from tradewind.deployer.runner.run_files import folder_error, merge_folder, replace_document
 from tradewind.deployer.staging import INPUTS, stage_out
 from tradewind.errors import DeployError
@@ -79,23 +80,20 @@ def save_logs(client: Any, container: str, paths: tuple[Path, Path], limit: int 
         client: A ``docker.APIClient``.
         container: The id of the container.
         paths: The files for the standard output and for the standard error.
-        limit: The most bytes that are kept of each, or None.
+        limit: The most bytes that are kept of each, of its beginning and of its end, or None.
 
     Returns:
         True when there was more than the limit.
     """
     parts = [path.with_name(path.name + ".part") for path in paths]
-    sizes = [0, 0]
-    cut = False
     with parts[0].open("wb") as out, parts[1].open("wb") as err:
+        logs = CappedLogFile(out, limit), CappedLogFile(err, limit)
         for kind, piece in _frames(client, container, stdout=1, stderr=1):
-            room = len(piece) if limit is None else max(0, limit - sizes[kind])
-            cut = cut or len(piece) > room
-            (err if kind else out).write(piece[:room])
-            sizes[kind] += len(piece)
+            logs[kind].write(piece)
+        cut = [log.close() for log in logs]
     for part, path in zip(parts, paths, strict=True):
         part.replace(path)
-    return cut
+    return any(cut)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
-from tradewind.deployer.runner.htcondor.status import HtCondorData
+from tradewind.deployer.runner.htcondor.status import HtCondorData, result_of
 from tradewind.deployer.runner.htcondor.submit_description import (
     FOLDER,
     INPUTS_TAR,
@@ -29,6 +29,7 @@ from tradewind.deployer.runner.htcondor.submit_description import (
     secrets_script,
     shares_folders,
 )
+from tradewind.deployer.runner.log_limit import shorten_log
 from tradewind.deployer.runner.run_files import folder_error, read_document, replace_document
 from tradewind.deployer.staging import INPUTS, stage_out
 from tradewind.errors import DeployError
@@ -206,14 +207,14 @@ class ExchangeFolder:
             raise folder_error(error, self.folder) from error
 
     def _cut(self, most: int | None) -> None:
-        """Cut the logs at their limit, and say so: the script has let one byte more through."""
-        truncated = False
-        for name in ("stdout", "stderr"):
-            file = self.folder / name
-            if most is not None and file.is_file() and file.stat().st_size > most:
-                os.truncate(file, most)
-                truncated = True
-        if truncated:
+        """Join the beginnings and the ends of the logs, and say so where something is missing."""
+        fields = result_of(self.result)
+        cut = False
+        for name in ("out", "err"):
+            more = fields.get(name, "").strip()
+            written = most + int(more) if most is not None and more.isdigit() else None
+            cut |= shorten_log(self.folder / f"std{name}", most, written)
+        if cut:
             (self.folder / "result.json").write_text(json.dumps({"truncated": True}), encoding="utf-8")
 
 

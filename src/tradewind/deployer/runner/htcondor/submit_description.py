@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tradewind.deployer.environment import OUTPUTS, check_variables, job_environment
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
+from tradewind.deployer.runner.log_limit import shares
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
@@ -168,7 +169,7 @@ def script(request: RunRequest, settings: HtCondorSettings) -> str:
     folder, work = shlex.quote(str(request.folder.absolute())), shlex.quote(str(request.workdir.absolute()))
     limits = request.limits
     wall = "" if limits.wall_seconds is None else _seconds(limits.wall_seconds)
-    most = "" if limits.log_bytes is None else limits.log_bytes + 1
+    most, tail = ("", "") if limits.log_bytes is None else (limits.log_bytes, shares(limits.log_bytes)[1])
     environment = {**request.env, **job_environment(request, _PLACE)}
     check_variables((*environment, *request.secrets))
     lines = [
@@ -184,7 +185,7 @@ def script(request: RunRequest, settings: HtCondorSettings) -> str:
         *(f"export {name}={_value(value)}" for name, value in sorted(environment.items())),
         f'if [ -f "$here/{SECRETS}" ]; then . "$here/{SECRETS}"; rm -f "$here/{SECRETS}"; fi',
         f"set -- {shlex.join(request.argv)}",
-        f"wall={wall} grace={_seconds(settings.grace)} most={most}",
+        f"wall={wall} grace={_seconds(settings.grace)} most={most} tail={tail}",
         _BODY,
         *([] if shared else _packing(request.outputs)),
         'exit "$code"',
@@ -231,6 +232,13 @@ def _wider(pattern: str) -> tuple[str, str]:
 
 
 _BODY = f"""\
+keep() {{ # NAME: passes on the beginning and the end, and writes down how many bytes came after the beginning
+  head -c "$most"
+  head -c 1 > "$here/$1.next"
+  [ -s "$here/$1.next" ] || return
+  cat "$here/$1.next" - | {{ tee /proc/self/fd/5 | wc -c > "$here/$1.more"; }} 5>&1 | tail -c "$tail"
+}}
+more() {{ [ ! -s "$here/$1.more" ] || cat "$here/$1.more"; }}
 late="$here/late"; rm -f "$late"
 cd "$work" || {{ echo "fault=workdir" > "$here/{RESULT}"; exit {NOT_EXECUTABLE}; }}
 found=$(command -v -- "$1") || found=
@@ -243,8 +251,8 @@ else
   begun=$(date +%s.%N)
   if [ -n "$most" ]; then
     mkfifo "$here/out" "$here/err"
-    {{ head -c "$most"; exec cat >/dev/null; }} < "$here/out" & readers=$!
-    {{ head -c "$most" >&2; exec cat >/dev/null; }} < "$here/err" & readers="$readers $!"
+    keep out < "$here/out" & readers=$!
+    keep err < "$here/err" >&2 & readers="$readers $!"
     "$@" < /dev/null > "$here/out" 2> "$here/err" & child=$!
   else
     "$@" < /dev/null & child=$!
@@ -271,6 +279,8 @@ else
     wait $readers 2>/dev/null; kill "$nap" 2>/dev/null
   fi
   fault=; [ ! -e "$late" ] || fault=late
-  printf 'fault=%s\\ncode=%s\\nbegun=%s\\nended=%s\\n' "$fault" "$code" "$begun" "$ended" > "$here/{RESULT}.part"
+  printf 'fault=%s\\ncode=%s\\nbegun=%s\\nended=%s\\nout=%s\\nerr=%s\\n' \\
+    "$fault" "$code" "$begun" "$ended" "$(more out)" "$(more err)" \\
+    > "$here/{RESULT}.part"
   mv "$here/{RESULT}.part" "$here/{RESULT}"
 fi"""

@@ -20,11 +20,15 @@ from tradewind.deployer import bundle
 from tradewind.deployer.runner.kubernetes.api import ClusterApi, Document, ObjectConflict, ObjectNotFound
 from tradewind.deployer.runner.kubernetes.job import ENDING, EXPIRES, FACTS, MANAGED, OWNER, RUN, secret_of
 from tradewind.deployer.runner.kubernetes.status import KubernetesData, first_pod, seconds_of
+from tradewind.deployer.runner.log_limit import shorten_log
+from tradewind.deployer.runner.run_files import replace_document
 from tradewind.errors import DeployError
 from tradewind.problem import Handle, RunRequest
 
 UNPACKED_BYTES = 2**30
 """The most that the files of a run may have, in either direction, in bytes."""
+
+LOGS = ("stdout", "stderr", "application.stdout", "application.stderr")
 
 _ATTEMPTS = 20
 _LATEST = 3
@@ -153,9 +157,11 @@ def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
         work, outputs = place / "work", folder / "outputs"
         if outputs.is_dir():
             shutil.rmtree(outputs)
-        for name in ("stdout", "stderr", "application.stdout", "application.stderr", "metrics.jsonl", "outputs"):
+        for name in (*LOGS, "metrics.jsonl", "outputs"):
             if (place / name).exists():
                 (place / name).replace(folder / name)
+        long = [_shorten(place / f"{name}.written", folder / name, request) for name in LOGS]
+        replace_document(folder / "result.json", {"truncated": any(long)})
         for found in {path for pattern in request.outputs for path in work.glob(pattern)}:
             for path in [found] if found.is_file() else [each for each in found.rglob("*") if each.is_file()]:
                 target = outputs / path.relative_to(work)
@@ -163,3 +169,8 @@ def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
                 shutil.copy2(path, target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _shorten(note: Path, log: Path, request: RunRequest) -> bool:
+    """Join the beginning and the end of a log, of which a note says how long it was; True when a part is missing."""
+    return note.is_file() and shorten_log(log, request.limits.log_bytes, int(note.read_text(encoding="ascii")))

@@ -20,6 +20,7 @@ from tradewind.deployer.environment import job_environment
 from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.pod_scripts import PREPARE
 from tradewind.deployer.runner.kubernetes.settings import INSTANCE_TYPE, KubernetesSettings
+from tradewind.deployer.runner.log_limit import log_words
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
@@ -243,7 +244,7 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
         "TW_WALL": "" if wall is None else f"{wall:.3f}",
         "TW_PATTERNS": "\n".join(request.outputs).replace("**/", "*").replace("**", "*"),
         "TW_LIMIT": str(given.output_bytes),
-        "TW_LOG": "" if limits.log_bytes is None else str(limits.log_bytes),
+        "TW_LOG": log_words(limits.log_bytes),
         "TW_SLOTS": str(max(1, int(cpus))),
         "TW_WAITS": "" if given.everywhere or offer.nodes == 1 else "yes",
     }

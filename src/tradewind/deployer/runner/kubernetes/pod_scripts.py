@@ -143,8 +143,13 @@ for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in
 done
 cd "$TW"
 if [ -n "$TW_LOG" ]; then
+  set -- $TW_LOG
   for file in stdout stderr application.stdout application.stderr; do
-    if [ -f "$file" ] && [ "$($b stat -c %s "$file")" -gt "$TW_LOG" ]; then $b truncate -s "$TW_LOG" "$file"; fi
+    if [ -f "$file" ] && size=$($b stat -c %s "$file") && [ "$size" -gt "$1" ]; then
+      { $b head -c "$2" "$file"; $b tail -c "$3" "$file"; } > part
+      $b mv part "$file"
+      echo "$size" > "$file.written"
+    fi
   done
 fi
 keep() {
@@ -155,7 +160,9 @@ keep() {
 }
 $b mkdir pack
 for file in stdout stderr application.stdout application.stderr metrics.jsonl; do
-  if [ -f "$file" ]; then $b cp "$file" "pack/$file"; fi
+  for each in "$file" "$file.written"; do
+    if [ -f "$each" ]; then $b cp "$each" "pack/$each"; fi
+  done
 done
 $b find outputs -type f | keep
 printf '%s\n' "$TW_PATTERNS" | while read -r pattern; do

@@ -46,11 +46,14 @@ main()
 _PACKAGE = Path(__file__).parents[3]
 # The modules that a node gets to watch a run, by their file below deployer/runner.
 _WARDEN = (
+    "log_limit",
     "procfs",
     "ray/__init__",
     "ray/warden",
     "warden/__init__",
+    "warden/control_group",
     "warden/files",
+    "warden/launcher",
     "warden/warden",
 )
 _PAUSE_SECONDS = 5.0

@@ -20,6 +20,8 @@ PACKED = "collect.tar"
 """The name of the tar that `gather` makes in the run's folder."""
 
 STDOUT, STDERR, METRICS, OUTPUTS = "stdout", "stderr", "metrics.jsonl", "outputs"
+RESULT = "result.json"
+"""What the warden wrote about the end, also whether the logs were cut."""
 PREFIX = "tradewind-ray-"
 _PIECE = 4 << 20
 _LITTLE = 1 << 18
@@ -51,7 +53,7 @@ def sweep(scratch: Path) -> None:
 
 
 def gather(folder: str, patterns: list[str], limit: int) -> tuple[int, bytes]:
-    """Pack the logs, the metrics and the kept outputs of a run into one tar.
+    """Pack the logs, the metrics, the end and the kept outputs of a run into one tar.
 
     Args:
         folder: The run's folder on this node.
@@ -85,7 +87,7 @@ def _chosen(folder: str, patterns: list[str]) -> dict[str, Path]:
     """The files of a run that are brought back, by their names in the tar."""
     root = Path(folder).resolve()
     work, outputs = root / "work", root / OUTPUTS
-    wanted = {name: root / name for name in (STDOUT, STDERR, METRICS)}
+    wanted = {name: root / name for name in (STDOUT, STDERR, METRICS, RESULT)}
     for found in [each for pattern in patterns for each in work.glob(pattern)]:
         wanted |= {f"{OUTPUTS}/{os.path.relpath(path, work)}": path for path in _files(found)}
     wanted |= {f"{OUTPUTS}/{path.relative_to(outputs)}": path for path in _files(outputs)}

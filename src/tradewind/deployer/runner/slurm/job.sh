@@ -36,6 +36,7 @@ for ((i = 0; i < variables; i++)); do
 done
 while next word; do words+=("$word"); done
 exec 3<&-
+read -r logs head tail <<< "$logs"
 : > "$batch/$index" # secrets may have stood there
 [ -d "$folder" ] || exit 78
 
@@ -113,7 +114,8 @@ resident() {
 # Beside the program: its wall time, its memory, its logs, and the controller's request to end it. It says what it saw when
 # it is asked to end, and ends everything when this script was killed.
 watch() {
-  local peak=0 nap=5 cut=false line=0 begun deadline left status size name since=0 slept=0 frozen=0
+  local peak=0 nap=5 line=0 begun deadline left status name since=0 slept=0 frozen=0
+  local -A hole taken
   trap '' TERM USR1 USR2
   trap - EXIT
   read -r child begun
@@ -132,7 +134,7 @@ watch() {
     status=$?
     if [ "$status" -eq 0 ]; then
       thaw
-      echo "$peak $cut $frozen"
+      echo "$peak $frozen ${taken[stdout]:-0} ${taken[stderr]:-0}"
       exit
     elif [ "$status" -le 128 ]; then
       # The other end is closed when this script was killed, and only then.
@@ -146,13 +148,28 @@ watch() {
     [ "$kib" -gt "$peak" ] && peak=$kib
     if [ -z "$limited" ] && [ -n "$memory" ] && [ "$kib" -gt "$memory" ]; then kill -USR2 "$$"; fi
     if [ -n "$logs" ]; then
-      for name in stdout stderr; do
-        size=$(stat -c %s "$folder/$name" 2> /dev/null)
-        [ "${size:-0}" -gt "$logs" ] && truncate -s "$logs" "$folder/$name" && cut=true
-      done
+      for name in stdout stderr; do trim "$name"; done
     fi
     nap=$((nap < 50 ? nap * 2 : 100))
   done
+}
+
+# Holds a log near its limit on the disk: by a hole in it, or where there can be none by taking its end away. Whoever
+# collects it leaves its beginning, its end, and a line about what is missing.
+trim() {
+  local size
+  size=$(stat -c %s "$folder/$1" 2> /dev/null)
+  [ "${size:-0}" -gt "$logs" ] && [ "$size" -gt $((${hole[$1]:-$head} + 2 * tail)) ] || return
+  if [ -z "${taken[$1]:-}" ] && fallocate -p -o "$head" -l $((size - tail - head)) "$folder/$1" 2> /dev/null; then
+    hole[$1]=$((size - tail))
+  else
+    join "$1" "$folder/$1.end" && truncate -s "$head" "$folder/$1" && taken[$1]=$((${taken[$1]:-0} + size - head))
+  fi
+}
+# The end of a log, from what was taken away of it before and what has come since, in another file.
+join() {
+  { cat "$folder/$1.end" 2> /dev/null; tail -c "+$((head + 1))" "$folder/$1"; } | tail -c "$tail" > "$folder/$1.part" &&
+    mv -f "$folder/$1.part" "$2"
 }
 
 # Time in which Slurm had the job suspended is not run time, and Slurm's own limit does not count it either. Who was
@@ -289,9 +306,9 @@ for ((i = 0; i < 20; i++)); do
   read -r -t 0.02 -u 8 line
 done
 
-peak=0 cut=false frozen=0
+peak=0 frozen=0 taken=0
 echo end >&9
-read -r -t 2 -u 8 peak cut frozen
+read -r -t 2 -u 8 peak frozen taken
 runtime=$((runtime - ${frozen:-0}))
 oom_kills
 [ -z "$ending" ] && [ "$count" -gt "$before" ] && [ "$code" -ne 0 ] && ending=out_of_memory
@@ -308,9 +325,19 @@ moved
 io=''
 [ -n "$reads" ] && io=$io", \"read_bytes\": $((reads - first_reads)), \"written_bytes\": $((writes - first_writes))"
 [ -n "$cables" ] && io=$io", \"network_bytes\": $((cables - first_cables))"
+cut=false
+set -- $taken
+for name in stdout stderr; do
+  if [ "${1:-0}" -gt 0 ]; then
+    io="$io, \"${name}_written\": $(($1 + $(stat -c %s "$folder/$name")))" cut=true
+    join "$name" "$folder/$name.end" && truncate -s "$head" "$folder/$name" && cat "$folder/$name.end" >> "$folder/$name"
+  fi
+  shift
+done
+rm -f "$folder/stdout.end" "$folder/stderr.end"
 printf -v runtime '%d.%02d' $((runtime / 100)) $((runtime % 100))
 printf -v line '{"state": "%s", %s, "exit_code": %d, "runtime": %s, "peak_kib": %d, "user": "%s", "system": "%s", "truncated": %s%s}' \
-  "$state" "$about" "$code" "$runtime" "${peak:-0}" "${user:-}" "${system:-}" "${cut:-false}" "$io"
+  "$state" "$about" "$code" "$runtime" "${peak:-0}" "${user:-}" "${system:-}" "$cut" "$io"
 document "$line" 1<> "$folder/result.json"
 : > "$mark"
 [ "$code" -le 255 ] || code=1

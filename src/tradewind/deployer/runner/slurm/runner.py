@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import shutil
 import time
@@ -29,6 +27,7 @@ from tradewind.deployer.runner.base import (
     SurvivesController,
     UsesImages,
 )
+from tradewind.deployer.runner.log_limit import shorten_log
 from tradewind.deployer.runner.run_files import merge_folder, read_chunk, read_document, replace_document
 from tradewind.deployer.runner.slurm.commands import SlurmCommands, find_programs
 from tradewind.deployer.runner.slurm.handle import SlurmData, SlurmRun
@@ -220,9 +219,10 @@ class SlurmRunner(
         return self.read_log(handle, METRICS, offset)
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
-        """Bring a run's files into its folder on this machine, and cut its logs at their limit."""
+        """Bring a run's files into its folder on this machine, and shorten its logs to their limit."""
         source, target = self._known(handle).folder or request.folder, request.folder.absolute()
         try:
+            self._shorten(source, request.limits.log_bytes)
             if source != target:
                 target.mkdir(parents=True, exist_ok=True)
                 for name in ("stdout", "stderr", METRICS, RESULT):
@@ -231,18 +231,16 @@ class SlurmRunner(
                 if (source / OUTPUTS).is_dir():
                     # A link may lead anywhere: it is brought as a link.
                     merge_folder(source / OUTPUTS, target / OUTPUTS)
-            self._cut(target, request.limits.log_bytes)
         except OSError as error:
             raise DeployError(f"the files of run {request.run_id} cannot be brought here: {error}") from error
 
-    def _cut(self, folder: Path, limit: int | None) -> None:
-        long = [name for name in ("stdout", "stderr") if limit is not None and _size(folder / name) > limit]
-        for name in long:
-            assert limit is not None
-            os.truncate(folder / name, limit)
-        result = read_document(folder / RESULT)
-        if long and result is not None:
-            replace_document(folder / RESULT, {**result, "truncated": True})
+    def _shorten(self, folder: Path, limit: int | None) -> None:
+        """Keep the beginnings and the ends of the logs; on the node they may be long files with a hole."""
+        result = read_document(folder / RESULT) or {}
+        long = [shorten_log(folder / name, limit, result.get(f"{name}_written")) for name in ("stdout", "stderr")]
+        if any(long) and result:
+            kept = {key: value for key, value in result.items() if not key.endswith("_written")}
+            replace_document(folder / RESULT, {**kept, "truncated": True})
 
     def close(self) -> None:
         """Close the connection to the login host; runs are not touched."""
@@ -284,10 +282,3 @@ def read_nodes(text: str) -> dict[str, Mapping[str, float]]:
         amounts = {"cpu": float(cpus), "memory": float(megabytes) / 1024.0, "gpu": float(gpus)}
         found[name] = {kind: amount for kind, amount in amounts.items() if amount}
     return found
-
-
-def _size(path: Path) -> float:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return -math.inf

@@ -21,6 +21,7 @@ from tradewind.deployer.environment import (
     job_environment,
     resolve_secrets,
 )
+from tradewind.deployer.runner.log_limit import log_words
 from tradewind.deployer.runner.resource_limits import memory_of
 from tradewind.deployer.runner.run_files import folder_error
 from tradewind.deployer.runner.slurm.backlog import SlurmBacklog
@@ -319,7 +320,7 @@ def job_order(request: RunRequest, folder: Path, mark: Path, words: Sequence[str
         "" if wall is None else str(max(1, round(wall * 100))),
         str(round(facts["grace"] * 100)),
         "" if memory is None else str(memory // 1024),
-        "" if facts["log_bytes"] is None else str(facts["log_bytes"]),
+        log_words(facts["log_bytes"]),
         str(facts["slots"]),
         str(mark),
         facts["engine"],

@@ -1,11 +1,11 @@
 # One run, from its start until it is forgotten or expires.
 
 options() { # KEY=VALUE...
-  _wall= _memory= _cpus= _log= _grace=50 _expires=86400 _bundle= _inputs= _sleeps=1 _groups=1 _mask=022 _page=4096
+  _wall= _memory= _cpus= _log= _tail=0 _grace=50 _expires=86400 _bundle= _inputs= _sleeps=1 _groups=1 _mask=022 _page=4096
   for _option in "$@"; do
     _value=${_option#*=}
     case $_option in
-      wall=*) _wall=$_value ;; memory=*) _memory=$_value ;; cpus=*) _cpus=$_value ;; log=*) _log=$_value ;;
+      wall=*) _wall=$_value ;; memory=*) _memory=$_value ;; cpus=*) _cpus=$_value ;; log=*) _log=$_value ;; tail=*) _tail=$_value ;;
       grace=*) _grace=$_value ;; expires=*) _expires=$_value ;; bundle=*) _bundle=$_value ;;
       inputs=*) _inputs=$_value ;; sleeps=*) _sleeps=$_value ;; groups=*) _groups=$_value ;;
       mask=*) _mask=$_value ;; page=*) _page=$_value ;;
@@ -83,7 +83,7 @@ free_cpus() { # FILE...: and removes some files
   rm -f "$@"
 }
 
-drain() { # PIPE FILE: keeps what the job writes, to the limit; fails with 1 when that was less, with 2 when the disk was full
+drain() { # PIPE FILE: keeps what the job writes: to the limit, then its end; fails with 1 when that was less, with 2 when the disk was full
   if [ -z "$_log" ]; then
     cat >"$2" && exit 0
     cat >/dev/null
@@ -95,7 +95,8 @@ drain() { # PIPE FILE: keeps what the job writes, to the limit; fails with 1 whe
   }
   head -c 1 >"$1.more"
   [ -s "$1.more" ] || exit 0
-  cat >/dev/null
+  # The controlling machine leaves the beginning, the end, and a line about the rest: it gets to know how much there was.
+  cat "$1.more" - | { tee /proc/self/fd/5 | wc -c >"$1.count"; } 5>&1 | tail -c "$_tail" >>"$2" || exit 2
   exit 1
 } <"$1"
 
@@ -237,7 +238,7 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
   [ -z "$_timer" ] || kill "$_timer" 2>/dev/null
   if [ "$_state" = ended ] || [ "$_state" = missing ]; then _wait=0; else _wait=$_grace; fi
   end_all "$_wait" || kill $_drain_o $_drain_e 2>/dev/null
-  _cut=0 _full=0
+  _cut=0 _full=0 _more_o=0 _more_e=0
   if [ -n "$_drain_o" ]; then # the job was near its start, at least
     : 1<>o
     : 1<>e
@@ -256,6 +257,8 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
       case $? in 1) _cut=1 ;; 2) _full=1 ;; esac
     done
     kill "$_killer"
+    { read -r _more_o <o.count; } 2>/dev/null
+    { read -r _more_e <e.count; } 2>/dev/null
   fi
   [ -n "$_group" ] && [ "$_state" = ended ] && [ "$_code" != 0 ] && overrun && _state=memory
   [ "$_peak" -gt 0 ] || _peak=
@@ -263,7 +266,7 @@ finish() { # STATE CODE: ends what is left of the job, writes the result, and wa
   _cpu=
   { read -r _cpu && read -r _cpu; } <times
   if [ "$_state" != expired ] && [ "$_state" != forgotten ]; then
-    _line="state=$_state code=$_code runtime=$_runtime memory=$_peak cpu=${_cpu% *}/${_cpu#* } cut=$_cut full=$_full"
+    _line="state=$_state code=$_code runtime=$_runtime memory=$_peak cpu=${_cpu% *}/${_cpu#* } cut=$_cut full=$_full more=$((_more_o))/$((_more_e))"
     printf '%-299s\n' "$_line" 1<>result.part
     until mv -f result.part result || ! [ -e result.part ]; do nap; done
     for _listener in ../../listeners/*; do

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from tradewind.deployer.environment import METRICS, OUTPUTS
+from tradewind.deployer.runner.log_limit import shorten_log
 from tradewind.deployer.runner.run_files import folder_error, merge_folder, replace_document
 from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.status import fields
@@ -34,6 +35,7 @@ def collect(parts: Sequence[tuple[RemoteMachine, str]], request: RunRequest, lim
     folder = request.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        cut = False
         with tempfile.TemporaryDirectory(prefix=".bringing-", dir=folder, ignore_cleanup_errors=True) as place:
             for i, (machine, name) in reversed(list(enumerate(parts))):
                 came = Path(place) / str(i)
@@ -41,15 +43,20 @@ def collect(parts: Sequence[tuple[RemoteMachine, str]], request: RunRequest, lim
                     if i == 0 and len(parts) > 1:
                         continue  # an application that was never ready has had no load
                     raise DeployError(f"run {request.run_id} left nothing on {machine.target.host}")
-                _put(came, request, "application." if i else "")
-        machine, name = parts[0]
-        _, words = machine.answer(name) or (0.0, "")
-        replace_document(folder / "result.json", {"truncated": fields(words).get("cut") == "1"})
+                _, words = machine.answer(name) or (0.0, "")
+                cut = _put(came, request, "application." if i else "", fields(words))
+        replace_document(folder / "result.json", {"truncated": cut})
     except OSError as error:
         raise folder_error(error, folder) from error
 
 
-def _put(came: Path, request: RunRequest, prefix: str) -> None:
+def _put(came: Path, request: RunRequest, prefix: str, result: Mapping[str, str]) -> bool:
+    """Put what came into the run's folder; True when its logs have not all that was printed."""
+    limit = request.limits.log_bytes
+    more = [int(word) for word in result.get("more", "").split("/") if word.isdigit()] or [0, 0]
+    for name, count in zip(("stdout", "stderr"), more, strict=True):
+        if limit is not None and count and (came / name).is_file():
+            shorten_log(came / name, limit, limit + count)
     for name in _LOGS:
         source = came / name
         if source.is_file() and not source.is_symlink() and not (prefix and name == METRICS):
@@ -63,6 +70,7 @@ def _put(came: Path, request: RunRequest, prefix: str) -> None:
         picked = came / "picked"
         if stage_out(replace(request, workdir=kept, folder=picked)):
             merge_folder(picked / OUTPUTS, outputs, move=True)
+    return result.get("cut") == "1"
 
 
 def _find_patterns(patterns: Sequence[str]) -> list[str]:

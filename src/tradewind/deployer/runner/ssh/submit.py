@@ -15,6 +15,7 @@ from pathlib import Path
 from tradewind.deployer.bundle import Bundle, pack
 from tradewind.deployer.checkpoints import FOLDER as CHECKPOINT
 from tradewind.deployer.environment import check_variables, job_environment, resolve_secrets
+from tradewind.deployer.runner.log_limit import shares
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.deployer.runner.run_files import file_name_of
 from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
@@ -119,6 +120,7 @@ def start(
         "memory": memory_of(request) if part.held else None,
         "cpus": math.ceil(cpus) if cpus and part.held else None,
         "log": limits.log_bytes,
+        "tail": None if limits.log_bytes is None else shares(limits.log_bytes)[1],
         "grace": round(given.grace * 100),
         "expires": _seconds_left(request),
         "groups": int(given.groups),

@@ -20,7 +20,6 @@ Files that it writes into a run's folder:
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
 import os
 import resource
@@ -30,6 +29,8 @@ import sys
 import time
 
 from tradewind.deployer.runner import procfs
+from tradewind.deployer.runner.log_limit import GrowingLog
+from tradewind.deployer.runner.warden.control_group import group_pids
 from tradewind.deployer.runner.warden.files import (
     CANCEL,
     PID,
@@ -38,11 +39,11 @@ from tradewind.deployer.runner.warden.files import (
     Document,
     StartRefused,
     claim_run,
-    program_of,
     quietly,
     text_of,
     write_document,
 )
+from tradewind.deployer.runner.warden.launcher import Launcher, StartedProcess
 
 _SAMPLE_SECONDS = 0.05
 _HEARTBEAT_SECONDS = 1.0
@@ -51,7 +52,6 @@ _RESULT_BYTES = 4096
 _HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM)
 _IGNORED_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 _PIECE = 1 << 16
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -60,28 +60,30 @@ class WardenJob:
 
     Args:
         order: The controller's order.
-        pid: The first process of the job.
         cpus: The numbers of the CPUs that it is held to.
-        asked: The moment right before it was started, by ``time.time`` and by ``time.monotonic``: on a loaded machine
-            the warden may get to note anything long after the job has begun.
+        process: The first process of the job.
     """
 
-    def __init__(self, order: Document, pid: int, cpus: set[int], asked: tuple[float, float]) -> None:
+    def __init__(self, order: Document, cpus: set[int], process: StartedProcess) -> None:
         self.order = order
         self.run_id: str = order["run_id"]
         self.folder: str = order["folder"]
-        self.pid = pid
+        self.pid = process.pid
         self.cpus = cpus
+        self.group = process.group
         self.traffic = (0, 0)
-        self.started, self.begun = asked
+        self.started, self.begun = process.asked
         wall = order.get("wall_seconds")
         self.deadline: float = time.monotonic() + wall if wall is not None else float("inf")
         self.ending: tuple[str, str] | None = None
         self.kill_at = float("inf")
-        self.members: set[int] = {pid}
+        self.members: set[int] = {self.pid}
         self.peak = 0
         self.cpu_seconds = 0.0
         self.truncated = False
+        limit = order.get("log_bytes")
+        paths = [f"{self.folder}/{name}" for name in ("stdout", "stderr")]
+        self._logs = [GrowingLog(path, limit) for path in paths] if limit is not None else []
         self.exit: tuple[int, resource.struct_rusage, float] | None = None
 
     def note_start(self) -> None:
@@ -89,7 +91,9 @@ class WardenJob:
         self.traffic = procfs.traffic()
         seen = procfs.stat(self.pid)
         if seen is not None:
-            quietly(write_document, f"{self.folder}/{PID}", {"pid": self.pid, "ticks": seen.ticks})
+            group = self.group.folder if self.group is not None else ""
+            document = {"pid": self.pid, "ticks": seen.ticks, "group": group}
+            quietly(write_document, f"{self.folder}/{PID}", document)
 
     def signal(self, number: int) -> None:
         """Send a signal to everything that belongs to the job."""
@@ -117,17 +121,29 @@ class WardenJob:
             self.kill_at = time.monotonic() + grace
             self.signal(signal.SIGTERM if grace > 0 else signal.SIGKILL)
 
-    def cut_logs(self) -> None:
-        """Cut stdout and stderr at the limit; the job appends, so it may go on writing."""
-        limit = self.order.get("log_bytes")
-        if limit is None:
-            return
-        for name in ("stdout", "stderr"):
-            path = f"{self.folder}/{name}"
+    def left(self) -> list[int]:
+        """The living processes in the job's control group, whosever children they are."""
+        if self.group is None:
+            return []
+        seen = [(pid, procfs.stat(pid)) for pid in group_pids(self.group.folder)]
+        return [pid for pid, state in seen if state is not None and state.state not in "ZX"]
+
+    def look_for_overrun(self) -> None:
+        """Note that the kernel has killed something of the job for its memory."""
+        if self.group is not None and self.ending is None and self.group.overran():
+            self.peak = max(self.peak, self.order.get("memory_bytes") or 0)
+            self.end("out_of_memory", "", 0.0)
+
+    def trim_logs(self) -> None:
+        """Hold stdout and stderr near their limit on the disk; the job appends, so it may go on writing."""
+        for log in self._logs:
+            log.trim()
+
+    def finish_logs(self) -> None:
+        """Leave the beginnings and the ends of stdout and stderr, once the job has ended."""
+        for log in self._logs:
             try:
-                if os.stat(path).st_size > limit:  # noqa: PTH116
-                    os.truncate(path, limit)
-                    self.truncated = True
+                self.truncated |= log.finish()
             except OSError:  # the job removed its own log
                 continue
 
@@ -173,6 +189,7 @@ def result_of(job: WardenJob) -> Document:
         "ended": job.started + runtime,
         "runtime": runtime,
         "peak_memory_bytes": max(job.peak, used.ru_maxrss * 1024),
+        "group_peak_bytes": job.group.peak() if job.group is not None else None,
         "cpu_seconds": job.cpu_seconds,
         "profile": profile_of(used, job.traffic),
         "truncated": job.truncated,
@@ -200,6 +217,7 @@ class Warden:
             "boot": procfs.boot_id(),
             "warden": [self._pid, me.ticks],
         }
+        self._launcher = Launcher(self._libc, f"{self._pid}-{me.ticks}")
         self._wake, wake = os.pipe()
         for fd in (self._wake, wake):
             os.set_blocking(fd, False)
@@ -231,6 +249,7 @@ class Warden:
                     quietly(os.utime, f"{job.folder}/{STARTED}")
                 next_beat = now + _HEARTBEAT_SECONDS
             self._deadlines()
+        self._launcher.dismiss()
 
     def _pause(self, next_sample: float) -> float | None:
         if not self.jobs:
@@ -288,6 +307,8 @@ class Warden:
             self.jobs[run_id] = self._mains[job.pid] = job
             self._say({"event": "started", "run_id": run_id, "begun": job.begun})
             job.note_start()  # while the controller goes on
+            if job.group is not None:
+                self._launcher.prepare()
 
     def _launch(self, order: Document) -> WardenJob:
         folder = order["folder"]
@@ -299,6 +320,7 @@ class Warden:
             "started": time.time(),
             "begun": time.monotonic(),
             "wall_seconds": order.get("wall_seconds"),
+            "log_bytes": order.get("log_bytes"),
         }
         claim_run(folder, claim)
         try:
@@ -310,8 +332,7 @@ class Warden:
             finally:
                 os.close(room)
             cpus = self._choose_cpus(order.get("cpus"))
-            asked = time.time(), time.monotonic()
-            return WardenJob(order, self._fork(order, cpus), cpus, asked)
+            return WardenJob(order, cpus, self._launcher.start(order, cpus))
         except BaseException:
             # Nothing runs: the same run may be asked for again and gets the same answer.
             for name in (f"{folder}/{STARTED}", part):
@@ -325,55 +346,6 @@ class Warden:
         count = max(1, int(-(-wanted // 1)))
         load = {cpu: sum(cpu in job.cpus for job in self.jobs.values()) for cpu in every}
         return set(sorted(every, key=lambda cpu: (load[cpu], cpu))[:count])
-
-    def _fork(self, order: Document, cpus: set[int]) -> int:
-        folder = order["folder"]
-        program = program_of(order["argv"][0], order["cwd"], order["env"].get("PATH", os.defpath))
-        report, tell = os.pipe()
-        opened = [report, tell]
-        try:
-            opened.append(os.open(os.devnull, os.O_RDONLY))
-            for name in ("stdout", "stderr"):
-                path = f"{folder}/{name}"
-                opened += [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)]
-            pid = os.fork()
-            if pid == 0:
-                self._become(order, program, cpus, tell, opened[2:])
-            os.close(opened.pop(1))
-            problem = os.read(report, 64)  # empty once the program has been executed
-        finally:
-            for fd in opened:
-                os.close(fd)
-        if problem:
-            os.waitpid(pid, 0)
-            kind, _, number = problem.decode().partition(" ")
-            raise StartRefused(kind, int(number))
-        return pid
-
-    def _become(self, order: Document, program: str, cpus: set[int], tell: int, streams: list[int]) -> None:
-        step = "system"
-        try:
-            os.setsid()
-            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != self._pid:
-                os._exit(1)
-            signal.set_wakeup_fd(-1)
-            os.sched_setaffinity(0, cpus)
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            if order.get("address_space"):
-                resource.setrlimit(resource.RLIMIT_AS, (order["address_space"],) * 2)
-            step = "workdir"
-            os.chdir(order["cwd"])
-            for number, fd in enumerate(streams):
-                os.dup2(fd, number)
-            step = "missing"
-            os.execve(program, order["argv"], order["env"])  # noqa: S606
-        except OSError as error:
-            os.write(tell, f"{step} {error.errno}".encode())
-        except BaseException:
-            os.write(tell, f"{step} {errno.EINVAL}".encode())
-        finally:
-            os._exit(127)
 
     def _reap(self) -> None:
         ended = []
@@ -400,7 +372,7 @@ class Warden:
         """The processes that lost their parent and became the warden's children, by the run they belong to."""
         found: dict[str, list[int]] = {}
         for pid in procfs.children(self._pid):
-            if pid in self._mains:
+            if pid in self._mains or pid == self._launcher.ready_pid:
                 continue
             if pid not in self._orphans:
                 self._orphans[pid] = self._owner_of(pid)
@@ -429,10 +401,12 @@ class Warden:
                 # Forked workers share pages, which the sum of resident sizes counts once for each.
                 memory = sum(map(procfs.proportional, members))
             job.peak = max(job.peak, memory)
-            if limit is not None and memory > limit:
+            job.look_for_overrun()
+            # A control group holds the job to its limit by itself, and counts exactly.
+            if limit is not None and memory > limit and job.group is None:
                 job.end("out_of_memory", "", 0.0)
                 job.signal(signal.SIGKILL)
-            job.cut_logs()
+            job.trim_logs()
 
     def _deadlines(self) -> None:
         for job in list(self.jobs.values()):
@@ -447,24 +421,29 @@ class Warden:
                 job.kill_at = now + _SAMPLE_SECONDS
 
     def _refresh(self, job: WardenJob) -> None:
-        job.members = set(procfs.tree([job.pid, *self._adopted().get(job.run_id, ())]))
+        job.members = set(procfs.tree([job.pid, *self._adopted().get(job.run_id, ()), *job.left()]))
 
     def _finish(self, job: WardenJob) -> None:
         """Kill the processes that a job left behind, and write its result."""
+        job.look_for_overrun()
         until = time.monotonic() + _CLEANUP_SECONDS
         while time.monotonic() < until:
             adopted = self._adopted()
-            left = adopted.get(job.run_id, [])
+            left = [*adopted.get(job.run_id, []), *job.left()]
             if len(self.jobs) == 1:
                 left = left + adopted.get("", [])
             if not left:
                 break
             job.members = set(procfs.tree(left))
+            if job.group is not None:
+                job.group.kill()
             job.signal(signal.SIGKILL)
             time.sleep(0.002)
             self._reap()
-        job.cut_logs()
+        job.finish_logs()
         result = result_of(job)
+        if job.group is not None:
+            self._launcher.give_back(job.group)
         del self.jobs[job.run_id]
         try:
             # A controller that lives puts the result into its store at once; without one this file is all there is.
