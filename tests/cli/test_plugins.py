@@ -211,7 +211,7 @@ def test_which_go_together_fits_a_narrow_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "45")
+    monkeypatch.setenv("COLUMNS", "50")
     assert run(["plugins", "--matrix"]) == 0
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     row = next(line for line in lines if line.split()[:1] == ["process"])

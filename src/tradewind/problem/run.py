@@ -334,6 +334,7 @@ class Run:
         folder: Its folder on this machine.
         offer_key: The key of the offer that it was launched on; attempts of a trial may have different ones.
         results: The address that what it kept is uploaded to, or empty; it is complete where SHA256SUMS is there.
+        code: Digest of the files of the program's folder when it began, or empty where they are not watched.
     """
 
     run_id: str
@@ -354,6 +355,7 @@ class Run:
     folder: str = ""
     offer_key: str = ""
     results: str = ""
+    code: str = ""
 
     def resumed_at(self, seconds: float) -> Run:
         """The row of a run that began at a checkpoint, which has saved so many seconds of work."""
