@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,10 +52,18 @@ def submit(
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
     ] = None,
+    live_folder: Annotated[
+        bool,
+        typer.Option("--live-folder", help="Run in the program's folder as it is then, not in a snapshot of it."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
-    """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
+    """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start.
+
+    A snapshot of the program's folder is kept, without what .tradewindignore names: what is edited meanwhile does not
+    change what the search runs.
+    """
     from contextlib import closing
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
@@ -69,13 +77,15 @@ def submit(
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     problem = _checked_problem(spec)
-    options = {
+    options: dict[str, Any] = {
         "target": target,
         "core": "process" if core_process else "thread",
         "demand": amounts(demand, "--demand", further=True) or None,
         "run": largest_demand(problem) or None,
         "core_demand": amounts(core_demand, "--core-demand", further=True) or None,
     }
+    if not live_folder and (snapshot := _snapshot(spec)):
+        options["code"] = snapshot
     with closing(open_cluster_store(store)) as opened:
         if weight is not None:
             old = next((row for row in opened.tenants() if row.name == tenant), TenantRow(tenant))
@@ -85,7 +95,15 @@ def submit(
         row = _submit(opened, asked)
         running = opened.is_run(row.cluster)
     if as_json:
-        emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
+        emit_json(
+            {
+                "id": row.id,
+                "tenant": row.tenant,
+                "name": row.name,
+                "state": row.state,
+                "code": row.options.get("code", {}).get("digest"),
+            }
+        )
         return
     typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
     if not running:
@@ -98,6 +116,17 @@ def _check_target(target: float | None) -> None:
 
     if target is not None and not math.isfinite(target):
         raise InputError(f"--target {target}: that is no result", hint="name the value at which the search ends")
+
+
+def _snapshot(spec: JobSpec) -> dict[str, str] | None:
+    """Keep the program's folder as it is now, where runs need it; the archive and its digest."""
+    from tradewind.tenancy.code_snapshots import runs_code, take_snapshot
+    from tradewind.utils.paths import data_folder
+
+    if not runs_code(spec):
+        return None
+    found = take_snapshot(spec.job.workdir, data_folder())
+    return {"archive": str(found.path), "digest": found.digest}
 
 
 def _checked_problem(spec: JobSpec) -> Problem:

@@ -31,7 +31,7 @@ _AIM = (
     "space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop",
     "abort", "future_runs",
 )  # fmt: skip
-_RUNS = ("command", "image", "inputs", "parameters", "load", "fraction")
+_RUNS = ("command", "workflow", "image", "inputs", "parameters", "load", "fraction")
 _LOOKED_AT = 50
 """Searches of that name, the newest, among which those with the same aim are looked for."""
 
