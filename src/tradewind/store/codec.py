@@ -194,7 +194,7 @@ def details_to_json(run: Run) -> dict[str, Any]:
         "folder": run.folder,
         "offer_key": run.offer_key,
         "results": run.results,
-        **({"code": run.code} if run.code else {}),
+        "code": run.code,
     }
 
 

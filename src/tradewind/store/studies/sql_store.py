@@ -229,7 +229,8 @@ class SqlStore(Store):
     def code_versions(self, study_id: int) -> list[CodeVersion]:
         """See `Store.code_versions`; of many runs, those without a version are not read."""
         query = sa.select(runs.c.trial, runs.c.details).where(runs.c.study_id == study_id)
-        query = query.where(runs.c.details.like('%"code"%')).order_by(runs.c.trial, runs.c.attempt)
+        known = runs.c.details.like('%"code":"%') & runs.c.details.not_like('%"code":""}')
+        query = query.where(known).order_by(runs.c.trial, runs.c.attempt)
         with self._database.read() as connection:
             return code_versions(
                 (trial, codec.loads(details).get("code", "")) for trial, details in connection.execute(query)
