@@ -156,7 +156,7 @@ class FolderVersions:
         return _FileVersion(key, f"{facts.st_mode & 0o111:o} {_content_digest(entry.source)}", settled)
 
     def _read_record(self) -> dict[str, _FileVersion]:
-        """What an earlier process of the study has seen; nothing where the study is new or its folder another one."""
+        """Files as an earlier process of the study has seen them; none where study or folder is a new one."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             document: dict[str, Any] = json.loads(self._record.read_text(encoding="utf-8"))
             if document["format"] == _FORMAT and document["workdir"] == str(self._workdir):

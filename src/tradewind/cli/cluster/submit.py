@@ -28,6 +28,13 @@ _Cluster = Annotated[
 ]
 
 
+_LiveFolder = Annotated[
+    bool, typer.Option("--live-folder", help="Run in the program's folder as it is then, not in a snapshot of it.")
+]
+_Param = Annotated[
+    list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
+]
+_CoreProcess = Annotated[bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")]
 _SEARCHER = typer.Option(help="Who proposes.", show_default=False, autocompletion=completion.parts("searcher"))
 
 
@@ -44,18 +51,11 @@ def submit(
     ] = None,
     cluster: _Cluster = None,
     nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
-    core_process: Annotated[
-        bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
-    ] = False,
+    core_process: _CoreProcess = False,
     demand: _Demand = None,
     core_demand: _CoreDemand = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
-    ] = None,
-    live_folder: Annotated[
-        bool,
-        typer.Option("--live-folder", help="Run in the program's folder as it is then, not in a snapshot of it."),
-    ] = False,
+    param: _Param = None,
+    live_folder: _LiveFolder = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
@@ -83,9 +83,8 @@ def submit(
         "demand": amounts(demand, "--demand", further=True) or None,
         "run": largest_demand(problem) or None,
         "core_demand": amounts(core_demand, "--core-demand", further=True) or None,
+        "code": None if live_folder else _snapshot(spec),
     }
-    if not live_folder and (snapshot := _snapshot(spec)):
-        options["code"] = snapshot
     with closing(open_cluster_store(store)) as opened:
         if weight is not None:
             old = next((row for row in opened.tenants() if row.name == tenant), TenantRow(tenant))
@@ -95,16 +94,14 @@ def submit(
         row = _submit(opened, asked)
         running = opened.is_run(row.cluster)
     if as_json:
-        emit_json(
-            {
-                "id": row.id,
-                "tenant": row.tenant,
-                "name": row.name,
-                "state": row.state,
-                "code": row.options.get("code", {}).get("digest"),
-            }
-        )
-        return
+        code = row.options.get("code", {}).get("digest")
+        emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state, "code": code})
+    else:
+        _say(row, cluster, running=running)
+
+
+def _say(row: JobRow, cluster: str | None, *, running: bool) -> None:
+    """Print which search it is, and how to start a cluster where none runs."""
     typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
     if not running:
         which, how = (f"Cluster {cluster} does not run", f" --name {cluster}") if cluster else ("No cluster runs", "")
