@@ -40,8 +40,8 @@ def request(folder: Path, tasks: dict[str, Any], wall: float = 60.0) -> RunReque
 
 
 def ended(runner: WorkflowLocalRunner, handle: Handle) -> RunStatus:
-    eventually(lambda: runner.poll([handle])["run-1"].state.ended)
-    return runner.poll([handle])["run-1"]
+    eventually(lambda: runner.poll([handle])[handle.run_id].state.ended)
+    return runner.poll([handle])[handle.run_id]
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_task_that_fails_and_a_time_that_is_over_end_a_run_with_the_reason(tmp
         assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
         assert status.reason == "task 'bad' failed: it exited with code 1"
         other = replace(request(tmp_path, {"long": {"command": ["sleep", "60"]}}, wall=0.3), folder=tmp_path / "late")
-        status = ended(runner, runner.submit(replace(other, run_id="run-1", owner="tw-late"), []))
+        status = ended(runner, runner.submit(replace(other, run_id="run-2", owner="tw-late"), []))
         assert (status.state, status.runtime) == (RunState.TIMED_OUT, 0.3)
     finally:
         runner.close()
