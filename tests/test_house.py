@@ -59,6 +59,7 @@ STATIONS = ("deployer", "interpreter", "searcher", "selector", "stopper", "store
 ENGINE_USES = (
     "tradewind.deployer.compatibility",
     "tradewind.deployer.environment",
+    "tradewind.deployer.folder_versions",
     "tradewind.deployer.lifecycle",
     "tradewind.deployer.result_uploads",
     "tradewind.deployer.runner.handle",

@@ -18,8 +18,9 @@ from run import HERE, MOST
 from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.offer_search import find_offers
 from tradewind.workflow.advice.offers import kept_cost
-from tradewind.workflow.advice.runner import make_planner, simulate_planner
+from tradewind.workflow.advice.runner import simulate_planner
 from tradewind.workflow.advice.set_search import AdviceRequest
+from tradewind.workflow.job.preparation import make_planner
 
 FAMILIES, LARGEST = ("c6g", "c7g", "c8g"), 16
 

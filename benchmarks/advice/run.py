@@ -22,9 +22,10 @@ from tradewind import plugins
 from tradewind.problem import Billing, Offer, OfferQuery
 from tradewind.selector.offer_search import find_offers
 from tradewind.workflow.advice.offers import MachineAssumptions, kept_cost, worth_trying
-from tradewind.workflow.advice.runner import make_planner, simulate_planner
+from tradewind.workflow.advice.runner import simulate_planner
 from tradewind.workflow.advice.set_search import AdviceRequest, search_sets
 from tradewind.workflow.files import read_workflow
+from tradewind.workflow.job.preparation import make_planner
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "work/results.csv"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.cli.app import run as cli
+from tradewind.problem.job_spec.spec import load_spec
 from tradewind.workflow.files import read_plan, read_workflow
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "workflow"
@@ -30,6 +31,18 @@ def test_its_shape() -> None:
     flow = read_workflow(EXAMPLE / "workflow.yaml")
     assert len(flow) == 15
     assert flow.widths == (4, 4, 1, 4, 1, 1)
+
+
+@pytest.mark.slow
+def test_as_a_job_it_is_searched_over_machines_and_planners(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path / "home"))
+    assert cli(["tune", "job.yaml", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result["trials"]) == {"succeeded"}
+    assert result["best"]["observation"]["runtime"] <= 66
+    assert load_spec(folder / "local.yaml").runner.name == "workflow_local"
 
 
 @pytest.mark.slow

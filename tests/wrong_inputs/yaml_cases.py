@@ -161,6 +161,57 @@ YAML = [
         files=job('[sh, -c, "exit 0"]', "sh -c 'exit"),
     ),
     Case(
+        "command-and-workflow",
+        "a command and a workflow",
+        3,
+        "job.yaml:2: job: it has both a command and a workflow (keep one of them)",
+        files=job("  command", "  workflow: flow.yaml\n  command"),
+    ),
+    Case(
+        "workflow-missing",
+        "a workflow that is not there",
+        3,
+        "job.yaml:3: job.workflow: there is no file …/none.xml",
+        files=job('command: [sh, -c, "exit 0"]', "workflow: none.xml"),
+    ),
+    Case(
+        "workflow-without-times",
+        "a workflow without run times to simulate",
+        3,
+        "job.yaml:3: job.workflow: the tasks of …/flow.yaml have no run times, and a simulation takes no time (give them, or run the workflow for real: deploy: {runner: workflow_local})",
+        files=job('command: [sh, -c, "exit 0"]', "workflow: flow.yaml")
+        | {"flow.yaml": 'tasks: {a: {command: "true"}}'},
+    ),
+    Case(
+        "workflow-planner",
+        "a planner of a workflow that is not there",
+        3,
+        "job.yaml:3: job.workflow: there is no planner named 'hefd' (did you mean 'heft'?)",
+        files=job('command: [sh, -c, "exit 0"]', "workflow: {file: flow.yaml, planner: hefd}")
+        | {"flow.yaml": 'tasks: {a: {command: "true", runtime: 3}}'},
+    ),
+    Case(
+        "workflow-runner",
+        "a workflow for a runner of commands",
+        3,
+        "job.yaml:11: the process runner runs a command, and job.workflow is a workflow (workflow simulates it, workflow_local runs it on this machine)",
+        files=job('command: [sh, -c, "exit 0"]', "workflow: flow.yaml", more="deploy: {runner: process}\n")
+        | {"flow.yaml": 'tasks: {a: {command: "true", runtime: 3}}'},
+    ),
+    Case(
+        "workflow-width",
+        "more CPUs for a workflow than this machine has",
+        3,
+        "job.yaml:3: job.workflow: 4,096 nodes of local.… have … CPUs, this machine has … (where: nodes * instance.vcpu <= …)",
+        files={
+            "job.yaml": JOB.replace('command: [sh, -c, "exit 0"]', "workflow: flow.yaml").replace(
+                "  workers: [1, 2]", "  nodes: [4096]"
+            )
+            + "deploy: {runner: workflow_local}\n",
+        }
+        | {"flow.yaml": 'tasks: {a: {command: "true", runtime: 3}}'},
+    ),
+    Case(
         "no-space",
         "a space without parameters",
         3,

@@ -34,6 +34,7 @@ job:
           print(json.dumps({"ratio": sum(map(len, blocks)) / packed}), file=metrics)
     - "{{ level }}"
     - "{{ workers }}"
+  # workflow: montage.xml         # instead of a command: each trial plans this workflow and runs it as a whole
   # workdir: .                    # the folder it starts in, seen from this file
   # env: {OMP_NUM_THREADS: "{{ workers }}"}
   # secrets: {TOKEN: "env:MY_TOKEN"}   # or file:PATH; the value is never stored

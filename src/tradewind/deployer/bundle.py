@@ -114,14 +114,30 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class FolderEntry:
+    """A file, folder or link of a working folder.
+
+    Attributes:
+        name: Its path below the folder.
+        source: Where it is.
+        facts: Its facts; those of what a link leads to that leads out of the folder.
+        link: The target of a link that stays one, relative to its folder; else empty.
+    """
+
     name: str
     source: Path
     facts: os.stat_result
     link: str = ""
 
 
-def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
+def pack(
+    workdir: Path,
+    cache: Path,
+    *,
+    limit_bytes: int,
+    purpose: str = "sent to other machines",
+    unused_seconds: float = _UNUSED_SECONDS,
+) -> Bundle:
     """Make an archive of a working folder, or find the one that was made of the same content.
 
     Left out are ``.git``, ``__pycache__``, ``.venv``, ``.tradewind``, what the patterns of ``.tradewindignore`` match
@@ -130,8 +146,10 @@ def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
 
     Args:
         workdir: The folder.
-        cache: Where archives are kept; those that nobody used for a week are removed.
+        cache: Where archives are kept; those that nobody used for long are removed.
         limit_bytes: The most that the files may have together.
+        purpose: What the folder is too large for, in words.
+        unused_seconds: How long an archive is kept that nobody uses.
 
     Raises:
         DeployError: The folder is not there, cannot be read, or is too large; or the cache cannot be written.
@@ -139,9 +157,9 @@ def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
     try:
         root = workdir.resolve(strict=True)
         cache.mkdir(parents=True, exist_ok=True)
-        entries = list(_entries(root, cache.resolve(), limit_bytes))
+        entries = list(folder_entries(root, cache.resolve(), limit_bytes, purpose=purpose))
         with _alone(cache):
-            return _find(entries, cache) or _make(entries, cache)
+            return _find(entries, cache) or _make(entries, cache, unused_seconds)
     except FileNotFoundError as error:
         check_workdir(workdir)
         raise DeployError(f"{error.filename} went away while {workdir} was packed") from error
@@ -149,8 +167,19 @@ def pack(workdir: Path, cache: Path, *, limit_bytes: int) -> Bundle:
         raise _cannot(f"the working folder {workdir} cannot be packed", error) from error
 
 
-def _entries(root: Path, cache: Path, limit_bytes: int) -> Iterator[_Entry]:
-    """List all that is packed, in a fixed order; refuse a folder that is too large."""
+def folder_entries(root: Path, cache: Path, limit_bytes: int, *, purpose: str) -> Iterator[FolderEntry]:
+    """List all of a working folder that is not ignored, in a fixed order.
+
+    Args:
+        root: The folder, resolved.
+        cache: A folder that is left out, resolved.
+        limit_bytes: The most that its files may have together.
+        purpose: What it is too large for, in words.
+
+    Raises:
+        DeployError: It is too large.
+        OSError: A folder cannot be read.
+    """
     ignored = read_ignore_patterns(root)
     sizes: Counter[str] = Counter()
     count = 0
@@ -167,7 +196,7 @@ def _entries(root: Path, cache: Path, limit_bytes: int) -> Iterator[_Entry]:
         if total <= limit_bytes:
             what = f"{count} files, limit {MEMBER_LIMIT}"
         raise DeployError(
-            f"the working folder {root} is too large to be sent to other machines ({what}); largest: {largest}",
+            f"the working folder {root} is too large to be {purpose} ({what}); largest: {largest}",
             hint=f"name in {IGNORE_FILE} what the job does not need",
             retryable=False,
         )
@@ -180,34 +209,34 @@ def _walk(
     ignored: Callable[[str], bool],
     cache: Path,
     above: tuple[tuple[int, int], ...],
-) -> Iterator[_Entry]:
+) -> Iterator[FolderEntry]:
     with os.scandir(folder) as found:
         listed = sorted(found, key=lambda each: os.fsencode(each.name))
     for each in listed:
         source, name = folder / each.name, prefix + each.name
         facts = each.stat(follow_symlinks=False)
         if stat.S_ISLNK(facts.st_mode):
-            inside = _inside(root, source)
+            inside = link_within(root, source)
             if inside:
                 if not ignored(name):
-                    yield _Entry(name, source, facts, inside)
+                    yield FolderEntry(name, source, facts, inside)
                 continue
             try:
                 facts = source.stat()
             except OSError:  # it leads nowhere
                 continue
         if stat.S_ISREG(facts.st_mode) and not ignored(name):
-            yield _Entry(name, source, facts)
+            yield FolderEntry(name, source, facts)
         elif stat.S_ISDIR(facts.st_mode) and not ignored(f"{name}/"):
             seen = (facts.st_dev, facts.st_ino)
             # A link out of the folder may lead back to where it is, or to the folder itself.
             if seen in above or len(above) >= _DEPTH_LIMIT or source.resolve() == cache:
                 continue
-            yield _Entry(name, source, facts)
+            yield FolderEntry(name, source, facts)
             yield from _walk(root, f"{name}/", source, ignored, cache, (*above, seen))
 
 
-def _inside(root: Path, link: Path) -> str:
+def link_within(root: Path, link: Path) -> str:
     """The target of a link relative to its folder, or empty when it leads out of ``root`` or nowhere."""
     try:
         real = link.resolve(strict=True)
@@ -225,7 +254,7 @@ def _alone(cache: Path) -> Iterator[None]:
         yield
 
 
-def _fingerprint(entries: list[_Entry]) -> str:
+def _fingerprint(entries: list[FolderEntry]) -> str:
     """Digest of names, sizes and times, by which a change is seen without reading a file."""
     digest = hashlib.sha256()
     for entry in entries:
@@ -237,7 +266,7 @@ def _fingerprint(entries: list[_Entry]) -> str:
     return digest.hexdigest()
 
 
-def _find(entries: list[_Entry], cache: Path) -> Bundle | None:
+def _find(entries: list[FolderEntry], cache: Path) -> Bundle | None:
     try:
         digest = (cache / f"{_fingerprint(entries)}.made").read_text(encoding="ascii").strip()
         path = cache / f"{digest}.tar"
@@ -247,9 +276,9 @@ def _find(entries: list[_Entry], cache: Path) -> Bundle | None:
         return None
 
 
-def _make(entries: list[_Entry], cache: Path) -> Bundle:
+def _make(entries: list[FolderEntry], cache: Path, unused_seconds: float) -> Bundle:
     began = time.time()
-    _drop_unused(cache)
+    _drop_unused(cache, unused_seconds)
     fd, name = tempfile.mkstemp(prefix=".making-", dir=cache)
     part = Path(name)
     try:
@@ -268,7 +297,7 @@ def _make(entries: list[_Entry], cache: Path) -> Bundle:
     return Bundle(path, digest, hashed.size)
 
 
-def _add(tar: tarfile.TarFile, entry: _Entry) -> None:
+def _add(tar: tarfile.TarFile, entry: FolderEntry) -> None:
     member = tarfile.TarInfo(entry.name)
     member.mtime = _TIME
     if entry.link:
@@ -300,9 +329,9 @@ class _Hashed(io.RawIOBase):
         return len(data)
 
 
-def _drop_unused(cache: Path) -> None:
+def _drop_unused(cache: Path, unused_seconds: float) -> None:
     """Remove what nobody used for long, and what a killed process left half-made."""
-    before = time.time() - _UNUSED_SECONDS
+    before = time.time() - unused_seconds
     for path in cache.iterdir():
         old = path.suffix in (".tar", ".made", ".part") and path.stat().st_mtime < before
         if old or path.name.startswith(".making-"):  # the lock is ours: nobody is at it

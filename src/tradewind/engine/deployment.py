@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.problem import CheckpointPlan, Limits, Run, RunRequest, Trial
-from tradewind.problem.template import render, render_load
+from tradewind.problem.template import render, render_load, render_workflow
 from tradewind.store.base import StudyRow
 from tradewind.utils.paths import expand
 from tradewind.utils.user_functions import JobRelativePath
@@ -149,6 +149,7 @@ def run_request_factory(
             results=spec.results,
             places=spec.places,
             parameters=job.parameters.values,
+            workflow=render_workflow(job, trial.configuration, offer, fraction),
             checkpoint=None
             if spec.checkpoint is None
             else CheckpointPlan(data_folder / "checkpoints" / study.owner / f"{trial.number:05d}", spec.checkpoint),

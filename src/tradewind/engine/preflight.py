@@ -8,15 +8,16 @@ import numpy as np
 
 from tradewind import plugins
 from tradewind.engine.state_machine.budget import RunLimits
-from tradewind.errors import BudgetError
+from tradewind.errors import BudgetError, InputError, PluginError
 from tradewind.problem import COST, Configuration, Offer, Problem, Proposal, Trial, TrialState
 from tradewind.problem.completion import completed
+from tradewind.problem.template import render_workflow
 from tradewind.utils.units import count, format_money
 
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle.deployer import Deployer
     from tradewind.deployer.provisioner.base import Provisioner
-    from tradewind.deployer.runner.base import Runner
+    from tradewind.deployer.runner.base import Runner, RunsWorkflows
     from tradewind.engine.state_machine.search_policy import SearchPolicy
     from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.selector.base import Selector
@@ -34,6 +35,7 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
             f"provisioner {spec.provisioner.name} and runner {spec.runner.name} do not go together: {problem_with}",
             "tradewind plugins --matrix shows what does",
         )
+    _check_workflow_runner(spec, cast("type[Runner]", runner))
     if spec.job.load is not None and not issubclass(runner, DrivesLoad):
         raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
     if spec.checkpoint is not None and not issubclass(runner, KeepsCheckpoints | Simulates):
@@ -62,6 +64,49 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
         )
 
 
+def _check_workflow_runner(spec: JobSpec, runner: type[Runner]) -> None:
+    """Refuse a workflow for a runner of commands, and a command for one of workflows."""
+    from tradewind.deployer.runner.base import RunsWorkflows
+
+    runs = issubclass(runner, RunsWorkflows)
+    if spec.job.workflow is not None and not runs:
+        raise spec.error(
+            ("deploy", "runner"),
+            f"the {spec.runner.name} runner runs a command, and job.workflow is a workflow",
+            "workflow simulates it, workflow_local runs it on this machine",
+        )
+    if spec.job.workflow is None and runs:
+        raise spec.error(
+            ("job",), f"the {spec.runner.name} runner runs a workflow, and the job has none", "job: {workflow: FILE}"
+        )
+
+
+_LOOKS = 1000
+"""Configurations that are looked at before a search for workflows and planners that are not there."""
+
+
+def _check_workflows(spec: JobSpec, problem: Problem, runner: RunsWorkflows) -> None:
+    """Refuse workflows and planners of the space that are not there or wrong."""
+    if problem.space.enumerable:
+        found = problem.candidates
+        chosen = [(found.configuration(place), found.offer(place)) for place in range(min(len(found), _LOOKS))]
+    else:
+        middle = completed(problem, {})
+        chosen = [(middle, problem.resolver.resolve(middle))]
+    seen: set[str] = set()
+    for configuration, offer in chosen:
+        workflow = render_workflow(spec.job, configuration, offer, spec.job.parameters.fidelity)
+        key = f"{workflow} {offer.key} {offer.nodes}"
+        if workflow is not None and key not in seen:
+            seen.add(key)
+            try:
+                runner.check_workflow(workflow, offer)
+            except (InputError, PluginError) as error:
+                if isinstance(error, InputError) and error.file:
+                    raise  # of the workflow's own file, with its line
+                raise spec.error(("job", "workflow"), f"job.workflow: {error.message}", error.hint) from error
+
+
 def _check_shell_variables(spec: JobSpec) -> None:
     """Refuse variables that no shell can have, for runners that set them in one."""
     from tradewind.deployer.environment import is_variable
@@ -81,10 +126,12 @@ def _check_shell_variables(spec: JobSpec) -> None:
 def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
     """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
     from tradewind.deployer.compatibility import offer_incompatibility
-    from tradewind.deployer.runner.base import AnswersFromRecords
+    from tradewind.deployer.runner.base import AnswersFromRecords, RunsWorkflows
 
     if isinstance(deployer.runner, AnswersFromRecords):
         deployer.runner.covers(problem.space, spec.job.parameters.values)
+    if isinstance(deployer.runner, RunsWorkflows):
+        _check_workflows(spec, problem, deployer.runner)
     for offer in cast("Selector", problem.resolver).offers:
         if why := deployer.provisioner.refuses(offer):
             raise spec.error(

@@ -150,6 +150,8 @@ class SearchComponents:
         read: Reads the metrics of a finished run.
         listener: Reads what runs report while they run, where a stopper wants to know.
         enqueued: What the user wants tried before all that the searcher proposes.
+        code: Gives the digest of the program's folder, for the trial of a number that begins now; None where nothing of
+            it is run.
     """
 
     study: StudyRow
@@ -162,6 +164,7 @@ class SearchComponents:
     read: MetricsReader
     listener: ReportListener | None = None
     enqueued: Sequence[PricedProposal] = ()
+    code: Callable[[int], str] | None = None
 
 
 _LEAST_WAIT = 1e-3
@@ -464,6 +467,8 @@ class Search:
                 request = parts.request(trial, run, wall_seconds)
                 self._requests[run.run_id] = request
                 run = replace(run, folder=str(request.folder))
+                if parts.code is not None and not again:
+                    run = replace(run, code=parts.code(trial.number))
                 deployer = parts.deployer
                 return [RunChanged(deployer.adopt(run, request, unwanted) if again else deployer.launch(run, request))]
             case CancelRun(run_id, reason, waits=True):

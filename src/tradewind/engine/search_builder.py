@@ -30,6 +30,7 @@ from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
 
 if TYPE_CHECKING:
+    from tradewind.deployer.folder_versions import FolderVersions
     from tradewind.deployer.lifecycle.deployer import Deployer
     from tradewind.deployer.lifecycle.run_context import StageListener
     from tradewind.deployer.runner.base import Runner
@@ -350,7 +351,19 @@ def _parts(
         request=run_request_factory(spec, study, data_folder, deployer.clock.now),
         read=build_metrics_reader(spec),
         listener=build_listener(policy.stopper, problem, deployer.runner),
+        code=_folder_versions(spec, study, data_folder, deployer.runner),
     )
+
+
+def _folder_versions(spec: JobSpec, study: StudyRow, data_folder: Path, runner: Runner) -> FolderVersions | None:
+    """The versions of the program's folder, which trials are recorded with; None where nothing of it is run."""
+    from tradewind.deployer.folder_versions import FolderVersions
+    from tradewind.deployer.runner.base import Simulates
+
+    if isinstance(runner, Simulates) or not study.owner:
+        return None
+    record = data_folder / "code" / "versions" / f"{study.owner}.json"
+    return FolderVersions(spec.job.workdir, record, skip=data_folder, outputs=spec.job.outputs)
 
 
 def check_search(spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searcher, data_folder: Path) -> None:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         RunState,
         RunStatus,
         Usage,
+        WorkflowJob,
     )
     from tradewind.problem.space import Codes, Space
     from tradewind.problem.trial import ENQUEUED, STOPPED_EARLY, Observation, Proposal, Trial, TrialState
@@ -112,6 +113,7 @@ _PLACES = {
     "UNINTERRUPTED_RUNTIME": "objective",
     "Usage": "run",
     "Value": "configuration",
+    "WorkflowJob": "run",
     "round_money": "offer",
     "stable_hash": "configuration",
 }
@@ -172,6 +174,7 @@ __all__ = [
     "TrialState",
     "Usage",
     "Value",
+    "WorkflowJob",
     "round_money",
     "stable_hash",
 ]

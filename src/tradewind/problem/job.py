@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tradewind.problem.configuration import stable_hash
 from tradewind.problem.objective import JobParameters
-from tradewind.problem.run import Load
+from tradewind.problem.run import Load, WorkflowJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Job:
         parameters: The job's own parameters, such as the input size.
         load: A load generator that drives the command, its words and variables being templates; or None.
         ports: Ports of the job that are made reachable from outside, for runners in containers.
+        workflow: The workflow that is run instead of the command, its texts being templates; or None.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Job:
     parameters: JobParameters = field(default_factory=JobParameters)
     load: Load | None = None
     ports: tuple[int, ...] = ()
+    workflow: WorkflowJob | None = None
 
     @property
     def key(self) -> str:
@@ -63,5 +65,6 @@ class Job:
                 },
                 "fidelity": self.parameters.fidelity,
                 **({"load": asdict(self.load)} if self.load else {}),
+                **({"workflow": asdict(self.workflow)} if self.workflow else {}),
             }
         )

@@ -129,6 +129,27 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkflowJob:
+    """A workflow that is planned on the machines of a run and runs there as a whole, instead of a command.
+
+    In a job its texts are templates; in a request they are filled in.
+
+    Attributes:
+        file: Its file.
+        planner: The planner's name by ``use``, and its settings.
+        tasks: By activity or task, or a pattern of them, what is changed: ``scale``, ``cores`` and ``memory``.
+        lenient: Accept sizes and run times below zero.
+        declared_edges: Keep declared edges only, without those that files imply.
+    """
+
+    file: str
+    planner: Mapping[str, str]
+    tasks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    lenient: bool = False
+    declared_edges: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointPlan:
     """Folder and interval of the checkpoints at which the interrupted runs of a trial begin again.
 
@@ -168,6 +189,7 @@ class RunRequest:
             references.
         parameters: The job's parameters, in which it differs from other jobs of the same program.
         checkpoint: The checkpoints of the trial, or None where the program makes none.
+        workflow: The workflow that is run instead of the command, or None.
     """
 
     run_id: str
@@ -191,6 +213,7 @@ class RunRequest:
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     parameters: Mapping[str, float | str] = field(default_factory=dict)
     checkpoint: CheckpointPlan | None = None
+    workflow: WorkflowJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +334,7 @@ class Run:
         folder: Its folder on this machine.
         offer_key: The key of the offer that it was launched on; attempts of a trial may have different ones.
         results: The address that what it kept is uploaded to, or empty; it is complete where SHA256SUMS is there.
+        code: Digest of the files of the program's folder when it began, or empty where they are not watched.
     """
 
     run_id: str
@@ -331,6 +355,7 @@ class Run:
     folder: str = ""
     offer_key: str = ""
     results: str = ""
+    code: str = ""
 
     def resumed_at(self, seconds: float) -> Run:
         """The row of a run that began at a checkpoint, which has saved so many seconds of work."""

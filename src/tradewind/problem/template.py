@@ -20,8 +20,9 @@ from tradewind.errors import SpecError
 from tradewind.problem.configuration import Configuration
 from tradewind.problem.job import Job
 from tradewind.problem.offer import Offer
-from tradewind.problem.run import Load
+from tradewind.problem.run import Load, WorkflowJob
 from tradewind.problem.sandbox import ENVIRONMENT, MAX_TEXT, rendered
+from tradewind.utils.paths import expand
 from tradewind.utils.suggestions import did_you_mean
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -306,9 +307,31 @@ def render_load(job: Job, configuration: Configuration, offer: Offer, fraction: 
     return replace(job.load, argv=tuple(_words(job.load.argv, variables)), env=env)
 
 
+def render_workflow(job: Job, configuration: Configuration, offer: Offer, fraction: float = 1.0) -> WorkflowJob | None:
+    """The job's workflow with a configuration filled in and its file seen from the working folder, or None."""
+    if job.workflow is None:
+        return None
+    variables = _values(job, configuration, offer, fraction)
+    planner = dict(_settings(job.workflow.planner, variables, "planner"))
+    tasks = {
+        pattern: dict(_settings(changes, variables, f"tasks {pattern}"))
+        for pattern, changes in job.workflow.tasks.items()
+    }
+    file = job.workdir / expand(_fill(job.workflow.file, variables, "workflow"))
+    return replace(job.workflow, file=str(file), planner=planner, tasks=tasks)
+
+
 def _values(job: Job, configuration: Configuration, offer: Offer, fraction: float) -> dict[str, Any]:
     variables: dict[str, Any] = {**job.parameters.values, "nodes": offer.nodes, **configuration}
     return variables | {"instance": _Instance(offer), "fraction": fraction, "python": sys.executable}
+
+
+def _settings(texts: Mapping[str, str], variables: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
+    """Settings filled in; one with a ``{% if %}`` that comes out empty is left out, as words are."""
+    for name, template in texts.items():
+        text = _fill(template, variables, f"{where} {name}")
+        if text or "{%" not in template:
+            yield name, text
 
 
 def _words(command: tuple[str, ...], variables: Mapping[str, Any]) -> Iterator[str]:
@@ -344,5 +367,6 @@ __all__ = [
     "names_in",
     "render",
     "render_load",
+    "render_workflow",
     "split_command",
 ]

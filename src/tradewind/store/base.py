@@ -185,6 +185,33 @@ class ImportedTrials:
     renumbered: Mapping[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class CodeVersion:
+    """A version of the program's folder, and the trials that ran it.
+
+    Attributes:
+        digest: Digest of its files.
+        trials: Numbers of the trials, in order.
+    """
+
+    digest: str
+    trials: tuple[int, ...]
+
+
+def code_versions(runs: Iterable[tuple[int, str]]) -> list[CodeVersion]:
+    """Versions of a program, in the order of their first trials.
+
+    Args:
+        runs: The trial of each run and the digest that it began with, by trial and attempt; those without one are
+            left out.
+    """
+    found: dict[str, dict[int, None]] = {}
+    for trial, digest in runs:
+        if digest:
+            found.setdefault(digest, {})[trial] = None
+    return [CodeVersion(digest, tuple(trials)) for digest, trials in found.items()]
+
+
 class Store(Plugin, ABC):
     """Keeps everything. When a method returns, what it wrote survives a crash of the machine.
 
@@ -301,6 +328,10 @@ class Store(Plugin, ABC):
     @abstractmethod
     def runs(self, study_id: int, *, open_only: bool = False, trial: int | None = None) -> list[Run]:
         """Runs by trial and attempt; with ``open_only`` those that have not ended."""
+
+    def code_versions(self, study_id: int) -> list[CodeVersion]:
+        """The versions of the program that the trials of a study ran, in the order of their first trials."""
+        return code_versions((run.trial, run.code) for run in self.runs(study_id))
 
     @abstractmethod
     def columns(self, study_id: int) -> Mapping[str, Sequence[Any]]:

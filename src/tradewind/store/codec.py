@@ -194,6 +194,7 @@ def details_to_json(run: Run) -> dict[str, Any]:
         "folder": run.folder,
         "offer_key": run.offer_key,
         "results": run.results,
+        "code": run.code,
     }
 
 
@@ -241,6 +242,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
             folder=document["folder"],
             offer_key=document.get("offer_key", ""),
             results=document.get("results", ""),
+            code=document.get("code", ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _not_one("run", error) from error

@@ -19,6 +19,7 @@ from tradewind.errors import StudyBusyError, TradewindError
 from tradewind.problem import Run, RunRequest, Trial, TrialState
 from tradewind.store.base import Change
 from tradewind.store.clusters.cluster_store import JobRow
+from tradewind.tenancy.code_snapshots import lay_out, run_from
 from tradewind.tenancy.messages import (
     CoreEndedMessage,
     CoreOrder,
@@ -103,19 +104,37 @@ class CoreSettings:
 
 
 def job_spec(settings: CoreSettings) -> JobSpec:
-    """The specification of a submitted search, with the cluster's runner.
+    """The specification of a submitted search, with the cluster's runner; its program is in a snapshot laid out here.
 
     Raises:
         SpecError: It cannot be read (any more).
+        DeployError: The snapshot is not there, or cannot be laid out.
     """
     from tradewind.problem.job_spec.spec import JobSpec
 
     document = dict(settings.job.spec)
-    if settings.runner is not None:
+    if settings.runner is not None and not _keeps_own_runner(document, settings.runner):
         inner = dict(document["job"])
         inner["deploy"] = {**inner.get("deploy", {}), "runner": dict(settings.runner), "provisioner": {"use": "none"}}
         document["job"] = inner
+    code: Mapping[str, str] | None = settings.job.options.get("code")
+    if code is not None:
+        tree = lay_out(Path(code["archive"]), f"{settings.job.id}-{code['digest'][:12]}", settings.data_folder)
+        document = run_from(document, tree)
     return JobSpec.from_json(document)
+
+
+def _keeps_own_runner(document: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
+    """True for a workflow that is simulated, or that runs on the machine that is the cluster."""
+    from tradewind import plugins
+    from tradewind.deployer.runner.base import Simulates, ThisMachine
+
+    inner = document["job"]
+    if inner["job"].get("workflow") is None:
+        return False
+    own = plugins.load("runner", inner["deploy"]["runner"]["use"])
+    here = issubclass(plugins.load("runner", cluster["use"]), ThisMachine)
+    return issubclass(own, Simulates) or (here and issubclass(own, ThisMachine))
 
 
 def with_demand_limits(make: RunRequestFactory, job: JobRow) -> RunRequestFactory:

@@ -12,6 +12,7 @@ import pytest
 from tests.waiting import eventually
 
 from tradewind.cli.app import run
+from tradewind.deployer import folder_versions
 from tradewind.searcher.base import NothingLeft
 from tradewind.searcher.exhaustive import ExhaustiveSearcher
 
@@ -449,3 +450,26 @@ def test_what_the_job_wants_tried_first_goes_before_the_searcher(job: Path, caps
         assert run([command, str(job)]) == 3
         assert f"{job}:" in (said := capsys.readouterr().err)
         assert "try_first.1: there is no parameter 'y'" in said
+
+
+@pytest.mark.slow
+def test_code_that_is_edited_during_the_search_is_said_once_and_recorded(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setattr(folder_versions, "_SHARE", 0.0)
+    (path.parent / "program.sh").write_text('[ "$1" = 3 ] && echo "# edited" >> program.sh; echo "score=$1"\n')
+    command = JOB[JOB.index("[sh") : JOB.index("\n  parameters")]
+    path.write_text(JOB.replace(command, "sh program.sh {{ x }}"))
+    assert run(["tune", "job.yaml", "--trials", "4", "--quiet"]) == 0
+    capsys.readouterr()
+    (path.parent / "program.sh").write_text('echo "score=$1"  # edited between two searches\n')
+    assert run(["tune", "job.yaml", "--trials", "6", "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["status", "quick", "--json"]) == 0
+    versions = json.loads(capsys.readouterr().out)["code"]
+    assert [one["trials"] for one in versions] == [[0, 1, 2], [3], [4, 5]]
+    assert run(["status", "quick"]) == 0
+    assert "3 trials (0 to 2) ran version" in " ".join(capsys.readouterr().out.split())
+    assert run(["report", "quick"]) == 0
+    assert "The program's files changed between trials" in " ".join(capsys.readouterr().out.split())

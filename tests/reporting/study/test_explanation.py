@@ -10,9 +10,9 @@ from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 from tradewind.problem import TrialState
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.reporting.study.data import StudyData
-from tradewind.reporting.study.explanation import explain_choice
+from tradewind.reporting.study.explanation import code_versions_sentence, explain_choice
 from tradewind.reporting.words import percent
-from tradewind.store.base import Change, Store, this_process
+from tradewind.store.base import Change, CodeVersion, Store, this_process
 
 
 def said(store: Store, study: int) -> str:
@@ -415,3 +415,14 @@ def test_equal_reasons_are_one_although_their_paths_differ(store: Store, build: 
     trials = [make_trial(i, {"a": i}, 0.1, state=TrialState.FAILED, reason=text) for i, text in enumerate(reasons)]
     text = said(store, build(trials))
     assert f"4 trials failed; 3 of the last 4 because: {reasons[2]}." in text
+
+
+def test_versions_of_the_program_are_named_where_there_are_several() -> None:
+    one, other = CodeVersion("a1", (0, 1, 2)), CodeVersion("b2", (3,))
+    assert code_versions_sentence([]) == code_versions_sentence([one]) == ""
+    assert code_versions_sentence([one, other]) == (
+        "The program's files changed between trials, so compare them with care: 3 trials (0 to 2) ran version a1, "
+        "1 trial (3) ran version b2."
+    )
+    many = [CodeVersion(f"v{place}", (place,)) for place in range(7)]
+    assert code_versions_sentence(many).endswith("1 trial (3) ran version v3, and 3 more versions after them.")

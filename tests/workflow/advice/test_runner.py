@@ -16,9 +16,10 @@ from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
 from tradewind.engine.search_builder import build_search, new_study
 from tradewind.errors import PluginError, SpecError, WorkflowError
-from tradewind.problem import Offer, RunRequest, TrialState
+from tradewind.problem import Offer, RunRequest, TrialState, WorkflowJob
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.testing.runners import OWNER_A, RunnerBench, RunnerConformance
+from tradewind.workflow.advice.runner import WorkflowRunner
 
 _FLOW = {"name": "pair", "tasks": {"a": {"command": ["true"], "runtime": 2.5, "cores": 2}}}
 _OFFERS = {
@@ -33,10 +34,14 @@ _OFFERS = {
 
 def made(folder: Path, **settings: Any) -> Runner:
     (folder / "pair.yaml").write_text(yaml.safe_dump(_FLOW))
-    given = {"file": str(folder / "pair.yaml"), "speeds": {"slow": 0.04}, **settings}
+    given = {"speeds": {"slow": 0.04}, **settings}
     runner = plugins.create("runner", "workflow", given, data_folder=folder / "data")
     assert isinstance(runner, Runner)
     return runner
+
+
+def pair(folder: Path, **changes: Any) -> WorkflowJob:
+    return WorkflowJob(**{"file": str(folder / "pair.yaml"), "planner": {"use": "heft"}, **changes})
 
 
 class WorkflowBench(RunnerBench):
@@ -44,7 +49,8 @@ class WorkflowBench(RunnerBench):
         return made(self.folder)
 
     def request(self, kind: str, run_id: str = "run-1", owner: str = OWNER_A) -> RunRequest:
-        return replace(super().request(kind, run_id, owner), offer=_OFFERS[kind])
+        request = super().request(kind, run_id, owner)
+        return replace(request, offer=_OFFERS[kind], workflow=pair(self.folder))
 
 
 class TestWorkflowRunner(RunnerConformance):
@@ -68,13 +74,17 @@ def test_a_run_takes_the_makespan_and_measures_what_a_plan_is_judged_by(tmp_path
     assert metrics["utilisation"] == pytest.approx(5.0 / (4 * 12.5))
 
 
-def test_wrong_settings_stop_a_search_before_its_first_trial(tmp_path: Path) -> None:
+def test_what_can_never_run_is_refused_before_the_first_trial(tmp_path: Path) -> None:
+    runner = made(tmp_path)
+    assert isinstance(runner, WorkflowRunner)
+    runner.check_workflow(pair(tmp_path), _OFFERS["good"])
     with pytest.raises(WorkflowError, match=r"there is no file .*none\.xml"):
-        made(tmp_path, file=str(tmp_path / "none.xml"))
+        runner.check_workflow(pair(tmp_path, file=str(tmp_path / "none.xml")), _OFFERS["good"])
     with pytest.raises(PluginError, match="there is no planner named 'hefd'"):
-        made(tmp_path, planner="hefd")
-    with pytest.raises(SpecError, match="name the planner with use"):
-        made(tmp_path, planner={"seconds": 1})
+        runner.check_workflow(pair(tmp_path, planner={"use": "hefd"}), _OFFERS["good"])
+    (tmp_path / "idle.yaml").write_text('tasks: {a: {command: "true"}}')
+    with pytest.raises(WorkflowError, match="have no run times, and a simulation"):
+        runner.check_workflow(pair(tmp_path, file=str(tmp_path / "idle.yaml")), _OFFERS["good"])
     with pytest.raises(SpecError, match="soon"):
         made(tmp_path, boot="soon")
     with pytest.raises(SpecError, match="speeds"):
@@ -92,7 +102,7 @@ def test_a_job_yaml_searches_the_machines_of_a_workflow(tmp_path: Path, planner:
     )
     document = {
         "name": "machines",
-        "job": {"command": ["true"]},
+        "job": {"workflow": {"file": path.name, "planner": planner}},
         "space": {"instance": {"provider": ["csv"]}, "nodes": [1, 3]},
         "catalogues": {"csv": {"path": "prices.csv"}},
         "objective": {"minimise": "cost"},
@@ -100,7 +110,7 @@ def test_a_job_yaml_searches_the_machines_of_a_workflow(tmp_path: Path, planner:
         "searcher": "exhaustive",
         "abort": False,
         "deploy": {
-            "runner": {"use": "workflow", "file": path.name, "planner": planner, "boot": "20s", "storage": storage},
+            "runner": {"use": "workflow", "boot": "20s", "storage": storage},
             "billing": {"minimum": "60s"},
         },
     }

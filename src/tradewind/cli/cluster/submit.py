@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,13 @@ _Cluster = Annotated[
 ]
 
 
+_LiveFolder = Annotated[
+    bool, typer.Option("--live-folder", help="Run in the program's folder as it is then, not in a snapshot of it.")
+]
+_Param = Annotated[
+    list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
+]
+_CoreProcess = Annotated[bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")]
 _SEARCHER = typer.Option(help="Who proposes.", show_default=False, autocompletion=completion.parts("searcher"))
 
 
@@ -44,18 +51,19 @@ def submit(
     ] = None,
     cluster: _Cluster = None,
     nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
-    core_process: Annotated[
-        bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")
-    ] = False,
+    core_process: _CoreProcess = False,
     demand: _Demand = None,
     core_demand: _CoreDemand = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
-    ] = None,
+    param: _Param = None,
+    live_folder: _LiveFolder = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
-    """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start."""
+    """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start.
+
+    A snapshot of the program's folder is kept, without what .tradewindignore names: what is edited meanwhile does not
+    change what the search runs.
+    """
     from contextlib import closing
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
@@ -69,12 +77,13 @@ def submit(
     given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     problem = _checked_problem(spec)
-    options = {
+    options: dict[str, Any] = {
         "target": target,
         "core": "process" if core_process else "thread",
         "demand": amounts(demand, "--demand", further=True) or None,
         "run": largest_demand(problem) or None,
         "core_demand": amounts(core_demand, "--core-demand", further=True) or None,
+        "code": None if live_folder else _snapshot(spec),
     }
     with closing(open_cluster_store(store)) as opened:
         if weight is not None:
@@ -85,8 +94,14 @@ def submit(
         row = _submit(opened, asked)
         running = opened.is_run(row.cluster)
     if as_json:
-        emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state})
-        return
+        code = row.options.get("code", {}).get("digest")
+        emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state, "code": code})
+    else:
+        _say(row, cluster, running=running)
+
+
+def _say(row: JobRow, cluster: str | None, *, running: bool) -> None:
+    """Print which search it is, and how to start a cluster where none runs."""
     typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
     if not running:
         which, how = (f"Cluster {cluster} does not run", f" --name {cluster}") if cluster else ("No cluster runs", "")
@@ -98,6 +113,17 @@ def _check_target(target: float | None) -> None:
 
     if target is not None and not math.isfinite(target):
         raise InputError(f"--target {target}: that is no result", hint="name the value at which the search ends")
+
+
+def _snapshot(spec: JobSpec) -> dict[str, str] | None:
+    """Keep the program's folder as it is now, where runs need it; the archive and its digest."""
+    from tradewind.tenancy.code_snapshots import runs_code, take_snapshot
+    from tradewind.utils.paths import data_folder
+
+    if not runs_code(spec):
+        return None
+    found = take_snapshot(spec.job.workdir, data_folder())
+    return {"archive": str(found.path), "digest": found.digest}
 
 
 def _checked_problem(spec: JobSpec) -> Problem:

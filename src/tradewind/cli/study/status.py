@@ -106,8 +106,10 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     total = sum(summary.counts.values())
     trials = store.trials(row.id, since=0 if everything else max(0, total - NEWEST))
     troubles = {run.trial: run.reason for run in store.runs(row.id, open_only=True) if run.reason}
+    versions = store.code_versions(row.id)
     if as_json:
         found = summary_document(summary)
+        found["code"] = [{"version": one.digest, "trials": list(one.trials)} for one in versions]
         if early := _early(store, row):
             found["stopped_early"] = {"trials": early[0], "saved": early[1]}
         if troubles:
@@ -118,6 +120,7 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
 
     from tradewind.reporting.study import tables
     from tradewind.reporting.study.data import machine_parameters, read_goal
+    from tradewind.reporting.study.explanation import code_versions_sentence
 
     goal = read_goal(row.spec)
     console = Console(highlight=False)
@@ -134,6 +137,8 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         console.print(f"trial {number}: {' '.join(why.split())}", markup=False, style="yellow")
     if early := _early(store, row):
         console.print(early[2], markup=False)
+    if changed := code_versions_sentence(versions):
+        console.print(changed, markup=False, style="yellow")
     if not trials:
         return
     console.print()

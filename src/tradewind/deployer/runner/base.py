@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from tradewind.deployer.checkpoints import CheckpointLook
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
-from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space, Value
+from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space, Value, WorkflowJob
 from tradewind.utils.clock import Clock, SystemClock
 
 
@@ -104,6 +104,22 @@ class AnswersFromRecords(Capability):
             settings: The runner's settings as the job YAML has them.
         """
         return False
+
+
+class RunsWorkflows(Capability):
+    """Plans the workflow of a job on a run's machines and runs it as a whole (``job.workflow``); it runs no command."""
+
+    @abstractmethod
+    def check_workflow(self, workflow: WorkflowJob, offer: Offer) -> None:
+        """Refuse, before anything is run, what can never run.
+
+        Args:
+            workflow: A workflow of the space, its texts filled in.
+            offer: The machines, as many as it has nodes.
+
+        Raises:
+            TradewindError: Its file or its planner is not there or is wrong, or this runner has no such machines.
+        """
 
 
 class SubmitsTogether(Capability):

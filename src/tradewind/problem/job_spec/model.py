@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -43,6 +42,7 @@ from tradewind.problem.job_spec.values import (
     SchemaForms,
     Seed,
     Share,
+    StrictModel,
     Text,
     VariableName,
     When,
@@ -50,13 +50,12 @@ from tradewind.problem.job_spec.values import (
     parse_with,
     validation_error,
 )
+from tradewind.problem.job_spec.workflow_model import (
+    WorkflowEntry,
+    simulated_by_default,
+    workflow_instead_of_command,
+)
 from tradewind.utils.units import without_thousands
-
-
-class StrictModel(BaseModel):
-    """A mapping of the YAML: unknown keys are errors, and `true` is no number."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class QueryModel(StrictModel):
@@ -400,11 +399,20 @@ class LoadModel(StrictModel):
     ready: ReadyModel = Field(ReadyModel(), description="When the application is ready.")
 
 
+def _either_required(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"required": [name]} for name in (*schema.pop("required"), "workflow")]
+
+
 class JobModel(StrictModel):
-    """The program to run."""
+    """The program to run, or the workflow."""
+
+    model_config = ConfigDict(json_schema_extra=_either_required)
 
     command: Command = Field(
         description="The program and its arguments; {{ level }} is filled in, and no shell sees it."
+    )
+    workflow: WorkflowEntry | None = Field(
+        None, description="A workflow that each trial plans and runs as a whole, instead of a command: montage.xml."
     )
     workdir: str = Field(".", description="The folder it starts in, seen from this file's folder.")
     env: Environment = Field({}, description="Environment variables; templates are filled in.")
@@ -420,6 +428,8 @@ class JobModel(StrictModel):
         [], description="Ports that are made reachable from outside, for runners in containers."
     )
     fraction: Share = Field(1.0, description="Share of the input that a full run takes; 1 is all of it.")
+
+    _either = model_validator(mode="before")(workflow_instead_of_command)
 
 
 def _objective(value: Any) -> Any:
@@ -684,6 +694,8 @@ class JobFile(StrictModel):
     past: Annotated[Literal["all", "none"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_past)] = Field(
         "all", description="Earlier studies in the store that the searcher may learn from: all, none, or job names."
     )
+
+    _simulated = model_validator(mode="before")(simulated_by_default)
 
 
 ObjectiveModel.model_rebuild()

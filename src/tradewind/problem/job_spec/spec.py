@@ -35,6 +35,7 @@ from tradewind.problem.job_spec.model import (
 )
 from tradewind.problem.job_spec.part_checks import wrong_parts
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
+from tradewind.problem.job_spec.workflow_model import workflow_job, workflow_templates
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
@@ -432,6 +433,7 @@ def _job(model: JobFile, workdir: Path, secrets: Mapping[str, str]) -> Job:
         parameters=JobParameters(dict(job.parameters), job.fraction),
         load=_load(job.load) if job.load else None,
         ports=tuple(job.ports),
+        workflow=workflow_job(job.workflow, model.space),
     )
 
 
@@ -633,6 +635,7 @@ def _wrong_templates(spec: JobSpec) -> list[SpecError]:
     known = names | BUILT_IN | set(spec.job.parameters.values)
     places: list[tuple[KeyPath, str]] = [(("job", "command", i), word) for i, word in enumerate(spec.job.command)]
     places += [(("job", "env", name), text) for name, text in spec.job.env.items()]
+    places += workflow_templates(spec.job.workflow)
     if spec.job.load:
         places += [(("job", "load", "command", i), word) for i, word in enumerate(spec.job.load.argv)]
         places += [(("job", "load", "env", name), text) for name, text in spec.job.load.env.items()]

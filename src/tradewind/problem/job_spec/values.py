@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, PlainSerializer
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -19,6 +19,12 @@ from tradewind.problem.expression import Expression
 from tradewind.utils.units import parse_duration, parse_memory, parse_money, without_thousands
 
 Json = dict[str, Any]
+
+
+class StrictModel(BaseModel):
+    """A mapping of the YAML: unknown keys are errors, and `true` is no number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def validation_error(message: str, hint: str | None = None) -> PydanticCustomError:

@@ -30,7 +30,7 @@ from tradewind.problem import (
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.problem.stored_goal import goal_document, read_budget, read_constraints, read_objective
 from tradewind.reporting.words import configuration_words
-from tradewind.store.base import Store, StudyRow, StudySummary
+from tradewind.store.base import CodeVersion, Store, StudyRow, StudySummary
 from tradewind.utils.paths import data_folder
 
 Floats = NDArray[np.float64]
@@ -207,6 +207,7 @@ class StudyData:
             are many.
         early: True for each trial that was stopped early.
         extra: The other metrics that objectives and bounds name, by name; NaN where a trial has none.
+        code: Versions of the program that trials ran, where they are known.
     """
 
     summary: StudySummary
@@ -221,6 +222,7 @@ class StudyData:
     reasons: Mapping[int, str] = field(default_factory=dict)
     extra: Mapping[str, Floats] = field(default_factory=dict)
     early: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    code: Sequence[CodeVersion] = ()
 
     @classmethod
     def load(cls, store: Store, study_id: int, also: Sequence[Objective] = ()) -> StudyData:
@@ -258,7 +260,7 @@ class StudyData:
             best = known if same else store.trials(study_id, since=number, limit=1)[0]
         reasons = _reasons(store, study_id, data)
         early = _early(store, study_id, data)
-        return replace(data, best=best, reasons=reasons, early=early)
+        return replace(data, best=best, reasons=reasons, early=early, code=store.code_versions(study_id))
 
     @property
     def study(self) -> StudyRow:

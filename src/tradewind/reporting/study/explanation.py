@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,7 +22,10 @@ from tradewind.reporting.words import (
     reason_key,
     value_words,
 )
+from tradewind.store.base import CodeVersion
 from tradewind.utils.units import count, format_duration, format_money
+
+_MOST_VERSIONS = 4
 
 
 def explain_choice(data: StudyData, effects: ParameterEffects | None = None, *, by_command: bool = True) -> list[str]:
@@ -35,7 +39,9 @@ def explain_choice(data: StudyData, effects: ParameterEffects | None = None, *, 
     if not len(data):
         return ["Nothing has been tried yet.", *_next(data, by_command)]
     effects = effects or parameter_effects(data)
-    sentences = [*_choice(data), *_bill(data), *_margin(data), *_certainty(data), *_spending(data)]
+    changed = code_versions_sentence(data.code)
+    sentences = [*_choice(data), *_bill(data), *_margin(data), *([changed] if changed else [])]
+    sentences += [*_certainty(data), *_spending(data)]
     sentences += [*_parameters(data, effects), *_failures(data), *_next(data, by_command)]
     return sentences
 
@@ -222,6 +228,27 @@ def variation_words(data: StudyData) -> list[str]:
         f"From run to run of one configuration {listed}, so its runs count together: the best single run of all may "
         "be a lucky one."
     ]
+
+
+def code_versions_sentence(versions: Sequence[CodeVersion]) -> str:
+    """``The program's files changed: 4 trials (0 to 3) ran version a1b2, ...``, or empty where they did not.
+
+    Args:
+        versions: The versions that trials ran.
+    """
+    if len(versions) < 2:
+        return ""
+    each = [
+        f"{count(len(one.trials), 'trial')} ({_numbers(one.trials)}) ran version {one.digest}"
+        for one in versions[:_MOST_VERSIONS]
+    ]
+    more = len(versions) - _MOST_VERSIONS
+    each += [f"and {count(more, 'more version')} after them"] if more > 0 else []
+    return f"The program's files changed between trials, so compare them with care: {', '.join(each)}."
+
+
+def _numbers(trials: Sequence[int]) -> str:
+    return f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
 
 
 def _neighbours(data: StudyData, best: int) -> int:

@@ -31,7 +31,7 @@ _AIM = (
     "space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop",
     "abort", "future_runs",
 )  # fmt: skip
-_RUNS = ("command", "image", "inputs", "parameters", "load", "fraction")
+_RUNS = ("command", "workflow", "image", "inputs", "parameters", "load", "fraction")
 REMEMBERED = "remembered"
 """The key of a cluster's snapshot under which stands what its priority remembers of searches, by number."""
 

@@ -14,9 +14,10 @@ from sqlalchemy.engine import Connection
 from tradewind import plugins
 from tradewind.errors import StudyBusyError, StudyNotFoundError
 from tradewind.problem import Run, Trial
-from tradewind.store import holders
+from tradewind.store import codec, holders
 from tradewind.store.base import (
     Change,
+    CodeVersion,
     EarlierStudy,
     ImportedTrials,
     Store,
@@ -24,6 +25,7 @@ from tradewind.store.base import (
     StudyRow,
     StudySummary,
     StudyTotals,
+    code_versions,
 )
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.leases import STUDY_LEASES
@@ -223,6 +225,16 @@ class SqlStore(Store):
         """
         with self._database.read() as connection:
             return _trials(connection, study_id, since, limit)
+
+    def code_versions(self, study_id: int) -> list[CodeVersion]:
+        """See `Store.code_versions`; of many runs, those without a version are not read."""
+        query = sa.select(runs.c.trial, runs.c.details).where(runs.c.study_id == study_id)
+        known = runs.c.details.like('%"code":"%') & runs.c.details.not_like('%"code":""}')
+        query = query.where(known).order_by(runs.c.trial, runs.c.attempt)
+        with self._database.read() as connection:
+            return code_versions(
+                (trial, codec.loads(details).get("code", "")) for trial, details in connection.execute(query)
+            )
 
     def runs(self, study_id: int, *, open_only: bool = False, trial: int | None = None) -> list[Run]:
         """Runs by trial and attempt; with ``open_only`` those that have not ended.

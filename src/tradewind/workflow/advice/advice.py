@@ -15,9 +15,10 @@ from tradewind.store.base import Store
 from tradewind.utils.units import count, format_duration, format_money
 from tradewind.workflow.advice.mixed_sets import TRIFLE, MixedSearchResult, PlannedMachineSet, key_of, mix_sets
 from tradewind.workflow.advice.offers import kept_cost
-from tradewind.workflow.advice.runner import make_planner, offer_words, simulate_planner
+from tradewind.workflow.advice.runner import offer_words, simulate_planner
 from tradewind.workflow.advice.set_search import AdviceRequest, SetSearchResult, search_sets
 from tradewind.workflow.bounds import lower_bound
+from tradewind.workflow.job.preparation import make_planner
 from tradewind.workflow.platform import Platform
 from tradewind.workflow.schedule import Schedule, ScheduleFigures, figures
 

@@ -31,8 +31,9 @@ from tradewind.workflow.advice.offers import (
     probable_makespan,
     worth_trying,
 )
-from tradewind.workflow.advice.runner import make_planner, simulate_planner
+from tradewind.workflow.advice.runner import simulate_planner
 from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.job.preparation import make_planner
 
 _STAGE = "stage"
 BEST, FRONT = "could be the best", "could be worth its money"
@@ -346,23 +347,26 @@ def _specification(request: AdviceRequest, kept: Sequence[Offer]) -> JobSpec:
         limits["metrics"] = {COST: {"at_most": request.budget}}
     runner = {
         "use": "workflow",
-        "file": str(request.file.absolute()),
-        "planner": request.planner if isinstance(request.planner, str) else dict(request.planner),
         "speeds": dict(terms.speeds),
         **({"slots": terms.slots} if terms.slots is not None else {}),
         "boot": terms.boot_seconds,
         "storage": terms.storage,
         "bandwidth": terms.bandwidth,
         "latency": terms.latency,
-        "lenient": request.lenient,
-        "declared_edges": request.declared_edges,
         "bound": False,
         "seed": request.seed,
     }
     billing = terms.billing
     document = {
         "name": study_name(request.flow),
-        "job": {"command": ["tradewind", "workflow", "simulate", request.file.name]},
+        "job": {
+            "workflow": {
+                "file": str(request.file.absolute()),
+                "planner": request.planner if isinstance(request.planner, str) else dict(request.planner),
+                "lenient": request.lenient,
+                "declared_edges": request.declared_edges,
+            }
+        },
         "space": {
             "instance": {**instance, **({"region": regions} if regions else {}), "spot": "any"},
             "nodes": {"low": 1, "high": request.max_vms},

@@ -1,0 +1,127 @@
+"""Snapshots of the program's folder: a search that was handed over runs the code that was there at that moment."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tradewind import plugins
+from tradewind.deployer.bundle import Bundle, pack, unpack
+from tradewind.deployer.runner.base import RunsWorkflows, Simulates
+from tradewind.errors import PrerequisiteError
+from tradewind.problem.job_spec.spec import JobSpec
+from tradewind.utils.user_functions import is_reference
+
+LIMIT_BYTES = 2**30
+"""The most that a folder may have that is kept with a search."""
+
+KEPT_SECONDS = 90 * 86400.0
+"""How long a snapshot is kept that no search begins with; the files that it is laid out as, too."""
+
+
+def runs_code(spec: JobSpec) -> bool:
+    """True where runs of a specification need the program's folder; those that are answered from records do not."""
+    runner = plugins.load("runner", spec.runner.name)
+    return not issubclass(runner, Simulates) or issubclass(runner, RunsWorkflows)
+
+
+def take_snapshot(workdir: Path, data_folder: Path) -> Bundle:
+    """Keep a program's folder as it is now; of equal ones, one is kept.
+
+    What ``.tradewindignore`` names is left out, and a folder half kept by a process that was killed is never used.
+
+    Args:
+        workdir: The folder.
+        data_folder: Snapshots are kept below it.
+
+    Raises:
+        DeployError: The folder is not there, cannot be read, or is too large; or there is no room for it.
+    """
+    place = data_folder / "code" / "snapshots"
+    return pack(workdir, place, limit_bytes=LIMIT_BYTES, purpose="kept with the search", unused_seconds=KEPT_SECONDS)
+
+
+def lay_out(archive: Path, name: str, data_folder: Path) -> Path:
+    """The folder with the files of a snapshot, made where it is not there yet; it appears when all of it is there.
+
+    Args:
+        archive: The snapshot's archive.
+        name: Name of the folder, another one for each search.
+        data_folder: Such folders are below it; those that no search began with for long are removed.
+
+    Raises:
+        PrerequisiteError: The archive is not on this machine.
+        DeployError: It is damaged, or there is no room for its files.
+    """
+    trees = data_folder / "code" / "trees"
+    place = trees / name
+    if not archive.is_file():
+        if place.is_dir():
+            return place
+        raise PrerequisiteError(
+            f"the snapshot {archive} of the program's folder is not there",
+            hint="submit where the cluster has its data, or with --live-folder",
+        )
+    trees.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        archive.touch()
+    if not place.is_dir():
+        _drop_old(trees)
+        unpack(archive, place, limit_bytes=2 * LIMIT_BYTES)
+    with suppress(OSError):
+        place.touch()
+    return place
+
+
+def _drop_old(trees: Path) -> None:
+    before = time.time() - KEPT_SECONDS
+    for path in trees.iterdir():
+        with suppress(OSError):
+            if path.stat().st_mtime < before:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def run_from(document: Mapping[str, Any], tree: Path) -> dict[str, Any]:
+    """The specification of a study whose program is in another folder.
+
+    Inputs that the snapshot does not have stay where they are, and so does all that is no part of the program:
+    catalogues, secrets. Parts of the user's own are taken from the snapshot where it has them.
+
+    Args:
+        document: The specification's document.
+        tree: The folder with the snapshot's files.
+    """
+    inner = dict(document["job"])
+    job = dict(inner["job"])
+    folder = Path(job["workdir"])
+    job["workdir"] = str(tree)
+    job["inputs"] = [_input(text, folder, tree) for text in job.get("inputs", ())]
+    moved = {name: _moved(value, folder, tree) for name, value in inner.items() if name != "job"}
+    return {**document, "job": {**moved, "job": job}}
+
+
+def _input(text: str, folder: Path, tree: Path) -> str:
+    place = text.partition("#")[0]
+    if "://" in place or place.startswith(("/", "~")) or (tree / place).exists():
+        return text
+    return f"{folder}/{text}"
+
+
+def _moved(part: Any, folder: Path, tree: Path) -> Any:
+    if isinstance(part, list):
+        return [_moved(one, folder, tree) for one in part]
+    if not isinstance(part, Mapping):
+        return part
+    found = {name: _moved(value, folder, tree) for name, value in part.items()}
+    use = found.get("use")
+    if isinstance(use, str) and is_reference(use):
+        file, _, symbol = use.rpartition(":")
+        with suppress(ValueError):
+            copied = tree / Path(file).relative_to(folder)
+            if copied.is_file():
+                found["use"] = f"{copied}:{symbol}"
+    return found
