@@ -595,6 +595,11 @@ class DeployModel(StrictModel):
     provisioner: Provisioner = Field(ChoiceModel(use="none"), description="What makes the machines.")
     billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
     retries: Whole = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
+    keep: PositiveDuration | None = Field(
+        None,
+        description="How long machines are kept after a trial for the next one on the same offer: 10m. Set-up is then "
+        "paid once. Without it each trial's machines go with it.",
+    )
     longest: PositiveDuration | None = Field(
         None,
         description="The longest time for a run that nothing else limits; machines expire after it. Without it "

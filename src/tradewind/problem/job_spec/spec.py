@@ -128,6 +128,7 @@ class JobSpec:
         interpret: How metrics are read, in order.
         hooks: By ``before_<stage>``, ``after_<stage>`` and ``on_error``.
         retries: Repetitions of a run that the infrastructure failed.
+        keep: Seconds that machines are kept at most for the next trial on the same offer, or None.
         longest: Seconds that a run may take which nothing else limits, or None where the YAML says nothing of it.
         fallback: Where a run goes when there are no machines for it.
         spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
@@ -169,6 +170,7 @@ class JobSpec:
     interpret: tuple[PluginChoice, ...]
     hooks: Mapping[str, tuple[HookSpec, ...]]
     retries: int
+    keep: float | None
     longest: float | None
     fallback: tuple[Literal["region", "on_demand"], ...]
     spot_attempts: int
@@ -439,6 +441,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
             for stage, hooks in model.deploy.hooks.items()
         },
         retries=model.deploy.retries,
+        keep=model.deploy.keep,
         longest=model.deploy.longest,
         fallback=tuple(model.deploy.fallback),
         spot_attempts=model.deploy.spot_attempts,

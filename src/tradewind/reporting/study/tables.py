@@ -238,6 +238,16 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
     return grid
 
 
+def kept_lines(summary: StudySummary) -> list[str]:
+    """A line for each machine, or group of them, that a study keeps for its next trial."""
+    lines = []
+    for lease in summary.kept:
+        until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lease.until))
+        what = f"the machines of {lease.cluster} ({lease.offer_key}), {format_money(lease.hourly)} per hour"
+        lines.append(f"kept for the next trial: {what}, until {until}")
+    return lines
+
+
 def print_trials(console: Console, lines: Sequence[TrialLine], objective: Objective) -> None:
     """Print a table of trials; what is equal in all of them is said once above it."""
     shared, rest = _split_shared(lines)
