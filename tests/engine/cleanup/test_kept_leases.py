@@ -82,6 +82,13 @@ def kept(folder: Path) -> list[Run]:
     return []
 
 
+def begun(folder: Path) -> int:
+    """How many runs have rows."""
+    with suppress(Exception):  # while the store is being made
+        return len(rows(folder))
+    return 0
+
+
 def fleet(folder: Path) -> dict[str, object]:
     found = [*folder.glob("home/**/simulated-fleet.json")]
     return dict(json.loads(found[0].read_text() or "{}")) if found else {}
@@ -89,8 +96,8 @@ def fleet(folder: Path) -> dict[str, object]:
 
 def killed_while_keeping(folder: Path) -> Run:
     """Kill a search with -9 while it keeps machines for a next trial: the other trial goes on for long."""
-    write_job(folder, pauses="0.05, 60, 61", levels="1", parallel=3)
-    text = (folder / "job.yaml").read_text().replace("limit: 2", "limit: 1").replace("shuffled", "space")
+    write_job(folder, pauses="0.05, 60", levels="1")
+    text = (folder / "job.yaml").read_text().replace("limit: 2", "limit: 1").replace("shuffled", "declared")
     (folder / "job.yaml").write_text(text)
     process = subprocess.Popen([*PROGRAM, "tune", "job.yaml", "--quiet"], stdout=subprocess.PIPE)
     try:
@@ -141,15 +148,17 @@ def test_after_a_kill_what_was_kept_is_shown_given_back_and_paid_for(folder: Pat
 
 @pytest.mark.slow
 def test_kill_nine_at_random_moments_leaks_no_kept_machines_and_pays_nothing_twice(folder: Path) -> None:
-    levels = ", ".join(map(str, range(100)))
+    levels = ", ".join(map(str, range(40)))
     write_job(folder, pauses="0.02, 0.3", levels=levels)
     chance = random.Random(7)
-    for _ in range(5):
+    for _ in range(3):
         process = subprocess.Popen([*PROGRAM, "tune", "job.yaml", "--quiet"], stdout=subprocess.PIPE)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(chance.uniform(1.0, 2.5))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        goal = begun(folder) + chance.randint(1, 8)
+        try:
+            eventually(lambda goal=goal: begun(folder) >= goal, 60)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
     trials = len({run.trial for run in rows(folder)})
     last = tradewind("tune", "job.yaml", "--quiet", "--json", "--trials", str(trials + 3))
     assert last.returncode == 0, last.stderr

@@ -28,6 +28,7 @@ from tradewind.problem import (
     TrialState,
     round_money,
 )
+from tradewind.searcher.base import NothingLeft
 from tradewind.testing.problems import KnownOutcome, machine_parameters, make_problem
 
 BOOT, RUN = 100.0, 10.0
@@ -259,13 +260,19 @@ def test_machines_that_are_kept_take_a_place_and_make_room_for_another_offer() -
 
 
 def test_machines_are_given_back_when_their_time_is_over() -> None:
-    cloud = Cloud(tuning(parallel=2, machines=1, trials=2), keeping(30.0))
+    cloud = Cloud(tuning(parallel=2, machines=1, trials=3), keeping(30.0))
     cloud.open()
     run, ready, _ = cloud.jobs["t-00001-1"]
     cloud.jobs["t-00001-1"] = run, ready, ready + 1_000.0  # the other one goes on for long
-    cloud.searcher = in_order(cloud.problem)
-    cloud.drive()
-    cloud.settled()
+    cloud.searcher.ask = lambda state, count=1: NothingLeft("wait", final=False)  # type: ignore[method-assign]
+    while not cloud.kept:
+        cloud.step()
+    [lease] = cloud.machine.kept.leases
+    assert lease.until == lease.since + 30.0
+    while cloud.kept:
+        cloud.step()
+    assert cloud.now == lease.until + 1.0, "a second is what the provider takes"
+    assert cloud.trials[0].spent == pytest.approx(cloud.runs["t-00000-1"].own_cost + Billing().cost(31.0, lease.hourly))
 
 
 def test_money_for_keeping_is_set_aside_and_too_little_of_it_keeps_nothing() -> None:

@@ -24,7 +24,7 @@ _GLANCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class KeptNews:
-    """What became of machines that are kept.
+    """News of machines that are kept.
 
     Attributes:
         cluster: Their tag.
@@ -194,7 +194,7 @@ class KeptFleet:
         _log.warning("kept machines of run %s: %s; trying again in %g s", each.cluster.run_id, error, delay)
 
     def news(self) -> list[KeptNews]:
-        """What has become of them since the last time; those that are gone are forgotten."""
+        """Tell what has become of them since the last time; those that are gone are forgotten."""
         found = []
         for tag, each in list(self._clusters.items()):
             if each.gone and each.task is None:

@@ -23,7 +23,7 @@ def no_fallback(_offer: Offer, _refused: Collection[str]) -> Offer | None:
 
 @dataclass(frozen=True, slots=True)
 class KeepPolicy:
-    """How machines are kept between runs.
+    """Rule for keeping machines between runs.
 
     Attributes:
         seconds: The longest time that they are kept for the next run.

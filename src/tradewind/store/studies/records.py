@@ -215,7 +215,7 @@ class _Lease(_Part):
 
     @model_validator(mode="after")
     def _over(self) -> Self:
-        """What is kept for another study is nothing to give back for this one."""
+        """Let it be over: machines that another study keeps are nothing to give back for this one."""
         self.ended = self.until if self.ended is None else self.ended
         return self
 
