@@ -117,6 +117,8 @@ class Load:
         ready_path: An HTTP path that must answer with a status below 400, or empty: an open port is enough.
         ready_pattern: A regular expression that a line of the application's output must match, or empty.
         ready_seconds: How long the application may take to become ready.
+        cpus: CPUs that it is held to, or None.
+        memory_bytes: Memory that it is held to, or None.
     """
 
     argv: tuple[str, ...]
@@ -126,6 +128,8 @@ class Load:
     ready_path: str = ""
     ready_pattern: str = ""
     ready_seconds: float = 60.0
+    cpus: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

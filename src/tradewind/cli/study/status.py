@@ -125,6 +125,9 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         console.print(f"{format_money(summary.reserved)} total is reserved for runs on their way{kept}", markup=False)
     for line in tables.kept_lines(summary):
         console.print(line, markup=False)
+    for trial in trials:
+        if warning := tables.load_warning(trial.observation):
+            console.print(f"trial {trial.number}: {warning}", markup=False, style="yellow")
     for number, why in sorted(troubles.items()):
         console.print(f"trial {number}: {' '.join(why.split())}", markup=False, style="yellow")
     if early := _early(store, row):

@@ -398,6 +398,13 @@ class LoadModel(StrictModel):
     env: Environment = Field({}, description="Its environment variables, beside the job's; templates.")
     port: int | None = Field(None, ge=1, le=65535, description="The port that the application listens on.")
     ready: ReadyModel = Field(ReadyModel(), description="When the application is ready.")
+    cpus: Whole | None = Field(
+        None,
+        ge=1,
+        le=4096,
+        description="CPUs that it is held to: others than the application's where they share a host.",
+    )
+    memory: Bytes | None = Field(None, description="Memory that it is held to: 512MiB.")
 
 
 class JobModel(StrictModel):

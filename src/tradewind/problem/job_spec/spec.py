@@ -484,7 +484,17 @@ def _job(model: JobFile, workdir: Path, secrets: Mapping[str, str]) -> Job:
 
 def _load(given: LoadModel) -> Load:
     ready = given.ready
-    return Load(tuple(given.command), given.image, dict(given.env), given.port, ready.path, ready.log, ready.within)
+    return Load(
+        tuple(given.command),
+        given.image,
+        dict(given.env),
+        given.port,
+        ready.path,
+        ready.log,
+        ready.within,
+        given.cpus,
+        given.memory,
+    )
 
 
 def _secret(reference: str, base: Path) -> str:
