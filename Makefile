@@ -18,7 +18,7 @@ DEMO := examples/compress/job.yaml
 OUT := .tradewind/demo
 KUBERNETES ?= /var/tmp/tradewind-kubernetes
 
-.PHONY: help demo test test-engines coverage test-fast lint docs prices-age site kubernetes system clean
+.PHONY: help demo test test-all test-engines coverage compiled test-fast lint docs prices-age site kubernetes system clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -57,10 +57,13 @@ demo: $(VENV)/.plots ## tune the real job of examples/compress, about two minute
 	@mkdir -p $(OUT)
 	$(BIN)/tradewind report $(DEMO) --html $(OUT)/report.html --png $(OUT)/plots
 
-test: ## install what the tests need, then all checks and all tests
-	@$(MAKE) -j2 $(VENV)/.dev system
-	@$(MAKE) lint
+test: ## install what the tests need, then all checks and all tests but the thorough ones
+	@$(MAKE) -j2 system lint compiled
 	$(BIN)/python -m pytest
+
+test-all: ## as test, with the thorough tests and the long ones of real engines; more than an hour
+	@$(MAKE) -j2 system lint compiled
+	TRADEWIND_ENGINES=all $(BIN)/python -m pytest
 
 test-fast: $(VENV)/.dev ## the tests that take less than half a second each: three minutes on two cores
 	$(BIN)/python -m pytest -m 'not slow'
@@ -76,6 +79,9 @@ lint: $(VENV)/.dev ## ruff, formatting, mypy --strict, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+compiled: $(VENV)/.dev
+	@$(BIN)/python -m tests.compile_kernels >/dev/null
 
 docs: $(VENV)/.dev ## write docs/reference again from the code
 	$(BIN)/python tools/generate_reference.py

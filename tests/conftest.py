@@ -12,10 +12,8 @@ from hypothesis import HealthCheck, settings
 from tests import workers
 from tests.browser import browser, shots  # noqa: F401  (fixtures)
 from tests.durations import Durations
+from tests.effort import EVERYTHING
 from tests.quick import program
-
-EVERYTHING = os.environ.get("TRADEWIND_ENGINES") == "all"
-"""Whether the long tests of real engines run too: several minutes each on two cores."""
 
 # Workers and the programs that they start keep all cores busy, and matrices are small: further threads would only take
 # turns. numpy reads this when it is imported.
@@ -33,19 +31,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests of real engines to ``make test-engines``, and begin with what takes long.
+    """Leave thorough tests and the long ones of real engines to ``make test-all``, and begin with what takes long.
 
     All tests of an engine are slow: it has to start, and they wait for it. So are those that `Durations` knows as long.
     """
     durations = config.pluginmanager.get_plugin("durations")
     assert isinstance(durations, Durations)
     engines = {item for item in items if item.get_closest_marker("xdist_group")}
-    left_out = set() if EVERYTHING else {item for item in engines if _is_long(item)}
+    thorough = {item for item in items if item.get_closest_marker("thorough")}
+    left_out = set() if EVERYTHING else thorough | {item for item in engines if _is_long(item)}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
     kept = [item for item in items if item not in left_out]
     for item in kept:
-        if item in engines or durations.is_long(item):
+        if item in engines | thorough or durations.is_long(item):
             item.add_marker(pytest.mark.slow)
     items[:] = sorted(kept, key=lambda item: item.get_closest_marker("slow") is None)
 
@@ -80,7 +79,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_report_header() -> str:
     """What is left out."""
-    return "" if EVERYTHING else "long tests of real engines are left out: make test-engines runs them"
+    return "" if EVERYTHING else "thorough tests and long ones of real engines are left out: make test-all runs them"
 
 
 @pytest.fixture(scope="session")

@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def count(*, quick: bool) -> int:
-    """Number of workers: one more than there are cores, for one of them mostly waits for engines.
+    """Number of workers: two more than there are cores, for one of them waits for engines and slow tests for programs.
 
     Args:
         quick: Only quick tests run, and no engine.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if quick else cores + 1
+    return cores if quick else cores + 2
 
 
 def import_own_share(session: pytest.Session) -> None:

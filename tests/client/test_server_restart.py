@@ -60,7 +60,7 @@ def server(tmp_path: Path) -> Iterator[Restarting]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.thorough), signal.SIGKILL])
 def test_who_listens_and_waits_notices_nothing(server: Restarting, number: int) -> None:
     """Each event comes once, in order, and so does each line of the log; nothing is asked for twice."""
     with server.client() as client, server.client() as listener, server.client() as reader:

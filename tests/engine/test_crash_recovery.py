@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.effort import share
 from tests.waiting import eventually
 
 from tradewind import plugins
@@ -21,7 +22,7 @@ from tradewind.problem import RunState, TrialState
 from tradewind.store.base import Store
 
 PROGRAM = [sys.executable, "-m", "tradewind"]
-KILLS = 100
+KILLS = share(100, 25)
 SECONDS = 330.0
 
 JOB = """
@@ -135,7 +136,7 @@ def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: 
 def test_kill_nine_while_trials_are_stopped_early_repeats_none_and_loses_none(tmp_path: Path, quick: Path) -> None:
     (tmp_path / "job.yaml").write_text(GIVEN_UP)
     rng = random.Random(21)
-    for _ in range(12):
+    for _ in range(share(12, 6)):
         before = begun(tmp_path)
         process = start([quick], tmp_path, 10_000)
         eventually(lambda: begun(tmp_path) > before)  # noqa: B023

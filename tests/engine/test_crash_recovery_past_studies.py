@@ -10,13 +10,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.effort import share
 from tests.engine.test_crash_recovery import start
 
 from tradewind import plugins
 from tradewind.problem import Trial
 from tradewind.store.base import Store
 
-KILLS = 8
+KILLS = share(8, 3)
 
 JOB = """
 name: NAME

@@ -28,6 +28,7 @@ deploy: {provisioner: simulated, runner: ssh}
         ("budget: {dollars: 1}", False),
         ("budget: {hours: 1}", False),
         ("budget: {trials: 3}", False),
+        ("stop: never", True),
         ("future_runs: 100", False),
         ("future_runs: 100\nsearcher: gp", False),
         ("future_runs: 100\nsearcher: random", True),

@@ -61,7 +61,7 @@ def test_searchers_without_a_model_neither_hang_nor_raise_nor_repeat(name: str) 
     check(name, 5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", plugins.names("searcher"))
 def test_no_searcher_hangs_raises_or_repeats(name: str) -> None:

@@ -43,7 +43,7 @@ def informed(problem: KnownProblem, count: int = 8, seed: int = 1, **settings: A
 # ---------------------------------------------------------------------- it finds
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("cliff", ["fail", "slow"])
 def test_it_finds_the_optimum_of_405_within_30_trials(cliff: str) -> None:
     problem = problems.table_problem(cliff=cliff)
@@ -106,7 +106,7 @@ def test_it_finds_among_a_million() -> None:
     assert best_of(trials) < best_of(chance)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_failing_regions_are_left() -> None:
     problem = problems.table_problem(deadline=None)
     share = 72 / 405

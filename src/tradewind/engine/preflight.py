@@ -11,7 +11,7 @@ from tradewind.engine.state_machine.budget import RunLimits
 from tradewind.errors import BudgetError
 from tradewind.problem import COST, Configuration, Offer, Problem, Proposal, Trial, TrialState
 from tradewind.problem.completion import completed
-from tradewind.utils.units import format_money
+from tradewind.utils.units import count, format_money
 
 if TYPE_CHECKING:
     from tradewind.deployer.lifecycle.deployer import Deployer
@@ -119,12 +119,14 @@ def check_limits(spec: JobSpec, problem: Problem) -> None:
     """
     from tradewind.deployer.provisioner.base import MakesMachines
     from tradewind.deployer.runner.base import Simulates
+    from tradewind.problem.job_spec.choices import NEVER
 
     given = spec.budget
     why = future_runs_warning(spec)
-    if spec.future_runs is not None and not why and not problem.space.enumerable:
+    if spec.said_future_runs is not None and not why and not problem.space.enumerable:
         why = "future_runs ends a search only once something works, and this space has no end"
-    limits = (given.dollars, given.hours, given.trials, None if why else spec.future_runs, *spec.stop)
+    stops = (rule for rule in spec.stop if rule.name != NEVER)
+    limits = (given.dollars, given.hours, given.trials, None if why else spec.said_future_runs, *stops)
     makes = issubclass(plugins.load("provisioner", spec.provisioner.name), MakesMachines)
     if not makes or issubclass(plugins.load("runner", spec.runner.name), Simulates):
         return
@@ -178,7 +180,7 @@ def future_runs_warning(spec: JobSpec) -> str:
     """Warn of ``future_runs`` that end nothing; empty where they are not given, or do."""
     from tradewind.searcher.base import WeighsFutureRuns
 
-    if spec.future_runs is None:
+    if spec.said_future_runs is None:
         return ""
     if not issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns):
         why = f"the searcher {spec.searcher.name} does not weigh what a trial costs against what it saves later"
@@ -187,3 +189,17 @@ def future_runs_warning(spec: JobSpec) -> str:
     else:
         return ""
     return f"future_runs does not end this search: {why}"
+
+
+def ending_words(spec: JobSpec) -> str:
+    """Say when the search ends by itself, and what changes it; empty where it does not weigh later runs."""
+    from tradewind.searcher.base import WeighsFutureRuns
+
+    runs = spec.future_runs
+    weighs = issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns)
+    if runs is None or not weighs or spec.objective.metric != COST or not spec.objective.grows_with_time:
+        return ""
+    words = f"The search stops when another trial would not pay for itself within {count(runs, 'run')}"
+    if spec.said_future_runs is not None:
+        return f"{words}."
+    return f"{words} (future_runs: changes it, stop: never uses the whole budget)."

@@ -40,7 +40,8 @@ from tradewind.utils.units import count
 if TYPE_CHECKING:
     from tradewind.engine.search import RunRequestFactory, Search
     from tradewind.engine.state_machine.snapshot import SearchSnapshot
-    from tradewind.problem.job_spec.spec import JobSpec, StopSpec
+    from tradewind.problem.job_spec.choices import StopSpec
+    from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.searcher.base import PredictsRuns
     from tradewind.store.base import Store, StudyRow
 
@@ -282,7 +283,7 @@ class Core:
     @cached_property
     def _stops(self) -> tuple[StopSpec, ...]:
         """The rules of the job that end the search, and the target that it was submitted with."""
-        from tradewind.problem.job_spec.spec import StopSpec
+        from tradewind.problem.job_spec.choices import StopSpec
 
         target = self._settings.job.options.get("target")
         return self._spec.stop if target is None else (*self._spec.stop, StopSpec("target", {"value": float(target)}))

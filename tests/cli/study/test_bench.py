@@ -79,7 +79,7 @@ def test_searchers_are_compared_and_an_interrupted_benchmark_goes_on(
 def test_the_protocol_of_the_paper_pays_every_run(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plot = table.with_name("plot.png")
     words = ["bench", "random", "obol:depth=0", "--table", str(table), "--metrics", "accuracy", "--protocol", "obol"]
-    assert run([*words, "--budgets", "8", "--seeds", "3", "--plot", str(plot), "--json"]) == 0
+    assert run([*words, "--budgets", "8", "--seeds", "1", "--processes", "1", "--plot", str(plot), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["summaries"]
     assert [each["searcher"] for each in found] == ["random", "obol:depth=0"]
     assert all(each["nex"] >= 5 for each in found), "five random starts"

@@ -306,7 +306,18 @@ def test_a_dry_run_of_a_searcher_that_needs_a_past_looks_into_the_store(
 def test_a_dry_run_says_what_future_runs_end(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text("name: own\njob: {command: work}\nspace: {level: 1..3}\nfuture_runs: 50\n")
     assert run(["tune", str(path), "--dry-run"]) == 0
-    assert "It has no budget: it ends once no trial pays for itself over 50 future runs." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "It has no budget." in said
+    assert "The search stops when another trial would not pay for itself within 50 runs.\n" in said
+    path.write_text(path.read_text().replace("future_runs: 50\n", ""))
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "within 100 runs (future_runs: changes it, stop: never uses the whole budget).\n" in said
+    path.write_text(path.read_text() + "stop: never\n")
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    assert "Nothing limits the search: it has no budget." in (said := capsys.readouterr().out)
+    assert "pay for itself" not in said
+    path.write_text(path.read_text().replace("stop: never\n", "future_runs: 50\n"))
     path.write_text(path.read_text() + "searcher: random\n")
     assert run(["tune", str(path), "--dry-run"]) == 0
     said = capsys.readouterr().out

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.engine.searchers import in_order
 from tests.engine.simulated_runs import Fate, World
 from tests.engine.state_machine.test_search_machine import tuning
@@ -109,7 +110,7 @@ def test_without_a_policy_nothing_is_stopped() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=share(120), deadline=None)
 @given(
     curves=st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=9), min_size=2, max_size=12),
     parallel=st.integers(1, 4),

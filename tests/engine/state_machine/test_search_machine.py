@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.engine.searchers import Scripted, in_order
 from tests.engine.simulated_runs import Fate, World
 
@@ -363,7 +364,7 @@ def test_a_stopped_search_says_nothing_more() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 @given(
     dollars=st.floats(1e-5, 0.05),
     parallel=st.integers(1, 6),

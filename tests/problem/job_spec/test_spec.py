@@ -9,7 +9,8 @@ import pytest
 
 from tradewind.errors import NoOfferError, SpecError
 from tradewind.problem import Billing, Budget, Constraints, Instance, Objective, Offer, OfferQuery, Threshold
-from tradewind.problem.job_spec.spec import HookSpec, JobSpec, PluginChoice, StopSpec, load_spec, parse_spec
+from tradewind.problem.job_spec.choices import HookSpec, PluginChoice, StopSpec
+from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
 
 Make = Callable[..., JobSpec]
 
@@ -140,7 +141,7 @@ def test_defaults(spec_of: Make, tmp_path: Path) -> None:
         *("process", "none", "exact", "tradewind"),
     )
     assert spec.interpret == (PluginChoice("exit_code"), PluginChoice("json_lines", {"optional": True}))
-    assert (spec.retries, spec.parallel, spec.seed, spec.abort, spec.future_runs) == (2, 1, 0, True, None)
+    assert (spec.retries, spec.parallel, spec.seed, spec.abort, spec.future_runs) == (2, 1, 0, True, 100.0)
     assert spec.log_limit == 256 * 2**20
 
 

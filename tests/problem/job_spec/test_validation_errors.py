@@ -55,6 +55,7 @@ WRONG = [
     ("parallel: two", "parallel: wanted a whole number, got 'two'"),
     ("abort: yes", "abort: wanted true or false, got 'yes'"),
     ("seed: 1.5", "seed: wanted a whole number, got 1.5"),
+    ("future_runs: 50\nstop: never", "job.yaml:7: future_runs: it says when further trials do not pay, and stop"),
     ("future_runs: 0", "future_runs: 0 should be greater than 0"),
     ("interpret: python", "job.yaml:7: interpret.function is missing (path/to/file.py:function"),
     ("interpret:\n  - json_lines\n  - regex", "job.yaml:9: interpret.1.patterns is missing (One or more patterns"),

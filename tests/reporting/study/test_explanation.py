@@ -100,6 +100,14 @@ def test_the_next_best_and_the_median(store: Store, build: Build) -> None:
     assert "4 different configurations were tried, 3 of them one setting away" in text
 
 
+def test_it_says_when_the_search_is_paid_back(store: Store, build: Build) -> None:
+    trials = [make_trial(n, {"a": n}, cost) for n, cost in enumerate((0.5, 0.3, 0.4))]
+    text = said(store, build(trials))
+    assert "kept every constraint (trial 0) costs $0.500 a run, this one $0.300: the search, $1.20, " in text
+    assert "$1.20, is paid back after 6 runs." in text
+    assert "paid back" not in said(store, build(trials[1:])), "the first one is the best"
+
+
 def test_a_repetition_is_not_the_next_best(store: Store, build: Build) -> None:
     trials = [make_trial(0, {"a": 1}, 0.2), make_trial(1, {"a": 1}, 0.21), make_trial(2, {"a": 2}, 0.3)]
     text = said(store, build(trials))

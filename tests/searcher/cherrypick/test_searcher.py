@@ -217,7 +217,7 @@ def test_many_observations_are_conditioned_on_and_some_sampled(monkeypatch: pyte
 # ---------------------------------------------------------------------- what it chooses
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_finds_the_optimum_of_405_within_30_trials() -> None:
     problem = problems.table_problem(cliff="slow")
     optimum = problem.optimum()
@@ -288,7 +288,7 @@ def test_it_stops_where_little_can_be_gained_and_says_so() -> None:
     assert "below 10%" in answer.reason
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_rule_waits_for_enough_runs_and_a_lower_bar_waits_longer() -> None:
     problem = problems.table_problem(cliff="slow")
     assert stopped(problem, 1, stop_runs=9)[0] >= 9

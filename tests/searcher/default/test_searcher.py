@@ -96,6 +96,7 @@ def free_or_paid() -> KnownProblem:
 # ---------------------------------------------------------------------- it finds
 
 
+@pytest.mark.thorough
 def test_it_finds_the_best_for_less_money_than_chance_and_gp() -> None:
     """Over several noises: its seed changes nothing, so that one problem is one draw of luck."""
     found = [smooth(noise=noise) for noise in (0.0, 0.03, 0.05, 0.1)]
@@ -133,7 +134,7 @@ def test_it_maximises_a_metric_under_a_threshold() -> None:
     assert max(v for v in feasible if v is not None) >= 0.85 * optimum[1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_finds_on_a_continuous_space_and_among_a_million() -> None:
     for problem in (problems.continuous_problem(), problems.huge_problem()):
         trials = drive(make(problem, 1, pool=256), problem, 25)

@@ -366,6 +366,7 @@ def test_alike_jobs_choose_the_first_run_and_halve_the_money() -> None:
     assert money_to_good(warm) <= 0.5 * money_to_good(problem)
 
 
+@pytest.mark.thorough
 def test_a_past_that_says_nothing_costs_little() -> None:
     for cold in (job(0), job(3)):
         mixed = tuple(shuffled(s, 10 + k) for k, s in enumerate(family()))

@@ -76,7 +76,7 @@ def test_a_model_that_is_too_sure_still_tries_what_was_never_run() -> None:
     assert _level(_searcher(tried).recommend(1)[0]) in (4, 5, 6)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "job",
     [synthetic("dynamic", levels=slice(2, 5)), synthetic("static", levels=slice(2, 5)), blocks(), cluster(), stars()],

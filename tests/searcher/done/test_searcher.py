@@ -400,7 +400,7 @@ def several(searcher: DoneSearcher, known: int, count: int, *, together: bool) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_several_at_once_take_each_other_into_account(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
     """Pending runs are fantasized: without that the next best ones are neighbours of the best."""
     problem = problems.table_problem(noise=0.05)
@@ -464,7 +464,7 @@ def test_as_published() -> None:
     assert len(set(others)) == len(others), "a configuration that is known is not taken from farther away"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_descent_follows_real_valued_parameters_to_the_minimum() -> None:
     problem = problems.continuous_problem()
     trials = drive(make(problem, 1), problem, 24)
@@ -477,7 +477,7 @@ def test_a_descent_follows_real_valued_parameters_to_the_minimum() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["dynamic", "static"])
+@pytest.mark.parametrize("law", ["dynamic", pytest.param("static", marks=pytest.mark.thorough)])
 def test_near_the_optimum_from_the_eighth_run(law: str) -> None:
     """Random parameters in a loop; distance as the publication measures it, as a share of the range."""
     scenario = synthetic(law, levels=slice(2, 5), unused=True)

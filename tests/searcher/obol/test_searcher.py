@@ -582,7 +582,7 @@ def test_a_run_that_was_cut_short_is_taken_for_dearer_than_its_bound(aborted: st
 # ---------------------------------------------------------------------- it works
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{"depth": 0}, {"depth": 0, "target": "log_cost"}])
 def test_it_beats_random_search(settings: dict[str, Any]) -> None:
     """On costs that differ by two orders of magnitude; on flat ones ten trees on raw costs do not."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.effort import share
 from tests.searcher.gradients import check_gradient
 
 from tradewind import plugins
@@ -192,7 +193,7 @@ def test_it_runs_parts_and_concludes_on_the_whole(surrogate: str) -> None:
     assert sum(t.spent for t in parts) < 4.5 * sum(t.spent for t in whole(trials))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_finds_a_good_one_for_less_than_chance() -> None:
     problem = problems.training_problem()
     optimum = problem.optimum()
@@ -212,7 +213,7 @@ def test_it_finds_a_good_one_for_less_than_chance() -> None:
     assert money["trimtuner"] < 0.7 * money["random"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_least_cost_with_parts() -> None:
     """Where cost is the objective, it is read off the model of time; an accuracy may be a bound."""
     problem = problems.training_problem(goal="cost")
@@ -237,7 +238,7 @@ def test_objectives_of_time_with_setup_and_a_minimum(metric: str) -> None:
 def test_before_the_money_is_gone_the_recommended_one_is_run_as_a_whole() -> None:
     plain = problems.training_problem()
     every = [plain.bill(plain.candidates.configuration(i)) for i in range(len(plain.candidates))]
-    for seed in range(3):
+    for seed in range(share(3, 1)):
         problem = replace(plain, budget=replace(plain.budget, dollars=2.5 * float(np.median(every))))
         searcher = make(problem, seed, parts_per_whole=50.0)
         trials = drive(searcher, problem, 200)

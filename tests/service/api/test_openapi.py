@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from tests.effort import share
 from tests.service.api.test_every_route import Scene, furnish
 from tests.service.module_server import House, house
 
@@ -157,13 +158,7 @@ def known(path: str, given_: dict[str, Any], scene: Scene) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.timeout(900)
 def test_nothing_that_is_sent_breaks_the_servers_word(tmp_path: Path) -> None:
     with house(tmp_path) as own:
-        assert try_everything(own, 2) == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_nothing_at_all_that_is_sent_breaks_the_servers_word(tmp_path: Path) -> None:
-    with house(tmp_path) as own:
-        assert try_everything(own, 30) == []
+        assert try_everything(own, share(30, 4)) == []

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.effort import share
 from tests.service.requests.request_world import WorkerProcess, World, world
 from tests.service.requests.test_worker_kill import check_once
 from tests.store.conftest import _server as _server
@@ -14,7 +15,7 @@ from tests.waiting import eventually
 
 from tradewind.store.service.requests import ENDED
 
-REQUESTS = 100
+REQUESTS = share(100, 40)
 
 
 def over(there: World) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from tests.effort import share
 from tests.workflow.execution.plans import QUICK, agents, chunks, counted, flow_of, heft, local, plan_of, sh
 from tests.workflow.execution.world import World, worlds
 
@@ -87,7 +88,7 @@ def guided(world: World) -> GuidedWorld:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share(100), deadline=None)
 @given(worlds(troubles=0))
 def test_without_trouble_each_task_runs_once(plain: World) -> None:
     world = guided(plain)
@@ -98,7 +99,7 @@ def test_without_trouble_each_task_runs_once(plain: World) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=share(250), deadline=None)
 @given(worlds(troubles=12))
 def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(plain: World) -> None:
     world = guided(plain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from tests.effort import share
 from tests.workflow.execution.world import World, worlds
 
 from tradewind.workflow.execution.events import (
@@ -260,7 +261,7 @@ def test_nothing_is_given_back_while_the_rest_is_planned_again() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 @given(worlds(troubles=0))
 def test_without_trouble_each_task_runs_once_and_in_order(world: World) -> None:
     world.run()
@@ -273,7 +274,7 @@ def test_without_trouble_each_task_runs_once_and_in_order(world: World) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=share(250), deadline=None)
 @given(worlds(troubles=12))
 def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(world: World) -> None:
     world.run()
@@ -293,7 +294,7 @@ def test_with_failures_losses_and_crashes_nothing_is_lost_or_done_twice(world: W
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share(100), deadline=None)
 @given(worlds(troubles=8))
 def test_after_any_trouble_another_session_finishes(world: World) -> None:
     world.run()

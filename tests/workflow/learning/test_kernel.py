@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
@@ -74,7 +75,7 @@ def expect_same(quick: Schedule, plain: Schedule) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 @given(workflows(), platforms(), worlds())
 def test_a_followed_plan(flow: Workflow, platform: Platform, world: World) -> None:
     plan = simulate(flow, platform, PriorityDirector([0.0] * len(flow), range(len(platform.vms))))
@@ -85,7 +86,7 @@ def test_a_followed_plan(flow: Workflow, platform: Platform, world: World) -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share(100), deadline=None)
 @given(workflows(), platforms(), worlds())
 def test_a_list_of_priorities(flow: Workflow, platform: Platform, world: World) -> None:
     keys = np.array([float(task * 5 % 3) for task in range(len(flow))])
@@ -95,7 +96,7 @@ def test_a_list_of_priorities(flow: Workflow, platform: Platform, world: World) 
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share(200), deadline=None)
 @given(workflows(), platforms(), worlds(), st.sampled_from([-0.5, 0.0, 1.0]))
 def test_the_adaptive_policy(flow: Workflow, platform: Platform, world: World, caution: float) -> None:
     policy = AdaptivePolicy(
@@ -108,7 +109,7 @@ def test_the_adaptive_policy(flow: Workflow, platform: Platform, world: World, c
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share(200), deadline=None)
 @given(workflows(), platforms(), worlds(), st.sampled_from(["machine", "activation", "activity"]), st.integers(0, 9))
 def test_q_learning(flow: Workflow, platform: Platform, world: World, keyed_by: KeyedBy, seed: int) -> None:
     chosen = QLearningSettings(keyed_by=keyed_by, explore=0.4, learning_rate=0.7)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.workflow.planner.test_conformance import QUICK
 
 from tradewind import plugins
@@ -117,7 +118,7 @@ def test_no_task_is_planned_where_it_does_not_fit(name: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share(100), deadline=None)
 @given(workflows(16), platforms(), st.randoms(use_true_random=False))
 def test_the_compiled_simulator_passes_over_the_same_machines(
     flow: Workflow, platform: Platform, chance: object

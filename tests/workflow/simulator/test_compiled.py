@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.workflow.datasets import dax, needs_datasets
 
 from tradewind import plugins
@@ -69,7 +70,7 @@ def check_same(quick: Schedule, plain: Schedule) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share(300), deadline=None)
 @given(workflows(), platforms(), delays, st.randoms(use_true_random=False))
 def test_policies(flow: Workflow, platform: Platform, delays: dict[str, object], chance: object) -> None:
     given = World(delays=delays)  # type: ignore[arg-type]
@@ -81,7 +82,7 @@ def test_policies(flow: Workflow, platform: Platform, delays: dict[str, object],
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share(300), deadline=None)
 @given(workflows(), platforms(), delays, st.integers(0, 5), st.booleans())
 def test_plans(flow: Workflow, platform: Platform, delays: dict[str, object], seed: int, noisy: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.workflow.datasets import dax, needs_datasets
 
 from tradewind.errors import WorkflowError
@@ -54,7 +55,7 @@ def platforms(draw: st.DrawFn) -> Platform:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 @given(workflows(), platforms())
 def test_heft_is_a_schedule_and_the_simulator_comes_to_the_same_times(flow: Workflow, platform: Platform) -> None:
     plan = heft(flow, platform)
@@ -70,7 +71,7 @@ def test_heft_is_a_schedule_and_the_simulator_comes_to_the_same_times(flow: Work
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 @given(workflows(), platforms(), st.randoms(use_true_random=False))
 def test_the_compiled_loop_does_what_the_readable_one_does(flow: Workflow, platform: Platform, chance: object) -> None:
     keys = np.array([float(task % 3) for task in range(len(flow))])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.workflow.datasets import dax, needs_datasets
 from tests.workflow.simulator.test_reference import platforms, workflows
 
@@ -87,7 +88,7 @@ def test_impact_and_distance_choose_among_jobs_that_are_alike() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=share(120), deadline=None)
 @given(
     workflows(),
     platforms(),

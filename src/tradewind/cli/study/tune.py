@@ -45,7 +45,7 @@ def print_dry_run(
 
     from tradewind.cli.common import emit_json, open_store
     from tradewind.engine.past_studies import with_past_studies
-    from tradewind.engine.preflight import future_runs_warning
+    from tradewind.engine.preflight import ending_words, future_runs_warning
     from tradewind.engine.search_builder import build_problem, build_searcher, find_or_new_study, new_study
     from tradewind.errors import StudyNotFoundError
     from tradewind.utils.paths import data_folder
@@ -71,6 +71,7 @@ def print_dry_run(
     found["first"] = [dict(configuration) for configuration in first]
     found["refused"] = None if refusal is None else str(refusal)
     found["future_runs"] = spec.future_runs
+    found["stops"] = ending_words(spec)
     found["note"] = future_runs_warning(spec)
     if as_json:
         emit_json(found)
@@ -263,6 +264,8 @@ def _print(found: dict[str, Any], first: Sequence[str]) -> None:
         _print_begun(found["study"], budget)
     if found["note"]:
         typer.echo(f"{found['note']}.")
+    if found["stops"]:
+        typer.echo(found["stops"])
     typer.echo(_ending(found))
     if not deadline:
         typer.echo("A run may take as long as it likes: there is no deadline.")
@@ -282,9 +285,7 @@ def _limits(found: dict[str, Any]) -> str:
     """Limits of a new search, in a sentence."""
     if limits := _amounts(found["budget"], "in total"):
         return f"The search may take {limits}."
-    if found["future_runs"] is not None and not found["note"]:
-        return f"It has no budget: it ends once no trial pays for itself over {found['future_runs']:g} future runs."
-    return "Nothing limits the search: it has no budget."
+    return "It has no budget." if found["stops"] else "Nothing limits the search: it has no budget."
 
 
 def _print_begun(study: dict[str, Any], budget: dict[str, Any]) -> None:
@@ -384,7 +385,7 @@ def _search(
 ) -> tuple[StudyRow, StopSearch]:
     from tradewind.cli.signals import GracefulInterrupt
     from tradewind.engine.past_studies import missing_past_hint
-    from tradewind.engine.preflight import future_runs_warning
+    from tradewind.engine.preflight import ending_words, future_runs_warning
     from tradewind.engine.search_builder import build_problem, build_search, find_or_new_study
     from tradewind.reporting.study.terminal import LiveView
     from tradewind.utils.paths import data_folder
@@ -398,6 +399,7 @@ def _search(
     first = _wanted_first(spec, problem, tries, history)
     words = f"Resuming {study.name} after {count(len(history), 'trial')} (--fresh starts anew)."
     untold = [words] if history and not quiet else []
+    untold += [said] if (said := ending_words(spec)) and not quiet else []
     untold += [f"Trying first: {one.proposal.configuration}" for one in first.values() if not quiet]
 
     def show(snapshot: SearchSnapshot) -> None:

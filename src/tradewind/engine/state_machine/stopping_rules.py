@@ -61,6 +61,10 @@ class SpentShareSettings(Settings):
     )
 
 
+class NeverSettings(Settings):
+    """The whole budget is used, though no further trial pays for itself any more."""
+
+
 class AllFailedSettings(Settings):
     """When nothing works."""
 
@@ -144,6 +148,11 @@ class _Failed(_Counts):
         return f"{count(len(self._failed), 'trial')} failed, the last one: {seen.reason if seen else 'no reason known'}"
 
 
+def _never(_settings: NeverSettings) -> StoppingRule:
+    """A rule that ends nothing: it is read where the search is told how often its result will be used."""
+    return lambda _progress: None
+
+
 def _target(settings: TargetSettings) -> StoppingRule:
     def rule(progress: SearchProgress) -> str | None:
         best = progress.best.observation if progress.best else None
@@ -218,6 +227,7 @@ class _AllFailed(_Counts):
 STOPPING_RULES: Mapping[str, tuple[type[Settings], Callable[[Any], StoppingRule]]] = {
     "all_failed": (AllFailedSettings, _AllFailed),
     "failed": (FailedSettings, _Failed),
+    "never": (NeverSettings, _never),
     "no_improvement": (NoImprovementSettings, _NoImprovement),
     "spent_share": (SpentShareSettings, _spent_share),
     "target": (TargetSettings, _target),

@@ -675,7 +675,9 @@ class JobFile(StrictModel):
         "that one leaves out get the middle of their scale, machines the cheapest that fit.",
     )
     stop: Annotated[list[Stop], BeforeValidator(_stops), SchemaForms({"type": "string"}, _SHORT_RULE)] = Field(
-        [], description="Further reasons to stop the search: {failed: 5}."
+        [],
+        description="Further reasons to stop the search: {failed: 5}; never uses the whole budget, though no trial "
+        "pays for itself any more.",
     )
     early_stop: Stopper | None = Field(
         None, description="Give up running trials for what they report: median, successive_halving; without it none."
@@ -685,7 +687,9 @@ class JobFile(StrictModel):
         description="Cut short runs that can no longer win; left out: true, but not with searchers that let runs end.",
     )
     future_runs: Annotated[Number, Field(gt=0)] | None = Field(
-        None, description="How often the job will run with the configuration that is found."
+        None,
+        description="How often the job will run with the configuration that is found: a search for the least cost ends "
+        "once no trial pays for itself over so many runs. Left out: 100, or with stop: never the whole budget.",
     )
     past: Annotated[Literal["all", "none"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_past)] = Field(
         "all", description="Earlier studies in the store that the searcher may learn from: all, none, or job names."

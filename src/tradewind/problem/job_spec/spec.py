@@ -18,6 +18,7 @@ from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
+from tradewind.problem.job_spec.choices import NEVER, USUAL_RUNS, HookSpec, ParameterSpec, PluginChoice, StopSpec
 from tradewind.problem.job_spec.model import (
     CategoricalModel,
     ChoiceModel,
@@ -44,66 +45,6 @@ from tradewind.problem.template import BUILT_IN, check_template
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source, read_source
 from tradewind.utils.paths import expand
 from tradewind.utils.user_functions import anchored_reference, is_reference
-
-
-@dataclass(frozen=True, slots=True)
-class PluginChoice:
-    """A part that the user chose.
-
-    Attributes:
-        name: Its entry-point name.
-        settings: The user's settings for it.
-    """
-
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StopSpec:
-    """A stopping rule that the user chose.
-
-    Attributes:
-        name: Name of the rule.
-        settings: The user's settings for it.
-    """
-
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class HookSpec:
-    """Something to do before or after a stage of a run: a program or a Python function.
-
-    Attributes:
-        command: The program and its arguments, or None.
-        python: ``module:function``, or None.
-        timeout: Seconds after which it is ended, and counts as failed.
-    """
-
-    command: tuple[str, ...] | None = None
-    python: str | None = None
-    timeout: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterSpec:
-    """A parameter as declared; an instance has no values before the catalogue is asked.
-
-    Attributes:
-        name: Name of the parameter.
-        kind: ``integer``, ``float``, ``ordinal``, ``categorical``, ``instance`` or ``nodes``.
-        when: The parameter exists only where this holds.
-        parameter: The parameter, unless it is an instance.
-        query: The question to the catalogue, if it is one.
-    """
-
-    name: str
-    kind: str
-    when: Expression | None = None
-    parameter: Parameter | None = None
-    query: OfferQuery | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +84,7 @@ class JobSpec:
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
-        future_runs: How often the job will run with what is found, or None.
+        said_future_runs: What the job says of how often it will run with what is found, or None.
         past: ``all``, ``none``, or the names of the jobs whose earlier studies the searcher may learn from.
         base: The folder of the YAML; relative paths start there.
         file: The YAML's name, for errors.
@@ -185,7 +126,7 @@ class JobSpec:
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
     said_abort: bool | None
-    future_runs: float | None
+    said_future_runs: float | None
     past: str | tuple[str, ...]
     base: Path
     file: str
@@ -208,6 +149,18 @@ class JobSpec:
     def terms(self) -> StudyTerms:
         """The conditions that hold for a whole study."""
         return StudyTerms(self.billing, self.parallel, self.future_runs, self.abort, self.checkpoint)
+
+    @property
+    def future_runs(self) -> float | None:
+        """Runs of the job with what is found: as the job says, or else 100; None with ``stop: never``."""
+        if self.said_future_runs is not None:
+            return self.said_future_runs
+        return None if self.uses_whole_budget else USUAL_RUNS
+
+    @property
+    def uses_whole_budget(self) -> bool:
+        """True with ``stop: never``."""
+        return any(rule.name == NEVER for rule in self.stop)
 
     @cached_property
     def abort(self) -> bool:
@@ -397,6 +350,9 @@ def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> J
     _check_name(model.name, source)
     spec = _spec(model, source, base)
     problems = [*_wrong_names(spec), *_wrong_templates(spec)]
+    if spec.said_future_runs is not None and spec.uses_whole_budget:
+        words = "future_runs: it says when further trials do not pay, and stop: never goes on all the same"
+        problems.append(source.error(("future_runs",), words, "leave one of the two out"))
     if check_parts:
         problems += wrong_parts(model, source, base)
     if problems:
@@ -456,7 +412,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,
-        future_runs=model.future_runs,
+        said_future_runs=model.future_runs,
         past=model.past if isinstance(model.past, str) else tuple(model.past),
         base=base,
         file=source.file,

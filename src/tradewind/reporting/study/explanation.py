@@ -35,7 +35,7 @@ def explain_choice(data: StudyData, effects: ParameterEffects | None = None, *, 
     if not len(data):
         return ["Nothing has been tried yet.", *_next(data, by_command)]
     effects = effects or parameter_effects(data)
-    sentences = [*_choice(data), *_margin(data), *_certainty(data), *_spending(data)]
+    sentences = [*_choice(data), *_bill(data), *_margin(data), *_certainty(data), *_spending(data)]
     sentences += [*_parameters(data, effects), *_failures(data), *_next(data, by_command)]
     return sentences
 
@@ -96,6 +96,23 @@ def _no_choice(data: StudyData) -> str:
     if whole == 1:
         return f"{start}the only ended trial{on} did not keep every constraint."
     return f"{start}none of the {count(whole, 'ended trial')}{on} kept every constraint."
+
+
+def _bill(data: StudyData) -> list[str]:
+    """A sentence on the first bill that kept every constraint, the bill now, and when the search is paid back."""
+    best, objective = data.best_row, data.goal.objective
+    if best is None or objective.metric != COST or data.summary.spent <= 0:
+        return []
+    first = int(data.ranking[np.argmin(data.number[data.ranking])])
+    before, now = _usual(data, first), _usual(data, best)
+    if not (objective.better(now, before) and before > now):
+        return []
+    runs = count(math.ceil(data.summary.spent / (before - now)), "run")
+    return [
+        f"The first configuration that kept every constraint (trial {data.number[first]}) costs "
+        f"{format_money(before)} a run, this one {format_money(now)}: the search, {format_money(data.summary.spent)}, "
+        f"{'would be' if data.goal.simulated else 'is'} paid back after {runs}."
+    ]
 
 
 def _margin(data: StudyData) -> list[str]:
