@@ -84,7 +84,8 @@ def test_machines_are_there_after_their_run_and_the_next_one_pays_no_set_up(tmp_
     mine = deployer(tmp_path)
     mine.launch(row(), request(tmp_path, mine))
     first = ended(mine)
-    assert (first.state, first.cost) == (RunState.DONE, pytest.approx(160.0, abs=0.01))
+    assert first.state is RunState.DONE
+    assert first.cost == pytest.approx(160.0, abs=0.01)
     assert first.lease is not None
     assert (first.lease.cluster, first.lease.since) == ("run-1", first.ended)
     assert first.lease.seconds == pytest.approx(160.0, abs=0.01)
@@ -195,7 +196,8 @@ def test_after_a_crash_a_run_on_taken_machines_is_found_with_them_and_pays_them_
     assert not again.sweep({"run-2", "run-1"}), "the tag of the machines is that of the run that made them"
     again.adopt(launched, asked)
     second = ended(again, "run-2", keep=False)
-    assert (second.state, second.cost) == (RunState.DONE, pytest.approx(60.0, abs=0.01))
+    assert second.state is RunState.DONE
+    assert second.cost == pytest.approx(60.0, abs=0.01)
     assert not there(again)
 
 
