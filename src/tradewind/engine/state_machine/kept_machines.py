@@ -154,9 +154,9 @@ class KeptMachines:
         keys = {lease.offer_key for lease in self.staying}
         return sorted(waiting, key=lambda trial: trial.offer.key not in keys)
 
-    def reserve_of(self, lease: MachineLease) -> float:
-        """USD set aside for keeping machines that are not used up."""
-        return self._ledger.unused(lease_account(lease.cluster))
+    def free_without(self, lease: MachineLease) -> float | None:
+        """USD that are free once some machines are not kept any more; None without a limit."""
+        return self._ledger.free_without(lease_account(lease.cluster))
 
     def take(self, lease: MachineLease, run_id: str, now: float) -> tuple[TakenMachines, Run]:
         """Let a run take machines over.

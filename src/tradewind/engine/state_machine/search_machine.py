@@ -202,7 +202,7 @@ class SearchMachine:
             case ev.KeptMachinesChanged(cluster, gone, until):
                 out += self._kept_changed(cluster, until, gone=gone)
             case ev.Tick():
-                self.kept.meter(now)
+                pass
         return out + self._next()
 
     # ------------------------------------------------------------------ opening
@@ -265,6 +265,7 @@ class SearchMachine:
             if over is not None:
                 self._end(over[0], drop=over[1])
         out += self._abort_losers()
+        self.kept.meter(self._allowance.now)
         out += self._give_back(self.kept.due(self._allowance.now))
         out += self._launch_waiting()
         if self.ending is None and not self._asking and not self._asked:
@@ -359,9 +360,8 @@ class SearchMachine:
                 break
             if not self.policy.gated and self.runs and not self.policy.room(trial.offer, self.running_offers()):
                 break
-            lease, free = self.kept.of_offer(trial.offer), self.ledger.free
-            if lease is not None and free is not None:
-                free += self.kept.reserve_of(lease)
+            lease = self.kept.of_offer(trial.offer)
+            free = self.ledger.free if lease is None else self.kept.free_without(lease)
             amount = self.run_limits.reservation(trial, self.history.best, free, len(self.runs), self.seconds_left)
             if amount is None and self.kept:
                 out += self._give_back(self.kept.staying)
