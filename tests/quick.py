@@ -31,7 +31,8 @@ _IMPORTED = (
     "alembic.command", "jinja2", "numpy", "rich.live", "rich.progress", "rich.table", "scipy.optimize", "scipy.special",
     "sqlalchemy.orm", "tradewind.cli.app", "tradewind.engine.search", "tradewind.engine.recommendations",
     "tradewind.reporting.study.terminal", "tradewind.store.studies.sql_store", "tradewind.tenancy.shared_cluster",
-    "tradewind.workflow.execution.plan_run", "tradewind.workflow.files",
+    "tradewind.workflow.execution.plan_run", "tradewind.workflow.execution.stored.store_journal",
+    "tradewind.workflow.files",
 )  # fmt: skip
 
 _FRONT = """#!{python} -IS

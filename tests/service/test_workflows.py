@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from tradewind.store.base import Change, StudyRow
 from tradewind.store.service.request_values import RequestState
 from tradewind.workflow.execution.journal import read_history
 from tradewind.workflow.execution.results import results_of
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder
+from tradewind.workflow.execution.stored.store_journal import RunnerChoice, StoreJournal
 from tradewind.workflow.files import plan_document, write_plan
 
 JOURNAL = b"".join(json.dumps(record).encode() + b"\n" for record in RUN)
@@ -157,3 +160,22 @@ def test_the_document_of_a_page_can_be_sent() -> None:
     found = draw_chart(json.dumps(plan_document(plan())).encode(), "plan.json")
     assert json.loads(json.dumps(found, allow_nan=False))["lanes"][0]["name"] == PLATFORM.vms[0].name
     assert len(FLOW) == sum(len(lane["planned"]) for lane in found["lanes"])
+
+
+def test_a_run_in_the_store_is_drawn_while_it_goes_on(context: Context, ann: Principal, tmp_path: Path) -> None:
+    """One that was begun by command belongs to nobody's tenant: administrators see it."""
+    folder, runner = WorkflowRunFolder(tmp_path / "plan.run"), RunnerChoice("process", {}, tmp_path)
+    with closing(StoreJournal(context.url, plan(), folder, runner)) as journal:
+        journal.write(*RUN[:8])
+        (line,) = context.store.list_studies()
+        found = context.workflows.stored(line.id)
+        assert (found["ending"], found["running"], found["path"]) == ("running", ["b", "c"], plan().flow.name)
+        assert [bar[0] for lane in found["lanes"] for bar in lane["actual"] if bar[0] == "a"] == ["a"]
+        journal.write(*RUN[8:], {"e": "stop", "at": 140.0, "ending": "done"})
+        journal.finish("done", 1.0)
+    found = context.workflows.stored(line.id)
+    assert (found["ending"], found["running"]) == ("done", [])
+    context.accounts.add_user("chief", role="admin")
+    assert context.studies.get(principal(context, "chief"), line.id)["kind"] == "workflow"
+    with pytest.raises(NotFoundError):
+        context.studies.get(ann, line.id)

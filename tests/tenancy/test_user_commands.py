@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tenancy.allocators import policy
 from tests.tenancy.world import World
 
 from tradewind.engine.search_builder import new_study
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.clusters.cluster_store import JobRow
+from tradewind.tenancy import events as ev
 from tradewind.tenancy import shared_cluster
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.messages import CoreEndedMessage, CoreOrder, EndOrder, ResultMessage, StudyMessage
+from tradewind.tenancy.priority.dynamic import DynamicPriority
 from tradewind.tenancy.shared_cluster import SharedCluster
 
 
@@ -199,3 +202,28 @@ def test_a_search_whose_study_was_taken_can_be_cancelled_at_once(world: World, c
     assert world.store.job(row.id).state == "cancelled"
     assert len(all_of_them) == 1
     assert not cluster.allocator.jobs
+
+
+def test_how_far_a_priority_had_fallen_is_known_after_a_restart(world: World) -> None:
+    """It had risen again, which does not follow from its results; a Core that was started again changes nothing."""
+    row = world.submit("flat")
+    how = [policy(priority=DynamicPriority, sample=2, multiple=0, threshold=1.0) for _ in range(2)]
+    first, second = world.cluster(how=how[0]), world.cluster(how=how[1])
+    with closing(first.store), closing(second.store):
+        first._token = world.store.hold("default", "here", 60.0, {})
+        first._look()
+        first._feed(*[ev.ResultReported(str(row.id), 1.0, 1.0) for _ in range(4)])
+        view = first.allocator.jobs[str(row.id)].view
+        how[0].priority.unopposed(view)
+        first._feed(ev.ResultReported(str(row.id), 1.0, 1.0))
+        first._feed(ev.ResultsReset(str(row.id)))
+        first._keep_snapshot()
+        assert world.store.remembered("default") == {row.id: {"results": 5, "fallen": 1, "idle": 0}}
+        assert world.store.remembered("another") == {}
+        second._remembered = second.store.remembered("default")
+        second._look()
+        second._feed(*[ev.ResultReported(str(row.id), 1.0, 1.0) for _ in range(5)])
+        assert how[1].priority.key(second.allocator.jobs[str(row.id)].view)[0] == 1
+        second._take(CoreEndedMessage(row.id, "left", "somebody else has its study"))
+        assert second._remembered[row.id]["fallen"] == 1
+        assert second._snapshot()["remembered"] == {str(row.id): {"results": 5, "fallen": 1, "idle": 0}}

@@ -48,6 +48,16 @@ RUNS: Sequence[Case] = [
         "tasks: {}\n",
     ),
     _run(
+        "store",
+        "wanted the journal in a store and in none",
+        3,
+        "--store and --no-store do not go together (leave one out)",
+        _TRUE,
+        "--store",
+        "sqlite:///other.db",
+        "--no-store",
+    ),
+    _run(
         "no-runner",
         "misspelled where",
         13,

@@ -104,6 +104,22 @@ def find_study(store: Store, name: str | None) -> StudyRow:
     return store.study(found[0])
 
 
+def find_search(store: Store, name: str | None) -> StudyRow:
+    """As `find_study`, for what only a search has.
+
+    Raises:
+        StudyNotFoundError: There is none.
+        InputError: It is the run of a workflow.
+    """
+    from tradewind.errors import InputError
+
+    found = find_study(store, name)
+    if found.kind != "search":
+        hint = "tradewind status, logs, report, export, down and reap take one"
+        raise InputError(f"{found.name} (study {found.id}) is a run of a workflow, not a search", hint=hint)
+    return found
+
+
 def _by_name(name: str | None) -> bool:
     """False for a study's id and a job YAML."""
     from pathlib import Path

@@ -53,7 +53,7 @@ class Context:
         applications: Applications, with their forms.
         proposals: Proposals of configurations.
         studies: Views of studies.
-        workflows: Plans and runs of workflows among the files of requests.
+        workflows: Plans and runs of workflows among the files of requests, and runs in the store.
         clusters: Views of shared clusters.
         machines: Running machines and jobs, with their cost.
         offers: Offers of the catalogues.
@@ -137,7 +137,7 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         applications=applications,
         proposals=proposals,
         studies=StudyService(database, store),
-        workflows=WorkflowChartService(requests),
+        workflows=WorkflowChartService(requests, store),
         clusters=ClusterService(cluster),
         machines=MachineService(database, store, data_folder),
         offers=OfferService(data_folder),

@@ -14,6 +14,7 @@ from tradewind.service.accounts.identity import Principal
 
 if TYPE_CHECKING:
     from tradewind.service.requests.request_service import RequestService
+    from tradewind.store.base import Store
 
 JOURNAL, RESULTS = "journal.jsonl", "results.json"
 
@@ -24,14 +25,38 @@ _WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowE
 
 
 class WorkflowChartService:
-    """Plans and runs of workflows among the files of requests.
+    """Plans and runs of workflows among the files of requests, and runs in the store.
 
     Args:
         requests: The service of requests, which decides who may read a file.
+        store: The store of the runs.
     """
 
-    def __init__(self, requests: RequestService) -> None:
-        self._requests = requests
+    def __init__(self, requests: RequestService, store: Store) -> None:
+        self._requests, self._store = requests, store
+
+    def stored(self, study_id: int) -> dict[str, Any]:
+        """Build the chart of a run in the store, while it goes on as well.
+
+        Args:
+            study_id: Its study, which the user may see.
+
+        Returns:
+            As `gantt`; ``path`` is the name of the run.
+
+        Raises:
+            StudyNotFoundError: It is no run of a workflow.
+            WorkflowError: Something in it is wrong.
+        """
+        from tradewind.workflow.execution.stored.stored_run import StoredRun
+
+        run = StoredRun.load(self._store, study_id)
+        name = f"the plan of study {study_id}"
+        critical = _critical(run.text.encode(), name)
+        found = _checked(lambda: _marked(run.gantt(time.time()), critical), name)
+        goes_on = run.ending == "running"
+        running = sorted(each.task for each in run.history.open()) if goes_on else []
+        return {**found, "ending": run.ending, "running": running, "path": run.study.name}
 
     def found(self, who: Principal, number: int) -> list[str]:
         """List the plans, results and journals among a request's files, by path; of one run only what says most.
@@ -156,17 +181,10 @@ def _running(plan_text: bytes, plan_file: str, text: bytes, file: str, *, goes_o
 
     plan, history = parse_plan(plan_text, plan_file), read_history(text, file)
     now = time.time() if goes_on else history.last
-    open_ = {each.task: each for each in history.open()}
+    open_ = {each.task for each in history.open()}
 
     def make() -> dict[str, Any]:
-        scale = float((history.header or {}).get("scale", 1.0))
-        document = results.results_gantt(
-            results.results_of(plan, history, engine="its machines", ending="running", now=now)
-        )
-        for row in document["tasks"]:
-            if (each := open_.get(row["task"])) is not None and "actual_vm" not in row:
-                row["actual_vm"] = each.vm
-                row["actual_start"], row["actual_finish"] = history.clock(each.at) / scale, history.clock(now) / scale
+        document = results.history_gantt(plan, history, engine="its machines", ending="running", now=now)
         return _marked(document, _critical(plan_text, plan_file))
 
     ending, running = ("running", sorted(open_)) if goes_on else ("interrupted", [])

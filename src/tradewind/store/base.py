@@ -14,6 +14,9 @@ from tradewind.utils.processes import process_namespace, process_start_time
 
 StudyState = Literal["open", "finished", "interrupted"]
 
+StudyKind = Literal["search", "workflow"]
+"""``search``: trials of configurations. ``workflow``: a run of a workflow's plan, whose trials are its machines."""
+
 
 def this_process() -> str:
     """This process as the holder of a study: host, pid and start, so that a reused pid is not taken for it.
@@ -53,6 +56,7 @@ class StudyRow:
         elapsed: Wall-clock seconds used by finished sessions: stored as spent, never as an end time.
         searcher_state: The searcher's JSON-able state.
         owner: Tag of everything that its runs create.
+        kind: ``search``, or ``workflow`` for a run of a plan.
     """
 
     id: int
@@ -66,6 +70,7 @@ class StudyRow:
     elapsed: float = 0.0
     searcher_state: Mapping[str, Any] = field(default_factory=dict)
     owner: str = ""
+    kind: StudyKind = "search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ class StudyLine:
         state: ``open``, ``finished`` or ``interrupted``.
         owner: Tag of everything that its runs create.
         holder: The live process that holds it (host and pid), or empty.
+        kind: ``search``, or ``workflow`` for a run of a plan.
     """
 
     id: int
@@ -111,6 +117,7 @@ class StudyLine:
     state: StudyState
     owner: str
     holder: str = ""
+    kind: StudyKind = "search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +246,7 @@ class Store(Plugin, ABC):
     def earlier_studies(
         self, tenant: str, names: Collection[str] | None = None, *, before: StudyRow | None = None, limit: int
     ) -> list[EarlierStudy]:
-        """Studies of one tenant, the newest first.
+        """Searches of one tenant, the newest first.
 
         Args:
             tenant: What stands before the ``/`` in their names; empty for those without one.

@@ -6,6 +6,7 @@ cluster does it with an engine and real processes, the simulator with a clock of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.node_pool import NodePool
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import Queue, QueuedSearch, ResourceRequest, Tenant, require_known
+from tradewind.tenancy.reservations import CoreAdmission, NodeReservations, PlaceBookings
 from tradewind.tenancy.resources import (
     SLACK,
     Amounts,
@@ -26,70 +28,8 @@ from tradewind.tenancy.resources import (
     fits_within,
     format_amounts,
 )
+from tradewind.tenancy.run_times import RunTimes
 from tradewind.tenancy.views import JobView, TenantView, valid_chance, valid_seconds
-
-
-class CoreAdmission:
-    """Gives Cores a place: never so many that no run can start.
-
-    Cores hold their place as long as their search lives, and runs come and go: on paper 4's cluster 27 Cores of one CPU
-    leave three CPUs a node, and no run of four CPUs can ever start. Therefore Cores take a share of the cluster at most
-    (but one always has a place if it fits), and each is placed so that its own runs and those of all other searches
-    still find a node large enough. Runs that no empty cluster could hold beside their own Core keep nobody out.
-
-    Args:
-        pool: The nodes.
-        reserve: The largest share of any resource that Cores may take together.
-    """
-
-    def __init__(self, pool: NodePool, reserve: float) -> None:
-        self._pool, self._reserve = pool, reserve
-        self._waiting: dict[str, QueuedSearch] = {}
-        self._placed: dict[str, QueuedSearch] = {}
-
-    def wait(self, job: QueuedSearch) -> None:
-        """A Core needs a place."""
-        self._placed.pop(job.view.job, None)
-        self._waiting[job.view.job] = job
-
-    def forget(self, job: QueuedSearch) -> None:
-        """A search is over."""
-        self._waiting.pop(job.view.job, None)
-        self._placed.pop(job.view.job, None)
-
-    def next(
-        self, key: Callable[[TenantView], tuple[float, ...]], jobs: Iterable[QueuedSearch]
-    ) -> tuple[QueuedSearch, str] | None:
-        """The Core that is due next and has a place now, and its node; it counts as placed from now on.
-
-        Args:
-            key: The order of tenants.
-            jobs: All searches.
-        """
-        if not self._waiting:
-            return None
-        others = {demand for job in jobs if job.admitted for demand in self._demands(job)}
-        order = sorted(self._waiting.values(), key=lambda job: (key(job.tenant.view), job.nice, job.view.number))
-        for job in order:
-            if self._placed and not self._within_reserve(job.core):
-                continue
-            if not fits_within(add_amounts(job.tenant.used, job.core), job.tenant.quota):
-                continue
-            node = self._pool.fit_core(job.core, list(others | self._demands(job)))
-            if node is not None:
-                self._placed[job.view.job] = self._waiting.pop(job.view.job)
-                return job, node
-        return None
-
-    def _demands(self, job: QueuedSearch) -> set[Amounts]:
-        """The known demands of a search's runs that could ever be met beside its own Core."""
-        asked = {request.demand for request in (*job.waiting, *job.running.values())}
-        known = {demand for demand in (job.run, *asked) if any(demand)}
-        return {demand for demand in known if self._pool.could_ever_hold(demand, job.core)}
-
-    def _within_reserve(self, core: Amounts) -> bool:
-        taken = [sum(each) for each in zip(core, *(job.core for job in self._placed.values()), strict=True)]
-        return all(used <= whole * self._reserve + SLACK for used, whole in zip(taken, self._pool.total, strict=True))
 
 
 def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, grows: bool) -> str:
@@ -117,62 +57,6 @@ def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, gro
     return ""
 
 
-class NodeReservations:
-    """Nodes that are kept free for demands that found no room for a while.
-
-    Without them a run of a whole node would wait for ever beside a stream of small ones that take each gap at once. One
-    node is kept for each demand that waits too long: nothing else starts there until it fits.
-
-    Args:
-        pool: The nodes.
-        patience: Seconds without room after which a node is kept.
-    """
-
-    def __init__(self, pool: NodePool, patience: float) -> None:
-        self._pool, self._patience = pool, patience
-        self._until: dict[Amounts, float] = {}
-        self._kept: dict[Amounts, str] = {}
-
-    def find(self, demand: Amounts) -> str | None:
-        """The node for a demand: one that is open to all, or the one that is kept for it."""
-        node = self._pool.fit(demand)
-        if node is not None or demand not in self._kept:
-            return node
-        kept = self._kept[demand]
-        return kept if self._pool.fits_on(kept, demand) else None
-
-    def placed(self, demand: Amounts) -> None:
-        """A demand has found room: what was kept for it is open again."""
-        self._until.pop(demand, None)
-        kept = self._kept.pop(demand, None)
-        if kept is not None:
-            self._pool.unkeep(kept)
-
-    def blocked(self, demands: Set[Amounts], now: float) -> float | None:
-        """Note which demands wait without room; keep nodes for those that have waited too long.
-
-        Returns:
-            When the next of them has waited too long, or None.
-        """
-        for gone in [demand for demand in self._until if demand not in demands]:
-            self.placed(gone)
-        due: list[float] = []
-        for demand in demands:
-            until = self._until.setdefault(demand, now + self._patience)
-            if demand in self._kept:
-                continue
-            if now < until:
-                due.append(until)
-            elif (node := self._pool.roomiest(demand)) is not None:
-                self._pool.keep(node)
-                self._kept[demand] = node
-        return min(due, default=None)
-
-    def lose(self, node: str) -> None:
-        """A node is gone."""
-        self._kept = {demand: kept for demand, kept in self._kept.items() if kept != node}
-
-
 @dataclass(frozen=True, slots=True)
 class AllocationPolicy:
     """The rules and limits by which an allocator decides.
@@ -182,7 +66,8 @@ class AllocationPolicy:
         priority: The rule between the searches of a tenant.
         kinds: The kinds of resource.
         core_reserve: The largest share of any resource of the cluster that Cores may take together.
-        patience: Seconds after which a request that fits nowhere has a node kept for it.
+        patience: Seconds after which a request that fits nowhere has a node kept for it; at once where the rule between
+            tenants keeps places.
         offer_seconds: What searches have declined is offered again after so many seconds.
         ahead: How many runs may be started on each node beyond what it has room for. They wait in the engine's own
             queue, which begins them the moment that another one ends; who is next is decided so much earlier.
@@ -212,6 +97,8 @@ class Allocator:
         jobs: The searches that are not over, by id.
         requests: The runs that wait or run, by id.
         decisions: How many runs it has started.
+        times: How long runs take.
+        bookings: The places that are kept for runs that are due.
     """
 
     def __init__(self, policy: AllocationPolicy) -> None:
@@ -221,11 +108,14 @@ class Allocator:
         self.jobs: dict[str, QueuedSearch] = {}
         self.requests: dict[str, ResourceRequest] = {}
         self.decisions = 0
-        self._queue = Queue(policy.fairness.key, policy.priority.key)
+        self.times = RunTimes()
+        self.bookings = PlaceBookings(self.pool, self.times)
+        self._queue = Queue(policy.fairness.key, policy.priority.key, policy.fairness.came)
         self._admission = CoreAdmission(self.pool, policy.core_reserve)
         self._reservations = NodeReservations(self.pool, policy.patience)
         self._now = 0.0
         self._numbers = 0
+        self._freed: set[str] = set()  # nodes on which something has ended
         self._dirty = False  # something may be started that could not before
 
     def handle(self, event: AllocatorEvent, now: float) -> list[AllocatorInstruction]:
@@ -246,6 +136,9 @@ class Allocator:
         out = [instruction for event in events for instruction in _HANDLERS[type(event)](self, event)]
         if self._dirty:
             self._dirty = False
+            for request in self.times.late(self._now):
+                self._charge(request, request.foreseen)
+                self._queue.enter_tenant(request.job.tenant)
             out += self._admit()
             out += self._fill()
         return out
@@ -254,24 +147,29 @@ class Allocator:
 
     def _node_joined(self, event: ev.NodeJoined) -> list[AllocatorInstruction]:
         self.pool.join(event.node, self.policy.kinds.amounts(event.capacity))
+        self._unbook(self.bookings.on(event.node))  # it may hold less than before
         self._rescale()
         return []
 
     def _node_drained(self, event: ev.NodeDrained) -> list[AllocatorInstruction]:
         self.pool.close(event.node)
+        self._unbook(self.bookings.on(event.node))
+        self._dirty = True
         return []
 
     def _node_lost(self, event: ev.NodeLost) -> list[AllocatorInstruction]:
         out: list[AllocatorInstruction] = []
         for request in [each for each in self.requests.values() if each.node == event.node]:
+            request.stopping = True  # how long it ran says nothing
             self._release(request)
             self._drop_if_over(request.job)
             out.append(ev.RunLost(request.id, request.job.view.job, event.node))
         for job in [each for each in self.jobs.values() if each.core_node == event.node]:
-            self._use(job.tenant, job.core, -1)
-            job.core_node, job.admitted = None, False
+            self._end_core(job)
+            job.admitted = False
             self._admission.wait(job)
             out.append(ev.CoreLost(job.view.job, event.node))
+        self._unbook(self.bookings.on(event.node))
         self._reservations.lose(event.node)
         self.pool.lose(event.node)
         self._rescale()
@@ -288,6 +186,8 @@ class Allocator:
             zero = [0.0] * len(kinds.names)
             tenant = Tenant(TenantView(event.tenant), quota, zero, len(self.tenants), spent=list(zero))
             self.tenants[event.tenant] = tenant
+        if tenant.quota != quota:
+            self._unbook([request for job in tenant.jobs.values() for request in job.booked.values()])
         tenant.quota = quota
         tenant.view.weight, tenant.view.priority = event.weight, event.priority
         self._queue.enter_tenant(tenant)
@@ -304,6 +204,8 @@ class Allocator:
         )
         job.nice = event.nice
         self.jobs[event.job] = tenant.jobs[event.job] = job
+        if event.recalled:
+            self.policy.priority.recall(job.view, event.recalled)
         if any(job.core):
             job.admitted = False
             self._admission.wait(job)
@@ -326,6 +228,7 @@ class Allocator:
             job.run = demand  # known from now on, also while none of it waits
         request = self.requests[event.request] = ResourceRequest(event.request, job, demand)
         request.chance, request.seconds = valid_chance(event.chance), valid_seconds(event.seconds)
+        request.longest = valid_seconds(event.longest)
         job.waiting.append(request)
         if len(job.waiting) == 1:
             self._changed(job)
@@ -345,6 +248,7 @@ class Allocator:
         if request is None or request.stopping:
             return []
         if request.node is None:
+            self._unbook([request] if request.booked else [])
             del self.requests[request.id]
             request.job.waiting.remove(request)
             self._changed(request.job)
@@ -362,6 +266,10 @@ class Allocator:
     def _result_reported(self, event: ev.ResultReported) -> list[AllocatorInstruction]:
         job = self._job(event.job)
         job.view.tell(event.value, event.seconds, valid_chance(event.chance))
+        if job.last is not None:  # while its engine began and ended it, its program used nothing
+            request, seconds = job.last
+            self._charge(request, min(seconds, event.seconds))
+            job.last = None
         demand = self.policy.kinds.amounts(event.demand)
         job.view.attained += dominant_share(demand, self.pool.total) * event.seconds
         self.policy.priority.told(job.view)
@@ -373,7 +281,10 @@ class Allocator:
         job.view.forget()
         for request in job.running.values():
             job.view.promise(request.chance)
+        remembered = self.policy.priority.remembered(job.view)
         self.policy.priority.forget(job.view)
+        if remembered:
+            self.policy.priority.recall(job.view, remembered)
         self._changed(job)
         return []
 
@@ -383,6 +294,7 @@ class Allocator:
             job.nice = event.nice
         else:
             job.paused = isinstance(event, ev.JobPaused)
+            self._unbook(list(job.booked.values()))
         self._changed(job)
         return []
 
@@ -390,6 +302,7 @@ class Allocator:
         job = self.jobs.pop(event.job, None)
         if job is None:
             return []
+        self._unbook(list(job.booked.values()))
         for request in job.waiting:
             del self.requests[request.id]
         job.waiting.clear()
@@ -398,8 +311,7 @@ class Allocator:
         self.policy.priority.forget(job.view)
         if job.core_node is not None:
             self.pool.give_back(job.core_node, job.core, core=True)
-            self._use(job.tenant, job.core, -1)
-            job.core_node = None
+            self._end_core(job)
         self._queue.enter_tenant(job.tenant)
         self._dirty = True
         out: list[AllocatorInstruction] = []
@@ -424,6 +336,10 @@ class Allocator:
             self.pool.take(node, job.core, core=True)
             job.admitted, job.core_node = True, node
             self._use(job.tenant, job.core, 1)
+            job.core_use = ResourceRequest("", job, job.core, node, self._now)
+            self.times.begin(job.core_use, core=True)
+            self._charge(job.core_use, job.core_use.foreseen)
+            self._unbook([each for each in self.bookings.on(node) if not self.pool.holds(node, each.demand)])
             self._queue.enter(job)
             out.append(ev.StartCore(job.view.job, node))
         return out
@@ -432,6 +348,7 @@ class Allocator:
         """Start what is due as long as something fits."""
         out: list[AllocatorInstruction] = []
         full: set[Amounts] = set()
+        self._start_booked(out)
         declined = self._start(out, full)
         if declined and not self._others_wait([job for job, _ in declined]):
             for job, _ in declined:
@@ -469,20 +386,15 @@ class Allocator:
             Those that did, with the number of runs that had been started.
         """
         declined: list[tuple[QueuedSearch, int]] = []
-        while True:
-            best = None
-            for demand in self._queue.demands():
-                if demand not in full and (found := self._queue.first(demand)) is not None:
-                    best = found if best is None or found[0] < best[0] else best
-            if best is None:
-                break
-            job = best[1]
+        while (job := self._next(full)) is not None:
             request = job.waiting[0]
             if not fits_within(add_amounts(job.tenant.used, request.demand), job.tenant.quota):
+                self.policy.fairness.came(job.tenant.view)
                 self._queue.hide_tenant(job.tenant, request.demand)
                 continue
-            node = self._reservations.find(request.demand) or self.pool.ahead(request.demand, self.policy.ahead)
-            if node is None:
+            node = self._room(request)
+            book = node is None and self._is_passed_over(request.demand, full)
+            if node is None and not book:
                 full.add(request.demand)
                 continue
             if may_decline and job.skipped < self.policy.priority.declines(job.view):
@@ -490,13 +402,85 @@ class Allocator:
                 self._queue.hide(job)
                 declined.append((job, len(out)))
                 continue
-            self._reservations.placed(request.demand)
-            job.waiting.popleft()
+            in_order = not any(self.pool.could_hold(demand) for demand in full)
+            request.turn = self.policy.fairness.key(job.tenant.view) if in_order else None
+            if node is None and not self._book(request):
+                full.add(request.demand)
+                continue
             job.skipped = 0
-            self._place(request, node)
-            out.append(ev.StartRun(request.id, job.view.job, node))
-            self.decisions += 1
+            if node is not None:
+                self._reservations.placed(request.demand)
+                job.waiting.popleft()
+                out.append(self._begin(request, node))
         return declined
+
+    def _next(self, full: Set[Amounts]) -> QueuedSearch | None:
+        """The search that is due next among those whose next run is none of some demands."""
+        best = None
+        for demand in self._queue.demands():
+            if demand not in full and (found := self._queue.first(demand)) is not None:
+                best = found if best is None or found[0] < best[0] else best
+        return None if best is None else best[1]
+
+    def _room(self, request: ResourceRequest) -> str | None:
+        """The node on which a run may start now; None where there is none."""
+        demand = request.demand
+        node = self._reservations.find(demand) or self.pool.ahead(demand, self.policy.ahead)
+        if node is None and self.policy.fairness.keeps_places:
+            return self.bookings.backfill(demand, self.times.expect(request), self._now)
+        return node
+
+    def _is_passed_over(self, demand: Amounts, full: Set[Amounts]) -> bool:
+        """Say whether other runs may take the places that become free before a demand has room."""
+        return self.policy.fairness.keeps_places and any(
+            other not in full and any(o < d - SLACK for o, d in zip(other, demand, strict=True))
+            for other in self._queue.demands()
+        )
+
+    def _book(self, request: ResourceRequest) -> bool:
+        """Keep a place for a run, which counts as used from now on; False where none can be."""
+        job = request.job
+        if not self.bookings.book(request, self._now):
+            return False
+        job.waiting.popleft()
+        job.booked[request.id] = request
+        job.view.running = job.under_way
+        self._use(job.tenant, request.demand, 1)
+        request.since = self._now
+        self._charge(request, self.times.foresee(request))
+        self._enter(job)
+        return True
+
+    def _unbook(self, requests: Iterable[ResourceRequest]) -> None:
+        """Let requests wait again for which places are kept."""
+        for request in list(requests):
+            job = request.job
+            self._freed.add(request.booked or "")  # there may be room now for those behind it
+            self.bookings.cancel(request)
+            del job.booked[request.id]
+            job.view.running = job.under_way
+            job.waiting.appendleft(request)
+            self._use(job.tenant, request.demand, -1)
+            self._charge(request, 0.0)
+            self._changed(job)
+
+    def _start_booked(self, out: list[AllocatorInstruction]) -> None:
+        """Start the runs whose places are free now."""
+        freed, self._freed = self._freed, set()
+        for node in freed:
+            if node not in self.pool:
+                continue
+            for request, where in self.bookings.ready(node):
+                del request.job.booked[request.id]
+                self._use(request.job.tenant, request.demand, -1)
+                out.append(self._begin(request, where))
+
+    def _begin(self, request: ResourceRequest, node: str) -> AllocatorInstruction:
+        if request.turn is not None:
+            self.policy.fairness.began(request.turn)
+        self._place(request, node)
+        self.decisions += 1
+        return ev.StartRun(request.id, request.job.view.job, node)
 
     # ------------------------------------------------------------------ bookkeeping
 
@@ -504,28 +488,36 @@ class Allocator:
         job = request.job
         request.node, request.since = node, self._now
         job.running[request.id] = request
-        job.view.running = len(job.running)
+        job.view.running = job.under_way
         job.view.promise(request.chance)
         self.pool.take(node, request.demand)
         self._use(job.tenant, request.demand, 1)
+        self.times.begin(request)
+        self._charge(request, request.foreseen)
         self._enter(job)
 
     def _release(self, request: ResourceRequest) -> None:
         """Free what a run has used; drop a request that still waited."""
         job = request.job
+        if request.booked is not None:
+            self._unbook([request])
         del self.requests[request.id]
         if request.node is None:
             job.waiting.remove(request)
         else:
             seconds = self._now - request.since
             del job.running[request.id]
-            job.view.running = len(job.running)
+            job.view.running = job.under_way
             job.view.promise(request.chance, -1)
             job.view.attained += dominant_share(request.demand, self.pool.total) * seconds
             tenant = job.tenant
             tenant.spent = [s + d * seconds for s, d in zip(tenant.spent, request.demand, strict=True)]
             self.pool.give_back(request.node, request.demand)
+            self._freed.add(request.node)
             self._use(tenant, request.demand, -1)
+            self.times.end(request, self._now)
+            self._charge(request, seconds)
+            job.last = request, seconds
         self._changed(job)
 
     def _changed(self, job: QueuedSearch) -> None:
@@ -538,6 +530,22 @@ class Allocator:
             job.view.share = dominant_share(following.demand, self.pool.total)
             job.view.chance, job.view.expected = following.chance, following.seconds
         self._queue.enter(job)
+
+    def _end_core(self, job: QueuedSearch) -> None:
+        """The Core of a search has no place any more."""
+        self._use(job.tenant, job.core, -1)
+        self._freed.add(job.core_node or "")
+        if (use := job.core_use) is not None:
+            self.times.end(use, self._now)
+            self._charge(use, self._now - use.since)
+        job.core_node = job.core_use = None
+
+    def _charge(self, request: ResourceRequest, seconds: float) -> None:
+        """Count so many seconds of a run as its tenant's use, instead of what was counted before."""
+        amount = dominant_share(request.demand, self.pool.total) * seconds
+        if amount != request.charged:
+            self.policy.fairness.used(request.job.tenant.view, amount - request.charged, request.since)
+            request.charged = amount
 
     def _use(self, tenant: Tenant, demand: Amounts, sign: int) -> None:
         tenant.used = [max(0.0, u + sign * d) for u, d in zip(tenant.used, demand, strict=True)]
@@ -597,6 +605,45 @@ def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
     return allocator.policy.kinds.mapping(total)
 
 
+def longest_wait(allocator: Allocator, tenant: str, now: float) -> float | None:
+    """Seconds after which the next run of a tenant that fits the cluster starts at the latest; None where not known.
+
+    What runs ends, and so does what was started beside a place that is kept; then come the runs that go before it, as
+    many at a time as the nodes hold of the largest. None takes longer than the longest one so far, or than it may. Who
+    comes later is not counted, nor is a quota of the tenant. Other rules than those that keep places know no such time.
+
+    Raises:
+        InputError: There is no such tenant.
+    """
+    it, policy = require_known(allocator.tenants, tenant, "tenant"), allocator.policy
+    jobs = [job for job in allocator.jobs.values() if job.running or ((job.waits) and job.admitted and not job.paused)]
+    longest = [allocator.times.longest(job) for job in jobs]
+    if (
+        not policy.fairness.keeps_places
+        or not longest
+        or None in longest
+        or not any(job.waits for job in it.jobs.values())
+    ):
+        return None
+    before = sum(len(job.booked) for job in jobs)
+    sizes: list[Amounts] = []
+    for other in allocator.tenants.values():
+        runs = [(job, job.waiting[0]) for job in other.jobs.values() if job.ready]
+        sizes += [request.demand for _, request in runs]
+        if other is it or not runs:
+            continue
+        amounts = [
+            dominant_share(request.demand, allocator.pool.total) * allocator.times.foresee(request)
+            for _, request in runs
+        ]
+        if (most := policy.fairness.runs_before(it.view, other.view, min(amounts), now)) is None:
+            return None
+        before += most
+    largest = tuple(max(each) for each in zip(*sizes, strict=True)) if sizes else ()
+    at_once = max(1, allocator.pool.holds_of(largest)) if sizes else 1
+    return (2 + math.ceil(before / at_once)) * max(each for each in longest if each is not None)
+
+
 def dominant_shares(allocator: Allocator) -> dict[str, float]:
     """The dominant share of each tenant now."""
     return {name: tenant.view.share for name, tenant in allocator.tenants.items()}
@@ -614,7 +661,7 @@ def why_waiting(allocator: Allocator, job: str) -> str:
     if not it.admitted:
         return "its Core waits for a place"
     if not it.waiting:
-        return ""
+        return "a place is kept for it, which is not free yet" if it.booked else ""
     demand = it.waiting[0].demand
     wanted = format_amounts(allocator.policy.kinds.mapping(demand))
     if not allocator.pool.could_hold(demand):

@@ -224,7 +224,8 @@ class Core:
         demand = demand_of_run(trial.offer, self._settings.job.options)
         chance, seconds = self._predict_run(trial)
         self._chances[trial.number] = chance
-        self._outbox.put(RunRequestMessage(self._job, request, demand, chance, seconds))
+        longest = self._spec.longest
+        self._outbox.put(RunRequestMessage(self._job, request, demand, chance, seconds, longest))
 
     def unwant(self, number: int) -> None:
         """See `tradewind.engine.search.LaunchGate`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 # ---------------------------------------------------------------------- events
 
@@ -62,6 +63,7 @@ class JobSubmitted:
         core: What its Core takes as long as it lives, by name; nothing where it is a part of the allocator's process.
         run: The largest demand of its runs, by name, as far as it is known: Cores are placed so that it can be met.
         nice: Within its tenant a smaller number goes first, whatever the policy says.
+        recalled: What the priority remembered of it before the allocator was started again.
     """
 
     job: str
@@ -69,6 +71,7 @@ class JobSubmitted:
     core: Mapping[str, float] = field(default_factory=dict)
     run: Mapping[str, float] = field(default_factory=dict)
     nice: int = 0
+    recalled: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class RequestMade:
         chance: How likely it is, by the searcher's model, to bring what the search is after; None where it has not
             said. What is no probability counts as not said.
         seconds: How long the model expects it to take, likewise.
+        longest: The seconds after which it is ended; None where nothing ends it.
     """
 
     job: str
@@ -104,6 +108,7 @@ class RequestMade:
     demand: Mapping[str, float]
     chance: float | None = None
     seconds: float | None = None
+    longest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class RunRequestMessage:
         chance: How likely the searcher's model finds it that the run brings what the search is after (its target, or
             without one something better than its best); None where no model says so.
         seconds: How long the model expects it to take; None where no model says so.
+        longest: The seconds after which it is ended; None where the job does not limit them.
     """
 
     job: int
@@ -42,6 +43,7 @@ class RunRequestMessage:
     demand: Mapping[str, float]
     chance: float | None = None
     seconds: float | None = None
+    longest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class NodePool:
         self._capacity = np.zeros((len(kinds.names), 0))
         self._free = np.zeros((len(kinds.names), 0))
         self._cores = np.zeros((len(kinds.names), 0))
+        self._booked = np.zeros((len(kinds.names), 0))  # of what is not free, that nothing uses yet
+        self._any_booked = np.zeros(0, dtype=bool)
         self._open = np.zeros(0, dtype=bool)  # takes new work
         self._kept: set[str] = set()  # for one demand
 
@@ -58,7 +60,9 @@ class NodePool:
         self._capacity = np.hstack([self._capacity, columns])
         self._free = np.hstack([self._free, columns])
         self._cores = np.hstack([self._cores, np.zeros_like(columns)])
+        self._booked = np.hstack([self._booked, np.zeros_like(columns)])
         self._open = np.append(self._open, np.ones(len(nodes), dtype=bool))
+        self._any_booked = np.append(self._any_booked, np.zeros(len(nodes), dtype=bool))
         self._sum()
 
     def lose(self, node: str) -> None:
@@ -67,18 +71,18 @@ class NodePool:
         if place is None:
             return
         last = len(self._names) - 1
-        for array in (self._capacity, self._free, self._cores):
+        for array in (self._capacity, self._free, self._cores, self._booked):
             array[:, place] = array[:, last]
-        self._open[place] = self._open[last]
+        self._open[place], self._any_booked[place] = self._open[last], self._any_booked[last]
         self._names[place] = self._names[last]
         if place != last:
             self._places[self._names[place]] = place
         self._names.pop()
         self._kept.discard(node)
-        self._capacity, self._free, self._cores = (
-            array[:, :last] for array in (self._capacity, self._free, self._cores)
+        self._capacity, self._free, self._cores, self._booked = (
+            array[:, :last] for array in (self._capacity, self._free, self._cores, self._booked)
         )
-        self._open = self._open[:last]
+        self._open, self._any_booked = self._open[:last], self._any_booked[:last]
         self._sum()
 
     def close(self, node: str) -> None:
@@ -103,6 +107,69 @@ class NodePool:
         place = self._places[node]
         return bool(self._open[place] and _enough(self._free[:, place : place + 1], demand)[0])
 
+    def roomy(self, demand: Amounts, most: int) -> list[str]:
+        """The nodes that could hold the demand once their work ends, those that have most of it free first.
+
+        Args:
+            demand: What is to find room.
+            most: So many at most.
+        """
+        could = self._usable() & _enough(self._capacity - self._cores, demand)
+        free = np.where(could, self._share_free(demand), -np.inf)
+        order = np.argsort(-free, kind="stable")[: min(most, int(np.count_nonzero(could)))]
+        return [self._names[place] for place in map(int, order)]
+
+    def holds(self, node: str, demand: Amounts) -> bool:
+        """True when a node that takes work could hold a demand beside the Cores that are there."""
+        place = self._places.get(node)
+        if place is None or not self._open[place]:
+            return False
+        each = slice(place, place + 1)
+        return bool(_enough(self._capacity[:, each] - self._cores[:, each], demand)[0])
+
+    def free_amounts(self, node: str, *, booked: bool = True) -> Amounts:
+        """Amounts that are free on a node; below 0 where more is placed than it has.
+
+        Args:
+            node: Its name.
+            booked: What is booked is not free.
+        """
+        place = self._places[node]
+        free = self._free[:, place] if booked else self._free[:, place] + self._booked[:, place]
+        return tuple(map(float, free))
+
+    def book(self, node: str, demand: Amounts) -> None:
+        """Keep what a demand takes on a node: nothing else finds it free, though nothing uses it yet."""
+        place = self._places[node]
+        self._free[:, place] -= demand
+        self._booked[:, place] += demand
+        self._any_booked[place] = True
+
+    def unbook(self, node: str, demand: Amounts) -> None:
+        """Undo `book`; on a node that is gone, nothing."""
+        place = self._places.get(node)
+        if place is None:
+            return
+        self._free[:, place] += demand
+        self._booked[:, place] -= demand
+        self._any_booked[place] = bool((self._booked[:, place] > SLACK).any())
+
+    def fits_beside(self, node: str, demand: Amounts) -> bool:
+        """True when a node that takes work has room for a demand, what is only booked there not counted."""
+        place = self._places[node]
+        each = slice(place, place + 1)
+        return bool(self._open[place] and _enough(self._free[:, each] + self._booked[:, each], demand)[0])
+
+    def beside_bookings(self, demand: Amounts, most: int) -> list[str]:
+        """The nodes on which something is booked and a demand has room beside what is used now.
+
+        Args:
+            demand: What is to find room.
+            most: So many at most.
+        """
+        fits = np.flatnonzero(self._open & self._any_booked & _enough(self._free + self._booked, demand))
+        return [self._names[place] for place in map(int, fits[:most])]
+
     def roomiest(self, demand: Amounts) -> str | None:
         """The node that could hold the demand once its work ends, and has most of it free; None where none can."""
         return self._roomiest(demand, self._usable() & _enough(self._capacity - self._cores, demand))
@@ -122,11 +189,15 @@ class NodePool:
     def _roomiest(self, demand: Amounts, could: NDArray[np.bool_]) -> str | None:
         if not could.any():
             return None
+        return self._names[int(np.argmax(np.where(could, self._share_free(demand), -np.inf)))]
+
+    def _share_free(self, demand: Amounts) -> NDArray[np.float64]:
+        """The part of a demand that is free on each node; below 0 where more is placed than it has."""
         free = np.full(len(self._names), 1.0)
         for row, wanted in zip(self._free, demand, strict=True):
             if wanted > 0:
                 np.minimum(free, row / wanted, out=free)
-        return self._names[int(np.argmax(np.where(could, free, -np.inf)))]  # where more is placed, it is below 0
+        return free
 
     def fit_core(self, demand: Amounts, must_fit: Sequence[Amounts]) -> str | None:
         """A node for a Core beside which each of some demands still has a node that could hold it; None if none.
@@ -135,7 +206,7 @@ class NodePool:
             demand: Of the Core.
             must_fit: Demands of runs; each must fit on some node when only Cores are there.
         """
-        free = np.where(self._usable(), self._free, -1.0)
+        free = np.where(self._usable(), self._free + self._booked, -1.0)
         order = np.argsort(_left(free, demand, self.total), kind="stable")
         room = self._capacity - self._cores
         fits = _enough(free, demand)
@@ -151,6 +222,14 @@ class NodePool:
     def could_hold(self, demand: Amounts) -> bool:
         """True when some node has the capacity for a demand beside the Cores that are there."""
         return bool(_enough(self._capacity - self._cores, demand).any())
+
+    def holds_of(self, demand: Amounts) -> int:
+        """The number of such demands that all nodes hold at a time beside the Cores that are there."""
+        most = np.full(len(self._names), np.inf)
+        for row, wanted in zip(self._capacity - self._cores, demand, strict=True):
+            if wanted > 0:
+                np.minimum(most, np.floor((row + SLACK) / wanted), out=most)
+        return int(most.sum()) if len(most) and np.isfinite(most).all() else len(most)
 
     def could_ever_hold(self, demand: Amounts, core: Amounts) -> bool:
         """True when a demand and a Core would have room together on nodes where nothing else is."""
@@ -176,8 +255,8 @@ class NodePool:
             self._cores[:, place] -= demand
 
     def free(self, node: str) -> dict[str, float]:
-        """The free amounts of a node, by name; 0 where more is placed than it has."""
-        return self.kinds.mapping([max(0.0, float(amount)) for amount in self._free[:, self._places[node]].round(9)])
+        """The free amounts of a node, by name, those kept among them; 0 where more is placed than it has."""
+        return self.kinds.mapping([max(0.0, round(amount, 9)) for amount in self.free_amounts(node, booked=False)])
 
     def capacity(self, node: str) -> dict[str, float]:
         """The capacity of a node, by name."""

@@ -15,6 +15,9 @@ from tradewind.tenancy.views import JobView, TenantView
 QueueKey = tuple[float, ...]
 T = TypeVar("T")
 
+LENGTHS = 20
+"""Runs of a search, the last ones, from which is foreseen how long its next one takes."""
+
 
 @dataclass(slots=True)
 class ResourceRequest:
@@ -28,7 +31,13 @@ class ResourceRequest:
         since: When it was started.
         stopping: It was asked to stop.
         chance: How likely it is to bring what its search is after; None where not said.
-        seconds: How long it is expected to take; None where not said.
+        seconds: How long its searcher's model expects it to take; None where not said.
+        longest: After how many seconds it is ended; None where that is not known.
+        foreseen: How many seconds it counts with while it runs; see `tradewind.tenancy.run_times.RunTimes`.
+        charged: The dominant share times seconds that were counted as its tenant's use.
+        booked: The node on which a place is kept for it, or None.
+        opens: When that place was expected to be free.
+        turn: The key of its tenant when it was chosen; None where others were passed over for it.
     """
 
     id: str
@@ -39,6 +48,12 @@ class ResourceRequest:
     stopping: bool = False
     chance: float | None = None
     seconds: float | None = None
+    longest: float | None = None
+    foreseen: float = 0.0
+    charged: float = 0.0
+    booked: str | None = None
+    opens: float = 0.0
+    turn: QueueKey | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +69,7 @@ class Tenant:
         version: Counts its changes: what the queue noted before is void.
         heaps: Its searches with requests, by the demand of their next one; what has changed since is among them.
         spent: Amount times seconds of all its ended runs.
+        waits: It has a request that may be started.
     """
 
     view: TenantView
@@ -64,6 +80,7 @@ class Tenant:
     version: int = 0
     heaps: dict[Amounts, list[tuple[QueueKey, int, int, QueuedSearch]]] = field(default_factory=dict)
     spent: list[float] = field(default_factory=list)
+    waits: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -80,9 +97,13 @@ class QueuedSearch:
         core_node: Where its Core runs, or None.
         paused: Nothing more is started.
         waiting: Requests, the oldest first.
+        booked: Requests for which places are kept, by id.
         running: Requests, by id.
         version: Counts its changes.
         skipped: Offers that it declined since it took one.
+        lengths: Seconds for which the last of its runs had their places.
+        core_use: What stands for the use of its Core, while that has a place.
+        last: Its run that ended last, and for how many seconds that had its place, until its result comes.
     """
 
     view: JobView
@@ -94,9 +115,23 @@ class QueuedSearch:
     core_node: str | None = None
     paused: bool = False
     waiting: deque[ResourceRequest] = field(default_factory=deque)
+    booked: dict[str, ResourceRequest] = field(default_factory=dict)
     running: dict[str, ResourceRequest] = field(default_factory=dict)
     version: int = 0
     skipped: int = 0
+    lengths: deque[float] = field(default_factory=lambda: deque(maxlen=LENGTHS))
+    core_use: ResourceRequest | None = None
+    last: tuple[ResourceRequest, float] | None = None
+
+    @property
+    def waits(self) -> int:
+        """The number of requests that do not run, those among them for which places are kept."""
+        return len(self.waiting) + len(self.booked)
+
+    @property
+    def under_way(self) -> int:
+        """The number of requests that run, or for which places are kept."""
+        return len(self.running) + len(self.booked)
 
     @property
     def ready(self) -> bool:
@@ -113,10 +148,16 @@ class Queue:
     Args:
         tenant_key: The order of tenants.
         job_key: The order of the searches of a tenant.
+        came: Called when a tenant has something that waits, and had nothing before.
     """
 
-    def __init__(self, tenant_key: Callable[[TenantView], QueueKey], job_key: Callable[[JobView], QueueKey]) -> None:
-        self._tenant_key, self._job_key = tenant_key, job_key
+    def __init__(
+        self,
+        tenant_key: Callable[[TenantView], QueueKey],
+        job_key: Callable[[JobView], QueueKey],
+        came: Callable[[TenantView], None] = lambda tenant: None,
+    ) -> None:
+        self._tenant_key, self._job_key, self._came = tenant_key, job_key, came
         self._heaps: dict[Amounts, list[tuple[QueueKey, int, int, Tenant]]] = {}
 
     def enter(self, job: QueuedSearch) -> None:
@@ -132,8 +173,11 @@ class Queue:
         """Note a tenant that has changed: what it uses, its weight, or which of its searches wait."""
         tenant.version += 1
         numbers = [job.view.number for job in (self._first(tenant, demand) for demand in list(tenant.heaps)) if job]
+        waited, tenant.waits = tenant.waits, bool(numbers)
         if not numbers:
             return
+        if not waited:
+            self._came(tenant.view)
         tenant.view.oldest = min(numbers)
         key = self._tenant_key(tenant.view)
         for demand in tenant.heaps:

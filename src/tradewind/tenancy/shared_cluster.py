@@ -16,6 +16,7 @@ from tradewind.errors import InputError, TradewindError
 from tradewind.store.base import this_process
 from tradewind.store.clusters.cluster_store import (
     OPEN_JOB_STATES,
+    REMEMBERED,
     ClusterStore,
     JobIntent,
     JobRow,
@@ -23,7 +24,7 @@ from tradewind.store.clusters.cluster_store import (
     similarity_key,
 )
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import AllocationPolicy, Allocator, usage, why_waiting
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator, longest_wait, usage, why_waiting
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.core_handles import CoreHandle, ProcessCore, RunCleanup, ThreadCore
 from tradewind.tenancy.messages import (
@@ -64,8 +65,8 @@ def allocator_events_of(message: CoreMessage, kinds: ResourceKinds) -> list[ev.A
     """
     name = str(message.job)
     match message:
-        case RunRequestMessage(_, request, demand, chance, seconds):
-            return [ev.RequestMade(name, request, demand, chance, seconds)]
+        case RunRequestMessage(_, request, demand, chance, seconds, longest):
+            return [ev.RequestMade(name, request, demand, chance, seconds, longest)]
         case RunWithdrawalMessage(_, request):
             return [ev.RequestWithdrawn(request), ev.RequestEnded(request)]
         case RunFoundMessage(_, request, demand):
@@ -121,6 +122,8 @@ def cluster_snapshot(
         now: The time on the allocator's clock.
     """
     kinds = allocator.policy.kinds
+    waiting = [name for name, tenant in allocator.tenants.items() if any(job.waits for job in tenant.jobs.values())]
+    within = {name: longest_wait(allocator, name, now) for name in waiting[:_MOST_WAITS]}
     nodes = {name: {"has": allocator.pool.capacity(name), "free": allocator.pool.free(name)} for name in allocator.pool}
     tenants = {
         name: {
@@ -129,7 +132,8 @@ def cluster_snapshot(
             "used": kinds.mapping(tenant.used),
             "usage": usage(allocator, name, now),
             "running": sum(len(job.running) for job in tenant.jobs.values()),
-            "waiting": sum(len(job.waiting) for job in tenant.jobs.values()),
+            "waiting": sum(job.waits for job in tenant.jobs.values()),
+            "within": within.get(name),
         }
         for name, tenant in allocator.tenants.items()
     }
@@ -152,13 +156,16 @@ def _job_document(allocator: Allocator, job: JobRow, shown: Mapping[str, Any]) -
         "nice": job.nice,
         "submitted": job.submitted,
         "running": 0 if it is None else len(it.running),
-        "waiting": 0 if it is None else len(it.waiting),
+        "waiting": 0 if it is None else it.waits,
         "why": "" if it is None else why_waiting(allocator, str(job.id)),
     }
     if it is not None and it.view.earlier:
         found["usual"] = {"searches": len(it.view.earlier), "results": statistics.median(it.view.earlier)}
     return {**found, **shown}
 
+
+_MOST_WAITS = 100
+"""Tenants for which is said when their next run starts at the latest."""
 
 _log = logging.getLogger("tradewind.tenancy")
 
@@ -241,6 +248,7 @@ class SharedCluster:
         self._fresh: set[tuple[str, str, str]] = set()  # the same of searches that came, or that are over
         self._known: NodeCapacities = {}
         self._tenants: dict[str, Any] = {}
+        self._remembered: dict[int, Mapping[str, Any]] = {}  # by priorities, of searches that go on later
         self._token = ""
         self._next = {"look": 0.0, "nodes": 0.0, "snapshot": 0.0, "wake": float("inf")}
         self._stopping = False
@@ -259,6 +267,7 @@ class SharedCluster:
         """
         settings = self.settings
         self._token = self.store.hold(settings.name, this_process(), LEASE_SECONDS, settings.words)
+        self._remembered = self.store.remembered(settings.name)
         try:
             self._see_nodes(self._engine.nodes())
             while not (self._stopping and not self._core_handles):
@@ -352,7 +361,8 @@ class SharedCluster:
             return self._end_new(job, "failed", str(error))
         # Offers may have what this cluster does not know of; `submit` has found out which there are.
         run = {**known_amounts(job.options.get("run", {}), self.settings.policy.kinds), **demand}
-        events: list[ev.AllocatorEvent] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice)]
+        recalled = self._remembered.pop(job.id, {})
+        events: list[ev.AllocatorEvent] = [ev.JobSubmitted(name, job.tenant, core, run, job.nice, recalled)]
         if job.wanted == "pause":
             events.append(ev.JobPaused(name))
             self._change(job.id, state="paused")
@@ -441,6 +451,8 @@ class SharedCluster:
                     return [*gone, ev.ResultsReset(name)]
                 return gone + self._conclude(number, "failed", message.reason)
             case "left" | "crashed":
+                if (held := self.allocator.jobs.get(name)) is not None:
+                    self._remembered[number] = self.settings.policy.priority.remembered(held.view)
                 self._change(number, state="paused" if self._jobs[number].wanted == "pause" else "queued")
                 if not self._stopping:
                     _log.warning("search %d goes on in %g s: %s", number, _AGAIN, message.reason)
@@ -470,7 +482,7 @@ class SharedCluster:
 
     def _requests_of(self, name: str) -> list[str]:
         job = self.allocator.jobs.get(name)
-        return [] if job is None else [*job.running, *(request.id for request in job.waiting)]
+        return [] if job is None else [*job.running, *job.booked, *(request.id for request in job.waiting)]
 
     def _finish(self, number: int, state: JobState, reason: str) -> None:
         if state == "failed":
@@ -536,7 +548,11 @@ class SharedCluster:
     # ------------------------------------------------------------------ watching
 
     def _snapshot(self) -> dict[str, Any]:
-        return cluster_snapshot(self.allocator, self._jobs, self.shown, time.monotonic())
+        found = cluster_snapshot(self.allocator, self._jobs, self.shown, time.monotonic())
+        views = {number: job.view for number in self._jobs if (job := self.allocator.jobs.get(str(number))) is not None}
+        known = {number: self.settings.policy.priority.remembered(view) for number, view in views.items()}
+        remembered = {str(number): each for number, each in {**self._remembered, **known}.items() if each}
+        return {**found, REMEMBERED: remembered} if remembered else found
 
     def _keep_snapshot(self) -> None:
         self.store.renew(self.settings.name, self._token, LEASE_SECONDS, self._snapshot())

@@ -117,6 +117,23 @@ class SimulatedSearchOutcome:
     service: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """A run that has ended in simulated time.
+
+    Attributes:
+        tenant: Whose it was.
+        began: When it was started.
+        ended: When it was gone.
+        share: Its dominant share of the cluster.
+    """
+
+    tenant: str
+    began: float
+    ended: float
+    share: float
+
+
 @dataclass
 class ClusterSimulation:
     """The result of a simulation.
@@ -128,6 +145,7 @@ class ClusterSimulation:
         starts: Runs started.
         busiest: Seconds that the slowest call of the allocator took.
         thinking: Seconds of all calls.
+        runs: All runs that have ended, where they were recorded.
     """
 
     outcomes: dict[str, SimulatedSearchOutcome]
@@ -136,6 +154,19 @@ class ClusterSimulation:
     starts: int = 0
     busiest: float = 0.0
     thinking: float = 0.0
+    runs: list[SimulatedRun] = field(default_factory=list)
+
+    def used_between(self, begin: float, end: float) -> dict[str, float]:
+        """The mean dominant share of each tenant in a window of time, of the runs that have ended; see `runs`.
+
+        Args:
+            begin: Seconds.
+            end: Seconds.
+        """
+        used = dict.fromkeys(self.shares, 0.0)
+        for run in self.runs:
+            used[run.tenant] += run.share * max(0.0, min(run.ended, end) - max(run.began, begin)) / (end - begin)
+        return used
 
 
 def simulate(
@@ -146,6 +177,7 @@ def simulate(
     until: float = float("inf"),
     *,
     watch: bool = False,
+    record: bool = False,
 ) -> ClusterSimulation:
     """Run searches on a simulated cluster.
 
@@ -156,8 +188,9 @@ def simulate(
         policy: How the allocator decides.
         until: Seconds after which it ends.
         watch: Note shares, too; that takes time for each search and event.
+        record: Note all runs.
     """
-    return _Simulator(nodes, tenants, jobs, policy, watch=watch).run(until)
+    return _Simulator(nodes, tenants, jobs, policy, watch=watch, record=record).run(until)
 
 
 class _Simulator:
@@ -169,8 +202,9 @@ class _Simulator:
         policy: AllocationPolicy,
         *,
         watch: bool,
+        record: bool,
     ) -> None:
-        self._watching = watch
+        self._watching, self._recording = watch, record
         self.allocator = Allocator(policy)
         self.jobs = {job.job: job for job in jobs}
         self.result = ClusterSimulation(
@@ -248,7 +282,10 @@ class _Simulator:
         job, outcome = self.jobs[name], self.result.outcomes[name]
         outcome.runs += 1
         demand = self.allocator.policy.kinds.amounts(job.demand)
-        outcome.service += dominant_share(demand, self.allocator.pool.total) * seconds
+        share = dominant_share(demand, self.allocator.pool.total)
+        outcome.service += share * seconds
+        if self._recording:
+            self.result.runs.append(SimulatedRun(job.tenant, self.now - seconds, self.now, share))
         job.trials.end(value)
         reached = job.target is not None and value <= job.target
         events: list[ev.AllocatorEvent] = [ev.RequestEnded(request)]
@@ -268,7 +305,7 @@ class _Simulator:
             return []
         if not self.jobs[name].finishes or held.running.keys() <= {ended}:
             return [ev.JobEnded(name)]
-        waiting = [request.id for request in held.waiting]
+        waiting = [request.id for request in (*held.booked.values(), *held.waiting)]
         for each in waiting:
             del self._planned[each]
         return [ev.RequestWithdrawn(each) for each in waiting]
@@ -293,7 +330,7 @@ class _Simulator:
 
     def _watch(self, moment: float) -> None:
         """Add up shares over the time in which every tenant has something that waits."""
-        waits = {job.tenant.view.name for job in self.allocator.jobs.values() if job.waiting}
+        waits = {job.tenant.view.name for job in self.allocator.jobs.values() if job.waits}
         if len(waits) == len(self.allocator.tenants) and moment > self.now:
             for name, tenant in self.allocator.tenants.items():
                 self.result.shares[name] += tenant.view.share * (moment - self.now)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tradewind.cli.app import run
-from tradewind.store.clusters.cluster_store import ClusterStore
+from tradewind.store.base import this_process
+from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
 
 
 @pytest.mark.parametrize(("words", "own_code"), [([], False), (["--own-code"], True)])
@@ -47,6 +48,36 @@ def test_containers_of_another_machine_are_refused(
     assert "unset DOCKER_HOST" in capsys.readouterr().err
     assert run(["cluster", "start", "--docker", "--ray"]) == 3
     assert "--docker, --ray, --slurm and --kubernetes exclude each other" in capsys.readouterr().err
+
+
+def test_people_get_their_shares_over_time_unless_another_rule_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    monkeypatch.setenv("TRADEWIND_HOME", str(tmp_path))
+    monkeypatch.setenv("TRADEWIND_STORE", url)
+    assert run(["cluster", "start", "--until-empty", "--share", "half_life=3600"]) == 0
+    assert "(fair_share, gain)" in capsys.readouterr().out
+    assert run(["cluster", "start", "--until-empty", "--fairness", "drf", "--share", "half_life=3600"]) != 0
+    assert "half_life" in capsys.readouterr().err
+
+
+def test_queue_says_when_the_next_run_of_a_tenant_starts_at_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    monkeypatch.setenv("TRADEWIND_STORE", url)
+    with closing(ClusterStore(url)) as store:
+        store.submit(JobRow(0, "physics", "train", {}))
+        token = store.hold("default", this_process(), 60.0, {})
+        tenants = {"physics": {"within": 90.0}, "biology": {"within": None}}
+        store.renew("default", token, 60.0, {"tenants": tenants})
+        assert run(["queue"]) == 0
+        found = capsys.readouterr().out
+        assert "The next run of physics starts within 1m 30s at the latest." in found
+        assert "biology" not in found
+        assert run(["queue", "--tenant", "biology"]) == 0
+        assert "physics" not in capsys.readouterr().out
 
 
 FAILS = """

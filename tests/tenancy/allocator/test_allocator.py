@@ -14,6 +14,9 @@ from tests.tenancy.allocators import asks, cluster, policy, started
 from tradewind.errors import InputError
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator, dominant_shares, usage, why_waiting
+from tradewind.tenancy.fairness.base import Fairness
+from tradewind.tenancy.fairness.drf import DrfFairness
+from tradewind.tenancy.fairness.fair_share import FairShareFairness
 from tradewind.tenancy.fairness.fifo import FifoFairness
 from tradewind.tenancy.fairness.strict import StrictFairness
 from tradewind.tenancy.priority.dynamic import DynamicPriority
@@ -294,7 +297,8 @@ def test_a_flat_search_that_is_alone_runs_as_under_first_come_first_served(resta
     for rule in (DynamicPriority, FifoPriority):
         allocator = cluster({"n": {"cpu": 2}}, ["A"], policy(priority=rule))
         told = [ev.ResultReported("flat", 1.0, 1.0)] * (100 if restarted else 0)
-        events = [ev.JobSubmitted("flat", "A"), *told, *asks("flat", 200, {"cpu": 1})]
+        recalled = {"results": 100, "fallen": 5, "idle": 0} if restarted else {}
+        events = [ev.JobSubmitted("flat", "A", recalled=recalled), *told, *asks("flat", 200, {"cpu": 1})]
         running = started(allocator.handle_all(events, 0.0))
         now = 0.0
         while running:
@@ -458,7 +462,8 @@ class _Outside:
             assert used + cores <= capacity["cpu"] + 1e-9
             assert self.allocator.pool.free(node).get("cpu", 0.0) == pytest.approx(capacity["cpu"] - used - cores)
         for tenant in self.allocator.tenants.values():
-            used = sum(r.demand[0] for r in self.allocator.requests.values() if r.node and r.job.tenant is tenant)
+            mine = [each for each in self.allocator.requests.values() if each.job.tenant is tenant]
+            used = sum(each.demand[0] for each in mine if each.node or each.booked)
             used += sum(job.core[0] for job in self.allocator.jobs.values() if job.tenant is tenant and job.core_node)
             assert tenant.used[0] == pytest.approx(used)
             assert used <= tenant.quota[0] + 1e-9
@@ -468,10 +473,14 @@ _ACTIONS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
-@given(_ACTIONS)
-def test_whatever_happens_nothing_is_overbooked_or_forgotten(actions: list[tuple[int, int, int]]) -> None:
-    outside = _Outside(Allocator(policy(priority=DynamicPriority, sample=2, multiple=0, more={"patience": 3.0})))
+@pytest.mark.parametrize("fairness", [DrfFairness, FairShareFairness])
+@settings(max_examples=90, deadline=None)
+@given(actions=_ACTIONS)
+def test_whatever_happens_nothing_is_overbooked_or_forgotten(
+    fairness: type[Fairness], actions: list[tuple[int, int, int]]
+) -> None:
+    how = policy(fairness, DynamicPriority, sample=2, multiple=0, more={"patience": 3.0})
+    outside = _Outside(Allocator(how))
     jobs: list[str] = []
     for name, quota in (("A", {}), ("B", {"cpu": 5.0})):
         outside.feed_and_check(ev.TenantSet(name, quota=quota), 0.0)

@@ -14,7 +14,7 @@ from tradewind import plugins
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.allocator import Allocator
 
-FAIRNESS = ("drf", "fifo", "strict")
+FAIRNESS = ("drf", "fair_share", "fifo", "strict")
 PRIORITIES = ("dynamic", "fifo", "gain", "least_attained")
 NODES = {"a": {"cpu": 4.0}, "b": {"cpu": 2.0}, "c": {"cpu": 1.0}}
 

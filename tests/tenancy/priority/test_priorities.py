@@ -80,6 +80,23 @@ def test_it_falls_so_far_and_rises_at_once_when_nobody_else_waits() -> None:
     assert tell(priority, job, 1.0) == [1]
 
 
+def test_how_far_it_had_fallen_is_recalled_once_all_earlier_results_are_told() -> None:
+    before, job = dynamic(sample=2, multiple=0, threshold=1.0), JobView("j", 1)
+    tell(before, job, *[1.0] * 4)
+    before.unopposed(job)
+    tell(before, job, 1.0)
+    kept = before.remembered(job)
+    assert kept == {"results": 5, "fallen": 1, "idle": 0}
+    after, again = dynamic(sample=2, multiple=0, threshold=1.0), JobView("j", 1)
+    after.recall(again, kept)
+    assert tell(after, again, *[1.0] * 3) == [0, 1, 2]
+    assert after.remembered(again) == kept, "until all are told again, another restart finds the same"
+    assert tell(after, again, 1.0, 1.0, 1.0) == [3, 1, 2]
+    for junk in ({}, {"results": -1, "fallen": 1, "idle": 0}, {"results": "5", "fallen": 1, "idle": 0}):
+        after.recall(again, junk)
+        assert int(after.key(again)[0]) == 2
+
+
 def test_least_attained_counts_what_runs() -> None:
     priority = LeastAttainedPriority(settings=LeastAttainedPriority.Settings())
     idle = JobView("a", 1, seconds=[10.0], attained=5.0, share=0.5)

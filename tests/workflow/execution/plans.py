@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import subprocess
 from collections import Counter
@@ -17,8 +19,9 @@ from tradewind import plugins
 from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.process import ProcessRunner, ProcessSettings
 from tradewind.problem import Handle
+from tradewind.store.workflows.workflow_store import WorkflowStore
 from tradewind.workflow.execution.events import ExecutionEnding
-from tradewind.workflow.execution.journal import Journal, RunHistory
+from tradewind.workflow.execution.journal import RunHistory
 from tradewind.workflow.execution.options import ExecutionOptions
 from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.execution.plan_run import ExecutionResult, execute_plan
@@ -85,19 +88,32 @@ def carry(
     plan: Plan, folder: Path, *, runner: Runner | None = None, terms: PilotSettings = QUICK, **more: Any
 ) -> ExecutionResult:
     """Carry out a plan on this machine."""
-    outside = {name: more.pop(name) for name in ("watch", "wanted", "fresh", "dismiss") if name in more}
+    outside = {name: more.pop(name) for name in ("watch", "wanted", "fresh", "dismiss", "journal") if name in more}
     options = ExecutionOptions(inputs=more.pop("inputs", folder.parent), **more)
     return execute_plan(plan, folder, runner or local(folder), options=options, planner=heft(), terms=terms, **outside)
 
 
 def history(folder: Path) -> RunHistory:
     """Read the journal of a run."""
-    journal = Journal(folder / "journal.jsonl")
     found = RunHistory()
-    for record in journal.records:
+    for record in records(folder):
         found.take(record)
-    journal.close()
     return found
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """Read the records of a run, in the store or in its folder; none where it has not begun."""
+    note, journal = folder / "store.json", folder / "journal.jsonl"
+    if note.exists():
+        where = json.loads(note.read_text())
+        place = os.environ.get("TRADEWIND_STORE") or f"sqlite:///{where['store']}"
+        return _store(place).records(where["study"])
+    return [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1]] if journal.exists() else []
+
+
+@functools.lru_cache(maxsize=4)
+def _store(url: str) -> WorkflowStore:
+    return WorkflowStore(url)
 
 
 def counted(folder: Path, log: str = "log") -> Counter[str]:

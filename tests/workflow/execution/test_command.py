@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.store.conftest import _server as _server
+from tests.store.conftest import postgresql_url as postgresql_url
 from tests.waiting import eventually
-from tests.workflow.execution.plans import Command, agents, chunks, counted, flow_of, history, plan_of, sh
+from tests.workflow.execution.plans import Command, agents, chunks, counted, flow_of, history, plan_of, records, sh
 
 from tradewind.cli.app import run as cli
 from tradewind.workflow.files import write_plan
@@ -135,15 +137,10 @@ def test_what_ended_while_nobody_looked_is_not_run_again(tmp_path: Path, quick: 
     assert counted(command.run) == {"work0": 1, "work1": 1, "join": 1}
 
 
-def lines(folder: Path) -> int:
-    journal = folder / "journal.jsonl"
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
-
-
 def killed(process: subprocess.Popen[str], folder: Path, count: int, seconds: float) -> bool:
-    """Kill a command some time after it has written so many lines into its journal; False if it ends before."""
-    enough = lines(folder) + count
-    eventually(lambda: process.poll() is not None or lines(folder) >= enough, 60)
+    """Kill a command some time after it has written so many records into its journal; False if it ends before."""
+    enough = len(records(folder)) + count
+    eventually(lambda: process.poll() is not None or len(records(folder)) >= enough, 60)
     time.sleep(seconds)
     alive = process.poll() is None
     process.kill()
@@ -151,12 +148,23 @@ def killed(process: subprocess.Popen[str], folder: Path, count: int, seconds: fl
     return alive
 
 
+@pytest.fixture
+def journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words of a command for each place of the journal; the environment names the store."""
+    if request.param == "postgresql":
+        monkeypatch.setenv("TRADEWIND_STORE", request.getfixturevalue("postgresql_url"))
+    return ["--no-store"] if request.param == "folder" else []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_again_and_again_at_any_moment_nothing_is_lost_or_run_twice(tmp_path: Path, quick: Path) -> None:
+@pytest.mark.parametrize("journal", ["folder", "sqlite"], indirect=True)
+def test_killed_again_and_again_at_any_moment_nothing_is_lost_or_run_twice(
+    tmp_path: Path, quick: Path, journal: list[str]
+) -> None:
     chance = random.Random(7)
     plan = plan_of(flow_of(*chunks(14, 0.15)))
-    command = Command(plan, tmp_path, program=quick)
+    command = Command(plan, tmp_path, *journal, program=quick)
     kills = 0
     for _ in range(60):
         process = command.start()
@@ -172,7 +180,7 @@ def test_killed_again_and_again_at_any_moment_nothing_is_lost_or_run_twice(tmp_p
 
 @pytest.mark.slow
 def test_a_torn_journal_is_mended(tmp_path: Path, quick: Path) -> None:
-    command = Command(plan_of(flow_of(*chunks(2, 0.1))), tmp_path, program=quick)
+    command = Command(plan_of(flow_of(*chunks(2, 0.1))), tmp_path, "--no-store", program=quick)
     assert command.finish().returncode == 0
     journal = command.run / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
@@ -240,26 +248,29 @@ def test_it_needs_no_terminal_and_no_home(tmp_path: Path, quick: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_after_each_line_of_the_journal_nothing_is_lost_or_run_twice(tmp_path: Path, quick: Path) -> None:
-    """Two chains, whose tasks are all begun by their machines: each session is killed after one more line."""
+@pytest.mark.parametrize("journal", ["sqlite", "postgresql"], indirect=True)
+def test_killed_after_each_record_of_the_journal_nothing_is_lost_or_run_twice(
+    tmp_path: Path, quick: Path, journal: list[str]
+) -> None:
+    """Two chains, whose tasks are all begun by their machines: each session is killed after one more record."""
     links = [
         sh(f"{name}{n}", f"echo {name}{n} >> log; sleep 0.05; echo {name}{n} > out.{name}{n}", runtime=0.05,
            after=f"out.{name}{n - 1}" if n else "", writes=f"out.{name}{n}", activity="link")
         for n in range(6) for name in "ab"
     ]  # fmt: skip
     plan = plan_of(flow_of(*links))
-    command = Command(plan, tmp_path, program=quick)
+    command = Command(plan, tmp_path, *journal, program=quick)
     for count in range(1, 40):
         process = command.start()
         killed(process, command.run, count % 9 + 1, 0.0)
         if process.returncode == 0:
             break
     assert process.returncode == 0
-    records = [json.loads(line) for line in (command.run / "journal.jsonl").read_text().splitlines()]
-    assert sum(each["e"] == "session" for each in records) >= 5
-    assert {each["task"] for each in records if each["e"] == "arm"} >= {"a3", "b3"}
+    written = records(command.run)
+    assert sum(each["e"] == "session" for each in written) >= 5
+    assert {each["task"] for each in written if each["e"] == "arm"} >= {"a3", "b3"}
     assert counted(command.run) == {task.id: 1 for task in plan.flow.tasks}
-    began = [(each["task"], each["attempt"]) for each in records if each["e"] == "start"]
+    began = [(each["task"], each["attempt"]) for each in written if each["e"] == "start"]
     assert len(began) == len(set(began)) == 12
     for name in "ab":
         names = [line for line in (command.run / "files/log").read_text().split() if line[0] == name]

@@ -28,7 +28,7 @@ from tests.workflow.execution.plans import (
 
 from tradewind.errors import DeployError, MissingProgramError, StudyBusyError, WorkflowError
 from tradewind.workflow.execution.events import ExecutionEnding
-from tradewind.workflow.execution.journal import Journal
+from tradewind.workflow.execution.journal import FileJournal
 from tradewind.workflow.execution.options import ExecutionProgress
 from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.execution.task_states import RetryLimits
@@ -457,7 +457,7 @@ def test_another_scale_than_the_run_was_begun_with(tmp_path: Path) -> None:
 
 def test_a_run_that_another_process_carries_out(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    held = Journal(tmp_path / "run/journal.jsonl")
+    held = FileJournal(tmp_path / "run/journal.jsonl")
     said = refused(plan_of(flow_of(sh("a", "true"))), tmp_path / "run")
     held.close()
     assert said.startswith("another process is carrying out the plan in")

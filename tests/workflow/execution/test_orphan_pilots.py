@@ -188,7 +188,7 @@ def watched(count: int, seconds: float) -> Plan:
 def killed(tmp_path: Path, quick: Path) -> Iterator[tuple[Plan, Path, list[psutil.Process]]]:
     """A run whose controller was killed while two of its four tasks run: the plan, the folder, its machines."""
     plan = watched(4, 2.0)
-    command = Command(plan, tmp_path, program=quick)
+    command = Command(plan, tmp_path, "--no-store", program=quick)
     process = command.start()
     eventually(lambda: len(counted(command.run)) == 2)
     process.kill()
@@ -208,7 +208,7 @@ def test_refused_by_another_engine_the_tasks_go_on_undisturbed(
     with pytest.raises(WorkflowError, match="2 machines of this run are still on local: vm-1, vm-2"):
         carry(plan, folder, runner=elsewhere(folder))
     assert agents(folder) == served
-    done = Command(plan, folder.parent, program=quick).finish()
+    done = Command(plan, folder.parent, "--no-store", program=quick).finish()
     assert done.returncode == 0, done.stderr
     assert counted(folder) == {f"t{n}": 1 for n in range(4)}
     assert counted(folder, "twice") == {}
@@ -233,7 +233,7 @@ def test_the_same_engine_with_other_settings_goes_on_with_its_machines(
     killed: tuple[Plan, Path, list[psutil.Process]], quick: Path
 ) -> None:
     plan, folder, served = killed
-    done = Command(plan, folder.parent, "--set", "grace=1", program=quick).finish()
+    done = Command(plan, folder.parent, "--no-store", "--set", "grace=1", program=quick).finish()
     assert done.returncode == 0, done.stderr
     assert counted(folder) == {f"t{n}": 1 for n in range(4)}
     assert history(folder).pilots == {"vm-1": 1, "vm-2": 1}

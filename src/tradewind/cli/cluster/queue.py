@@ -101,6 +101,8 @@ def queue(
         console.print("No search is in the queue: tradewind submit job.yaml", markup=False)
         return
     console.print(jobs_table(found, console.width))
+    for line in _longest_waits(run, tenant):
+        console.print(line, markup=False)
     names = {cluster.name for cluster in run}
     waits = [
         row for row in rows if row.state in OPEN_JOB_STATES and (row.cluster not in names if row.cluster else not run)
@@ -108,6 +110,18 @@ def queue(
     for name in sorted({row.cluster for row in waits}):
         which, how = (f"Cluster {name}", f" --name {name}") if name not in ("", "default") else ("The cluster", "")
         console.print(f"{which} does not run: tradewind cluster start{how} goes on with what is left.", markup=False)
+
+
+def _longest_waits(clusters: list[ClusterRow], tenant: str | None) -> list[str]:
+    """Lines on when the next runs of tenants that wait start at the latest, as their clusters said last."""
+    from tradewind.utils.units import format_duration
+
+    return [
+        f"The next run of {name} starts within {format_duration(each['within'])} at the latest."
+        for cluster in clusters
+        for name, each in cluster.snapshot.get("tenants", {}).items()
+        if each.get("within") is not None and tenant in (None, name)
+    ]
 
 
 def cancel(

@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tradewind.tenancy.allocator import AllocationPolicy
+    from tradewind.tenancy.fairness.base import Fairness
     from tradewind.tenancy.node_monitor import NodeSource
+    from tradewind.tenancy.priority.base import Priority
 
 _OWN_CODE = typer.Option(
     "--own-code", help="Also run programs that ordinary users of the service bring; local ones may do all you may."
 )
+
+_SHARE = typer.Option("--share", help="A setting of the rule between tenants: half_life=86400; repeatable.")
+_STORE = typer.Option(help="Address of the store.", metavar="URL", show_default=False)
 
 
 def start(
@@ -32,7 +37,8 @@ def start(
         bool, typer.Option("--kubernetes", help="Share a Kubernetes cluster, each run in a pod of its job's image.")
     ] = False,
     name: Annotated[str, typer.Option(help="The cluster's name in the store.")] = "default",
-    fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "drf",
+    fairness: Annotated[str, typer.Option(help="The rule between tenants.")] = "fair_share",
+    share: Annotated[list[str] | None, _SHARE] = None,
     priority: Annotated[str, typer.Option(help="The rule between the searches of a tenant.")] = "gain",
     policy: Annotated[
         list[str] | None, typer.Option("--policy", help="A setting of the priority: declines=2; repeatable.")
@@ -54,7 +60,7 @@ def start(
     ] = False,
     own_code: Annotated[bool, _OWN_CODE] = False,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no search is left.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
+    store: Annotated[str | None, _STORE] = None,
 ) -> None:
     """Share a cluster between searches until Ctrl-C; what runs is then ended, and goes on at the next start."""
     from tradewind.cli.cluster.common import amounts
@@ -66,7 +72,7 @@ def start(
     chosen = {"process": local, "docker": docker, "ray": ray, "slurm": slurm is not None, "kubernetes": kubernetes}
     part = _part(chosen, pairs(runner, "--set"), slurm)
     more = amounts(resource, "--resource", further=True)
-    how = _policy(fairness, priority, pairs(policy, "--policy"), more, queued, part["use"])
+    how = _policy(_rules(fairness, share, priority, policy), more, queued, part["use"])
     nodes = _nodes(part, amounts(capacity, "--limit"), more)
     words = {"engine": part["use"], "fairness": fairness, "priority": priority, "own_code": own_code}
     url = store or store_url()
@@ -90,7 +96,7 @@ def _tell_failures(failed: Sequence[str]) -> None:
 
 def list_clusters(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
+    store: Annotated[str | None, _STORE] = None,
 ) -> None:
     """List the clusters of the store, and who runs them."""
     from contextlib import closing
@@ -110,10 +116,19 @@ def list_clusters(
         typer.echo(f"{row.name}: {row.settings.get('engine', '')}, {row.holder or 'not running'}")
 
 
-def _policy(
-    fairness: str, priority: str, settings: Mapping[str, Any], more: Mapping[str, float], queued: int, engine: str
-) -> AllocationPolicy:
-    """Make the rules of the cluster; only an engine that is a cluster itself has a queue, and may grow."""
+def _rules(
+    fairness: str, share: list[str] | None, priority: str, policy: list[str] | None
+) -> tuple[Fairness, Priority]:
+    """Make the rule between tenants and the one between the searches of a tenant."""
+    from tradewind import plugins
+    from tradewind.cli.common import pairs
+
+    between = plugins.create("fairness", fairness, pairs(share, "--share"))
+    return between, plugins.create("priority", priority, pairs(policy, "--policy"))
+
+
+def _policy(rules: tuple[Fairness, Priority], more: Mapping[str, float], queued: int, engine: str) -> AllocationPolicy:
+    """Make the policy of the cluster; only an engine that is a cluster itself has a queue, and may grow."""
     from tradewind import plugins
     from tradewind.deployer.runner.base import HasOwnMachines
     from tradewind.errors import InputError
@@ -127,8 +142,7 @@ def _policy(
             hint="leave --queued out, or share --ray, --slurm or --kubernetes",
         )
     kinds = ResourceKinds((*DEFAULT_RESOURCES, *(name for name in more if name not in DEFAULT_RESOURCES)))
-    between, within = plugins.create("fairness", fairness, {}), plugins.create("priority", priority, settings)
-    return AllocationPolicy(between, within, kinds, ahead=queued, grows=grows)
+    return AllocationPolicy(*rules, kinds, ahead=queued, grows=grows)
 
 
 def _part(chosen: Mapping[str, bool], given: Mapping[str, Any], partition: str | None) -> dict[str, Any]:

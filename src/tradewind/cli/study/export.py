@@ -60,7 +60,7 @@ def export(
         bool, typer.Option("--json", help="With --out, say what was written as JSON; else as --format json.")
     ] = False,
 ) -> None:
-    """Write all trials of a study as CSV, JSON, JSON lines, full records or Parquet."""
+    """Write all trials of a study as CSV, JSON, JSON lines, full records or Parquet; of a workflow's run its tasks."""
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, find_study, open_store
@@ -73,7 +73,10 @@ def export(
         name = "trials.parquet" if chosen is ExportFormat.PARQUET else "study.log"
         raise InputError(f"{chosen.value} is no text", hint=f"name a file: --out {name}")
     with closing(open_store(store, must_exist=True)) as opened:
-        study_id = find_study(opened, study).id
+        found = find_study(opened, study)
+        study_id = found.id
+        if found.kind == "workflow":
+            _check_of_run(found.name, chosen, with_logs=with_logs)
         if out is None:
             import io
             import sys
@@ -87,9 +90,24 @@ def export(
         except OSError as error:
             raise InputError(f"cannot write {out}: {error.strerror}", hint="choose another file") from None
     if as_json:
-        emit_json({"file": str(out), "format": chosen.value, "trials": count})
+        emit_json({"file": str(out), "format": chosen.value, f"{_what(found)}s": count})
     else:
-        typer.echo(f"wrote {units.count(count, 'trial')} to {out}")
+        typer.echo(f"wrote {units.count(count, _what(found))} to {out}")
+
+
+def _what(study: StudyRow) -> str:
+    return "task" if study.kind == "workflow" else "trial"
+
+
+def _check_of_run(name: str, chosen: ExportFormat, *, with_logs: bool) -> None:
+    """Refuse what only a search has."""
+    from tradewind.errors import InputError
+
+    if chosen is ExportFormat.OPTUNA:
+        raise InputError(f"{name} is a run of a workflow, which Optuna has no place for", hint="say --format csv")
+    if with_logs:
+        hint = "tradewind logs prints them; they are in the run's folder"
+        raise InputError(f"--with-logs: {name} is a run of a workflow, whose records have no logs", hint=hint)
 
 
 def _format(wanted: ExportFormat | None, out: Path | None, as_json: bool) -> ExportFormat:
@@ -131,6 +149,10 @@ def _write(store: Store, study_id: int, chosen: ExportFormat, stream: IO[str], l
     from tradewind.reporting.study import documents as writers
     from tradewind.store.studies.tabular import trial_documents
 
+    if store.study(study_id).kind == "workflow":
+        from tradewind.cli.workflow.stored_runs import write_run
+
+        return write_run(store, study_id, chosen.value, stream)
     if chosen is ExportFormat.CSV:
         return writers.write_csv(store, study_id, stream)
     if chosen is ExportFormat.JSON:
@@ -158,7 +180,13 @@ def _write_file(store: Store, study_id: int, chosen: ExportFormat, out: Path, lo
             from tradewind.store.studies import tabular
             from tradewind.store.studies import tabular as frames
 
-            frame = frames.to_polars(tabular.flat_columns(store, study_id))
+            if store.study(study_id).kind == "workflow":
+                from tradewind.cli.workflow.stored_runs import task_columns
+
+                columns = task_columns(store, study_id)
+            else:
+                columns = tabular.flat_columns(store, study_id)
+            frame = frames.to_polars(columns)
             frame.write_parquet(part)
             count = len(frame)
         else:
@@ -214,7 +242,7 @@ def import_records(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Take the trials of a study, or those that another tool has run, into the store."""
+    """Take the trials of a study, those that another tool has run, or the run of a workflow into the store."""
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, open_store
@@ -222,6 +250,7 @@ def import_records(
     from tradewind.engine.records.study_import import import_foreign_trials, import_study, is_foreign
     from tradewind.errors import RecordError
     from tradewind.utils.paths import data_folder
+    from tradewind.workflow.execution.stored.run_records import is_run_export
 
     path, foreign, shown = Path(file), is_foreign(file), without_password(file)
     if "://" not in file and not (foreign and "#" in file) and (not path.exists() or (path.is_dir() and not foreign)):
@@ -232,6 +261,9 @@ def import_records(
         raise RecordError("these trials have no job", hint=hint, file=shown)
     made_of_job = study is None or _is_job(study)
     with closing(open_store(store, must_exist=not made_of_job)) as opened:
+        if not foreign and is_run_export(path):
+            _import_run(path, opened, study, job, as_json=as_json)
+            return
         into = _taker(opened, study) if study is not None else None
         if foreign and into is not None:
             done = import_foreign_trials(file, opened, data_folder(), into)
@@ -243,6 +275,26 @@ def import_records(
         emit_json({"file": shown, **_import_document(done)})
     else:
         _print_import(done)
+
+
+def _import_run(path: Path, store: Store, study: str | None, job: Path | None, *, as_json: bool) -> None:
+    """Take the run of a workflow."""
+    from tradewind.cli.common import emit_json
+    from tradewind.errors import InputError
+    from tradewind.utils.units import count
+    from tradewind.workflow.execution.stored.run_records import import_run
+
+    if study is not None or job is not None:
+        what = "--study" if study is not None else "--job"
+        raise InputError(f"{what} is for trials, and {path} has a run of a workflow", hint="leave it out")
+    done = import_run(path, store)
+    row = done.study
+    if as_json:
+        emit_json({"file": str(path), "study": row.name, "id": row.id, "made": done.new, "records": done.records})
+    elif done.new:
+        typer.echo(f"took the run {row.name} (id {row.id}) with {count(done.records, 'record')}")
+    else:
+        typer.echo(f"the run {row.name} is there already (id {row.id})")
 
 
 def _import_document(done: StudyImport) -> dict[str, Any]:
@@ -265,11 +317,11 @@ def _is_job(study: str) -> bool:
 
 def _taker(store: Store, study: str) -> StudyRow:
     """The study that takes records; of a job YAML without one, the row of a new one."""
-    from tradewind.cli.common import find_study
+    from tradewind.cli.common import find_search
     from tradewind.errors import StudyNotFoundError
 
     try:
-        return find_study(store, study)
+        return find_search(store, study)
     except StudyNotFoundError:
         if not _is_job(study):
             raise

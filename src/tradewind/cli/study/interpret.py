@@ -42,13 +42,13 @@ def interpret(
     """
     from contextlib import closing
 
-    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.cli.common import emit_json, find_search, open_store
     from tradewind.engine.records.reinterpretation import reinterpret, store_reinterpretation
     from tradewind.problem.job_spec.spec import load_spec
 
     spec = load_spec(with_) if with_ is not None else None
     with closing(open_store(store, must_exist=True)) as opened:
-        found = reinterpret(opened, find_study(opened, study), spec)
+        found = reinterpret(opened, find_search(opened, study), spec)
         stored = write and bool(found.changed or found.new_problem)
         if stored:
             store_reinterpretation(opened, found)

@@ -31,7 +31,8 @@ def logs(
         str, typer.Argument(help="A study's name, its id or a job.yaml.", autocompletion=completion.studies)
     ],
     trial: Annotated[
-        str, typer.Argument(help="A trial's number, best, or last (the one that was started last).")
+        str,
+        typer.Argument(help="A trial's number, best, or last (the one that was started last); of a workflow, a task."),
     ] = "last",
     stderr: Annotated[bool, typer.Option("--stderr", help="Its standard error instead of its output.")] = False,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run ends.")] = False,
@@ -41,7 +42,7 @@ def logs(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print where the log is, not the log.")] = False,
 ) -> None:
-    """Print what the program of a trial printed, in its last run.
+    """Print what the program of a trial printed, in its last run; of a workflow's run that of a task.
 
     Of a job that has single runs (tradewind run) beside its search, last is the one of both that was started last. The
     log of a run that is running elsewhere is read there, if its runner can do that, and on this machine when the
@@ -58,6 +59,12 @@ def logs(
     with closing(open_store(store, must_exist=True)) as opened:
         row = _study(opened, study, trial)
         study_id = row.id
+        if row.kind == "workflow":
+            from tradewind.cli.workflow.stored_runs import print_task_log
+
+            name = "stderr" if stderr else "stdout"
+            print_task_log(opened, study_id, trial, name, follow=follow, tail=tail, as_json=as_json)
+            return
         run = _last_run(opened, study_id, _number(opened, study_id, trial))
         path = Path(run.folder) / ("stderr" if stderr else "stdout")
         if as_json:
@@ -135,7 +142,7 @@ def _print_far(store: Store, study: StudyRow, run: Run, path: Path, tail: int | 
             time.sleep(FAR_SECONDS)
             run = _latest(store, study.id, run)
             for text in log.read(run):
-                _write(text)
+                write_text(text)
             sys.stdout.flush()
             if log.problem and log.problem != said:
                 print(f"tradewind: {log.problem}; trying again", file=sys.stderr)
@@ -145,7 +152,7 @@ def _print_far(store: Store, study: StudyRow, run: Run, path: Path, tail: int | 
         if here:
             _print(store, study.id, run, path, None, follow, offset=log.offset)
         else:
-            _write(log.rest())
+            write_text(log.rest())
             sys.stdout.flush()
 
 
@@ -156,7 +163,7 @@ def _begin(log: RemoteLog, run: Run, tail: int | None) -> None:
 
     if not tail:
         for text in log.read(run):
-            _write(text)
+            write_text(text)
     else:
         kept: deque[str] = deque(maxlen=tail)
         part = ""
@@ -165,7 +172,7 @@ def _begin(log: RemoteLog, run: Run, tail: int | None) -> None:
             kept.extend(f"{line}\n" for line in whole)
         if part:
             kept.append(part)
-        _write("".join(kept))
+        write_text("".join(kept))
     sys.stdout.flush()
 
 
@@ -221,21 +228,22 @@ def _print(
 
     from tradewind.reporting.log_files import LogFileReader
 
-    reader = LogFileReader(path, _offset(path, tail) if offset is None else offset)
+    reader = LogFileReader(path, offset_of(path, tail) if offset is None else offset)
     while True:
         # Asked before reading: what a run writes before it ends is then never missed.
         ended = not follow or _latest(store, study_id, run).state.ended
         for text in reader.read():
-            _write(text)
+            write_text(text)
         sys.stdout.flush()
         if ended:
             break
         time.sleep(POLL_SECONDS)
-    _write(reader.rest())
+    write_text(reader.rest())
     sys.stdout.flush()
 
 
-def _offset(path: Path, tail: int | None) -> int:
+def offset_of(path: Path, tail: int | None) -> int:
+    """The place in a log at which to begin; of a large one only the last lines are printed, which is said."""
     import sys
 
     from tradewind.reporting.log_files import tail_offset
@@ -257,7 +265,7 @@ def _latest(store: Store, study_id: int, run: Run) -> Run:
     return next((one for one in store.runs(study_id, trial=run.trial) if one.run_id == run.run_id), run)
 
 
-def _write(text: str) -> None:
+def write_text(text: str) -> None:
     """Print text on any terminal: what its encoding lacks is replaced."""
     import sys
 

@@ -13,6 +13,7 @@ from tradewind.cli import completion
 if TYPE_CHECKING:
     from tradewind.reporting.study.data import StudyData
     from tradewind.reporting.study.prediction_map import PredictedMap
+    from tradewind.store.base import StudyRow
 
 
 def report(
@@ -43,22 +44,28 @@ def report(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which configuration to use and why; write the charts where --html or --png asks for them."""
+    """Say which configuration to use and why, or how a workflow's run kept to its plan; --html and --png draw it."""
     from tradewind.cli.common import emit_json
     from tradewind.errors import InputError
 
     if show and html is None:
         raise InputError("--open needs a web page", hint="add --html report.html")
-    data, predicted = _load(store, study, also or (), mapped=map_ or map_plot is not None)
+    mapped = map_ or map_plot is not None
+    if (run := _workflow_run(store, study)) is not None:
+        _report_run(store, run, html, png, searched="--also" if also else "--map" if mapped else "", as_json=as_json)
+        if show and html is not None:
+            typer.launch(html.absolute().as_uri())
+        return
+    data, predicted = _load(store, study, also or (), mapped=mapped)
     written = write_files(data, html, png, predicted)
     if predicted is not None and map_plot is not None:
         from tradewind.reporting.study.prediction_map import write_map
 
         written.append(write_map(predicted, map_plot))
     if as_json:
-        added = {"map": predicted.document()} if predicted is not None else {}
         from tradewind.reporting.study.documents import report_document
 
+        added = {"map": predicted.document()} if predicted is not None else {}
         emit_json({**report_document(data), **added, "files": [str(path) for path in written]})
     else:
         if map_ or not written:
@@ -67,6 +74,33 @@ def report(
             typer.echo(f"wrote {path}")
     if show and html is not None:
         typer.launch(html.absolute().as_uri())
+
+
+def _workflow_run(store: str | None, study: str | None) -> StudyRow | None:
+    """The study that is meant, if it is a run of a workflow."""
+    from contextlib import closing
+
+    from tradewind.cli.common import find_study, open_store
+
+    with closing(open_store(store, must_exist=True)) as opened:
+        found = find_study(opened, study)
+    return found if found.kind == "workflow" else None
+
+
+def _report_run(
+    store: str | None, run: StudyRow, html: Path | None, png: Path | None, *, searched: str, as_json: bool
+) -> None:
+    """Report on the run of a workflow; ``searched`` is an option that it cannot have."""
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+    from tradewind.cli.workflow.stored_runs import report_run
+    from tradewind.errors import InputError
+
+    if searched:
+        raise InputError(f"{searched} is for searches, and {run.name} is a run of a workflow", hint="leave it out")
+    with closing(open_store(store)) as opened:
+        report_run(opened, run.id, html, png, as_json=as_json)
 
 
 def _load(

@@ -31,7 +31,7 @@ def status(
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the studies and how far they are, or one study with its trials."""
+    """Show the studies and how far they are, or one: a search with its trials, a workflow with machines and tasks."""
     from contextlib import closing
 
     from tradewind.cli.common import open_store
@@ -63,12 +63,15 @@ def _totals(store: Store, as_json: bool) -> None:
 
 def _studies(store: Store, everything: bool, as_json: bool) -> None:
     from tradewind.cli.common import emit_json
+    from tradewind.cli.workflow.stored_runs import tasks_done
     from tradewind.reporting.study.documents import summary_document
 
     shown = [line.id for line in store.list_studies(limit=None if everything else NEWEST)]
     summaries = store.summaries(shown) if shown else []
+    done = tasks_done(store, summaries)
     if as_json:
-        emit_json([summary_document(summary) for summary in summaries])
+        extra = {number: {"tasks_done": tasks} for number, tasks in done.items()}
+        emit_json([summary_document(summary) | extra.get(summary.study.id, {}) for summary in summaries])
         return
     from rich.console import Console
 
@@ -79,7 +82,7 @@ def _studies(store: Store, everything: bool, as_json: bool) -> None:
     if not summaries:
         console.print(_NONE, markup=False)
         return
-    console.print(tables.studies(summaries, console.width))
+    console.print(tables.studies(summaries, console.width, done))
     totals = store.totals()
     older = sum(totals.states.values()) - len(shown)
     if older > 0:
@@ -94,6 +97,11 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     from tradewind.store.studies.tabular import trial_document
 
     row = find_study(store, name)
+    if row.kind == "workflow":
+        from tradewind.cli.workflow.stored_runs import show_run
+
+        show_run(store, row.id, everything, as_json)
+        return
     summary = store.summaries([row.id])[0]
     total = sum(summary.counts.values())
     trials = store.trials(row.id, since=0 if everything else max(0, total - NEWEST))

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from tradewind.cli.workflow.advise import group_options
+from tradewind.cli.workflow.journal_options import JournalOptions, runner_folder
+
 if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
     from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
@@ -174,16 +177,15 @@ _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at 
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
 _Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
 _GiveUp = Annotated[str, typer.Option(help="Time after which machines that have not come are given up.")]
-_Dismiss = Annotated[
-    bool, typer.Option("--dismiss", help="End machines that an earlier command has left elsewhere; rerun their tasks.")
-]
 _Gantt = Annotated[
     list[Path] | None, typer.Option(help="Draw planned and actual times there, .html or .png; repeatable.")
 ]
 
 
+@group_options
 def run(
     plan: Annotated[Path, typer.Argument(help="The plan, of tradewind workflow plan.", show_default=False)],
+    *,
     on: Annotated[str, typer.Option("--on", help="Where: local, slurm or ray.")] = "local",
     set_: _Set = None,
     folder: _Folder = None,
@@ -201,9 +203,8 @@ def run(
     wall: _Wall = None,
     linger: _Linger = "60s",
     gather: _Gather = "30s",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever has been done in the folder.")] = False,
-    dismiss: _Dismiss = False,
     give_up: _GiveUp = "10m",
+    kept: JournalOptions,
     gantt: _Gantt = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, and nothing else.")] = False,
@@ -212,7 +213,8 @@ def run(
 
     Each machine of the plan comes in time for its first task, runs its tasks in the plan's order, and is given back
     when nothing is left for it. Tasks that fail are tried again; when a machine is lost, what is left is planned anew.
-    The actual times are in results.json of the run's folder; tradewind workflow plan --measured learns from them.
+    The run is in the store as a search is: tradewind status, logs, report, down and reap show and end it. The actual
+    times are also in results.json of the run's folder; tradewind workflow plan --measured learns from them.
     """
     from tradewind import plugins
     from tradewind.cli.signals import GracefulInterrupt
@@ -231,14 +233,14 @@ def run(
         scale, parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
     )  # fmt: skip
     terms = _terms(read, on, python, wall, linger)
-    rest = plugins.create("planner", planner, {})
     runner = _runner(on, set_ or [], place)
     if not (quiet or as_json):
         _say_cost(read, options)
+    journal = kept.journal(read, place, runner, options)
     with ProgressLine(quiet=quiet or as_json) as screen, GracefulInterrupt("stopping: running tasks are ended") as stop:
         carried = execute_plan(
-            read, place, runner, options=options, planner=rest, terms=terms, fresh=fresh, dismiss=dismiss,
-            watch=screen.show, wanted=lambda: not stop.wanted,
+            read, place, runner, options=options, planner=plugins.create("planner", planner, {}), terms=terms,
+            fresh=kept.fresh, dismiss=kept.dismiss, journal=journal, watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
     _finish(carried, place, gantt or [], as_json=as_json)
 
@@ -323,7 +325,7 @@ def _runner(on: str, words: list[str], place: Path) -> Runner:
     if not issubclass(part, HasOwnMachines | ThisMachine) or issubclass(part, NeedsImages | Simulates):
         raise PluginError(f"the runner {on!r} cannot carry out a plan", hint="use local, slurm or ray")
     settings = pairs(words, "--set", "seconds=5")
-    runner: Runner = plugins.create("runner", name, settings, data_folder=place / "machines" / ".runner")
+    runner: Runner = plugins.create("runner", name, settings, data_folder=runner_folder(place))
     return runner
 
 

@@ -202,7 +202,18 @@ class OrphanReaper:
 
     # ------------------------------------------------------------------ parts
 
+    def _add_workflow_run(self, study: StudyRow) -> None:
+        """Add the parts that give the machines of a workflow's run; of one whose folder is gone nothing is left."""
+        from tradewind.engine.cleanup.workflow_teardown import workflow_parts
+
+        parts = workflow_parts(study)
+        there = [(kind, one) for kind, one in parts if Path(one.get("data_folder") or self._data_folder).exists()]
+        self._used[study.id] = tuple(self._add(kind, choice, Path.cwd()) for kind, choice in there)
+
     def _add_study(self, study: StudyRow) -> None:
+        if study.kind == "workflow":
+            self._add_workflow_run(study)
+            return
         document = study.spec.get("job")
         deploy = document.get("deploy", {}) if isinstance(document, Mapping) else {}
         runner, provisioner = deploy.get("runner", {}), deploy.get("provisioner", {})
@@ -227,13 +238,14 @@ class OrphanReaper:
     def _add(
         self, kind: str, choice: Mapping[str, Any], base: Path, *, named: bool = False
     ) -> Provisioner | Runner | None:
-        settings = {key: value for key, value in choice.items() if key != "use"}
+        settings = {key: value for key, value in choice.items() if key not in ("use", "data_folder")}
+        folder = Path(choice.get("data_folder") or self._data_folder)
         key = json.dumps([kind, choice, str(base) if settings else ""], sort_keys=True, default=str)
         if key in self._made:
             return self._made[key]
         self._made[key] = None
         try:
-            self._made[key] = make_plugin(kind, str(choice["use"]), settings, base, self._data_folder)
+            self._made[key] = make_plugin(kind, str(choice["use"]), settings, base, folder)
         except (PluginError, MissingProgramError) as error:
             if named:
                 raise

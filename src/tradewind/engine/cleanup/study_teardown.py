@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -109,9 +109,16 @@ def tear_down_study(
     try:
         open_runs = store.runs(study.id, open_only=True)
         chosen = {run.run_id for run in open_runs if only is None or run.run_id in only}
+        if study.kind == "workflow":
+            from tradewind.engine.cleanup.workflow_teardown import end_machines
+
+            if holder and force:
+                _wait_for_holder(holder)
+            words, problems = end_machines(store, study, data_folder, token, chosen, reason)
+            return _ended(store, study, chosen, words, problems)
         spec = JobSpec.from_json(study.spec)
         problems = _end_runs(spec, study, store, data_folder, chosen, reason) if chosen else []
-        words: list[str] = []
+        words = []
         if only is None:
             if chosen:  # the hold was passed on to those runs
                 token = store.hold(study.id, this_process(), _HOLD_SECONDS, force=force)
@@ -121,10 +128,17 @@ def tear_down_study(
             problems += more
             if not more:
                 end_leases(store, study.id, spec.billing, token)
-        now = {run.run_id: run for run in store.runs(study.id)} if chosen else {}
-        return StudyTeardown(study, tuple(now[run_id] for run_id in sorted(chosen)), tuple(words), tuple(problems))
+        return _ended(store, study, chosen, words, problems)
     finally:
         store.release(study.id, token)
+
+
+def _ended(
+    store: Store, study: StudyRow, chosen: Collection[str], words: Sequence[str], problems: Sequence[str]
+) -> StudyTeardown:
+    """The result of ending a study whose open runs these were."""
+    now = {run.run_id: run for run in store.runs(study.id)} if chosen else {}
+    return StudyTeardown(study, tuple(now[run_id] for run_id in sorted(chosen)), tuple(words), tuple(problems))
 
 
 def _end_runs(
@@ -277,13 +291,13 @@ def _give_back(spec: JobSpec, study: StudyRow, store: Store, data_folder: Path) 
     known = tags_in_use(store.runs(study.id, open_only=True))
     try:
         with contextlib.closing(build_deployer(spec, study.owner, data_folder)) as deployer:
-            return _sweep(deployer, known)
+            return sweep_machines(deployer, known)
     except _LASTING as error:
         # A row is written before anything is made: without one, what never could begin has left nothing.
         return [], [str(error)] if store.runs(study.id) else []
 
 
-def _sweep(deployer: Deployer, known: set[str]) -> tuple[list[str], list[str]]:
+def sweep_machines(deployer: Deployer, known: set[str]) -> tuple[list[str], list[str]]:
     """Give back all that belongs to no open run, and wait until the provider confirms it.
 
     Raises:

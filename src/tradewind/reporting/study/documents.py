@@ -41,6 +41,7 @@ def summary_document(summary: StudySummary) -> dict[str, Any]:
     return {
         "id": study.id,
         "name": study.name,
+        "kind": study.kind,
         "state": state_words(summary),
         "reason": study.reason,
         "objective": {"metric": goal.objective.metric, "goal": goal.objective.goal},

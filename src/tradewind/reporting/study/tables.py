@@ -27,7 +27,7 @@ from tradewind.reporting.study.data import StudyGoal, read_goal
 from tradewind.reporting.text_layout import TableColumn, TextTable, cells
 from tradewind.reporting.words import compact, cost_word, machine_words, tells_machine, value_words
 from tradewind.store.base import StudySummary
-from tradewind.utils.units import format_duration, format_memory, format_money, printable, shortened
+from tradewind.utils.units import count, format_duration, format_memory, format_money, printable, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,8 +138,14 @@ def _machine(configuration: Mapping[str, Any], offer: Offer, chooses: MachinePar
     return "" if tells_machine(configuration, offer, chooses) else machine_words(replace(offer, region=""))
 
 
-def studies(summaries: Sequence[StudySummary], width: int) -> TextTable:
-    """All studies: name, state, trials by state, best, money spent of the budget, and when it began."""
+def studies(summaries: Sequence[StudySummary], width: int, done: Mapping[int, int] | None = None) -> TextTable:
+    """All studies: name, state, trials by state, best, money spent of the budget, and when it began.
+
+    Args:
+        summaries: The studies.
+        width: Columns that there are.
+        done: Of runs of workflows, the number of tasks that are done, by id of the study.
+    """
     columns = [
         TableColumn("id", 4, right=True),
         TableColumn("study", least=12),
@@ -160,10 +166,10 @@ def studies(summaries: Sequence[StudySummary], width: int) -> TextTable:
                 str(study.id),
                 shortened(study.name, _LONGEST_NAME),
                 state,
-                _counts(summary.counts),
+                _progress(summary, (done or {}).get(study.id, 0)),
                 best_words(summary.best, goal.objective),
                 spent_words(summary.spent, goal),
-                goal.searcher or "-",
+                goal.searcher or str(study.spec.get("workflow", {}).get("planner") or "-"),
                 started,
             ]
         )
@@ -189,6 +195,13 @@ def spent_words(spent: float, goal: StudyGoal) -> str:
     """``$1.20 of $5.00``."""
     limit = goal.budget.dollars
     return format_money(spent) + (f" of {format_money(limit)}" if limit is not None else "")
+
+
+def _progress(summary: StudySummary, done: int) -> str:
+    """Trials by state; of a run of a workflow its tasks."""
+    if summary.study.kind == "workflow":
+        return f"{done:,} of {count(summary.study.spec['workflow']['tasks'], 'task')}"
+    return _counts(summary.counts)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -32,6 +32,9 @@ _AIM = (
     "abort", "future_runs",
 )  # fmt: skip
 _RUNS = ("command", "image", "inputs", "parameters", "load", "fraction")
+REMEMBERED = "remembered"
+"""The key of a cluster's snapshot under which stands what its priority remembers of searches, by number."""
+
 _LOOKED_AT = 50
 """Searches of that name, the newest, among which those with the same aim are looked for."""
 
@@ -95,6 +98,7 @@ def similarity_key(spec: Mapping[str, Any], options: Mapping[str, Any]) -> str:
 
 __all__ = [
     "OPEN_JOB_STATES",
+    "REMEMBERED",
     "ClusterRow",
     "ClusterStore",
     "JobIntent",
@@ -331,6 +335,17 @@ class ClusterStore:
             holder = holders.live_holder(row.hold_holder, row.hold_expires) or ""
             rows.append(ClusterRow(row.name, json.loads(row.settings), json.loads(row.snapshot), row.updated, holder))
         return rows
+
+    def remembered(self, name: str) -> dict[int, Mapping[str, Any]]:
+        """Documents of what a cluster's priority remembered of its searches when it last said so, by their numbers.
+
+        Args:
+            name: The cluster.
+        """
+        query = sa.select(clusters.c.snapshot).where(clusters.c.name == name)
+        with self._database.read() as connection:
+            found = json.loads(connection.scalar(query) or "{}").get(REMEMBERED, {})
+        return {int(number): document for number, document in found.items()}
 
     def is_run(self, name: str) -> bool:
         """True when a process runs the cluster; of any cluster where the name is empty."""

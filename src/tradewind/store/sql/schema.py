@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -55,6 +55,7 @@ studies = Table(
     Column("hold_since", Float(53)),
     # Where nobody holds it: when it was let go.
     Column("hold_expires", Float(53)),
+    Column("kind", Text, nullable=False, server_default="search"),
     Index("studies_by_name", "name"),
     # Without it SQLite gives the number of a deleted study to the next one.
     sqlite_autoincrement=True,
@@ -110,6 +111,31 @@ runs = Table(
     # Covers the sums of `status`: no row of a run is read for them.
     Index("runs_by_state", "study_id", "state", "cost", "reserved"),
     Index("runs_by_trial", "study_id", "trial", "attempt"),
+)
+
+# What is known of a run of a workflow beside its row among the studies; a plan may be megabytes, which no list reads.
+workflow_runs = Table(
+    "workflow_runs",
+    metadata,
+    Column("study_id", Integer, ForeignKey("studies.id"), primary_key=True),
+    Column("folder", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+)
+
+# The journal of a run: what was done is never changed, and read in the order of its numbers.
+workflow_records = Table(
+    "workflow_records",
+    metadata,
+    Column("study_id", Integer, ForeignKey("studies.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at", Float(53), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("task", Text),
+    Column("attempt", Integer),
+    Column("machine", Text),
+    Column("document", Text, nullable=False),
+    # One tree and not two: what is written for each task is half as much.
+    sqlite_with_rowid=False,
 )
 
 tenants = Table(

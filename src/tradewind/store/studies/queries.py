@@ -18,7 +18,7 @@ from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import rows
 
 _HOLD_COLUMNS = (studies.c.hold_holder, studies.c.hold_expires)
-_COLUMNS = (studies.c.id, studies.c.name, studies.c.state, studies.c.owner, *_HOLD_COLUMNS)
+_COLUMNS = (studies.c.id, studies.c.name, studies.c.state, studies.c.owner, studies.c.kind, *_HOLD_COLUMNS)
 
 
 def study_lines(connection: Connection, name: str | None, limit: int | None) -> list[StudyLine]:
@@ -26,7 +26,7 @@ def study_lines(connection: Connection, name: str | None, limit: int | None) -> 
     query = sa.select(*_COLUMNS).order_by(studies.c.id.desc()).limit(limit)
     if name is not None:
         query = query.where(studies.c.name == rows.storable_text(name))
-    return [StudyLine(*row[:-2], live_holder_name(*row[-2:])) for row in connection.execute(query)]
+    return [StudyLine(*row[:4], holder=live_holder_name(*row[-2:]), kind=row.kind) for row in connection.execute(query)]
 
 
 def study_totals(connection: Connection) -> StudyTotals:
@@ -81,6 +81,7 @@ def _money(connection: Connection, study_ids: Sequence[int] | None) -> dict[int 
 def earlier_studies_query(tenant: str, names: Collection[str] | None, before: StudyRow | None) -> sa.Select[Any]:
     """The rows for `earlier_study_of`, the newest first; the arguments are those of `Store.earlier_studies`."""
     query = sa.select(*rows.STUDY_COLUMNS, *_HOLD_COLUMNS).order_by(studies.c.id.desc())
+    query = query.where(studies.c.kind == "search")
     prefix = f"{rows.storable_text(tenant)}/" if tenant else ""
     if names is not None:
         query = query.where(studies.c.name.in_([prefix + rows.storable_text(name) for name in names]))

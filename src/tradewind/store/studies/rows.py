@@ -18,7 +18,7 @@ ENDED_RUN_STATES = tuple(state.value for state in RunState if state.ended)
 """The states of a run to which nothing more will happen."""
 
 STUDY_FIELDS = tuple(StudyRow.__dataclass_fields__)
-CHANGEABLE_STUDY_FIELDS = frozenset(STUDY_FIELDS) - {"id", "created"}
+CHANGEABLE_STUDY_FIELDS = frozenset(STUDY_FIELDS) - {"id", "created", "kind"}
 _DOCUMENTS = frozenset({"spec", "searcher_state"})
 
 STUDY_COLUMNS = [studies.c[name] for name in STUDY_FIELDS]
@@ -39,7 +39,7 @@ def study_values(fields: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         StoreError: A field cannot be changed or does not exist.
     """
-    unknown = sorted(set(fields) - CHANGEABLE_STUDY_FIELDS - {"created"})
+    unknown = sorted(set(fields) - CHANGEABLE_STUDY_FIELDS - {"created", "kind"})
     if unknown:
         raise StoreError(
             f"a study's {unknown[0]!r} cannot be changed", hint=f"fields: {', '.join(sorted(CHANGEABLE_STUDY_FIELDS))}"

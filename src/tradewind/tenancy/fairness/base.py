@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from tradewind.plugins import Plugin, Settings
 from tradewind.tenancy.views import TenantView
@@ -13,7 +14,14 @@ class Fairness(Plugin, ABC):
 
     Args:
         settings: An instance of the class's ``Settings``.
+
+    Attributes:
+        keeps_places: A place that is too small for the run that is due is kept for it at once, and until then only
+            runs start there that are expected to end before. Otherwise a node is kept for a run that has found no room
+            for a while.
     """
+
+    keeps_places: ClassVar[bool] = False
 
     def __init__(self, *, settings: Settings) -> None:
         self.settings = settings
@@ -21,3 +29,33 @@ class Fairness(Plugin, ABC):
     @abstractmethod
     def key(self, tenant: TenantView) -> tuple[float, ...]:
         """The tenant of the smallest key is next; it depends on the tenant alone, and is asked when that changes."""
+
+    def came(self, tenant: TenantView) -> None:
+        """A tenant has work that waits, and had none that waits before, or its quota let it have no more."""
+
+    def began(self, turn: tuple[float, ...]) -> None:
+        """A run that was next has started.
+
+        Args:
+            turn: The key that its tenant had when the run was chosen, before it was counted.
+        """
+
+    def used(self, tenant: TenantView, amount: float, since: float) -> None:
+        """Count a use, when a run starts for as long as it is expected to take; what was wrong about it follows later.
+
+        Args:
+            tenant: Whose use.
+            amount: Dominant share of the cluster times seconds; below zero where less was used than was counted.
+            since: When it began, on the allocator's clock.
+        """
+
+    def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
+        """The most runs of another tenant that start before the next one of a tenant; None where nothing limits them.
+
+        Args:
+            tenant: The tenant that waits.
+            other: The other one.
+            amount: Dominant share times seconds of the other one's runs.
+            now: The time.
+        """
+        return None

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import Field
 
 from tradewind.plugins import Settings
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.views import JobView
+
+_REMEMBERED = ("results", "fallen", "idle")
 
 
 class DynamicSettings(Settings):
@@ -31,7 +35,10 @@ class DynamicSettings(Settings):
 
 @dataclass(slots=True)
 class _Round:
-    """The state of a search: P, j, the gaps of earlier rounds, the results best first, and idle offers."""
+    """The state of a search: P, j, the gaps of earlier rounds, the results best first, and idle offers.
+
+    What is recalled are the results before a restart, and P and idle offers at that time.
+    """
 
     fallen: int = 0
     step: int = 0
@@ -39,6 +46,7 @@ class _Round:
     best: list[float] = field(default_factory=list)
     results: int = 0
     idle: int = 0
+    recalled: tuple[int, int, int] | None = None
 
 
 class DynamicPriority(Priority):
@@ -49,8 +57,8 @@ class DynamicPriority(Priority):
     threshold. Each search has a falling priority P of its own: one P for all, as the paper writes it, would punish the
     search that improves. A search declines ``declines`` offers for each step; when nobody takes what was declined, the
     priority rises again by one step, and where nobody else waits who would take it, the search has its first place
-    again at once: machines do not stand idle out of politeness. Nothing that runs is touched. The results of a search
-    are told again after a restart, and with the limit ``lowest`` it comes back with about the place that it had.
+    again at once: machines do not stand idle out of politeness. Nothing that runs is touched. How far it has fallen is
+    stored: after a restart it has the place that it had.
 
     The rule predicts nothing about random search, where records do not depend on past values; see `gain`.
     """
@@ -69,10 +77,15 @@ class DynamicPriority(Priority):
 
     def told(self, job: JobView) -> None:
         """One step of Algorithm 1."""
-        it, given = self._round(job), self.settings
+        it = self._round(job)
         it.results += 1
-        if math.isfinite(job.values[-1]):
-            bisect.insort(it.best, job.values[-1])
+        self._round_of(it, job.values[-1])
+        self._take_recalled(it)
+
+    def _round_of(self, it: _Round, value: float) -> None:
+        given = self.settings
+        if math.isfinite(value):
+            bisect.insort(it.best, value)
             del it.best[given.sample :]
         if it.results <= given.multiple * given.sample or len(it.best) < given.sample:
             return
@@ -84,6 +97,27 @@ class DynamicPriority(Priority):
             it.fallen = min(it.fallen + 1, self.settings.lowest)
             it.step += 1
         it.gaps.append(gap)
+
+    def remembered(self, job: JobView) -> dict[str, Any]:
+        """The steps by which the search has fallen, and after how many results."""
+        it = self._round(job)
+        if it.recalled is not None:  # not all results are told again so far
+            return dict(zip(_REMEMBERED, it.recalled, strict=True))
+        return dict(zip(_REMEMBERED, (it.results, it.fallen, it.idle), strict=True))
+
+    def recall(self, job: JobView, document: Mapping[str, Any]) -> None:
+        """See `Priority.recall`: it has fallen as far as before once as many results are told as were then."""
+        known = [each for name in _REMEMBERED if isinstance(each := document.get(name), int) and each >= 0]
+        if len(known) == len(_REMEMBERED):
+            it, (results, fallen, idle) = self._round(job), known
+            it.recalled = results, min(fallen, self.settings.lowest), idle
+            self._take_recalled(it)
+
+    @staticmethod
+    def _take_recalled(it: _Round) -> None:
+        if it.recalled is not None and it.results >= it.recalled[0]:
+            _, it.fallen, it.idle = it.recalled
+            it.recalled = None
 
     def declines(self, job: JobView) -> int:
         """See `Priority.declines`."""

@@ -43,8 +43,8 @@ from tradewind.workflow.execution.events import (
     VmDue,
 )
 from tradewind.workflow.execution.journal import (
-    Journal,
     RunHistory,
+    RunJournal,
     attempt_key,
     end_record,
     start_record,
@@ -236,7 +236,7 @@ class Controller:
         self,
         plan: Plan,
         folder: WorkflowRunFolder,
-        journal: Journal,
+        journal: RunJournal,
         runner: Runner,
         terms: PilotSettings,
         options: ExecutionOptions,
@@ -272,6 +272,7 @@ class Controller:
         self._events: deque[ExecutionEvent] = deque()
         self._reports: deque[PilotReport | NewPlan | PlanFailed] = deque()
         self._notes: list[str] = []
+        self._unwritten: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
         self._held: list[tuple[float, int]] = []
         self._gather_until = float("inf")
@@ -342,14 +343,24 @@ class Controller:
     def _numbered(self, vms: Sequence[int]) -> dict[int, int]:
         """Number the next pilot of each of some machines, and write that into the journal."""
         fresh = {vm: self._numbers.get(vm, 0) + 1 for vm in vms}
-        for vm, number in fresh.items():
-            self._record({"e": "pilot", "vm": self._platform.vms[vm].name, "pilot": number})
+        names = [each.name for each in self._platform.vms]
+        self._record(*({"e": "pilot", "vm": names[vm], "pilot": number} for vm, number in fresh.items()))
         self._numbers |= fresh
         return fresh
 
     def _record(self, *records: dict[str, Any]) -> None:
-        for record in self._journal.write(*records):
-            self.history.take(record)
+        """Write records, after those that were noted before."""
+        for record in records:
+            self._note(record)
+        if self._unwritten:
+            unwritten, self._unwritten = self._unwritten, []
+            self._journal.write(*unwritten)
+
+    def _note(self, record: dict[str, Any]) -> None:
+        """Add a record that is written with the next ones, before anything is done that follows from it."""
+        dated = {"at": time.time(), **record}
+        self.history.take(dated)
+        self._unwritten.append(dated)
 
     def _close(self) -> None:
         self._record(*({"e": "down", "vm": name, "lost": False} for name in self.history.there))
@@ -388,12 +399,14 @@ class Controller:
             self._settle()
             if time.monotonic() - shown > 0.2:
                 shown = time.monotonic()
+                self._journal.write()  # who has taken the run from us has the machines, too
                 self._watch(self.progress())
                 self._notes.clear()
 
     def _settle(self) -> None:
         while self._events and self.machine.ending is None:
             self._carry_out(self.machine.handle(self._events.popleft()))
+        self._record()
 
     def _report(self, report: PilotReport | NewPlan | PlanFailed) -> None:
         match report:
@@ -498,7 +511,7 @@ class Controller:
             return  # it was stopped, because we wanted it
         outcome = AttemptOutcome(result["outcome"])
         record = self._end(task, attempt, result, offset)
-        self._record(record)
+        self._note(record)
         if outcome is AttemptOutcome.DONE:
             self._late = self.history.clock(record["finish"]) - float(self._finish[task])
         else:

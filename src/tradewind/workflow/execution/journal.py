@@ -1,4 +1,4 @@
-"""The journal of a run, a record on each line: enough to go on after the controller was killed."""
+"""The journal of a run: enough to go on after the controller was killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tradewind.errors import StoreFullError, StudyBusyError, WorkflowError
 
@@ -20,12 +20,43 @@ _SYNC_SECONDS = 1.0
 JournalRecord = dict[str, Any]
 
 
-class Journal:
-    """The file of a run, held by one process at a time.
+class RunJournal(Protocol):
+    """The journal of a run, held by one process at a time: a file in the run's folder, or the store.
 
-    A record is in the file when `write` returns, and outlives the process that wrote it; what a power cut could take
-    is written to the disk once a second. A store with a transaction for each record would take longer than a short
-    task may wait.
+    A record outlives the process that wrote it when `write` returns; what a power cut could take is on the disk within
+    a second.
+
+    Attributes:
+        records: The records that were in it when it was opened, and what `clear` has left.
+    """
+
+    records: list[JournalRecord]
+
+    def write(self, *records: JournalRecord) -> list[JournalRecord]:
+        """Add records, all of them or none, and return them, each with the time; none only asks if it is still ours.
+
+        Raises:
+            StudyBusyError: Another process has taken the run.
+            StoreError: They cannot be written.
+        """
+
+    def clear(self) -> None:
+        """Forget what is in it: the run begins anew."""
+
+    def finish(self, ending: str, seconds: float) -> None:
+        """Say how this session ended.
+
+        Args:
+            ending: The way that it ended.
+            seconds: Seconds that the run has taken so far, without pauses.
+        """
+
+    def close(self) -> None:
+        """Write it to the disk and let go of it."""
+
+
+class FileJournal:
+    """The journal in a file of the run's folder, a record on each line.
 
     Args:
         path: The file; it is made where there is none.
@@ -93,8 +124,12 @@ class Journal:
                 text = text[os.write(self._fd, text) :]
         except OSError as error:
             raise StoreFullError(f"the journal of the run cannot be written: {error.strerror}") from error
-        self._dirty.set()
+        if dated:
+            self._dirty.set()
         return dated
+
+    def finish(self, ending: str, seconds: float) -> None:
+        """Nothing: the last record and the results say it."""
 
     def clear(self) -> None:
         """Forget what is in it."""
@@ -172,6 +207,7 @@ class RunHistory:
         replans: Number of times that the rest was planned again.
         lost: Machines that were lost, with the reason.
         away: Times from the last sign of one controller until the next one had a machine, in order.
+        ending: The way that the newest session ended; empty while it goes on, or where it was killed.
     """
 
     header: JournalRecord | None = None
@@ -186,6 +222,7 @@ class RunHistory:
     replans: int = 0
     lost: list[JournalRecord] = field(default_factory=list)
     away: list[tuple[float, float]] = field(default_factory=list)
+    ending: str = ""
     _session: JournalRecord | None = None
     _at: float = 0.0
     _paused_at: float | None = None
@@ -206,9 +243,10 @@ class RunHistory:
                 self.header = record
             case "session":
                 self.sessions += 1
-                self._session = record
+                self._session, self.ending = record, ""
             case "stop":
                 self.pilot_sessions.clear()
+                self.ending = str(record.get("ending", ""))
             case "pilot":
                 self.pilots[record["vm"]] = record["pilot"]
                 self.requested.setdefault(record["vm"], []).append(record["at"])
@@ -267,6 +305,12 @@ class RunHistory:
     def last(self) -> float:
         """Time of the last record, in seconds since the epoch."""
         return self._at
+
+    @property
+    def worked(self) -> float:
+        """Seconds until the newest end of an attempt, without pauses."""
+        ends = [each.end["at"] for each in self.attempts.values() if each.end is not None]
+        return self.clock(max(ends, default=0.0))
 
     def clock(self, at: float) -> float:
         """Seconds from the moment at which tasks could begin until another, without pauses.

@@ -16,7 +16,7 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import ExecutionEnding
-from tradewind.workflow.execution.journal import Journal, JournalRecord, RunHistory
+from tradewind.workflow.execution.journal import FileJournal, JournalRecord, RunHistory, RunJournal
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
 from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.execution.replanning import check_online
@@ -53,6 +53,7 @@ def execute_plan(
     terms: PilotSettings | None = None,
     fresh: bool = False,
     dismiss: bool = False,
+    journal: RunJournal | None = None,
     watch: Callable[[ExecutionProgress], None] = lambda progress: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> ExecutionResult:
@@ -67,6 +68,7 @@ def execute_plan(
         terms: Settings of the pilots.
         fresh: Begin anew, whatever has been done there.
         dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
+        journal: Its journal, which is closed at the end; ``journal.jsonl`` in the folder without it.
         watch: Called with the progress some times a second.
         wanted: Returns False once the run is to stop.
 
@@ -77,16 +79,12 @@ def execute_plan(
         StudyBusyError: Another process carries it out.
         DeployError: No machine could be had.
     """
-    if options.online:
-        check_online(planner)
     place = WorkflowRunFolder(folder.absolute())
+    journal = journal or _file_journal(place, lenient=fresh)
     try:
-        place.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkflowError(f"cannot make the folder {folder}: {error.strerror}", hint="--folder names one") from None
-    journal = Journal(place.journal, lenient=fresh)
-    try:
-        digest = _digest(plan)
+        if options.online:
+            check_online(planner)
+        digest = plan_digest(plan)
         if not fresh:
             _check_same(plan, options, digest, journal, place)
         _check(plan, options, journal, place, fresh=fresh)
@@ -100,16 +98,25 @@ def execute_plan(
         ending = controller.run()
         results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
         write_text(place.results, json.dumps(results, indent=1) + "\n")
+        journal.finish(ending.value, controller.history.worked)
         return ExecutionResult(ending, results, controller.failed, controller.impossible)
     finally:
         journal.close()
 
 
-def _header(journal: Journal) -> JournalRecord | None:
+def _file_journal(place: WorkflowRunFolder, *, lenient: bool) -> FileJournal:
+    place.make()
+    if place.store_note.exists():
+        hint = "tradewind workflow run goes on with it; without one, name another folder"
+        raise WorkflowError(f"the run in {place.path} has its journal in a store", hint=hint)
+    return FileJournal(place.journal, lenient=lenient)
+
+
+def _header(journal: RunJournal) -> JournalRecord | None:
     return next((record for record in journal.records if record["e"] == "run"), None)
 
 
-def _read_journal(journal: Journal, *, lenient: bool = False) -> RunHistory:
+def _read_journal(journal: RunJournal, *, lenient: bool = False) -> RunHistory:
     """Read the journal of earlier sessions; leniently, as far as it can be read."""
     history = RunHistory()
     with suppress(KeyError, TypeError) if lenient else nullcontext():
@@ -118,7 +125,7 @@ def _read_journal(journal: Journal, *, lenient: bool = False) -> RunHistory:
     return history
 
 
-def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
+def _forget(journal: RunJournal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
     """Begin anew; machines of an earlier run that may still be there are given back first."""
     history = _read_journal(journal, lenient=True)
     if history.header is not None:
@@ -130,13 +137,15 @@ def _forget(journal: Journal, folder: WorkflowRunFolder, runner: Runner, *, dism
     journal.records = journal.write(*({"e": "pilot", "vm": vm, "pilot": n} for vm, n in history.pilots.items()))
 
 
-def _digest(plan: Plan) -> str:
+def plan_digest(plan: Plan) -> str:
     """Digest that identifies a plan, wherever its inputs are."""
     document = plan_document(replace(plan, folder=None))
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: WorkflowRunFolder, *, fresh: bool) -> None:
+def _check(
+    plan: Plan, options: ExecutionOptions, journal: RunJournal, folder: WorkflowRunFolder, *, fresh: bool
+) -> None:
     """Check that a run can begin; what was done before it is removed only after that."""
     check_subworkflows(plan.flow)
     if not options.synthetic:
@@ -147,7 +156,7 @@ def _check(plan: Plan, options: ExecutionOptions, journal: Journal, folder: Work
 
 
 def _check_same(
-    plan: Plan, options: ExecutionOptions, digest: str, journal: Journal, folder: WorkflowRunFolder
+    plan: Plan, options: ExecutionOptions, digest: str, journal: RunJournal, folder: WorkflowRunFolder
 ) -> None:
     """Check that the folder belongs to this plan."""
     header = _header(journal)

@@ -186,6 +186,26 @@ def results_gantt(results: Mapping[str, Any]) -> dict[str, Any]:
     return {"title": title, "vms": results["vms"], "tasks": tasks, "figures": figures_}
 
 
+def history_gantt(plan: Plan, history: RunHistory, *, engine: str, ending: str, now: float) -> dict[str, Any]:
+    """Make the document of a Gantt chart from the journal of a run, tasks without an end included.
+
+    Args:
+        plan: The plan.
+        history: The journal of its run.
+        engine: The name of the runner.
+        ending: The way that the run ended.
+        now: Time until which tasks without an end are drawn, in seconds since the epoch.
+    """
+    document = results_gantt(results_of(plan, history, engine=engine, ending=ending, now=now))
+    scale = float((history.header or {}).get("scale", 1.0))
+    open_ = {each.task: each for each in history.open()}
+    for row in document["tasks"]:
+        if (each := open_.get(row["task"])) is not None and "actual_vm" not in row:
+            row["actual_vm"] = each.vm
+            row["actual_start"], row["actual_finish"] = history.clock(each.at) / scale, history.clock(now) / scale
+    return document
+
+
 def read_results(path: Path) -> dict[str, Any]:
     """Read the results of a run: of a file of `results_of`, or of the folder of a run.
 

@@ -49,6 +49,11 @@ class WorkflowRunFolder:
         return self.path / "journal.jsonl"
 
     @property
+    def store_note(self) -> Path:
+        """File that says in which store the run is; there is none where the journal is in the folder."""
+        return self.path / "store.json"
+
+    @property
     def results(self) -> Path:
         """File of the planned and actual times."""
         return self.path / "results.json"
@@ -74,6 +79,18 @@ class WorkflowRunFolder:
     def pilot(self, vm: str, pilot: int) -> Path:
         """The folder of a machine's pilot."""
         return self.path / "machines" / folder_name(vm) / str(pilot)
+
+    def make(self) -> None:
+        """Make the folder itself.
+
+        Raises:
+            WorkflowError: It cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            hint = "--folder names one"
+            raise WorkflowError(f"cannot make the folder {self.path}: {error.strerror}", hint=hint) from None
 
     def prepare(self) -> str:
         """Make what is missing of it, and return the secret that its machines know their controller by.

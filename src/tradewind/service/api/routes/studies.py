@@ -32,6 +32,7 @@ class StudyAnswer(BaseModel):
 
     id: int = Field(description="Its number.")
     name: str = Field(description="The job's name.")
+    kind: str = Field(description="search; workflow for a run of a workflow, whose trials are its machines.")
     state: str = Field(description=f"{', '.join(STATES)}.")
     reason: str = Field(description="Why it ended, in words.")
     objective: dict[str, Any] = Field(description="metric, and goal: minimise or maximise.")

@@ -73,11 +73,32 @@ def chart(who: Viewer, shared: Shared, number: Number, path: str = "") -> JSONRe
     return JSONResponse(shared.workflows.gantt(who, number, path), headers={"Cache-Control": "no-store"})
 
 
+@workflow_router.get("/studies/{number:int}/workflow/chart")
+def stored_chart(who: Viewer, shared: Shared, number: Number) -> JSONResponse:
+    """Return the data of the chart of a run in the store."""
+    shared.studies.get(who, number)
+    return JSONResponse(shared.workflows.stored(number), headers={"Cache-Control": "no-store"})
+
+
+def _stored_run(request: Request, who: Principal, found: Mapping[str, Any]) -> HTMLResponse:
+    """Show the chart of a run in the store."""
+    values: dict[str, Any] = {
+        "number": 0,
+        "title": found["name"],
+        "file": f"run {found['id']}",
+        "paths": [],
+        "source": f"/studies/{found['id']}/workflow/chart",
+        "document": None,
+    }
+    return render(request, who, "workflow.html.j2", **values)
+
+
 def _list(request: Request, who: Principal, shared: Context, problem: TradewindError | None = None) -> HTMLResponse:
     found = [row for row in shared.requests.list(who, limit=_LOOKED_AT) if row.study_id is not None]
     rows = [(row, paths) for row in found if (paths := shared.workflows.found(who, row.id))]
+    runs = [one for one in shared.studies.list(who, limit=_LOOKED_AT) if one["kind"] == "workflow"]
     status = 200 if problem is None else http_status(problem)
-    return render(request, who, "workflows.html.j2", status=status, rows=rows, problem=problem)
+    return render(request, who, "workflows.html.j2", status=status, rows=rows, runs=runs, problem=problem)
 
 
 router = APIRouter(include_in_schema=False)
@@ -131,6 +152,8 @@ def study(request: Request, who: Viewer, shared: Shared, number: Number, part: b
     from tradewind.reporting.study.documents import axis_words
 
     found = shared.studies.get(who, number)
+    if found["kind"] == "workflow":
+        return _stored_run(request, who, found)
     values = _head(found)
     if part:
         return render_part(request, who, "study_live.html.j2", **values)

@@ -1,0 +1,1 @@
+"""Runs of workflows: their plans, and the journals of what was done."""

@@ -1,0 +1,1 @@
+"""Runs of workflows in the store: their journal there, and what commands make of it."""
