@@ -197,13 +197,18 @@ def test_nested_models_are_called_by_their_name() -> None:
 def test_which_go_together(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = _json(capsys, "--matrix")
     assert set(found) >= {"process", "replay"}
-    assert found["process"]["none"] == {"together": True, "why": ""}
+    assert found["process"]["none"] == {"together": True, "why": "", "workflows": True}
+    assert not any(cell["workflows"] and cell["why"] for row in found.values() for cell in row.values())
+    assert found["ssh"]["terraform"]["workflows"] and found["docker"]["libvirt"]["workflows"]
+    assert not found["replay"]["none"]["workflows"] and not found["script"]["none"]["workflows"]
     assert all(set(row) == set(found["process"]) for row in found.values())
     assert all(cell["together"] is not bool(cell["why"]) for row in found.values() for cell in row.values())
     assert run(["plugins", "--matrix"]) == 0
     lines = capsys.readouterr().out.strip().splitlines()
     assert lines[0].split() == ["runner", *found["process"]]
     apart = [f"{made} + {runner}" for runner, row in found.items() for made, cell in row.items() if cell["why"]]
+    [flows] = [line for line in lines if line.startswith("workflow run carries out plans on ")]
+    assert "terraform + ssh" in flows and "none + process" in flows and "replay" not in flows
     assert all(any(pair in line for line in lines[2 + len(found) :]) for pair in apart)
 
 

@@ -22,26 +22,34 @@ if TYPE_CHECKING:
     from tradewind.deployer.runner.base import Runner
 
 
-def compatibility_matrix() -> dict[str, dict[str, str]]:
-    """Runner -> provisioner -> why they do not go together, or an empty text; of all installed parts that load."""
+def compatibility_matrix(*, workflows: bool = False) -> dict[str, dict[str, str]]:
+    """Runner -> provisioner -> why they do not go together, or an empty text; of all installed parts that load.
+
+    Args:
+        workflows: True for plans of workflows that are carried out, False for jobs.
+    """
     from tradewind import plugins
     from tradewind.deployer.compatibility import compatibility_matrix
 
     return compatibility_matrix(
         cast("dict[str, type[Provisioner]]", plugins.load_all("provisioner")),
         cast("dict[str, type[Runner]]", plugins.load_all("runner")),
+        workflows=workflows,
     )
 
 
 def print_matrix(*, as_json: bool) -> None:
     """Print the matrix, and below it the reasons."""
-    found = compatibility_matrix()
+    found, flows = compatibility_matrix(), compatibility_matrix(workflows=True)
     if as_json:
         from tradewind.cli.common import emit_json
 
         emit_json(
             {
-                runner: {made: {"together": not why, "why": why} for made, why in row.items()}
+                runner: {
+                    made: {"together": not why, "why": why, "workflows": not flows[runner][made]}
+                    for made, why in row.items()
+                }
                 for runner, row in found.items()
             }
         )
@@ -64,6 +72,8 @@ def print_matrix(*, as_json: bool) -> None:
     for runner, row in found.items():
         table.add_row(runner, *("[green]yes[/]" if not row[name] else "-" for name in provisioners))
     console.print(table)
+    able = [f"{made} + {runner}" for runner, row in flows.items() for made, why in row.items() if not why]
+    console.print(f"workflow run carries out plans on {', '.join(able)}")
     for why, pairs in incompatibility_reasons(found).items():
         console.print(f"{', '.join(pairs)}: {escape(why)}", style="bright_black")
 

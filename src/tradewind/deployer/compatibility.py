@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tradewind.deployer.provisioner.base import MakesMachines, Provisioner, ReachableBySsh, RunsDocker
-from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Runner, Simulates, ThisMachine, UsesMachines
+from tradewind.deployer.runner.base import (
+    HasOwnMachines,
+    NeedsImages,
+    OpensChannel,
+    Runner,
+    Simulates,
+    ThisMachine,
+    UsesMachines,
+)
 from tradewind.problem import Offer
 
 
@@ -48,8 +56,38 @@ def offer_incompatibility(provisioner: Provisioner, runner: Runner, offer: Offer
     return incompatibility(type(provisioner), type(runner), given=given) or runner.refuses(offer, given=given)
 
 
+def shares_folder(runner: type[Runner]) -> bool:
+    """True for a runner whose machines see the folders of this one and can be reached from here: nothing is copied."""
+    own = issubclass(runner, HasOwnMachines) and not issubclass(runner, NeedsImages)
+    return not issubclass(runner, OpensChannel) and (issubclass(runner, ThisMachine) or own)
+
+
+def workflow_incompatibility(provisioner: type[Provisioner], runner: type[Runner], *, given: bool = False) -> str:
+    """Say why the machines of two parts cannot carry out a plan of a workflow; an empty text where they can.
+
+    Args:
+        provisioner: Who makes the machines.
+        runner: Who runs the agent on them.
+        given: It gives machines without making any: the hosts that a user has.
+    """
+    if why := incompatibility(provisioner, runner, given=given):
+        return why
+    if issubclass(runner, Simulates):
+        return f"{runner.name} runs nothing for real"
+    if shares_folder(runner) or issubclass(runner, OpensChannel):
+        return ""
+    return f"{runner.name} opens no channel to what it runs"
+
+
 def compatibility_matrix(
-    provisioners: dict[str, type[Provisioner]], runners: dict[str, type[Runner]]
+    provisioners: dict[str, type[Provisioner]], runners: dict[str, type[Runner]], *, workflows: bool = False
 ) -> dict[str, dict[str, str]]:
-    """Runner -> provisioner -> why not, for all of some parts."""
-    return {r: {p: incompatibility(made, run) for p, made in provisioners.items()} for r, run in runners.items()}
+    """Runner -> provisioner -> why not, for all of some parts.
+
+    Args:
+        provisioners: By name.
+        runners: By name.
+        workflows: True for workflows that are carried out, False for jobs.
+    """
+    judge = workflow_incompatibility if workflows else incompatibility
+    return {r: {p: judge(made, run) for p, made in provisioners.items()} for r, run in runners.items()}

@@ -511,6 +511,58 @@ class SshConnection(FileTransfers):
                 raise UnreachableError(f"{self.target.host} did not answer within {timeout:g} s") from None
         return self.judge(argv, CommandResult(process.returncode, out, err), check=check)
 
+    def open_stream(self, argv: Sequence[str], *, folder: str) -> socket.socket:
+        """Run a command there with a stream to its standard input and from its standard output.
+
+        Args:
+            argv: The command and its arguments.
+            folder: The folder that it works in.
+
+        Returns:
+            The stream; the command is ended when it is closed.
+
+        Raises:
+            UnreachableError: The machine does not answer, or too many commands run there for us already.
+            CredentialsError: It does not let us in.
+            DeployError: The folder is not there.
+        """
+        script = f'cd "$1" && shift && echo "{_MARK.decode().strip()}" && exec "$@"'
+        words = ["sh", "-c", script, "stream", folder, *argv]
+        ours, theirs = socket.socketpair()
+        held = contextlib.ExitStack()
+        try:
+            errors = held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  (the stack closes it)
+            process = held.enter_context(self.session(words, stdin=theirs, stdout=theirs, stderr=errors))
+            theirs.close()
+            ours.settimeout(self._connect_seconds + _CHECK_SECONDS)
+            seen = b""
+            while not seen.endswith(_MARK):  # what login scripts print comes first
+                piece = ours.recv(1) if len(seen) < _NOISE_BYTES else b""
+                if not piece:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_END_SECONDS)
+                    process.kill()
+                    code = process.wait()
+                    errors.seek(0)
+                    self.judge(words[5:], CommandResult(code, b"", errors.read()))
+                    raise UnreachableError(f"the connection to {self.target.host} was lost")
+                seen += piece
+        except BaseException as error:
+            theirs.close()
+            ours.close()
+            held.close()
+            if isinstance(error, OSError):
+                raise UnreachableError(f"{self.target.host} does not answer") from None
+            raise
+        ours.settimeout(None)
+
+        def see_off() -> None:
+            with held:
+                process.wait()
+
+        threading.Thread(target=see_off, name="tradewind-ssh-stream", daemon=True).start()
+        return ours
+
     def judge(self, argv: Sequence[str], answer: CommandResult, *, check: bool = True) -> CommandResult:
         """Raise what an answer means, if it means an error; see `run`."""
         if answer.code == _SSH_FAILED and not self._is_open():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import WorkflowError
-from tradewind.problem import Billing, round_money
+from tradewind.problem import Billing, Offer, round_money
 from tradewind.utils.units import count, format_memory
 from tradewind.workflow.graph import MOST, Indices, Numbers, Task, Workflow
 
@@ -37,6 +37,7 @@ class Vm:
         kind: Instance type; machines of one kind are alike.
         boot_seconds: Seconds from its order until it can run a task; they are paid.
         memory_bytes: Bytes of memory, or None where unknown.
+        offer: Offer that it is bought by, one node of it; None where nothing is known of that.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Vm:
     kind: str = ""
     boot_seconds: float = 0.0
     memory_bytes: int | None = None
+    offer: Offer | None = field(default=None, compare=False, repr=False)
 
 
 def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:

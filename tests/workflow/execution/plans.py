@@ -88,7 +88,8 @@ def carry(
     plan: Plan, folder: Path, *, runner: Runner | None = None, terms: PilotSettings = QUICK, **more: Any
 ) -> ExecutionResult:
     """Carry out a plan on this machine."""
-    outside = {name: more.pop(name) for name in ("watch", "wanted", "fresh", "dismiss", "journal") if name in more}
+    names = ("watch", "wanted", "fresh", "dismiss", "journal", "provisioner")
+    outside = {name: more.pop(name) for name in names if name in more}
     options = ExecutionOptions(inputs=more.pop("inputs", folder.parent), **more)
     return execute_plan(plan, folder, runner or local(folder), options=options, planner=heft(), terms=terms, **outside)
 

@@ -200,7 +200,10 @@ def test_the_lot_with_wrong_words(
     cases = {
         ("no.json",): (3, "there is no file no.json"),
         ("plan.json", "--on", "moon"): (13, "there is no runner named 'moon'"),
-        ("plan.json", "--on", "replay"): (13, "the runner 'replay' cannot carry out a plan (use local, slurm or ray)"),
+        ("plan.json", "--on", "replay"): (
+            13,
+            "'replay' cannot carry out a plan: replay runs nothing for real (use docker, htcondor, local, ray",
+        ),
         ("plan.json", "--set", "x"): (3, "--set 'x' is not NAME=VALUE"),
         ("plan.json", "--set", "grade=1"): (3, "runner process: unknown setting 'grade' (did you mean 'grace'?)"),
         ("plan.json", "--scale", "0"): (3, "--scale 0 is no share of a time"),

@@ -19,7 +19,8 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.events import ExecutionEnding
 from tradewind.workflow.execution.journal import RunHistory
-from tradewind.workflow.execution.recovery import runner_fingerprint
+from tradewind.workflow.execution.machines.engine import PilotEngine, plain_provisioner
+from tradewind.workflow.execution.machines.rows import FileRows
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.files import Plan
 
@@ -166,9 +167,10 @@ def test_what_was_left_is_neither_lost_nor_paid_nor_asked_for_any_more() -> None
 
 def test_the_mark_of_settings_tells_nothing_and_differs_with_them(tmp_path: Path) -> None:
     made = [plugins.create("runner", "process", {"grace": grace}, data_folder=tmp_path) for grace in (0.5, 0.5, 2.0)]
-    same, again, other = (runner_fingerprint(each, "secret") for each in made)
+    engines = [PilotEngine(plain_provisioner(tmp_path), each, FileRows(tmp_path)) for each in made]
+    same, again, other = (each.fingerprint("secret") for each in engines)
     assert same == again != other
-    assert runner_fingerprint(made[0], "another secret") != same
+    assert engines[0].fingerprint("another secret") != same
     assert "grace" not in same
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tradewind.deployer.runner.base import Runner
+    from tradewind.cli.workflow.machines import MachineSource
     from tradewind.workflow.execution.journal import RunJournal
     from tradewind.workflow.execution.options import ExecutionOptions
     from tradewind.workflow.files import Plan
@@ -36,7 +36,7 @@ class JournalOptions:
     store: _Store = None
     no_store: _NoStore = False
 
-    def journal(self, plan: Plan, place: Path, runner: Runner, options: ExecutionOptions) -> RunJournal | None:
+    def journal(self, plan: Plan, place: Path, source: MachineSource, options: ExecutionOptions) -> RunJournal | None:
         """Open the journal in the store; None for one in the folder.
 
         A job that is itself run by Tradewind keeps it in the folder: what it leaves is collected with its files, and
@@ -58,14 +58,11 @@ class JournalOptions:
             raise InputError("--store and --no-store do not go together", hint="leave one out")
         if self.no_store or (self.store is None and "TRADEWIND_RUN_ID" in os.environ):
             return None
-        settings = runner.settings.model_dump(mode="json", exclude_defaults=True)
-        choice = RunnerChoice(runner.name, settings, runner_folder(place))
-        facts = {"inputs": str(options.inputs), "scale": options.scale}
-        return StoreJournal(
-            self.store or store_url(), plan, WorkflowRunFolder(place), choice, lenient=self.fresh, **facts
+        runner, made = (
+            RunnerChoice(part.name, part.settings.model_dump(mode="json", exclude_defaults=True), part.data_folder)
+            for part in (source.runner, source.provisioner)
         )
-
-
-def runner_folder(place: Path) -> Path:
-    """Folder of a run in which its runner keeps what it needs between processes."""
-    return place / "machines" / ".runner"
+        facts = {"inputs": str(options.inputs), "scale": options.scale, "provisioner": made.document()}
+        return StoreJournal(
+            self.store or store_url(), plan, WorkflowRunFolder(place), runner, lenient=self.fresh, **facts
+        )

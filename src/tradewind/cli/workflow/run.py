@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from tradewind.cli.workflow.advise import group_options
-from tradewind.cli.workflow.journal_options import JournalOptions, runner_folder
+from tradewind.cli.workflow.journal_options import JournalOptions
+from tradewind.cli.workflow.machines import LimitOptions, WhereOptions
 
 if TYPE_CHECKING:
-    from tradewind.deployer.runner.base import Runner
+    from tradewind.cli.workflow.machines import MachineSource
     from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
     from tradewind.workflow.execution.pilots import PilotSettings
     from tradewind.workflow.execution.plan_run import ExecutionResult
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 _BAR = 24
 _STEPS = 10
+_LONGEST = 7 * 86400.0
+"""Seconds that a run may take which nothing limits."""
+_LEASE_SLACK = 3600.0
+"""Seconds beyond the end of a run after which anyone may destroy its machines."""
 
 
 class ProgressLine:
@@ -135,13 +140,8 @@ def plan_comparison(results: Mapping[str, Any]) -> str:
 
 
 _NO_DEFAULT: dict[str, Any] = {"show_default": False}
-_Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A setting of the runner, partition=main; tradewind plugins lists them; repeatable."),
-]
 _Folder = Annotated[
-    Path | None,
-    typer.Option(help="Folder of the run, which all machines see; PLAN.run beside the plan without it.", **_NO_DEFAULT),
+    Path | None, typer.Option(help="Folder of the run; PLAN.run beside the plan without it.", **_NO_DEFAULT)
 ]
 _Inputs = Annotated[
     Path | None,
@@ -172,7 +172,10 @@ _Ahead = Annotated[
     str,
     typer.Option(help="Time before its first task at which a machine with a price is asked for, or twice its boot."),
 ]
-_Python = Annotated[str | None, typer.Option(help="The Python on the machines; this one's path without it.")]
+_Python = Annotated[
+    str | None,
+    typer.Option(help="The Python on the machines; without it this one's path, or python3 where files are sent."),
+]
 _Wall = Annotated[str | None, typer.Option(help="Time that a machine is kept at most: 2h.")]
 _Linger = Annotated[str, typer.Option(help="Time that an idle machine waits for a command that goes on.")]
 _Gather = Annotated[str, typer.Option(help="Time that the first machine waits for the others before tasks start.")]
@@ -185,9 +188,9 @@ _Gantt = Annotated[
 @group_options
 def run(
     plan: Annotated[Path, typer.Argument(help="The plan, of tradewind workflow plan.", show_default=False)],
+    where: WhereOptions,
+    limits: LimitOptions,
     *,
-    on: Annotated[str, typer.Option("--on", help="Where: local, slurm or ray.")] = "local",
-    set_: _Set = None,
     folder: _Folder = None,
     inputs: _Inputs = None,
     synthetic: _Synthetic = False,
@@ -219,27 +222,28 @@ def run(
     from tradewind import plugins
     from tradewind.cli.signals import GracefulInterrupt
     from tradewind.cli.workflow.common import check_pictures
+    from tradewind.cli.workflow.machines import machine_source
     from tradewind.utils.units import parse_duration
     from tradewind.workflow.execution.options import ExecutionOptions
     from tradewind.workflow.execution.plan_run import execute_plan
     from tradewind.workflow.execution.task_states import RetryLimits
 
     check_pictures("--gantt", gantt)
-    synthetic |= no_commands
-    read = _read(plan, scale, synthetic, no_commands)
+    rest = plugins.create("planner", planner, {})
+    read = _read(plan, scale, synthetic or no_commands, no_commands)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
     options = ExecutionOptions(
-        (inputs or read.folder or plan.parent).absolute(), RetryLimits(retries=retries), isolate, synthetic,
-        scale, parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
+        (inputs or read.folder or plan.parent).absolute(), RetryLimits(retries=retries), isolate,
+        synthetic or no_commands, scale, parse_duration(gather), parse_duration(give_up), online,
+        not keep_machines, parse_duration(ahead), *limits.parsed(),
     )  # fmt: skip
-    terms = _terms(read, on, python, wall, linger)
-    runner = _runner(on, set_ or [], place)
-    if not (quiet or as_json):
-        _say_cost(read, options)
-    journal = kept.journal(read, place, runner, options)
+    source = machine_source(where, place)
+    terms = _terms(read, source, python, wall, linger, options)
+    _say_cost(read, options, quiet=quiet or as_json)
+    journal = kept.journal(read, place, source, options)
     with ProgressLine(quiet=quiet or as_json) as screen, GracefulInterrupt("stopping: running tasks are ended") as stop:
         carried = execute_plan(
-            read, place, runner, options=options, planner=plugins.create("planner", planner, {}), terms=terms,
+            read, place, source.runner, options=options, planner=rest, terms=terms, provisioner=source.provisioner,
             fresh=kept.fresh, dismiss=kept.dismiss, journal=journal, watch=screen.show, wanted=lambda: not stop.wanted,
         )  # fmt: skip
     _finish(carried, place, gantt or [], as_json=as_json)
@@ -263,7 +267,7 @@ def _read(path: Path, scale: float, synthetic: bool, no_commands: bool) -> Plan:
     return plan
 
 
-def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
+def _say_cost(plan: Plan, options: ExecutionOptions, *, quiet: bool) -> None:
     """Say what machines cost that are there before their first task, where that is more than was planned."""
     from tradewind.utils.units import format_money
     from tradewind.workflow.schedule import figures, held_cost
@@ -272,7 +276,7 @@ def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
     ahead = None if options.online else options.ahead
     give_back = options.give_back and not options.online
     held = held_cost(plan.platform, plan.schedule, give_back=give_back, ahead=ahead)
-    if held > planned:
+    if held > planned and not quiet:
         since = "all from the beginning" if ahead is None else "each from when it is asked for"
         until = "" if give_back else " to the end"
         typer.echo(
@@ -281,21 +285,37 @@ def _say_cost(plan: Plan, options: ExecutionOptions) -> None:
         )
 
 
-def _terms(plan: Plan, on: str, python: str | None, wall: str | None, linger: str) -> PilotSettings:
+def _terms(
+    plan: Plan, source: MachineSource, python: str | None, wall: str | None, linger: str, options: ExecutionOptions
+) -> PilotSettings:
     """Settings with which machines are requested."""
     import sys
 
+    from tradewind.deployer.compatibility import shares_folder
+    from tradewind.deployer.runner.base import ThisMachine
     from tradewind.utils.units import parse_duration
     from tradewind.workflow.execution.pilots import PilotSettings
     from tradewind.workflow.platform import needs_of_slot
 
+    shared = shares_folder(type(source.runner))
     return PilotSettings(
-        python=python or sys.executable,
+        python=python or (sys.executable if shared else "python3"),
         wall_seconds=None if wall is None else parse_duration(wall),
         linger=parse_duration(linger),
         slot_bytes=needs_of_slot(plan.flow),
-        poll_seconds=0.5 if on in ("local", "process") else 2.0,
+        poll_seconds=0.5 if isinstance(source.runner, ThisMachine) else 2.0,
+        image=source.image,
+        lease_seconds=_lease(plan, options),
     )
+
+
+def _lease(plan: Plan, options: ExecutionOptions) -> float:
+    """Seconds after which anyone may destroy a machine: then it turns itself off, whatever becomes of this one."""
+    most = [_LONGEST, *([] if options.deadline is None else [options.deadline])]
+    prices = [vm.price_per_hour for vm in plan.platform.vms if vm.price_per_hour > 0]
+    if options.budget is not None and prices:
+        most.append(3600.0 * options.budget / min(prices))
+    return min(most) + _LEASE_SLACK
 
 
 def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:
@@ -306,27 +326,6 @@ def _check_scale(plan: Plan, scale: float, synthetic: bool) -> None:
     if scale != 1.0 and (not synthetic or any(task.command for task in plan.flow.tasks)):
         hint = "--synthetic, and a workflow without commands; or --no-commands, which runs none of them"
         raise InputError("--scale is for tasks that only sleep", hint=hint)
-
-
-def _runner(on: str, words: list[str], place: Path) -> Runner:
-    """The runner that gives the machines.
-
-    Raises:
-        PluginError: There is none of that name, or it cannot give machines to a plan.
-        InputError: A setting is not written as one.
-    """
-    from tradewind import plugins
-    from tradewind.cli.common import pairs
-    from tradewind.deployer.runner.base import HasOwnMachines, NeedsImages, Simulates, ThisMachine
-    from tradewind.errors import PluginError
-
-    name = "process" if on == "local" else on
-    part = plugins.load("runner", name)
-    if not issubclass(part, HasOwnMachines | ThisMachine) or issubclass(part, NeedsImages | Simulates):
-        raise PluginError(f"the runner {on!r} cannot carry out a plan", hint="use local, slurm or ray")
-    settings = pairs(words, "--set", "seconds=5")
-    runner: Runner = plugins.create("runner", name, settings, data_folder=runner_folder(place))
-    return runner
 
 
 def _finish(carried: ExecutionResult, place: Path, gantt: list[Path], *, as_json: bool) -> None:
@@ -347,6 +346,8 @@ def _finish(carried: ExecutionResult, place: Path, gantt: list[Path], *, as_json
         typer.echo(plan_comparison(carried.results))
         typer.echo(f"Files: {place / 'files'}; times: {place / 'results.json'}")
     again = "the same command goes on"
+    if carried.limit is not None and carried.ending is ExecutionEnding.INTERRUPTED:
+        raise carried.limit
     match carried.ending:
         case ExecutionEnding.INTERRUPTED:
             raise InterruptedSearch("interrupted", hint=again)

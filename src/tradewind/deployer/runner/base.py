@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -193,6 +194,28 @@ class KeepsCheckpoints(Capability):
 
         Raises:
             DeployError: The machine does not answer, or the files change all the time or cannot be written.
+        """
+
+
+class OpensChannel(Capability):
+    """Runs further commands beside a run's program, each with a stream to it, so that the program can be talked to."""
+
+    @abstractmethod
+    def open_channel(self, handle: Handle, argv: Sequence[str]) -> socket.socket:
+        """Run a command in the working folder of a run that is executing, on its first machine.
+
+        Args:
+            handle: The run.
+            argv: The command and its arguments.
+
+        Returns:
+            A stream that leads to the command's standard input and from its standard output. It ends with the command,
+            whose input ends when the stream is shut down or closed.
+
+        Raises:
+            UnreachableError: The machine does not answer.
+            CredentialsError: It does not let us in.
+            DeployError: The command cannot be started.
         """
 
 

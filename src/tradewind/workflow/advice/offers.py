@@ -129,6 +129,7 @@ class MachineAssumptions:
         return platform
 
     def _vms(self, offer: Offer, flow: Workflow, *, said: bool) -> tuple[Vm, ...]:
+        one = offer.times(1)
         return tuple(
             Vm(
                 name=f"{offer.instance_type}-{place + 1}",
@@ -138,6 +139,7 @@ class MachineAssumptions:
                 kind=offer.instance_type,
                 boot_seconds=self.boot_seconds,
                 memory_bytes=int(offer.memory_gib * 2**30) if said and offer.memory_gib else None,
+                offer=one,
             )
             for place in range(offer.nodes)
         )

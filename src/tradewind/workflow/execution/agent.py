@@ -99,7 +99,9 @@ class Agent:
     def serve(self) -> None:
         """Work until a controller says stop, or there was none and no task for too long."""
         name = socket.gethostname()
-        places = [name, os.environ.get("SLURMD_NODENAME", ""), *_addresses(name)]
+        # Asking for addresses takes long where nobody answers, and who is on this machine needs none.
+        known = [] if self._listener.getsockname()[0] == "127.0.0.1" else _addresses(name)
+        places = [name, os.environ.get("SLURMD_NODENAME", ""), *known]
         address = {"host": name, "places": [place for place in dict.fromkeys(places) if place], "pid": os.getpid()}
         write_document(self._machine / "address.json", {**address, "port": self._listener.getsockname()[1]})
         beat = 0.0
@@ -185,7 +187,7 @@ class Agent:
                     self._controller.close()
                 self._controller, self._text = guest, rest
                 self._alone_limit = self._linger
-                self._say({"event": "welcome"})
+                self._say({"event": "welcome", "host": socket.gethostname()})
                 return
         guest.close()
 
@@ -238,6 +240,8 @@ class Agent:
             self._say({"event": "ended", "key": key, "result": self._ended[key]})
             return
         after = {each for each in order["after"] if self._ended.get(each, {}).get("outcome") != "done"}
+        if not order["work"]:  # this machine does not see the controller's folder: the files are in its own
+            order["work"] = order["env"]["TRADEWIND_FILES"] = str(self._run / "files")
         attempt = self._armed.pop(key, None) or Attempt(order, self._run / order["folder"])
         if not after:
             if (wrong := self._go(attempt)) is not None:
@@ -343,9 +347,47 @@ def _addresses(name: str) -> list[str]:
     return []
 
 
+def relay(machine: Path) -> int:
+    """Lead standard input and output to the agent of this machine, which may be about to begin."""
+    until = time.monotonic() + FIRST_SECONDS
+    while not (machine / "address.json").exists():
+        if time.monotonic() > until:
+            return 1
+        time.sleep(0.02)
+    port = int(json.loads((machine / "address.json").read_text(encoding="utf-8"))["port"])
+    with socket.create_connection(("127.0.0.1", port)) as agent:
+        agent.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            watched: list[Any] = [0, agent]
+            ready = select.select(watched, [], [])[0]
+            if 0 in ready:
+                if not (piece := os.read(0, 1 << 16)):
+                    return 0
+                agent.sendall(piece)
+            if agent in ready:
+                piece = agent.recv(1 << 16)
+                if not piece:
+                    return 0
+                while piece:
+                    piece = piece[os.write(1, piece) :]
+
+
+def _make_room(run: Path, machine: Path) -> None:
+    """Make the run's folder on a machine that does not see the controller's, with the secret that came along."""
+    for place in (run / "files", run / "tasks", machine):
+        place.mkdir(parents=True, exist_ok=True)
+    secret = run / "secret"
+    secret.touch(mode=0o600)
+    secret.write_bytes((run.parent / "secret").read_bytes())
+
+
 def main(words: list[str]) -> int:
-    """Serve one machine."""
-    run, machine, host, linger = Path(words[0]), Path(words[1]), words[2], float(words[3])
+    """Serve one machine; with ``relay FOLDER`` lead to who does."""
+    if words[0] == "relay":
+        return relay(Path(words[1]))
+    run, machine, host, linger = Path(words[0]).absolute(), Path(words[1]).absolute(), words[2], float(words[3])
+    if "apart" in words[4:]:
+        _make_room(run, machine)
     if not (run / "secret").is_file() or not machine.is_dir():
         sys.stderr.write(f"{socket.gethostname()} does not see the folder {run}\n")
         return NO_FOLDER

@@ -43,25 +43,30 @@ def connect_agent(folder: Path, secret: str, seconds: float) -> AgentConnection 
         return None
     here = address["host"] == socket.gethostname()
     for place in dict.fromkeys([*(["127.0.0.1"] if here else []), *address["places"]]):
-        found = _knock(str(place), int(address["port"]), secret, seconds)
+        try:
+            connection = socket.create_connection((str(place), int(address["port"])), timeout=seconds)
+        except OSError:
+            continue
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        found = prove(connection, secret)
         if found is not None:
-            connection, theirs = found
-            return AgentConnection(connection, address["host"], 0.0 if here else time.time() - theirs)
+            return found._replace(host=address["host"], offset=0.0 if here else found.offset)
     return None
 
 
-def _knock(place: str, port: int, secret: str, seconds: float) -> tuple[socket.socket, float] | None:
-    """Open a connection to an agent that accepts our proof, and read the time there."""
+def prove(connection: socket.socket, secret: str) -> AgentConnection | None:
+    """Prove to an agent that we know the secret; the connection is closed where it does not accept that, or is gone.
+
+    Args:
+        connection: A connection to it, with a time limit.
+        secret: Secret of the run.
+    """
     try:
-        connection = socket.create_connection((place, port), timeout=seconds)
-    except OSError:
-        return None
-    try:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         challenge = json.loads(_line(connection))["challenge"]
         connection.sendall(proof(secret, challenge).encode() + b"\n")
         welcome = json.loads(_line(connection))
-        return connection, float(welcome["now"])
+        return AgentConnection(connection, str(welcome.get("host", "")), time.time() - float(welcome["now"]))
     except (OSError, ValueError, KeyError):
         pass
     connection.close()

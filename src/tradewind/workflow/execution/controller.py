@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tradewind.deployer.runner.base import Runner
 from tradewind.errors import TradewindError
 from tradewind.utils.units import count
 from tradewind.workflow.execution.connections import AgentConnectionPool, AttemptReport
@@ -49,11 +48,14 @@ from tradewind.workflow.execution.journal import (
     end_record,
     start_record,
 )
+from tradewind.workflow.execution.machines.engine import PilotEngine
+from tradewind.workflow.execution.machines.limits import SpendingLimits, planned_costs
+from tradewind.workflow.execution.machines.transfers import FileHub, FilesMoved
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress, execution_progress
 from tradewind.workflow.execution.pilots import PilotConnected, PilotLost, PilotManager, PilotReport, PilotSettings
-from tradewind.workflow.execution.recovery import departures, recover, runner_fingerprint
+from tradewind.workflow.execution.recovery import departures, pilot_owner, recover
 from tradewind.workflow.execution.replanning import ActiveTask, OnlineGuide, guide_for, plan_remaining
-from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order
+from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order, written_files
 from tradewind.workflow.execution.state_machine import ExecutionMachine
 from tradewind.workflow.execution.task_states import ABSENT, ExecutionGraph, TaskState, VmState
 from tradewind.workflow.files import Plan
@@ -222,7 +224,7 @@ class Controller:
         plan: The plan.
         folder: The run's folder.
         journal: Its journal, open.
-        runner: Gives the machines.
+        engine: Gives the machines.
         terms: Settings of the pilots.
         options: Settings of the run.
         planner: Plans what is left when a machine or a task is lost, or decides during the run
@@ -237,7 +239,7 @@ class Controller:
         plan: Plan,
         folder: WorkflowRunFolder,
         journal: RunJournal,
-        runner: Runner,
+        engine: PilotEngine,
         terms: PilotSettings,
         options: ExecutionOptions,
         planner: Planner,
@@ -246,7 +248,7 @@ class Controller:
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._plan, self._flow, self._platform = plan, plan.flow, plan.platform
-        self._folder, self._journal, self._runner = folder, journal, runner
+        self._folder, self._journal, self._engine = folder, journal, engine
         self._terms, self._options, self._planner = terms, options, planner
         self._digest, self._watch, self._wanted = digest, watch, wanted
         self.history = RunHistory()
@@ -270,7 +272,9 @@ class Controller:
         self._finish = plan.schedule.finish * options.scale  # by the newest plan, from the beginning of the run
         self._late = 0.0
         self._events: deque[ExecutionEvent] = deque()
-        self._reports: deque[PilotReport | NewPlan | PlanFailed] = deque()
+        self._reports: deque[PilotReport | FilesMoved | NewPlan | PlanFailed] = deque()
+        self._hub: FileHub | None = None
+        self._limits = SpendingLimits(options.budget, options.deadline)
         self._notes: list[str] = []
         self._unwritten: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
@@ -291,14 +295,15 @@ class Controller:
         secret = self._folder.prepare()
         run_id = self.history.header["run"] if self.history.header else self._begin()
         last = self.history.last
-        place = {
-            "host": socket.gethostname(),
-            "on": self._runner.name,
-            "settings": runner_fingerprint(self._runner, secret),
-        }
-        self._record({"e": "session", "pid": os.getpid(), **place})
+        self._record({"e": "session", "pid": os.getpid(), **self._engine.session(secret)})
         vms = self._platform.vms
-        pilots = self._pilots = PilotManager(self._runner, vms, self._folder, run_id, secret, self._terms, self._post)
+        deployer = self._engine.deployer(pilot_owner(run_id), self._platform.billing)
+        reserve = planned_costs(self._platform, self._plan.schedule, self._options).__getitem__
+        pilots = self._pilots = PilotManager(
+            deployer, self._engine.rows, vms, self._folder, run_id, secret, self._terms, reserve, self._post
+        )
+        if pilots.apart:
+            self._hub = FileHub(self._folder.path, pilots.stream, [vm.name for vm in vms], self._post)
         self._fleet = AgentConnectionPool(pilots.unheard, self._terms.silence)
         self._wake, self._wake_sender = socket.socketpair()
         for end in (self._wake, self._wake_sender):
@@ -326,8 +331,12 @@ class Controller:
                 if isinstance(report, PilotConnected):
                     self._fleet.add(report.vm, report.connection, report.offset)
             self._fleet.stop()
-            pilots.close()
-            self._close()
+            if self._hub is not None:
+                self._hub.close()
+            try:
+                pilots.close()
+            finally:
+                self._close()
         assert self.machine.ending is not None
         self._record({"e": "stop", "ending": self.machine.ending.value})
         if self.machine.ending is ExecutionEnding.MACHINES and self.fatal is not None:
@@ -371,7 +380,7 @@ class Controller:
 
     # ------------------------------------------------------------------ events
 
-    def _post(self, report: PilotReport | NewPlan | PlanFailed) -> None:
+    def _post(self, report: PilotReport | FilesMoved | NewPlan | PlanFailed) -> None:
         """Take a report from another thread."""
         self._reports.append(report)
         try:
@@ -394,7 +403,7 @@ class Controller:
             for vm in self._vm_requests.overdue(self.machine.vm_states, {vm for _, vm in self._held}):
                 self._pilots.give_up(vm)  # what was planned for it is given to the others
             self._events += map(VmDue, self._vm_requests.due(self.machine.vm_states, self._late))
-            if not self._wanted():
+            if not self._wanted() or self._over():
                 self._events.append(ExecutionInterrupted())
             self._settle()
             if time.monotonic() - shown > 0.2:
@@ -403,13 +412,20 @@ class Controller:
                 self._watch(self.progress())
                 self._notes.clear()
 
+    def _over(self) -> bool:
+        """True when the run is to end because of its money or its time."""
+        limits = self._limits
+        return limits.given and limits.over(self.history, self._platform, self._options.scale, self._pilots.cost)
+
     def _settle(self) -> None:
         while self._events and self.machine.ending is None:
             self._carry_out(self.machine.handle(self._events.popleft()))
         self._record()
 
-    def _report(self, report: PilotReport | NewPlan | PlanFailed) -> None:
+    def _report(self, report: PilotReport | FilesMoved | NewPlan | PlanFailed) -> None:
         match report:
+            case FilesMoved():
+                self._take_files(report)
             case PilotConnected(vm, connection, host, offset):
                 self._fleet.add(vm, connection, offset)
                 if self.machine.vm_states[vm] is VmState.BACK:  # an earlier session could not send it that any more
@@ -464,6 +480,8 @@ class Controller:
         self._held = [each for each in self._held if each[1] != vm]
         heapq.heapify(self._held)
         self._fleet.let_go(vm)
+        if self._hub is not None:
+            self._hub.leave(vm)
         self._pilots.give_back(vm)
 
     def _recall(self, vm: int) -> None:
@@ -476,6 +494,8 @@ class Controller:
         if self.machine.vm_states[vm] is VmState.LOST or self.machine.vm_states[vm] in ABSENT:
             return
         self._fleet.drop(vm)
+        if self._hub is not None:
+            self._hub.leave(vm)
         self._held = [each for each in self._held if each[1] != vm]
         heapq.heapify(self._held)
         self._notes.append(reason)
@@ -503,8 +523,39 @@ class Controller:
     def _take_report(self, report: AttemptReport) -> None:
         name, _, attempt = report.key.rpartition("#")
         task = self._flow.index.get(name, -1)
-        if self.machine.places.get(task, (-1, -1)) == (report.vm, int(attempt)):
+        if self._hub is not None and task >= 0 and report.result["outcome"] in ("done", "failed"):
+            self._hub.fetch(report.vm, self._left_by(task, int(attempt), report.result["outcome"]), report)
+        elif self.machine.places.get(task, (-1, -1)) == (report.vm, int(attempt)):
             self._ended(task, int(attempt), report.result, report.offset)
+
+    def _left_by(self, task: int, attempt: int, outcome: str) -> list[str]:
+        """Names below the run's folder of what an attempt has left."""
+        it = self._flow.tasks[task]
+        if not it.command:
+            return []
+        folder = self._folder.attempt(it.id, attempt)
+        outputs = [f"files/{name}" for name in written_files(it)] if outcome == "done" else []
+        return [f"{folder}/stdout", f"{folder}/stderr", *outputs]
+
+    def _take_files(self, moved: FilesMoved) -> None:
+        """Go on with what was waiting for files: a task that is to begin, or one that has ended."""
+        about = moved.about
+        if isinstance(about, AttemptReport):
+            name, _, number = about.key.rpartition("#")
+            task, attempt, result = self._flow.index[name], int(number), about.result
+            if moved.trouble and result["outcome"] == "done":
+                result = {**result, "outcome": "failed", "reason": moved.trouble}
+        else:
+            task, attempt = about
+            result = {"outcome": "failed", "reason": moved.trouble, "began": time.time(), "seconds": 0.0}
+        if self.machine.places.get(task, (-1, -1)) != (moved.vm, attempt):
+            return
+        if isinstance(about, AttemptReport):
+            self._ended(task, attempt, result, about.offset)
+        elif moved.trouble:
+            self._ended(task, attempt, result, 0.0)
+        else:
+            self._order(task, moved.vm, attempt)
 
     def _ended(self, task: int, attempt: int, result: dict[str, Any], offset: float) -> None:
         if result["outcome"] not in ("done", "failed", "lost"):
@@ -543,6 +594,8 @@ class Controller:
                     self._give_back(vm)
                 case Recall(vm):
                     self._recall(vm)
+                case ArmedTaskBegun(task, vm, attempt) if self._hub is not None:
+                    self._send(task, vm, attempt)
                 case ArmedTaskBegun() | Finish():
                     pass
 
@@ -556,12 +609,33 @@ class Controller:
         return [attempt_key(self._flow.tasks[task].id, self.machine.places[task][1]) for task in sorted(tasks)]
 
     def _send(self, task: int, vm: int, attempt: int, after: Collection[int] = ()) -> None:
+        """Give a task to a machine: at once, or when its files are there.
+
+        A machine that does not see the run's folder begins nothing by itself: the outputs before are brought here
+        first. Files of a task that it will be given are sent meanwhile.
+        """
+        if self._hub is None:
+            self._order(task, vm, attempt, after)
+            return
+        it = self._flow.tasks[task]
+        names = [f"files/{name}" for name in it.inputs if not name.startswith("/")] if it.command else []
+        self._hub.send(vm, names, None if after else (task, attempt))
+
+    def _order(self, task: int, vm: int, attempt: int, after: Collection[int] = ()) -> None:
         seconds = float(self._seconds[task, vm]) * self._options.scale
         known = self._flow.producers
         it = self._flow.tasks[task]
         common = [name for name in it.outputs if len(known[name]) > 1]
-        order = start_order(it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common)
+        order = start_order(
+            it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common,
+            apart=self._hub is not None,
+        )  # fmt: skip
         self._fleet.send(vm, {**order, "after": self._keys(after)})
+
+    @property
+    def limit(self) -> TradewindError | None:
+        """The limit of money or time that ended the run, or None."""
+        return self._limits.reached
 
     @property
     def impossible(self) -> str:

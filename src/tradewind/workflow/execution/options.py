@@ -31,6 +31,8 @@ class ExecutionOptions:
             `tradewind.workflow.schedule.vm_request_times`. None asks for all at the beginning, as `online` does.
         give_back: True to give machines back as soon as the plan has nothing more for them; `online` keeps all to the
             end.
+        budget: USD that its machines may cost, or None.
+        deadline: Seconds after its beginning at which it is ended, or None.
     """
 
     inputs: Path
@@ -43,6 +45,8 @@ class ExecutionOptions:
     online: bool = False
     give_back: bool = True
     ahead: float | None = AHEAD_SECONDS
+    budget: float | None = None
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

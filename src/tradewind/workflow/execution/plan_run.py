@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.provisioner.base import Provisioner
 from tradewind.deployer.runner.base import Runner
-from tradewind.errors import WorkflowError
+from tradewind.errors import TradewindError, WorkflowError
 from tradewind.workflow.execution import recovery
 from tradewind.workflow.execution.controller import Controller
 from tradewind.workflow.execution.events import ExecutionEnding
 from tradewind.workflow.execution.journal import FileJournal, JournalRecord, RunHistory, RunJournal
+from tradewind.workflow.execution.machines.engine import PilotEngine, plain_provisioner
+from tradewind.workflow.execution.machines.limits import check_budget
+from tradewind.workflow.execution.machines.rows import FileRows, RunRows
 from tradewind.workflow.execution.options import ExecutionOptions, ExecutionProgress
 from tradewind.workflow.execution.pilots import PilotSettings
 from tradewind.workflow.execution.replanning import check_online
@@ -35,12 +39,14 @@ class ExecutionResult:
         results: The document that is also in ``results.json``.
         failures: The tasks that failed for good, with the reason of each.
         reason: Reason that what is left cannot be planned, where it ended for that; else empty.
+        limit: The limit of money or time that ended it, or None.
     """
 
     ending: ExecutionEnding
     results: dict[str, Any]
     failures: dict[str, str]
     reason: str = ""
+    limit: TradewindError | None = None
 
 
 def execute_plan(
@@ -51,6 +57,8 @@ def execute_plan(
     options: ExecutionOptions,
     planner: Planner,
     terms: PilotSettings | None = None,
+    provisioner: Provisioner | None = None,
+    rows: RunRows | None = None,
     fresh: bool = False,
     dismiss: bool = False,
     journal: RunJournal | None = None,
@@ -61,11 +69,13 @@ def execute_plan(
 
     Args:
         plan: The plan.
-        folder: The run's folder; all machines must see it under this name.
+        folder: The run's folder; machines whose runner opens no channel to them must see it under this name.
         runner: Gives the machines; see `WorkflowRunFolder` for what it keeps there.
         options: Settings of the run.
         planner: Plans what is left when a machine or a task is lost.
         terms: Settings of the pilots.
+        provisioner: Makes the machines; None where they are there already.
+        rows: Keeps the rows of the machines; None keeps them in the folder.
         fresh: Begin anew, whatever has been done there.
         dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
         journal: Its journal, which is closed at the end; ``journal.jsonl`` in the folder without it.
@@ -78,30 +88,41 @@ def execute_plan(
         PluginError: The planner is to decide during the run, and does not.
         StudyBusyError: Another process carries it out.
         DeployError: No machine could be had.
+        BudgetError: Its machines cost more than they may.
+        NoOfferError: One of them cannot be had.
     """
     place = WorkflowRunFolder(folder.absolute())
     journal = journal or _file_journal(place, lenient=fresh)
     try:
         if options.online:
             check_online(planner)
+        terms = terms or PilotSettings()
+        rows = rows or (journal if isinstance(journal, RunRows) else FileRows(place.rows))
+        engine = PilotEngine(provisioner or plain_provisioner(runner.data_folder), runner, rows)
         digest = plan_digest(plan)
         if not fresh:
             _check_same(plan, options, digest, journal, place)
-        _check(plan, options, journal, place, fresh=fresh)
+        _check(plan, options, engine, terms, journal, place, fresh=fresh)
         if fresh:
-            _forget(journal, place, runner, dismissed=dismiss)
-        terms = terms or PilotSettings()
+            _forget(journal, place, engine, plan, dismissed=dismiss)
         history, vms = _read_journal(journal), [vm.name for vm in plan.platform.vms]
-        gone = recovery.end_orphan_pilots(place, history, runner, vms, dismissed=dismiss, linger=terms.linger)
+        gone = recovery.end_orphan_pilots(place, history, engine, vms, dismissed=dismiss, linger=terms.linger)
         journal.records += journal.write(*gone)
-        controller = Controller(plan, place, journal, runner, terms, options, planner, digest, watch, wanted)
-        ending = controller.run()
-        results = results_of(plan, controller.history, engine=runner.name, ending=ending.value, now=time.time())
-        write_text(place.results, json.dumps(results, indent=1) + "\n")
-        journal.finish(ending.value, controller.history.worked)
-        return ExecutionResult(ending, results, controller.failed, controller.impossible)
+        controller = Controller(plan, place, journal, engine, terms, options, planner, digest, watch, wanted)
+        result = _kept(plan, place, controller, engine, controller.run())
+        journal.finish(result.ending.value, controller.history.worked)
+        return result
     finally:
         journal.close()
+
+
+def _kept(
+    plan: Plan, place: WorkflowRunFolder, controller: Controller, engine: PilotEngine, ending: ExecutionEnding
+) -> ExecutionResult:
+    """Write the results of a run into its folder."""
+    results = results_of(plan, controller.history, engine=engine.name, ending=ending.value, now=time.time())
+    write_text(place.results, json.dumps(results, indent=1) + "\n")
+    return ExecutionResult(ending, results, controller.failed, controller.impossible, controller.limit)
 
 
 def _file_journal(place: WorkflowRunFolder, *, lenient: bool) -> FileJournal:
@@ -125,12 +146,14 @@ def _read_journal(journal: RunJournal, *, lenient: bool = False) -> RunHistory:
     return history
 
 
-def _forget(journal: RunJournal, folder: WorkflowRunFolder, runner: Runner, *, dismissed: bool) -> None:
+def _forget(
+    journal: RunJournal, folder: WorkflowRunFolder, engine: PilotEngine, plan: Plan, *, dismissed: bool
+) -> None:
     """Begin anew; machines of an earlier run that may still be there are given back first."""
     history = _read_journal(journal, lenient=True)
     if history.header is not None:
-        recovery.cancel_pilots(runner, history.header["run"])
-        recovery.end_orphan_pilots(folder, history, runner, (), dismissed=dismissed, fresh=True)
+        recovery.cancel_pilots(engine, history.header["run"], plan.platform.billing)
+        recovery.end_orphan_pilots(folder, history, engine, (), dismissed=dismissed, fresh=True)
     journal.clear()
     folder.clear()
     # A machine that still waits in a queue must not find the folder of a new one: no number is given twice.
@@ -144,9 +167,18 @@ def plan_digest(plan: Plan) -> str:
 
 
 def _check(
-    plan: Plan, options: ExecutionOptions, journal: RunJournal, folder: WorkflowRunFolder, *, fresh: bool
+    plan: Plan,
+    options: ExecutionOptions,
+    engine: PilotEngine,
+    terms: PilotSettings,
+    journal: RunJournal,
+    folder: WorkflowRunFolder,
+    *,
+    fresh: bool,
 ) -> None:
     """Check that a run can begin; what was done before it is removed only after that."""
+    engine.check(plan.platform.vms, sorted(set(map(int, plan.schedule.vm))), terms.image)
+    check_budget(plan.platform, plan.schedule, options)
     check_subworkflows(plan.flow)
     if not options.synthetic:
         check_commands(plan.flow)

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tradewind.deployer.runner.base import Runner, ThisMachine
+from tradewind.deployer.runner.base import ThisMachine
 from tradewind.errors import DeployError, WorkflowError
+from tradewind.problem import Billing
 from tradewind.utils.units import count
-from tradewind.workflow.execution.agent import proof
 from tradewind.workflow.execution.connections import STOP, connect_agent
 from tradewind.workflow.execution.events import ExecutionOpened
 from tradewind.workflow.execution.journal import (
@@ -31,11 +31,13 @@ from tradewind.workflow.execution.journal import (
     end_record,
     start_record,
 )
+from tradewind.workflow.execution.machines.engine import PilotEngine
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder
 from tradewind.workflow.execution.task_states import ArmedTask
 from tradewind.workflow.graph import Workflow
 
 _GO_SECONDS = 15.0
+_LATER = "try again in a minute"
 _CALL_SECONDS = 3.0
 _CALLS = 16
 _END_SECONDS = 60.0  # for so long a network file system may hide a new file from a machine
@@ -193,36 +195,20 @@ def pilot_id(run_id: str, vm: int, number: int) -> str:
     return f"{run_id}-m{vm + 1}-{number}"
 
 
-def runner_fingerprint(runner: Runner, secret: str) -> str:
-    """Compute a fingerprint that distinguishes the settings of a runner without revealing them.
-
-    Args:
-        runner: The runner.
-        secret: Secret of the run, which keys the digest.
-    """
-    settings = runner.settings.model_dump(mode="json", exclude_defaults=True)
-    return proof(secret, json.dumps(settings, sort_keys=True))
-
-
-def cancel_pilots(runner: Runner, run_id: str) -> None:
-    """Give back all machines of a run that a runner knows, and wait until they are gone.
+def cancel_pilots(engine: PilotEngine, run_id: str, billing: Billing) -> None:
+    """Give back all machines of a run that an engine knows, and wait until they are gone.
 
     Raises:
         DeployError: They cannot be.
     """
-    handles = runner.find(pilot_owner(run_id))
-    for handle in handles:
-        runner.cancel(handle)
-    until = time.monotonic() + _GO_SECONDS
-    while handles:
-        states = runner.poll(handles)
-        for handle in [each for each in handles if states[each.run_id].state.ended]:
-            runner.forget(handle)
-            handles.remove(handle)
-        if handles and time.monotonic() > until:
-            left = count(len(handles), "machine")
-            raise DeployError(f"{left} of the earlier run cannot be ended", hint="try again in a minute")
-        time.sleep(0.02)
+    deployer = engine.deployer(pilot_owner(run_id), billing)
+    until = time.monotonic() + max(_GO_SECONDS, engine.provisioner.patience_seconds)
+    deployer.sweep(set())
+    while left := engine.provisioner.find(deployer.owner):
+        if time.monotonic() > until:
+            raise DeployError(f"{count(len(left), 'machine')} of the earlier run cannot be ended", hint=_LATER)
+        time.sleep(engine.provisioner.next_change(left))
+        deployer.sweep(set())
 
 
 @dataclass
@@ -243,8 +229,15 @@ class _OrphanPilot:
     line: socket.socket | None = None
     gone: bool = False
 
+    @property
+    def apart(self) -> bool:
+        """True where it does not see the folder: only its own engine can find or end it."""
+        return bool(self.home.get("apart"))
+
     def look(self, secret: str) -> None:
         """Find out if it is there."""
+        if self.apart:
+            return
         address = self.folder / "address.json"
         if not address.exists() or self.has_ended():  # one that comes later is fenced before anybody could call it
             self.gone = True
@@ -267,6 +260,8 @@ class _OrphanPilot:
 
     def has_ended(self) -> bool:
         """True when it has written so, or has closed the connection, which it keeps as long as it lives."""
+        if self.apart:
+            return True
         if self.line is not None:
             try:
                 while self.line.recv(1 << 16):
@@ -282,22 +277,22 @@ class _OrphanPilot:
 def end_orphan_pilots(
     folder: WorkflowRunFolder,
     history: RunHistory,
-    runner: Runner,
+    engine: PilotEngine,
     vms: Sequence[str],
     *,
     dismissed: bool = False,
     fresh: bool = False,
     linger: float = 0.0,
 ) -> list[JournalRecord]:
-    """See that no machine of an earlier session works on in the folder but those that the runner will go on with.
+    """See that no machine of an earlier session works on in the folder but those that the engine will go on with.
 
     Args:
         folder: The run's folder.
         history: Journal of the run, put together.
-        runner: Runner of this session.
+        engine: Gives the machines of this session.
         vms: The names of the plan's machines.
         dismissed: True to end the others, and go on without those that do not answer; their tasks are run again.
-        fresh: True to end the others, whose work is not wanted; those that the runner knows were given back before.
+        fresh: True to end the others, whose work is not wanted; those that the engine knows were given back before.
         linger: Seconds that machines wait without controller and tasks.
 
     Returns:
@@ -309,17 +304,17 @@ def end_orphan_pilots(
     left = [
         _OrphanPilot(name, folder.pilot(name, history.pilots[name]), home)
         for name, home in history.pilot_sessions.items()
-        if not _same(home, runner, folder)
+        if not _same(home, engine, folder)
     ]
     if left and not fresh:
-        known = _known(runner, history, vms)
+        known = _known(engine, history, vms)
         left = [each for each in left if each.name not in known]
     if not left:
         return []
     with _contacting(left, _secret(folder)):
         there = [each for each in left if not each.gone]
         if there and not (dismissed or fresh):
-            raise WorkflowError(_in_the_way(there), hint=_way_on(there, runner))
+            raise WorkflowError(_in_the_way(there), hint=_way_on(there, engine))
         for each in left:
             each.fence()
         until = time.monotonic() + _END_SECONDS
@@ -352,15 +347,16 @@ def _secret(folder: WorkflowRunFolder) -> str:
         return ""
 
 
-def _same(home: Mapping[str, str], runner: Runner, folder: WorkflowRunFolder) -> bool:
-    """True if a runner would find the machines of a session; older sessions did not record all that it takes."""
-    if isinstance(runner, ThisMachine) and home["host"] != socket.gethostname():
+def _same(home: Mapping[str, str], engine: PilotEngine, folder: WorkflowRunFolder) -> bool:
+    """True if an engine would find the machines of a session; older sessions did not record all that it takes."""
+    if isinstance(engine.runner, ThisMachine) and home["host"] != socket.gethostname():
         return False
-    return home["on"] == runner.name and home.get("settings") in (None, runner_fingerprint(runner, _secret(folder)))
+    return home["on"] == engine.name and home.get("settings") in (None, engine.fingerprint(_secret(folder)))
 
 
-def _known(runner: Runner, history: RunHistory, vms: Sequence[str]) -> set[str]:
-    """The machines of earlier sessions that a runner finds at work."""
+def _known(engine: PilotEngine, history: RunHistory, vms: Sequence[str]) -> set[str]:
+    """The machines of earlier sessions that an engine finds at work."""
+    runner = engine.runner
     run_id = history.header["run"] if history.header else ""
     handles = runner.find(pilot_owner(run_id))
     states = runner.poll(handles) if handles else {}
@@ -389,12 +385,12 @@ def _place(home: Mapping[str, str]) -> str:
     return "local" if home["host"] == socket.gethostname() else home["host"]
 
 
-def _way_on(there: Sequence[_OrphanPilot], runner: Runner) -> str:
+def _way_on(there: Sequence[_OrphanPilot], engine: PilotEngine) -> str:
     """Advise what can be done about machines that are in the way."""
     home = there[0].home
     if home["on"] == "process" and home["host"] != socket.gethostname():
         way = f"the same command on {home['host']}"
     else:
-        way = "the same --set as before" if home["on"] == runner.name else f"--on {_place(home)}"
+        way = "the same --set as before" if home["on"] == engine.name else f"--on {_place(home)}"
     them, their = ("them", "their") if len(there) > 1 else ("it", "its")
     return f"{way} goes on with {them}, --dismiss ends {them} and runs {their} tasks again"

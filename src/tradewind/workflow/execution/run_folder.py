@@ -59,6 +59,11 @@ class WorkflowRunFolder:
         return self.path / "results.json"
 
     @property
+    def rows(self) -> Path:
+        """Folder of the rows of its machines, where nobody else keeps them."""
+        return self.path / "machines" / ".rows"
+
+    @property
     def programs(self) -> Path:
         """Folder of the programs that run on the machines."""
         return self.path / "pilots"
@@ -114,12 +119,34 @@ class WorkflowRunFolder:
         Raises:
             DeployError: They cannot be written.
         """
+        self._install(self.programs, ("attempt.py", "agent.py"))
+
+    def equip(self, pilot: Path, secret: str) -> Path:
+        """Make the working folder of a pilot that does not see the run's: its programs, and the secret of the run.
+
+        Args:
+            pilot: The pilot's folder.
+            secret: Secret of the run.
+
+        Returns:
+            The working folder.
+
+        Raises:
+            DeployError: It cannot be written.
+        """
+        place = pilot / "work"
+        self._install(place, ("attempt.py", "agent.py", "machines/courier.py"))
+        write_atomically(place / "secret", secret, mode=0o600)
+        return place
+
+    def _install(self, place: Path, names: Iterable[str]) -> None:
         try:
-            self.programs.mkdir(exist_ok=True)
-            for name in ("attempt.py", "agent.py"):
-                write_atomically(self.programs / name, Path(__file__).with_name(name).read_bytes())
+            place.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                source = Path(__file__).parent / name
+                write_atomically(place / source.name, source.read_bytes())
         except OSError as error:
-            raise _refused(self.programs, error) from error
+            raise _refused(place, error) from error
 
     def clear(self) -> None:
         """Remove all that an earlier run has left in it, but not what else lies there.
@@ -310,8 +337,23 @@ def _within(name: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
+def written_files(task: Task) -> list[str]:
+    """Names of the files that a task writes in the folder of the run.
+
+    A task that only sleeps makes empty files, and must not put one in the place of something outside the folder.
+    """
+    return [name for name in task.outputs if _within(name)]
+
+
 def start_order(
-    task: Task, attempt: int, folder: WorkflowRunFolder, *, isolated: bool, seconds: float, common: Collection[str] = ()
+    task: Task,
+    attempt: int,
+    folder: WorkflowRunFolder,
+    *,
+    isolated: bool,
+    seconds: float,
+    common: Collection[str] = (),
+    apart: bool = False,
 ) -> dict[str, Any]:
     """Make the order by which a machine starts a task.
 
@@ -322,16 +364,16 @@ def start_order(
         isolated: True gives it a working folder of its own.
         seconds: Seconds that it takes, if it has no command.
         common: Files that several tasks write, which are not removed before this one begins.
+        apart: True where its machine does not see the run's folder, and has one of its own.
     """
     own = set(task.inputs)
-    # A task that only sleeps makes empty files, and must not put one in the place of something outside the folder.
-    written = [name for name in task.outputs if _within(name)]
+    written = written_files(task)
     outputs = [name for name in written if name not in own or not task.command]
     return {
         "op": "start",
         "key": attempt_key(task.id, attempt),
         "folder": folder.attempt(task.id, attempt),
-        "work": str(folder.files),
+        "work": "" if apart else str(folder.files),
         "argv": list(task.command) or None,
         "seconds": seconds,
         "isolated": isolated,

@@ -97,6 +97,7 @@ def _machines(values: YamlValueReader, given: YamlMapping, taken: dict[str, int]
     values.known(given, _VM_KEYS, "a machine")
     kind = values.text(given, "kind") or values.text(given, "name")
     slots, price, memory = 1, 0.0, 0
+    offer: Offer | None = None
     if given.get("offer") is not None:
         offer = _offer(values, given)
         kind, slots, price = kind or offer.instance_type, max(1, int(offer.vcpu)), offer.price_per_hour
@@ -127,7 +128,8 @@ def _machines(values: YamlValueReader, given: YamlMapping, taken: dict[str, int]
         raise values.fail(f"{prefix!r} has {vm.slots} slots", given.at("slots"), f"it has {_MOST_SLOTS:,} at most")
     first = taken.get(prefix, 0)
     taken[prefix] = first + count
-    return [replace(vm, name=f"{prefix}-{first + i + 1}", memory_bytes=memory or None) for i in range(count)]
+    vm = replace(vm, memory_bytes=memory or None, offer=offer)
+    return [replace(vm, name=f"{prefix}-{first + i + 1}") for i in range(count)]
 
 
 def _offer(values: YamlValueReader, given: YamlMapping) -> Offer:
@@ -191,6 +193,7 @@ def to_document(platform: Platform) -> dict[str, Any]:
                 "price_per_hour": vm.price_per_hour,
                 "boot_seconds": vm.boot_seconds,
                 **({} if vm.memory_bytes is None else {"memory_bytes": vm.memory_bytes}),
+                **({} if vm.offer is None else {"offer": vm.offer.to_json()}),
             }
             for vm in platform.vms
         ],
@@ -229,7 +232,7 @@ def _machine(row: Any) -> Vm:
         ValueError: A figure of it is no number.
     """
     name = str(row["name"])
-    memory = row.get("memory_bytes")
+    memory, offer = row.get("memory_bytes"), row.get("offer")
     return Vm(
         name,
         finite(row["speed"], f"the speed of {name!r}"),
@@ -238,6 +241,7 @@ def _machine(row: Any) -> Vm:
         str(row["kind"]),
         finite(row["boot_seconds"], f"the boot time of {name!r}"),
         None if memory is None else int(finite(memory, f"the memory of {name!r}")),
+        None if offer is None else Offer.from_json(offer),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from tradewind.deployer.runner.base import (
     LimitsMemory,
     LimitsTime,
     NeedsImages,
+    OpensChannel,
     Runner,
     StreamsLogs,
     SurvivesController,
@@ -26,6 +28,7 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker.channel import open_channel
 from tradewind.deployer.runner.docker.engine import (
     LOOK_SECONDS,
     ContainerEngine,
@@ -65,6 +68,7 @@ class DockerRunner(
     LimitsMemory,
     LimitsTime,
     NeedsImages,
+    OpensChannel,
     StreamsLogs,
     SurvivesController,
     UsesImages,
@@ -254,6 +258,10 @@ class DockerRunner(
         finally:
             client.close()
         return piece
+
+    def open_channel(self, handle: Handle, argv: Sequence[str]) -> socket.socket:
+        """Run a command in a run's container; see `OpensChannel`."""
+        return open_channel(self._monitor(self._address_of(handle)).engine, handle.run_id, argv)
 
     def forget(self, handle: Handle) -> None:
         """Remove the containers and the network of a run that is settled; its folder stays."""

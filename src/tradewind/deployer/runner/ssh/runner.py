@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import socket
 import threading
 import time
 from collections import Counter
@@ -24,6 +25,7 @@ from tradewind.deployer.runner.base import (
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
+    OpensChannel,
     Runner,
     SeveralNodes,
     StreamsLogs,
@@ -64,6 +66,7 @@ class SshRunner(
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
+    OpensChannel,
     SeveralNodes,
     StreamsLogs,
     StreamsReports,
@@ -370,6 +373,14 @@ class SshRunner(
     def read_report(self, handle: Handle, offset: int) -> bytes:
         """Read a run's metrics file from a byte on; see `StreamsReports.read_report`."""
         return self.read_log(handle, METRICS, offset)
+
+    def open_channel(self, handle: Handle, argv: Sequence[str]) -> socket.socket:
+        """Run a command in a run's working folder over the connection to its machine; see `OpensChannel`."""
+        data = self._data(handle)
+        if data is None:
+            raise DeployError(f"nothing is known of where run {handle.run_id} is", retryable=False)
+        machine, name = self._parts(data)[0]
+        return machine.link.open_stream(argv, folder=f"{machine.far_folder}/runs/{name}/work")
 
     def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
         """Look at the checkpoint files on a run's first machine; see `KeepsCheckpoints.look_at_checkpoint`."""
