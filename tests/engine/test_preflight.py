@@ -91,6 +91,18 @@ def test_checkpoints_that_nobody_keeps_are_refused(tmp_path: Path, job: str, run
         check_runner(spec, build_problem(spec, tmp_path))
 
 
+@pytest.mark.parametrize(("provisioner", "refused"), [("none", True), ("simulated", False)])
+def test_machines_are_kept_only_where_some_are_made(tmp_path: Path, provisioner: str, refused: bool) -> None:
+    deploy = f"{{keep: 10m, provisioner: {provisioner}}}"
+    spec = parse_spec(f"name: j\njob: {{command: [run]}}\nspace: {{n: [1, 2]}}\ndeploy: {deploy}\n", base=tmp_path)
+    problem = build_problem(spec, tmp_path)
+    if refused:
+        with pytest.raises(SpecError, match="provisioner none makes no machines that could be kept between trials"):
+            check_runner(spec, problem)
+    else:
+        check_runner(spec, problem)
+
+
 def test_checkpoints_that_a_runner_keeps_are_not(tmp_path: Path) -> None:
     text = "name: j\njob: {command: [run]}\nspace: {n: [1, 2]}\ndeploy: {checkpoint: 5m}\n"
     spec = parse_spec(text, base=tmp_path)

@@ -409,6 +409,14 @@ YAML = [
         files=job(more="deploy: {runner: lottery}\n"),
     ),
     Case(
+        "keep-nothing",
+        "machines to be kept that nobody makes",
+        3,
+        "job.yaml:11: provisioner none makes no machines that could be kept between trials "
+        "(leave deploy.keep out, or let a provisioner make machines: terraform, libvirt, opennebula, script)",
+        files=job(more="deploy: {keep: 10m}\n"),
+    ),
+    Case(
         "provisioner",
         "an unknown provisioner",
         3,

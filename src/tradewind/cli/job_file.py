@@ -85,6 +85,7 @@ budget:
 #   provisioner: none
 #   billing: {setup: 0s, minimum: 0s, granularity: 1s}
 #   retries: 2                    # of runs that the infrastructure failed
+#   keep: 10m                     # machines wait so long for the next trial on the same offer; needs a provisioner
 #   log_limit: 256MiB             # kept of stdout and of stderr, each: the beginning and the end
 #   hooks: {after_executing: [./notify.sh], on_error: {python: "my_module:my_function", timeout: 10s}}
 

@@ -25,6 +25,12 @@ _EXPIRY_SLACK = 3600.0
 """Seconds beyond a run's wall time after which anyone may destroy what is left of it."""
 
 
+_USES = 8
+"""So many runs as long as the first one may be may use the same machines, with the longest pauses between them."""
+
+_DAY = 86400.0
+
+
 def build_deployer(spec: JobSpec, owner: str, data_folder: Path, entered: StageListener | None = None) -> Deployer:
     """The deployer of a specification.
 
@@ -61,6 +67,7 @@ def build_deployer(spec: JobSpec, owner: str, data_folder: Path, entered: StageL
         hooks=hooks,
         results=ResultUploader(data_folder / "uploads" / owner),
         entered=entered,
+        keeps=spec.keep is not None,
     )
 
 
@@ -104,6 +111,37 @@ def run_folder(data_folder: Path, owner: str, run_id: str) -> Path:
     return data_folder / "runs" / owner / run_id
 
 
+def run_span(spec: JobSpec, wall_seconds: float | None) -> float:
+    """Seconds from the launch of a run until anyone may destroy what is left of it.
+
+    Args:
+        spec: The specification.
+        wall_seconds: Its wall time, or None.
+    """
+    return _wall(spec, wall_seconds) + _EXPIRY_SLACK
+
+
+def _wall(spec: JobSpec, wall_seconds: float | None) -> float:
+    most = _LONGEST if spec.longest is None else spec.longest
+    return most if wall_seconds is None else min(wall_seconds, most)
+
+
+def machines_span(spec: JobSpec, wall_seconds: float | None) -> float | None:
+    """Seconds that machines may live which are kept between runs; None where they are not.
+
+    It is fixed when they are made, since tags and switch-off times of machines cannot be changed everywhere: time for
+    some runs like the first one, a day more than that one at most. Then others are made.
+
+    Args:
+        spec: The specification.
+        wall_seconds: Wall time of the run that they are made for, or None.
+    """
+    if spec.keep is None:
+        return None
+    turn = _wall(spec, wall_seconds) + spec.keep
+    return turn + min((_USES - 1) * turn, max(_DAY, spec.keep)) + _EXPIRY_SLACK
+
+
 def run_request_factory(
     spec: JobSpec, study: StudyRow, data_folder: Path, now: Callable[[], float]
 ) -> Callable[[Trial, Run, float | None], RunRequest]:
@@ -117,15 +155,15 @@ def run_request_factory(
     """
 
     def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
-        job, offer = spec.job, trial.offer
-        most = _LONGEST if spec.longest is None else spec.longest
-        longest = most if wall_seconds is None else min(wall_seconds, most)
+        job, offer, most = spec.job, trial.offer, _wall(spec, None)
+        longest, live = _wall(spec, wall_seconds), machines_span(spec, wall_seconds)
         fraction = trial.proposal.fidelity * job.parameters.fidelity
         argv, env = render(job, trial.configuration, offer, fraction)
         return RunRequest(
             run_id=run.run_id,
             owner=study.owner,
-            expires=now() + longest + _EXPIRY_SLACK,
+            expires=now() + run_span(spec, wall_seconds),
+            machines_expire=None if live is None else now() + live,
             argv=argv,
             env={**env, "TRADEWIND_STUDY": study.name},
             secrets=job.secrets,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 def check_runner(spec: JobSpec, problem: Problem) -> None:
     """Refuse to pay cloud prices for runs that would take place on this machine."""
     from tradewind.deployer.compatibility import incompatibility
+    from tradewind.deployer.provisioner.base import MakesMachines
     from tradewind.deployer.runner.base import DrivesLoad, KeepsCheckpoints, NeedsImages, Simulates, ThisMachine
 
     runner, provisioner = plugins.load("runner", spec.runner.name), plugins.load("provisioner", spec.provisioner.name)
@@ -36,6 +37,12 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
             "tradewind plugins --matrix shows what does",
         )
     _check_workflow_runner(spec, cast("type[Runner]", runner))
+    if spec.keep is not None and not issubclass(provisioner, MakesMachines):
+        raise spec.error(
+            ("deploy", "keep"),
+            f"provisioner {spec.provisioner.name} makes no machines that could be kept between trials",
+            "leave deploy.keep out, or let a provisioner make machines: terraform, libvirt, opennebula, script",
+        )
     if spec.job.load is not None and not issubclass(runner, DrivesLoad):
         raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
     if spec.checkpoint is not None and not issubclass(runner, KeepsCheckpoints | Simulates):

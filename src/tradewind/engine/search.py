@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,10 +14,14 @@ from tradewind.engine.report_listener import ReportListener
 from tradewind.engine.state_machine.events import (
     AskSearcher,
     CancelRun,
+    GiveBackMachines,
     InterpretOutput,
     Interrupted,
+    KeepMachines,
+    KeptMachinesChanged,
     Launch,
     LaunchPermitted,
+    MachinesFree,
     OutputInterpreted,
     PricedProposal,
     RequestPermit,
@@ -29,6 +33,7 @@ from tradewind.engine.state_machine.events import (
     StopSearch,
     TellSearcher,
     Tick,
+    WatchMachines,
     WithdrawPermit,
     WriteRows,
 )
@@ -42,6 +47,8 @@ from tradewind.utils.clock import Clock, SimulatedClock
 from tradewind.utils.processes import Moment
 
 if TYPE_CHECKING:
+    from tradewind.deployer.lifecycle.deployer import FreeMachines
+    from tradewind.deployer.lifecycle.kept_machines import KeptFleet
     from tradewind.deployer.runner.base import Runner
 
 
@@ -56,6 +63,19 @@ class DeployerProtocol(Protocol):
     @property
     def runner(self) -> Runner:
         """The runner that carries out runs."""
+        ...
+
+    @property
+    def kept(self) -> KeptFleet:
+        """The machines that are kept between runs."""
+        ...
+
+    def free_machines(self) -> Sequence[FreeMachines]:
+        """The machines of runs that wait for `decide`."""
+        ...
+
+    def decide(self, run_id: str, *, keep: bool) -> None:
+        """Say whether the machines of a run are kept for the next one."""
         ...
 
     def launch(self, run: Run, request: RunRequest) -> Run:
@@ -179,6 +199,7 @@ def seconds_to_deadline(machine: SearchMachine) -> float:
     seconds = [_until_limits(machine), _until_no_money(machine)]
     if machine.seconds_left is not None and machine.runs:
         seconds.append(machine.seconds_left)
+    seconds += [lease.until - machine.now for lease in machine.kept.staying]
     return max(_LEAST_WAIT, min(seconds))
 
 
@@ -207,6 +228,12 @@ def _until_no_money(machine: SearchMachine) -> float:
             left = max(0.0, run.reserved - run.cost) + free / len(runs)
             found.append(left / hourly * 3600.0)
     return max(_LEAST_WAIT_FOR_MONEY, min(found))
+
+
+def tags_in_use(runs: Collection[Run]) -> set[str]:
+    """The ids of the runs that have not ended, and the tags of all machines that they have or that are kept."""
+    found = {tag for run in runs if not run.state.ended for tag in (run.run_id, run.cluster)}
+    return found | {run.lease.cluster for run in runs if run.lease is not None and run.lease.ended is None}
 
 
 LEASE_SECONDS = 120.0
@@ -373,7 +400,7 @@ class Search:
         parts = self.parts = replace(self.parts, study=refresh_held_study(self.parts.store, self.parts.study))
         study_id = parts.study.id
         runs = parts.store.runs(study_id)
-        self.swept = parts.deployer.sweep({run.run_id for run in runs if not run.state.ended})
+        self.swept = parts.deployer.sweep(tags_in_use(runs))
         restore_searcher_state(parts.searcher, parts.study)
         present = {"state": "open", "reason": "", "spec": parts.study.spec}
         parts.store.write(study_id, Change(study=present), self._token)
@@ -388,18 +415,23 @@ class Search:
             store, study_id, machine = self.parts.store, self.parts.study.id, self.parts.machine
             store.renew(study_id, self._token, LEASE_SECONDS)
             # What runs cost so far is not to be forgotten by a crash. One that has ended is written with its trial.
-            open_runs = tuple(run for run in machine.runs.values() if not run.state.ended)
+            open_runs = (*(run for run in machine.runs.values() if not run.state.ended), *machine.kept.rows)
             store.write(study_id, Change(runs=open_runs, study={"elapsed": machine.elapsed}), self._token)
             self._held = Moment.now()
         changed = deployer.poll()
         for run in changed:
             self._feed(RunChanged(run))
+        free = deployer.free_machines()
+        for each in free:
+            self._feed(MachinesFree(each.run_id, each.seconds, each.expires))
+        for news in deployer.kept.news():
+            self._feed(KeptMachinesChanged(news.cluster, news.gone, news.until))
         if self.parts.listener is not None:
             for report in self.parts.listener.look(list(self.parts.machine.runs.values()), deployer.clock.now()):
                 self._feed(report)
         self._feed(Tick())
         self._show()
-        return self.parts.machine.stopped is not None or any(run.state.ended for run in changed)
+        return self.parts.machine.stopped is not None or bool(free) or any(run.state.ended for run in changed)
 
     def end(self) -> None:
         """Whatever happened: nothing stays running that nobody watches, and the study is let go."""
@@ -408,10 +440,18 @@ class Search:
             last.callback(parts.store.release, parts.study.id, self._token)
             last.callback(parts.deployer.close)
             if self._ours and parts.machine.stopped is None:
+                last.callback(self._give_back_kept)
                 reasons = dict.fromkeys(parts.machine.runs, "the search ended with an error")
                 for run_id, reason in reasons.items():
                     last.callback(parts.deployer.cancel, run_id, reason)
                 last.callback(parts.deployer.stop, reasons)  # the last of them is the first that is called
+
+    def _give_back_kept(self) -> None:
+        deployer = self.parts.deployer
+        if deployer.kept.tags:
+            deployer.kept.finish()
+            for news in deployer.kept.news():
+                self._feed(KeptMachinesChanged(news.cluster, news.gone, news.until))
 
     def _show(self) -> None:
         if self._observer is not None:
@@ -474,6 +514,8 @@ class Search:
             case CancelRun(run_id, reason, waits=True):
                 cancelled = parts.deployer.cancel(run_id, reason)
                 return [] if cancelled is None else [RunChanged(cancelled)]
+            case KeepMachines() | WatchMachines() | GiveBackMachines():
+                return self._about_machines(instruction)
             case InterpretOutput(trial, run):
                 return [self._interpret(run)]
             case TellSearcher(trial):
@@ -488,6 +530,19 @@ class Search:
             case CancelRun() | StopSearch():
                 pass
         return []
+
+    def _about_machines(self, instruction: KeepMachines | WatchMachines | GiveBackMachines) -> Sequence[SearchEvent]:
+        deployer = self.parts.deployer
+        match instruction:
+            case KeepMachines(run_id, keep):
+                deployer.decide(run_id, keep=keep)
+            case WatchMachines(cluster):
+                deployer.kept.watch(cluster)
+            case GiveBackMachines(cluster, waits=True):
+                deployer.kept.finish({cluster})
+            case GiveBackMachines(cluster):
+                deployer.kept.give_back(cluster)
+        return [KeptMachinesChanged(news.cluster, news.gone, news.until) for news in deployer.kept.news()]
 
     def _interpret(self, run: Run) -> OutputInterpreted:
         output = self.parts.deployer.output(run, self._requests[run.run_id])

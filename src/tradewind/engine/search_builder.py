@@ -6,11 +6,12 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tradewind import plugins
-from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory
+from tradewind.engine.deployment import build_deployer, resolve_setting_paths, run_request_factory, run_span
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.preflight import check_budget, check_limits, check_offers, check_runner
 from tradewind.engine.proposals import first_proposals
@@ -20,7 +21,7 @@ from tradewind.engine.state_machine.early_stopping import judged_metric
 from tradewind.engine.state_machine.events import PricedProposal
 from tradewind.engine.state_machine.retry_policy import fallback_finder
 from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.engine.state_machine.search_policy import FallbackFinder, SearchPolicy, no_fallback
+from tradewind.engine.state_machine.search_policy import FallbackFinder, KeepPolicy, SearchPolicy, no_fallback
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
 from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space
@@ -422,6 +423,7 @@ def _policy(
         size=len(problem.candidates) if problem.space.enumerable else None,
         stopper=build_stopper(spec, problem),
         architectures=_architectures(spec, problem, deployer),
+        keep=None if spec.keep is None else KeepPolicy(spec.keep, partial(run_span, spec)),
     )
 
 

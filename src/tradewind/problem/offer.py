@@ -191,6 +191,19 @@ class Billing:
         """
         return round_money(self.billed_seconds(runtime) / 3600.0 * hourly)
 
+    def further_cost(self, before: float, seconds: float, hourly: float) -> float:
+        """USD of further seconds of machines that have been billed for some already.
+
+        Rounding and the least that is billed count once for the machines, not for each part of their time.
+
+        Args:
+            before: Seconds that they have been billed for, set-up included.
+            seconds: Further seconds.
+            hourly: USD per hour for all nodes together.
+        """
+        plain = replace(self, setup_seconds=0.0)
+        return round_money(plain.cost(before + max(0.0, seconds), hourly) - plain.cost(before, hourly))
+
     def costs(self, runtimes: Iterable[float], hourly: Iterable[float]) -> list[float]:
         """USD of several runs, each with its own seconds and USD per hour; see `cost`."""
         return [self.cost(float(seconds), float(rate)) for seconds, rate in zip(runtimes, hourly, strict=True)]

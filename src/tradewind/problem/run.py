@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.problem.configuration import Configuration
-from tradewind.problem.offer import Offer
+from tradewind.problem.offer import Offer, round_money
 
 
 class RunState(StrEnum):
@@ -117,6 +117,8 @@ class Load:
         ready_path: An HTTP path that must answer with a status below 400, or empty: an open port is enough.
         ready_pattern: A regular expression that a line of the application's output must match, or empty.
         ready_seconds: How long the application may take to become ready.
+        cpus: CPUs that it is held to, or None.
+        memory_bytes: Memory that it is held to, or None.
     """
 
     argv: tuple[str, ...]
@@ -126,6 +128,8 @@ class Load:
     ready_path: str = ""
     ready_pattern: str = ""
     ready_seconds: float = 60.0
+    cpus: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,8 @@ class RunRequest:
         parameters: The job's parameters, in which it differs from other jobs of the same program.
         checkpoint: The checkpoints of the trial, or None where the program makes none.
         workflow: The workflow that is run instead of the command, or None.
+        machines_expire: The tag of when anyone may destroy machines that are made for the run, where they may be kept
+            after it; without it they expire with the run.
     """
 
     run_id: str
@@ -214,6 +220,7 @@ class RunRequest:
     parameters: Mapping[str, float | str] = field(default_factory=dict)
     checkpoint: CheckpointPlan | None = None
     workflow: WorkflowJob | None = None
+    machines_expire: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +319,54 @@ class RunOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenMachines:
+    """Machines that were made for an earlier run, and that a run goes on with.
+
+    Attributes:
+        cluster: The run that they were made for, which is their tag.
+        seconds: Seconds that they had been billed for when they were taken over.
+        expires: The tag of when anyone may destroy them, in seconds since the epoch.
+    """
+
+    cluster: str
+    seconds: float
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLease:
+    """Machines that are kept after a run, for the next one on the same offer.
+
+    It is in the row of the run before they are kept. Once it has ended they are gone, or another run has them.
+
+    Attributes:
+        cluster: The run that they were made for, which is their tag.
+        seconds: Seconds that they had been billed for when the run was over.
+        expires: The tag of when anyone may destroy them, in seconds since the epoch.
+        since: When the run was over, in seconds since the epoch: until then they are on its own bill.
+        until: When they are given back if no run wants them.
+        reserved: USD set aside for keeping them.
+        offer_key: The key of their offer.
+        hourly: USD per hour, all of them.
+        cost: USD that keeping them has cost so far; it is a part of the cost of the run.
+        ended: When they were given back or taken over, or None as long as they are kept.
+        taken_by: The run that has taken them over, or empty.
+    """
+
+    cluster: str
+    seconds: float
+    expires: float
+    since: float
+    until: float = 0.0
+    reserved: float = 0.0
+    offer_key: str = ""
+    hourly: float = 0.0
+    cost: float = 0.0
+    ended: float | None = None
+    taken_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The row of a run in the store, written before anything is created and changed until it is settled.
 
@@ -321,7 +376,7 @@ class Run:
         attempt: 1 for the first.
         state: Where it is.
         reserved: USD set aside for it while it is not settled.
-        cost: USD it has cost so far.
+        cost: USD it has cost so far, keeping its machines after it included.
         runtime: Seconds it has executed.
         handle: The runner's handle, once there is one.
         machines: The provisioner's machines, once there are any.
@@ -335,6 +390,8 @@ class Run:
         offer_key: The key of the offer that it was launched on; attempts of a trial may have different ones.
         results: The address that what it kept is uploaded to, or empty; it is complete where SHA256SUMS is there.
         code: Digest of the files of the program's folder when it began, or empty where they are not watched.
+        taken: Machines of an earlier run that it goes on with; None where they were made for it.
+        lease: Its machines, where they are or were kept after it.
     """
 
     run_id: str
@@ -356,6 +413,18 @@ class Run:
     offer_key: str = ""
     results: str = ""
     code: str = ""
+    taken: TakenMachines | None = None
+    lease: MachineLease | None = None
+
+    @property
+    def own_cost(self) -> float:
+        """USD that it has cost without what its machines cost while they were kept after it."""
+        return self.cost if self.lease is None else round_money(self.cost - self.lease.cost)
+
+    @property
+    def cluster(self) -> str:
+        """The tag of its machines: the run that they were made for."""
+        return self.run_id if self.taken is None else self.taken.cluster
 
     def resumed_at(self, seconds: float) -> Run:
         """The row of a run that began at a checkpoint, which has saved so many seconds of work."""

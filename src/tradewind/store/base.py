@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tradewind import plugins
 from tradewind.plugins import Plugin, Settings
-from tradewind.problem import Run, Trial
+from tradewind.problem import MachineLease, Run, Trial
 from tradewind.utils.processes import process_namespace, process_start_time
 
 StudyState = Literal["open", "finished", "interrupted"]
@@ -81,11 +81,12 @@ class StudySummary:
         study: The row.
         counts: Trials by state.
         spent: USD over all runs, total.
-        reserved: USD set aside for runs that are not settled.
+        reserved: USD set aside for runs that are not settled, and for machines that are kept.
         best: The best feasible trial on the whole input, or None; of equals the one with the shortest run time, then
             the first.
         running_since: When the live process that holds the study took it, or None.
         holder: Who holds it (host and pid), or empty.
+        kept: Machines that are kept for the next trial.
     """
 
     study: StudyRow
@@ -95,6 +96,7 @@ class StudySummary:
     best: Trial | None = None
     running_since: float | None = None
     holder: str = ""
+    kept: tuple[MachineLease, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ from tradewind.problem import (
     Fault,
     Handle,
     Machine,
+    MachineLease,
     Observation,
     Offer,
     Proposal,
     Run,
     RunState,
+    TakenMachines,
     Trial,
     TrialState,
     Usage,
@@ -32,6 +34,8 @@ _OFFER = tuple(Offer.__dataclass_fields__)
 _PROPOSAL = tuple(name for name in Proposal.__dataclass_fields__ if name != "configuration")
 _OBSERVATION = tuple(Observation.__dataclass_fields__)
 _USAGE = tuple(Usage.__dataclass_fields__)
+_TAKEN = tuple(TakenMachines.__dataclass_fields__)
+_LEASE = tuple(MachineLease.__dataclass_fields__)
 
 
 def dumps(document: Any) -> str:
@@ -185,7 +189,7 @@ def trial_from_json(document: Mapping[str, Any]) -> Trial:
 def details_to_json(run: Run) -> dict[str, Any]:
     """The fields of a run that the database has no use for."""
     handle = run.handle
-    return {
+    document: dict[str, Any] = {
         "handle": {"run_id": handle.run_id, "runner": handle.runner, "data": dict(handle.data)} if handle else None,
         "machines": [{"id": m.id, "address": m.address, "data": dict(m.data)} for m in run.machines],
         "reason": run.reason,
@@ -196,6 +200,11 @@ def details_to_json(run: Run) -> dict[str, Any]:
         "results": run.results,
         "code": run.code,
     }
+    if run.taken is not None:  # few runs have any
+        document["taken"] = _fields(run.taken, _TAKEN)
+    if run.lease is not None:
+        document["lease"] = _fields(run.lease, _LEASE)
+    return document
 
 
 def run_to_json(run: Run) -> dict[str, Any]:
@@ -223,6 +232,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
     """
     try:
         handle, fault = document["handle"], document["fault"]
+        taken, lease = document.get("taken"), document.get("lease")
         return Run(
             run_id=document["run_id"],
             trial=document["trial"],
@@ -243,6 +253,8 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
             offer_key=document.get("offer_key", ""),
             results=document.get("results", ""),
             code=document.get("code", ""),
+            taken=TakenMachines(**_known(taken, _TAKEN)) if taken else None,
+            lease=MachineLease(**_known(lease, _LEASE)) if lease else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _not_one("run", error) from error

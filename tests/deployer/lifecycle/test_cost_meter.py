@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.deployer.helpers import OFFER, deployer_over, drive, process_runner, request_for, row
 
+from tradewind.deployer.lifecycle.cost_meter import CostMeter
 from tradewind.deployer.lifecycle.hooks import Hooks
-from tradewind.deployer.lifecycle.run_lifecycle import CostMeter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.simulated import SimulatedProvisioner, SimulatedSettings
 from tradewind.problem import Billing, Handle, Run, RunState

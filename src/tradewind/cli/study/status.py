@@ -132,7 +132,13 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     if summary.reserved:
         from tradewind.utils.units import format_money
 
-        console.print(f"{format_money(summary.reserved)} total is reserved for runs on their way", markup=False)
+        kept = ", and for machines that are kept" if summary.kept else ""
+        console.print(f"{format_money(summary.reserved)} total is reserved for runs on their way{kept}", markup=False)
+    for line in tables.kept_lines(summary):
+        console.print(line, markup=False)
+    for trial in trials:
+        if warning := tables.load_warning(trial.observation):
+            console.print(f"trial {trial.number}: {warning}", markup=False, style="yellow")
     for number, why in sorted(troubles.items()):
         console.print(f"trial {number}: {' '.join(why.split())}", markup=False, style="yellow")
     if early := _early(store, row):

@@ -8,16 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from tradewind.deployer.environment import METRICS
 from tradewind.deployer.lifecycle.hooks import Hooks
+from tradewind.deployer.lifecycle.kept_machines import KeptFleet
 from tradewind.deployer.lifecycle.orphans import destroy_orphans
 from tradewind.deployer.lifecycle.run_context import RunContext, StageListener, handle_of, ignore_stage
 from tradewind.deployer.lifecycle.run_lifecycle import RunEnding, RunLifecycle
-from tradewind.deployer.provisioner.base import Cluster, ClusterState, Provisioner
+from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner
 from tradewind.deployer.result_uploads import ResultUploader
 from tradewind.deployer.runner.base import AnswersFromRecords, Runner, Simulates, SubmitsTogether
 from tradewind.errors import TeardownError, TradewindError
@@ -28,6 +29,21 @@ _GLANCE_SECONDS = 0.05
 _PATIENCE_SECONDS = 30.0
 _RESULTS_SECONDS = 10.0
 """Whoever stops runs waits so long, for all of them, for results whose connection breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeMachines:
+    """Machines of a run that is all but over, which could serve the next one.
+
+    Attributes:
+        run_id: The run.
+        seconds: Seconds that they have been billed for.
+        expires: When anyone may destroy them, in seconds since the epoch.
+    """
+
+    run_id: str
+    seconds: float
+    expires: float
 
 
 class Deployer:
@@ -51,6 +67,10 @@ class Deployer:
         hooks: The user's hooks.
         results: Uploads what runs kept, or None.
         entered: Called for each stage that a run enters, or None.
+        keeps: Whether a run whose machines could serve the next one waits for `decide` before they are given back.
+
+    Attributes:
+        kept: The machines that are kept between runs.
     """
 
     def __init__(
@@ -63,14 +83,25 @@ class Deployer:
         hooks: Hooks | None = None,
         results: ResultUploader | None = None,
         entered: StageListener | None = None,
+        keeps: bool = False,
     ) -> None:
         self.provisioner = provisioner
         self.runner = runner
         self.owner = owner
         provisioner.clock = runner.clock
         self._results = results
+        simulated = isinstance(runner, Simulates)
+        self.kept = KeptFleet(provisioner, lambda: self.clock, self._later, simulated=simulated)
+        makes = isinstance(provisioner, MakesMachines)
         self._context = RunContext(
-            provisioner, runner, billing, hooks or Hooks(), self._later, results, entered or ignore_stage
+            provisioner,
+            runner,
+            billing,
+            hooks or Hooks(),
+            self._later,
+            results,
+            entered or ignore_stage,
+            self.kept if keeps and makes else None,
         )
         self._lifecycles: dict[str, RunLifecycle] = {}
         self._stopping: dict[str, RunLifecycle] = {}
@@ -139,6 +170,7 @@ class Deployer:
         self._look(lifecycles)
         for lifecycle in lifecycles:
             lifecycle.advance()
+        self.kept.advance()
         if self._results is not None:
             self._results.poll()
         self._submit_together([lifecycle for lifecycle in lifecycles if lifecycle.wants_submit])
@@ -147,11 +179,25 @@ class Deployer:
             lifecycle.reported = lifecycle.run
         return [lifecycle.run for lifecycle in changed]
 
+    def free_machines(self) -> list[FreeMachines]:
+        """The machines of runs that wait for `decide`."""
+        return [
+            FreeMachines(lifecycle.run.run_id, lifecycle.machine_seconds, lifecycle.machines_expire or 0.0)
+            for lifecycle in self._lifecycles.values()
+            if lifecycle.asks_to_keep
+        ]
+
+    def decide(self, run_id: str, *, keep: bool) -> None:
+        """Say whether the machines of a run are kept for the next one; its lease must be in the store with its end."""
+        if (lifecycle := self._lifecycles.get(run_id)) is not None and lifecycle.asks_to_keep:
+            lifecycle.keeps = keep
+
     def wait(self, seconds: float) -> None:
         """Return when something may have changed, when woken, or after ``seconds`` on the clock."""
         lifecycles = [lifecycle for lifecycle in self._lifecycles.values() if lifecycle.open]
         if any(
-            lifecycle.wants_submit or lifecycle.run != lifecycle.reported for lifecycle in self._lifecycles.values()
+            lifecycle.wants_submit or lifecycle.to_be_decided or lifecycle.run != lifecycle.reported
+            for lifecycle in self._lifecycles.values()
         ):
             return
         tasks = [lifecycle.background_task.task for lifecycle in lifecycles if lifecycle.background_task is not None]
@@ -162,9 +208,10 @@ class Deployer:
         if tasks:  # their end wakes the runner, if it can be woken
             seconds = min(seconds, _GLANCE_SECONDS)
         now = self.clock.now()
-        moving = [f.cluster for f in lifecycles if f.cluster is not None and _moves(f)]
+        moving = [f.cluster for f in lifecycles if f.cluster is not None and _moves(f)] + self.kept.moving
         if moving:
             seconds = min(seconds, self.provisioner.next_change(moving))
+        seconds = self.kept.next_try(seconds)
         for lifecycle in lifecycles:
             if lifecycle.retry_at > now:
                 seconds = min(seconds, lifecycle.retry_at - now)
@@ -290,7 +337,7 @@ class Deployer:
         """End and destroy everything with our owner's tag that belongs to no open run; go on with uploads.
 
         Args:
-            known_run_ids: The runs that the store has as open.
+            known_run_ids: The runs that the store has as open, and the tags of machines that they or leases have.
 
         Returns:
             What was done, in words, for the log.
@@ -300,7 +347,8 @@ class Deployer:
         """
         if self._results is not None:
             self._results.resume()
-        return destroy_orphans(self._context, self.owner, known_run_ids | set(self._lifecycles))
+        mine = {tag for each in self._lifecycles.values() for tag in (each.run.run_id, each.run.cluster)}
+        return destroy_orphans(self._context, self.owner, known_run_ids | mine | self.kept.tags)
 
     def output(self, run: Run, request: RunRequest) -> RunOutput:
         """Give what the interpreters read of an ended run."""
@@ -361,9 +409,11 @@ class Deployer:
             for f in lifecycles
             if f.cluster is not None and (self._context.makes or f.cluster.state is ClusterState.BOOTING)
         ]
+        clusters += self.kept.polled
         polled: Mapping[str, Cluster] = self.provisioner.poll(clusters) if clusters else {}
         for lifecycle in lifecycles:
-            lifecycle.note(statuses.get(lifecycle.run.run_id), polled.get(lifecycle.run.run_id))
+            lifecycle.note(statuses.get(lifecycle.run.run_id), polled.get(lifecycle.run.cluster))
+        self.kept.note(polled)
 
 
 def output_of(run: Run, folder: Path, offer: Offer, configuration: Configuration) -> RunOutput:

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.deployer.lifecycle.hooks import Hooks
+from tradewind.deployer.lifecycle.kept_machines import KeptFleet
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, ReachableBySsh
 from tradewind.deployer.result_uploads import ResultUploader
 from tradewind.deployer.runner.base import Runner, Simulates
@@ -62,6 +63,7 @@ class RunContext:
         later: Does in a thread what takes long.
         results: Uploads what runs kept, or None.
         entered: Called for each stage that a run enters.
+        kept: The machines that are kept between runs, or None where each run's machines go with it.
     """
 
     provisioner: Provisioner
@@ -71,6 +73,7 @@ class RunContext:
     later: Callable[[Callable[[], None]], Future[None]]
     results: ResultUploader | None = None
     entered: StageListener = ignore_stage
+    kept: KeptFleet | None = None
 
     @property
     def own(self) -> bool:
@@ -110,6 +113,11 @@ class RunContext:
         if self.makes or cluster.expires is None:
             return request
         return replace(request, expires=max(request.expires, cluster.expires))
+
+    def taken_over(self, cluster: str) -> Cluster:
+        """The machines that a run takes over; what is not known here, after a crash, is to be asked of the provider."""
+        found = self.kept.take(cluster) if self.kept is not None else None
+        return found or Cluster(cluster, ClusterState.UNKNOWN)
 
     def seen(self, run: Run, status: RunStatus, *, going: bool) -> Run:
         """Give the row of a run after its runner was asked, with what keeps it from going on.

@@ -1,4 +1,4 @@
-"""Takes one run from its row to its end, by steps each of which can be taken again; counts what it costs.
+"""Takes one run from its row to its end, by steps each of which can be taken again.
 
 How a run ends is noted in its folder before its machines are given back: after a crash they cannot be asked any more.
 """
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from tradewind.deployer.lifecycle.checkpoint_keeper import CheckpointKeeper
+from tradewind.deployer.lifecycle.cost_meter import CostMeter
 from tradewind.deployer.lifecycle.run_context import STAGES, BackgroundTask, RunContext, StagePhase
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.runner.architectures import CANNOT_EXECUTE, failed_for_architecture
@@ -30,7 +31,7 @@ from tradewind.errors import (
     UnreachableError,
 )
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Billing, Fault, Handle, Run, RunRequest, RunState, RunStatus, Usage
+from tradewind.problem import Fault, Handle, MachineLease, Run, RunRequest, RunState, RunStatus, Usage
 from tradewind.utils.atomic_files import write_atomically
 from tradewind.utils.retries import Backoff
 
@@ -199,94 +200,6 @@ class ResultCollector:
             attempt = again
 
 
-class CostMeter:
-    """Adds up the time that a run is billed for.
-
-    A run without machines of its own is billed for the time that it executed. Machines that were made for it are paid
-    for from the moment they were asked for until they were last sent away: booting as the provisioner measured it,
-    then all that passes while they are there, whether a program runs on them or inputs and outputs are being copied.
-    Providers stop billing when they take the order to destroy. Where they refused it, or show the machines as ready all
-    the same, they are asked again, and the machines are paid for until then; ones on their way down are not.
-
-    Args:
-        billing: How time becomes money.
-        makes: True when machines are made for the run.
-    """
-
-    def __init__(self, billing: Billing, *, makes: bool) -> None:
-        self._billing = billing
-        self._makes = makes
-        self._setup_seconds = 0.0
-        self._least_cost = 0.0
-        self._earlier: Run | None = None
-        self._ready_at: float | None = None
-        self._until = float("-inf")
-        self._known = self._present = self._leaving = self._accepted = False
-
-    def resume(self, run: Run) -> None:
-        """Go on with a run of an earlier process: it has cost what its row says, and its machines may be old."""
-        self._earlier = run
-        self._least_cost = run.cost
-
-    def paid(self, seconds: float) -> None:
-        """Note seconds for which machines were there that came up in vain."""
-        self._setup_seconds = max(self._setup_seconds, seconds)
-
-    def note(self, cluster: Cluster, now: float) -> None:
-        """Take in where the machines are, at ``now`` on the clock that they live on."""
-        self._known = True
-        self.paid(cluster.setup_seconds)
-        # What is unknown counts as alive.
-        self._present = cluster.state is not ClusterState.GONE and not cluster.vanished
-        if cluster.state is ClusterState.READY:
-            self._accepted = False
-            if self._ready_at is None:
-                begun = self._begun(cluster)
-                self._ready_at = now if begun is None else min(now, begun + self._setup_seconds)
-
-    def _begun(self, cluster: Cluster) -> float | None:
-        """Time when machines that an earlier process may have made were asked for; None for those made just now."""
-        if self._earlier is None:
-            return None
-        created = cluster.data.get("created")
-        if created is not None:
-            return float(created)
-        return self._earlier.started if self._earlier.handle is not None else None
-
-    def note_destroy_request(self, now: float) -> None:
-        """Note that the machines are asked to go: from now on they are paid for only if that was in vain."""
-        if not self._accepted:
-            self._leaving = False
-            self.tick(now)
-        self._leaving = True
-
-    def accepted(self) -> None:
-        """Note that the provider has taken the order: the time that the machines take to go is not billed."""
-        self._accepted = True
-
-    def tick(self, now: float) -> None:
-        """Count the time up to ``now``, unless the machines are gone or were sent away."""
-        if self._present and not self._leaving:
-            self._until = max(self._until, now)
-
-    def cost(self, run: Run, hourly: float) -> float | None:
-        """USD that a run has cost so far; None as long as nothing was started for it.
-
-        Args:
-            run: The row with the time that it has executed.
-            hourly: USD per hour for all machines together.
-        """
-        # A handle that was found after a failed submission counts only when the job has really run.
-        submitted = run.handle is not None and (run.started is not None or run.runtime > 0)
-        if not self._makes:
-            return self._billing.cost(run.runtime, hourly) if submitted else None
-        if not (submitted or self._known or self._setup_seconds > 0):
-            return None
-        held = self._until - self._ready_at if self._ready_at is not None else 0.0
-        billing = replace(self._billing, setup_seconds=self._setup_seconds)
-        return max(billing.cost(max(run.runtime, held), hourly), self._least_cost)
-
-
 _NO_PROGRAM = 127  # as shells have it: there is no such program, or it cannot be started
 _REPEAT_SECONDS = 10.0
 _STUBBORN_SECONDS = 30.0
@@ -313,6 +226,8 @@ class RunLifecycle:
         self.unwanted = False
         self.ending: RunEnding | None = None
         self.retry_at = 0.0
+        self.keeps: bool | None = None if context.kept is not None else False
+        self.free = False
         self._context = context
         self._phase = StagePhase.BEFORE
         self._tried_to_make = self._tried_to_submit = False
@@ -321,6 +236,8 @@ class RunLifecycle:
         self._cancelled_at = self._destroyed_at = float("-inf")
         self._released_at = float("inf")
         self._meter = CostMeter(context.billing, makes=context.makes)
+        if run.taken is not None:
+            self._meter.take_over(run.taken, run.started or context.runner.clock.now())
         self._collector = ResultCollector(context)
         self._checkpoints = CheckpointKeeper(context.runner, request, context.later)
         self._made: Cluster | None = None
@@ -335,6 +252,28 @@ class RunLifecycle:
     def running(self) -> bool:
         """False once the runner has said that the job has ended."""
         return self.status is None or not self.status.state.ended
+
+    @property
+    def asks_to_keep(self) -> bool:
+        """True while it waits for the answer whether its machines are kept for the next run."""
+        return self.free and self.keeps is None and self.open
+
+    @property
+    def to_be_decided(self) -> bool:
+        """True when it waits for that answer, or has it and is to go on at once."""
+        return self.free and self.open and self.keeps is not False
+
+    @property
+    def machine_seconds(self) -> float:
+        """Seconds that its machines have been billed for."""
+        return self._meter.machine_seconds(self.run)
+
+    @property
+    def machines_expire(self) -> float | None:
+        """The tag of when anyone may destroy its machines, or None where that is not known."""
+        if self.run.taken is not None:
+            return self.run.taken.expires
+        return None if self.cluster is None else self.cluster.expires
 
     @property
     def _fetching(self) -> bool:
@@ -359,7 +298,7 @@ class RunLifecycle:
             # Whatever stage the row shows, only the end of the job is left to wait for.
             self._enter(RunState.EXECUTING)
             self._phase = StagePhase.ACT
-            self.cluster = Cluster(self.run.run_id, ClusterState.UNKNOWN) if self._context.gives else None
+            self.cluster = Cluster(self.run.cluster, ClusterState.UNKNOWN) if self._context.gives else None
         elif self.open:
             # Making and submitting again finds what is there already.
             self.run = replace(self.run, state=RunState.PENDING)
@@ -412,6 +351,8 @@ class RunLifecycle:
 
         Where the connection breaks, that is tried again ``until`` a moment of ``time.monotonic``.
         """
+        if not self.unwanted:  # all is to go
+            self.keeps = False
         copying = self.background_task if self._fetching else None
         if self.background_task is not None and not self.background_task.firm:
             self._context.hooks.stop(self.run.run_id)
@@ -459,6 +400,8 @@ class RunLifecycle:
         if self.run.state is RunState.PENDING:
             self._context.check(self.request)
             self._enter(RunState.BOOTING)
+            if self.run.taken is not None:  # hooks about booting are for machines that boot
+                self._phase = StagePhase.ACT
             return True
         if self._phase is StagePhase.ACT:
             return self._act()
@@ -527,6 +470,8 @@ class RunLifecycle:
 
     def _boot(self) -> bool:
         context = self._context
+        if self.cluster is None and self.run.taken is not None:
+            self.note(None, context.taken_over(self.run.taken.cluster))
         if self.cluster is None:
             if context.makes:
                 self.run = replace(self.run, started=self.run.started or context.runner.clock.now())
@@ -534,13 +479,18 @@ class RunLifecycle:
             if not self._have(context.provisioner, self._make, lambda: self.note(None, self._made)):
                 return True
         assert self.cluster is not None
+        if self._lost and self.run.taken is not None:
+            raise DeployError(f"the machines that were kept are lost: {self.cluster.reason or self.cluster.state}")
         if self._lost:
             kind = CapacityError if self.cluster.crowded else DeployError
             raise kind(f"the machines did not come up: {self.cluster.reason or self.cluster.state}")
         if self.cluster.state is not ClusterState.READY:
             return False
         self.request = context.lent(self.request, self.cluster)
-        self._next()
+        if self.run.taken is not None:
+            self._enter(RunState.BOOTSTRAPPING)
+        else:
+            self._next()
         return True
 
     def _have(self, part: object, work: Callable[[], None], then: Callable[[], None]) -> bool:
@@ -554,7 +504,8 @@ class RunLifecycle:
 
     def _make(self) -> None:
         own = self.request
-        self._made = self._context.provisioner.make(own.run_id, own.owner, own.expires, own.offer)
+        expires = own.expires if own.machines_expire is None else own.machines_expire
+        self._made = self._context.provisioner.make(own.run_id, own.owner, expires, own.offer)
 
     def _submit(self) -> None:
         self.run = self._checkpoints.begin(self.run)
@@ -608,15 +559,44 @@ class RunLifecycle:
                 return True
         if context.makes and not isinstance(context.runner, Simulates):
             save_ending(self.request.folder, ending, self.status)
-        if not self._over(ending.reason) or not self._give_back():
+        if not self._over(ending.reason):
+            return False
+        if self.keeps is not False and not self._fit_to_keep(ending):
+            self.keeps = False
+        if self.keeps is None:
+            self.free = True
+            return False
+        if not self.keeps and not self._give_back():
             return False
         self._charge()
         self._checkpoints.end(ending.state, ending.fault, unwanted=self.unwanted)
         ended = ending.of(self.run, context.runner.clock.now())
+        if self.keeps:
+            ended = replace(ended, lease=self._lease())
         # Noted before the row ends: a process that is killed in between forgets no upload.
         where = context.results.offer(ended, self.request) if context.results is not None else ""
         self.run = replace(ended, results=where)
         return False
+
+    def _fit_to_keep(self, ending: RunEnding) -> bool:
+        """True when its machines are as good as new ones: they are there, and the runner has nothing left on them."""
+        status, cluster = self.status, self.cluster
+        if status is None or not status.state.ended or status.state is RunState.PREEMPTED:
+            return False
+        sound = ending.state is not RunState.PREEMPTED and ending.fault in (None, Fault.JOB)
+        there = cluster is not None and cluster.state is ClusterState.READY and not cluster.vanished
+        return sound and there and self.machines_expire is not None
+
+    def _lease(self) -> MachineLease:
+        """Hand its machines over to those that are kept; they are on its own bill until now."""
+        assert self.cluster is not None and self._context.kept is not None and self.machines_expire is not None
+        self._context.kept.put(self.cluster)
+        return MachineLease(
+            self.run.cluster,
+            self.machine_seconds,
+            self.machines_expire,
+            max(self._meter.until, self.run.started or 0.0),
+        )
 
     def _over(self, reason: str) -> bool:
         """True when no job goes on, or when giving back its machines is what is left to end it."""
@@ -654,7 +634,7 @@ class RunLifecycle:
         """True when the provisioner confirms that the machines are gone; they may be at once."""
         provisioner, clock = self._context.provisioner, self._context.runner.clock
         if self.cluster is None and self._context.gives and self._tried_to_make:
-            found = (each for each in provisioner.find(self.request.owner) if each.run_id == self.run.run_id)
+            found = (each for each in provisioner.find(self.request.owner) if each.run_id == self.run.cluster)
             self.note(None, next(found, None))
         if self.cluster is None or self.cluster.state is ClusterState.GONE:
             return True

@@ -81,12 +81,16 @@ class KnownRun:
         ended: True when nothing more will happen to it.
         started: Seconds since the epoch, or None.
         price_per_hour: USD per hour of its machines, all nodes together, or None.
+        had_by: The open run that goes on with the machines that were made for this one, or empty.
+        kept_until: Until when the machines that were made for this one are kept for the next trial, or None.
     """
 
     owner: str
     ended: bool
     started: float | None = None
     price_per_hour: float | None = None
+    had_by: str = ""
+    kept_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class OrphanDecision:
         study_id: The study of this store that it belongs to, or None.
         age: Seconds that it exists, at least; None if nothing is known of that.
         price_per_hour: USD per hour, or None.
+        run_id: The run whose row ends with it: that of the finding, or the one that goes on with its machines.
     """
 
     finding: OrphanFinding
@@ -121,6 +126,7 @@ class OrphanDecision:
     study_id: int | None = None
     age: float | None = None
     price_per_hour: float | None = None
+    run_id: str = ""
 
     @property
     def spent(self) -> float | None:
@@ -162,14 +168,17 @@ def decide_fate(
     if fate is not OrphanFate.KEEP and older_than is not None and (age is None or age < older_than):
         fate, why = OrphanFate.KEEP, f"{why}, but it is not known to be older than {format_duration(older_than)}"
     price = finding.price_per_hour if finding.price_per_hour is not None else row.price_per_hour if row else None
-    return OrphanDecision(finding, fate, why, owner.study_id if owner else None, age, price)
+    run_id = row.had_by if row and row.had_by else finding.run_id
+    return OrphanDecision(finding, fate, why, owner.study_id if owner else None, age, price, run_id)
 
 
 def _of_ours(finding: OrphanFinding, row: KnownRun | None, owner: OwningStudy, *, past: bool) -> tuple[OrphanFate, str]:
     gone = OrphanFate.DESTROY if finding.alive else OrphanFate.FORGET
     if row is None:
         return gone, "it has no row in the store"
-    if row.ended:
+    if row.kept_until is not None and row.ended:
+        return gone, "it was kept for a next trial, and nobody watches it"
+    if row.ended and not row.had_by:
         return gone, "its run has ended"
     if past:
         return OrphanFate.SETTLE, "its run is open and nobody watches it"

@@ -16,6 +16,7 @@ from tradewind.deployer.lifecycle.orphans import end_orphan
 from tradewind.deployer.provisioner.base import Cluster, ClusterState, MakesMachines, Provisioner, ReachableBySsh
 from tradewind.deployer.runner.base import Runner, Simulates
 from tradewind.deployer.runner.handle import HandleData
+from tradewind.engine.cleanup.kept_leases import end_leases
 from tradewind.engine.cleanup.orphan_policy import (
     KnownRecords,
     KnownRun,
@@ -29,7 +30,7 @@ from tradewind.engine.cleanup.study_teardown import tear_down_study
 from tradewind.engine.deployment import make_plugin
 from tradewind.errors import MissingProgramError, PluginError, StudyBusyError, TeardownError, TradewindError
 from tradewind.plugins import CallsNetwork
-from tradewind.problem import Handle
+from tradewind.problem import Billing, Handle
 from tradewind.store.base import Store, StudyLine, StudyRow, this_process
 
 if TYPE_CHECKING:
@@ -254,13 +255,22 @@ class OrphanReaper:
         return self._made[key]
 
     def _rows(self, study: StudyLine, run_ids: set[str]) -> dict[str, KnownRun]:
-        rows = {}
+        rows: dict[str, KnownRun] = {}
+        had_by: dict[str, str] = {}
+        kept: dict[str, float] = {}
         for run in self._store.runs(study.id):
+            if run.taken is not None and not run.state.ended:
+                had_by[run.cluster] = run.run_id
+            if run.lease is not None and run.lease.ended is None:
+                kept[run.lease.cluster] = run.lease.until
             if run.run_id in run_ids:
                 trials = self._store.trials(study.id, since=run.trial, limit=1)
                 price = next((trial.offer.hourly for trial in trials if trial.number == run.trial), None)
                 rows[run.run_id] = KnownRun(study.owner, run.state.ended, run.started, price)
-        return rows
+        return {
+            run_id: replace(row, had_by=had_by.get(run_id, ""), kept_until=kept.get(run_id))
+            for run_id, row in rows.items()
+        }
 
     # ------------------------------------------------------------------ giving back
 
@@ -277,13 +287,30 @@ class OrphanReaper:
         except StudyBusyError as error:
             yield from (ReapOutcome(decision, str(error), kept=True) for decision in rest)
             return
+        gone = set()
         try:
-            yield from self._all(rest)
+            for outcome in self._all(rest):
+                finding = outcome.decision.finding
+                if finding.kind is OrphanKind.MACHINES and not outcome.problem:
+                    gone.add(finding.run_id)
+                yield outcome
         finally:
+            if gone:
+                self._end_leases(study_id, token, gone)
             self._store.release(study_id, token)
 
+    def _end_leases(self, study_id: int, token: str, tags: Collection[str]) -> None:
+        """Charge the study with what keeping the machines has cost that are given back now."""
+        document = self._store.study(study_id).spec.get("job")
+        deploy = document.get("deploy", {}) if isinstance(document, Mapping) else {}
+        given = deploy.get("billing") or {}
+        billing = Billing(
+            minimum_seconds=float(given.get("minimum", 0.0)), granularity_seconds=float(given.get("granularity", 1.0))
+        )
+        end_leases(self._store, study_id, billing, token, tags)
+
     def _settle(self, study_id: int, decisions: Sequence[OrphanDecision]) -> Iterator[ReapOutcome]:
-        run_ids = {decision.finding.run_id for decision in decisions}
+        run_ids = {decision.run_id for decision in decisions}
         study = self._store.study(study_id)
         try:
             ended = tear_down_study(self._store, study, self._data_folder, only=run_ids, reason="it had expired")
@@ -293,7 +320,7 @@ class OrphanReaper:
             return
         still = {run.run_id: run.reason for run in ended.runs if not run.state.ended}
         for decision in decisions:
-            run_id = decision.finding.run_id
+            run_id = decision.run_id
             problem = "; ".join(ended.problems) or still.get(run_id, "") or "it does not end"
             yield ReapOutcome(decision, problem if run_id in still else "")
 

@@ -6,13 +6,14 @@ import contextlib
 import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tradewind.engine.cleanup.kept_leases import end_leases
 from tradewind.engine.deployment import build_deployer, run_request_factory
-from tradewind.engine.search import Search, SearchComponents
+from tradewind.engine.search import Search, SearchComponents, tags_in_use
 from tradewind.engine.search_builder import accepted_exit_codes, build_metrics_reader
 from tradewind.engine.state_machine.events import Interrupted, SearchOpened
 from tradewind.engine.state_machine.search_machine import SearchMachine
@@ -37,7 +38,8 @@ from tradewind.utils.clock import Clock
 from tradewind.utils.processes import NoSuchProcess, process_start_time
 
 if TYPE_CHECKING:
-    from tradewind.deployer.lifecycle.deployer import Deployer
+    from tradewind.deployer.lifecycle.deployer import Deployer, FreeMachines
+    from tradewind.deployer.lifecycle.kept_machines import KeptFleet
     from tradewind.deployer.runner.base import Runner
     from tradewind.problem.job_spec.spec import JobSpec
 
@@ -124,6 +126,8 @@ def tear_down_study(
                 _wait_for_holder(holder)
             words, more = _give_back(spec, study, store, data_folder)
             problems += more
+            if not more:
+                end_leases(store, study.id, spec.billing, token)
         return _ended(store, study, chosen, words, problems)
     finally:
         store.release(study.id, token)
@@ -185,7 +189,11 @@ class _FinalSearch(Search):
         self._token = parts.store.hold(study_id, this_process(), _HOLD_SECONDS)
         self._ours = False  # what was not chosen goes on
         try:
-            runs = [run for run in parts.store.runs(study_id) if run.state.ended or run.run_id in chosen]
+            runs = [
+                replace(run, lease=None)  # machines that are kept are given back by their tags
+                for run in parts.store.runs(study_id)
+                if run.state.ended or run.run_id in chosen
+            ]
             parts.machine.parallel = 0  # nothing new is begun
             self._feed(SearchOpened(parts.store.trials(study_id), runs, parts.study.elapsed))
             self._feed(Interrupted())
@@ -208,6 +216,16 @@ class _EndingDeployer:
     @property
     def runner(self) -> Runner:
         return self._deployer.runner
+
+    @property
+    def kept(self) -> KeptFleet:
+        return self._deployer.kept
+
+    def free_machines(self) -> list[FreeMachines]:
+        return []
+
+    def decide(self, run_id: str, *, keep: bool) -> None:
+        return
 
     def launch(self, run: Run, request: RunRequest) -> Run:
         raise AssertionError(f"run {run.run_id} is not to be started")
@@ -270,7 +288,7 @@ class _NoResolver:
 
 def _give_back(spec: JobSpec, study: StudyRow, store: Store, data_folder: Path) -> tuple[list[str], list[str]]:
     """Give back what a study's open runs do not need; what was, and what could not be, in words."""
-    known = {run.run_id for run in store.runs(study.id, open_only=True)}
+    known = tags_in_use(store.runs(study.id, open_only=True))
     try:
         with contextlib.closing(build_deployer(spec, study.owner, data_folder)) as deployer:
             return sweep_machines(deployer, known)

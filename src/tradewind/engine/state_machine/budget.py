@@ -197,6 +197,17 @@ class Ledger:
         self._reserved[run_id] = max(self._reserved[run_id], amount)
         return within
 
+    def shrink(self, run_id: str, usd: float) -> None:
+        """Free what is reserved for a run beyond ``usd``: it is all but over; never below what it has cost so far."""
+        self._reserved[run_id] = min(self._reserved[run_id], max(_nano(usd), self._metered[run_id]))
+
+    def free_without(self, run_id: str) -> float | None:
+        """USD that are free once a run is settled at what it has cost so far; None without a limit."""
+        if self._limit is None:
+            return None
+        others = sum(self._reserved.values()) - self._reserved[run_id]
+        return max(0, self._limit - self._spent - others - self._metered[run_id]) / NANO
+
     def settle(self, run_id: str, usd: float) -> None:
         """Replace a run's reservation by what it cost; a run without a reservation is charged all the same."""
         self._reserved.pop(run_id, None)

@@ -135,6 +135,36 @@ class LaunchPermitted:
     trial: int
 
 
+@dataclass(frozen=True, slots=True)
+class MachinesFree:
+    """A run is all but over, and its machines could be kept for the next one.
+
+    Attributes:
+        run_id: The run.
+        seconds: Seconds that its machines have been billed for.
+        expires: When anyone may destroy them, in seconds since the epoch.
+    """
+
+    run_id: str
+    seconds: float
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMachinesChanged:
+    """Machines that are kept were lost, or are gone.
+
+    Attributes:
+        cluster: Their tag.
+        gone: True when they are not there any more; False when they are no good any more.
+        until: They were paid for until then, in seconds since the epoch.
+    """
+
+    cluster: str
+    gone: bool
+    until: float
+
+
 SearchEvent = (
     SearchOpened
     | ProposalsMade
@@ -146,6 +176,8 @@ SearchEvent = (
     | Tick
     | Interrupted
     | LaunchPermitted
+    | MachinesFree
+    | KeptMachinesChanged
 )
 
 # ---------------------------------------------------------------------- instructions
@@ -220,6 +252,39 @@ class CancelRun:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepMachines:
+    """The answer to `MachinesFree`.
+
+    Attributes:
+        run_id: The run.
+        keep: False to give its machines back with it.
+    """
+
+    run_id: str
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatchMachines:
+    """Watch machines that an earlier process has kept; `KeptMachinesChanged` says what becomes of them."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBackMachines:
+    """Give machines back that were kept; `KeptMachinesChanged` says when they are gone.
+
+    Attributes:
+        cluster: Their tag.
+        waits: The search goes no further until they are gone.
+    """
+
+    cluster: str
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class InterpretOutput:
     """Read the output of a finished run."""
 
@@ -261,6 +326,9 @@ SearchInstruction = (
     | WithdrawPermit
     | Launch
     | CancelRun
+    | KeepMachines
+    | WatchMachines
+    | GiveBackMachines
     | InterpretOutput
     | TellSearcher
     | SettleRun

@@ -17,11 +17,12 @@ from tradewind.engine.state_machine.active_runs import ActiveRuns
 from tradewind.engine.state_machine.architectures import ArchitectureFailures
 from tradewind.engine.state_machine.budget import Ledger, RunLimits
 from tradewind.engine.state_machine.early_stopping import EarlyStopping
+from tradewind.engine.state_machine.kept_machines import KeptMachines
 from tradewind.engine.state_machine.retry_policy import RetryTracker
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.termination import TerminationCheck
 from tradewind.engine.state_machine.trial_history import ProposalIntake, TrialHistory, new_trial
-from tradewind.problem import Fault, Offer, Problem, Run, RunState, Trial, TrialState
+from tradewind.problem import Fault, MachineLease, Offer, Problem, Run, RunState, Trial, TrialState
 from tradewind.utils.units import count, format_money
 
 
@@ -78,6 +79,7 @@ class SearchMachine:
         ledger: The money.
         history: The trials.
         active_runs: The runs that have not ended.
+        kept: The machines that no run has now.
         early_stopping: What the runs have reported, and which were given up for it.
         ending: Why nothing more will be asked, or None; what runs may still end.
         stopped: Why the search is over, or None.
@@ -88,6 +90,7 @@ class SearchMachine:
         self.policy = policy
         self.parallel = problem.terms.parallel
         self.ledger = Ledger(problem.budget.dollars)
+        self.kept = KeptMachines(policy.keep, problem.terms.billing, self.ledger)
         self.history = TrialHistory(problem.objective, problem.constraints)
         self.run_limits = RunLimits(problem, policy)
         self.stopped: ev.StopSearch | None = None
@@ -116,6 +119,11 @@ class SearchMachine:
     def elapsed(self) -> float:
         """Wall-clock seconds used, earlier sessions included."""
         return self._allowance.elapsed
+
+    @property
+    def now(self) -> float:
+        """The runner's clock at the latest event, in seconds."""
+        return self._allowance.now
 
     @property
     def seconds_left(self) -> float | None:
@@ -189,6 +197,10 @@ class SearchMachine:
                 out += [ev.CancelRun(run_id, "the user stopped the search", waits=True) for run_id in self.runs]
             case ev.LaunchPermitted(number):
                 self._permits.give(number)
+            case ev.MachinesFree():
+                out += self._machines_free(event)
+            case ev.KeptMachinesChanged(cluster, gone, until):
+                out += self._kept_changed(cluster, until, gone=gone)
             case ev.Tick():
                 pass
         return out + self._next()
@@ -200,9 +212,9 @@ class SearchMachine:
         out: list[ev.SearchInstruction] = []
         open_runs = {run.trial: run for run in event.runs if not run.state.ended}
         numbered = {trial.number: trial for trial in event.trials}
+        out += [ev.WatchMachines(cluster) for cluster in self.kept.take_up(event.runs)]
         for run in event.runs:
             if run.state.ended:
-                self.ledger.settle(run.run_id, run.cost)
                 self._retries.note(run)
                 if (known := numbered.get(run.trial)) is not None:
                     self._architectures.note(run, known)
@@ -253,6 +265,8 @@ class SearchMachine:
             if over is not None:
                 self._end(over[0], drop=over[1])
         out += self._abort_losers()
+        self.kept.meter(self._allowance.now)
+        out += self._give_back(self.kept.due(self._allowance.now))
         out += self._launch_waiting()
         if self.ending is None and not self._asking and not self._asked:
             room = self.parallel - len(self.runs) - len(self._waiting)
@@ -262,6 +276,8 @@ class SearchMachine:
                 self._asking = self._asked = True
                 return [*out, ev.AskSearcher(room)]
         if self.ending is not None and not self.runs and (self._dropping or not self._waiting):
+            if self.kept:
+                return out + self._give_back(self.kept.staying)
             self.stopped = ev.StopSearch(self.ending, self._interrupting)
             state = "interrupted" if self._interrupting else "finished"
             out += [
@@ -272,7 +288,9 @@ class SearchMachine:
 
     def _over(self) -> tuple[str, bool] | None:
         """The reason why the search is over, and True if waiting trials are dropped; None while it goes on."""
-        return self._allowance.why_over(self.history, self.ledger, waiting=bool(self._waiting), running=bool(self.runs))
+        # Machines that are kept give their money back when they go.
+        running = bool(self.runs or self.kept)
+        return self._allowance.why_over(self.history, self.ledger, waiting=bool(self._waiting), running=running)
 
     def _end(self, reason: str, *, drop: bool = False) -> None:
         """Ask for nothing more; with ``drop``, launch nothing more either."""
@@ -337,14 +355,17 @@ class SearchMachine:
 
     def _launch_waiting(self) -> list[ev.SearchInstruction]:
         out: list[ev.SearchInstruction] = []
-        for trial in list(self._waiting):
+        for trial in self.kept.first_wanted(self._waiting):
             if self._dropping or len(self.runs) >= self.parallel:
                 break
             if not self.policy.gated and self.runs and not self.policy.room(trial.offer, self.running_offers()):
                 break
-            amount = self.run_limits.reservation(
-                trial, self.history.best, self.ledger.free, len(self.runs), self.seconds_left
-            )
+            lease = self.kept.of_offer(trial.offer)
+            free = self.ledger.free if lease is None else self.kept.free_without(lease)
+            amount = self.run_limits.reservation(trial, self.history.best, free, len(self.runs), self.seconds_left)
+            if amount is None and self.kept:
+                out += self._give_back(self.kept.staying)
+                break  # the money comes back when they are gone
             if amount is None:
                 if self.runs:
                     out += [ev.WithdrawPermit(trial.number)] if self._permits.drop(trial.number) else []
@@ -353,13 +374,24 @@ class SearchMachine:
                 self._cannot_pay(trial)
             elif self.policy.gated and not self._permits.may(trial.number):
                 out += [ev.RequestPermit(trial)] if self._permits.ask(trial.number) else []
+            elif lease is not None and not self._lasts(lease, trial, amount):
+                out += self._give_back([lease])
+                break
+            elif lease is None and len(self.runs) + len(self.kept) >= self.parallel:
+                out += self._give_back(self.kept.staying[:1])
+                break  # machines that are kept take the place of a run until they are gone
             else:
                 self._waiting.remove(trial)
                 self._permits.drop(trial.number)
-                out += self._launch(trial, amount)
+                out += self._launch(trial, amount, lease)
         return out + ([ev.WithdrawPermit(number) for number in self._permits.drop_all()] if self._dropping else [])
 
-    def _launch(self, trial: Trial, amount: float) -> list[ev.SearchInstruction]:
+    def _lasts(self, lease: MachineLease, trial: Trial, amount: float) -> bool:
+        """True when kept machines do not expire before a run of a trial on them could end."""
+        wall, _ = self.cap(trial, Run("", trial.number, reserved=amount))
+        return self.kept.lasts(lease, self._allowance.now, wall)
+
+    def _launch(self, trial: Trial, amount: float, lease: MachineLease | None) -> list[ev.SearchInstruction]:
         attempt = trial.attempts + 1
         run = Run(
             run_id=f"{self.policy.owner}-{trial.number:05d}-{attempt}",
@@ -369,12 +401,17 @@ class SearchMachine:
             started=self._allowance.now,
             offer_key=trial.offer.key,
         )
+        trials, runs = [], []
+        if lease is not None:
+            taken, left = self.kept.take(lease, run.run_id, self._allowance.now)
+            run = replace(run, taken=taken)
+            trials, runs = [self._charge_lease(left)], [left]
         self.ledger.reserve(run.run_id, amount)
         trial = replace(trial, state=TrialState.RUNNING, attempts=attempt, started=trial.started or self._allowance.now)
         self.history.put(trial)
         self.active_runs.put(run)
         cap = self._until(trial, run)
-        return [self._write(trials=[trial], runs=[run]), ev.Launch(trial, run, cap)]
+        return [self._write(trials=[*trials, trial], runs=[*runs, run]), ev.Launch(trial, run, cap)]
 
     def cap(self, trial: Trial, run: Run) -> tuple[float | None, str]:
         """The time at which a run must end, in seconds of execution, and the reason."""
@@ -387,6 +424,36 @@ class SearchMachine:
             self._waiting.appendleft(trial)  # stored as pending: a larger budget goes on with it
         else:
             self.history.drop(trial)
+
+    # ------------------------------------------------------------------ machines that are kept
+
+    def _machines_free(self, event: ev.MachinesFree) -> list[ev.SearchInstruction]:
+        run = self.runs.get(event.run_id)
+        more = not self._dropping and (bool(self._waiting) or (self.ending is None and self.trials_left != 0))
+        keep = run is not None and more
+        if run is not None and keep:
+            offer = self.history.trials[run.trial].offer
+            keep = self.kept.ask(run, offer, run.cluster, event.seconds, event.expires, self._allowance.now)
+        return [ev.KeepMachines(event.run_id, keep)]
+
+    def _kept_changed(self, cluster: str, until: float, *, gone: bool) -> list[ev.SearchInstruction]:
+        if not self.kept.knows(cluster):
+            return []
+        if not gone:
+            return self._give_back([lease for lease in self.kept.staying if lease.cluster == cluster])
+        left = self.kept.end(cluster, until)
+        return [self._write(trials=[self._charge_lease(left)], runs=[left])]
+
+    def _give_back(self, leases: Sequence[MachineLease]) -> list[ev.SearchInstruction]:
+        return [ev.GiveBackMachines(cluster, waits=self._interrupting) for cluster in self.kept.give_back(leases)]
+
+    def _charge_lease(self, run: Run) -> Trial:
+        """The trial of a run whose machines are not kept any more, with what keeping them has cost."""
+        assert run.lease is not None
+        trial = self.history.trials[run.trial]
+        trial = replace(trial, spent=round(trial.spent + run.lease.cost, 9))
+        self.history.put(trial)
+        return trial
 
     # ------------------------------------------------------------------ runs
 
@@ -404,6 +471,8 @@ class SearchMachine:
                 if instructions := self._abort(run.run_id, why):
                     return instructions
             return [self._write()] if weighs else []
+        run = self.kept.begin(run)
+        self.active_runs.put(run)
         trial = self.history.trials[run.trial]
         self._architectures.note(run, trial)
         accepted = run.state == RunState.FAILED and run.fault == Fault.JOB and run.exit_code in self.policy.exit_codes
@@ -471,6 +540,7 @@ class SearchMachine:
     def _charge(self, run: Run, trial: Trial) -> Trial:
         self.ledger.settle(run.run_id, run.cost)
         self.active_runs.remove(run.run_id)
+        self.kept.put(run)
         trial = replace(trial, spent=round(trial.spent + run.cost, 9))
         self.early_stopping.close(trial)
         self.history.put(trial)

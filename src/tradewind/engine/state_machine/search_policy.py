@@ -22,6 +22,19 @@ def no_fallback(_offer: Offer, _refused: Collection[str]) -> Offer | None:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepPolicy:
+    """Rule for keeping machines between runs.
+
+    Attributes:
+        seconds: The longest time that they are kept for the next run.
+        span: The seconds from its launch until what is left of a run may be destroyed, by its wall time (or None).
+    """
+
+    seconds: float
+    span: Callable[[float | None], float]
+
+
+@dataclass(frozen=True, slots=True)
 class SearchPolicy:
     """Settings for carrying out a search.
 
@@ -44,6 +57,7 @@ class SearchPolicy:
             ``room`` is not asked.
         architectures: Processor architectures of the offers, where all configurations run the same program on machines
             as their offers say; else empty. What failed for its architecture is then tried on no other of that one.
+        keep: How machines are kept between runs of the same offer, or None where each run's machines go with it.
     """
 
     owner: str
@@ -62,3 +76,4 @@ class SearchPolicy:
     stopper: Stopper | None = None
     gated: bool = False
     architectures: frozenset[str] = frozenset()
+    keep: KeepPolicy | None = None

@@ -44,7 +44,7 @@ def run_figures(trial: Trial, run: Run, terms: StudyTerms) -> dict[str, float]:
     this one had any; what it came to itself is beside them.
     """
     work, hourly = run.runtime + run.usage.resumed_seconds, trial.offer.hourly
-    cost = run.cost
+    cost = run.own_cost
     if run.usage.resumed_seconds:
         cost = round_money(cost + hourly * run.usage.resumed_seconds / 3600.0)
     interruptions = trial.offer.interruptions(terms.checkpoint_seconds)
@@ -52,7 +52,7 @@ def run_figures(trial: Trial, run: Run, terms: StudyTerms) -> dict[str, float]:
         return {RUNTIME: work, COST: cost}
     setup = terms.billing.setup_seconds
     if hourly > 0:  # machines that were made for it may have been paid for longer than the run was
-        setup += max(0.0, run.cost / hourly * 3600.0 - terms.billing.billed_seconds(run.runtime))
+        setup += max(0.0, run.own_cost / hourly * 3600.0 - terms.billing.billed_seconds(run.runtime))
     more = interruptions.expected_seconds(work, setup) - setup - work
     expected = cost + hourly * more / 3600.0
     return {
@@ -109,7 +109,7 @@ def failed(trial: Trial, run: Run, reason: str, metrics: Mapping[str, float] | N
     """The trial after a run that failed by the configuration's or the program's fault."""
     seen = Observation(
         objective=None,
-        cost=run.cost,
+        cost=run.own_cost,
         runtime=run.runtime,
         feasible=False,
         metrics=dict(metrics or {}),

@@ -397,6 +397,13 @@ class LoadModel(StrictModel):
     env: Environment = Field({}, description="Its environment variables, beside the job's; templates.")
     port: int | None = Field(None, ge=1, le=65535, description="The port that the application listens on.")
     ready: ReadyModel = Field(ReadyModel(), description="When the application is ready.")
+    cpus: Whole | None = Field(
+        None,
+        ge=1,
+        le=4096,
+        description="CPUs that it is held to: others than the application's where they share a host.",
+    )
+    memory: Bytes | None = Field(None, description="Memory that it is held to: 512MiB.")
 
 
 def _either_required(schema: dict[str, Any]) -> None:
@@ -605,6 +612,11 @@ class DeployModel(StrictModel):
     provisioner: Provisioner = Field(ChoiceModel(use="none"), description="What makes the machines.")
     billing: BillingModel = Field(BillingModel(), description="How time becomes money.")
     retries: Whole = Field(2, ge=0, le=100, description="Repetitions of a run that the infrastructure failed.")
+    keep: PositiveDuration | None = Field(
+        None,
+        description="How long machines are kept after a trial for the next one on the same offer: 10m. Set-up is then "
+        "paid once. Without it each trial's machines go with it.",
+    )
     longest: PositiveDuration | None = Field(
         None,
         description="The longest time for a run that nothing else limits; machines expire after it. Without it "

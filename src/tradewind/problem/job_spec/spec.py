@@ -70,6 +70,7 @@ class JobSpec:
         interpret: How metrics are read, in order.
         hooks: By ``before_<stage>``, ``after_<stage>`` and ``on_error``.
         retries: Repetitions of a run that the infrastructure failed.
+        keep: Seconds that machines are kept at most for the next trial on the same offer, or None.
         longest: Seconds that a run may take which nothing else limits, or None where the YAML says nothing of it.
         fallback: Where a run goes when there are no machines for it.
         spot_attempts: Runs of a trial that may lose their spot machines before it goes elsewhere.
@@ -111,6 +112,7 @@ class JobSpec:
     interpret: tuple[PluginChoice, ...]
     hooks: Mapping[str, tuple[HookSpec, ...]]
     retries: int
+    keep: float | None
     longest: float | None
     fallback: tuple[Literal["region", "on_demand"], ...]
     spot_attempts: int
@@ -396,6 +398,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
             for stage, hooks in model.deploy.hooks.items()
         },
         retries=model.deploy.retries,
+        keep=model.deploy.keep,
         longest=model.deploy.longest,
         fallback=tuple(model.deploy.fallback),
         spot_attempts=model.deploy.spot_attempts,
@@ -439,7 +442,17 @@ def _job(model: JobFile, workdir: Path, secrets: Mapping[str, str]) -> Job:
 
 def _load(given: LoadModel) -> Load:
     ready = given.ready
-    return Load(tuple(given.command), given.image, dict(given.env), given.port, ready.path, ready.log, ready.within)
+    return Load(
+        tuple(given.command),
+        given.image,
+        dict(given.env),
+        given.port,
+        ready.path,
+        ready.log,
+        ready.within,
+        given.cpus,
+        given.memory,
+    )
 
 
 def _secret(reference: str, base: Path) -> str:

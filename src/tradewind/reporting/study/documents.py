@@ -28,6 +28,16 @@ def summary_document(summary: StudySummary) -> dict[str, Any]:
     """Describe a study as a whole: its goal, its progress, what it has spent, and its best trial."""
     study = summary.study
     goal = read_goal(study.spec)
+    kept = [
+        {
+            "machines_of": lease.cluster,
+            "offer": lease.offer_key,
+            "price_per_hour": lease.hourly,
+            "until": lease.until,
+            "cost": lease.cost,
+        }
+        for lease in summary.kept
+    ]
     return {
         "id": study.id,
         "name": study.name,
@@ -41,6 +51,7 @@ def summary_document(summary: StudySummary) -> dict[str, Any]:
         "counts": dict(summary.counts),
         "spent": summary.spent,
         "reserved": summary.reserved,
+        **({"kept": kept} if kept else {}),
         "elapsed": study.elapsed,
         "created": study.created,
         "running_since": summary.running_since,

@@ -251,6 +251,16 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
     return grid
 
 
+def kept_lines(summary: StudySummary) -> list[str]:
+    """A line for each machine, or group of them, that a study keeps for its next trial."""
+    lines = []
+    for lease in summary.kept:
+        until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lease.until))
+        what = f"the machines of {lease.cluster} ({lease.offer_key}), {format_money(lease.hourly)} per hour"
+        lines.append(f"kept for the next trial: {what}, until {until}")
+    return lines
+
+
 def print_trials(console: Console, lines: Sequence[TrialLine], objective: Objective) -> None:
     """Print a table of trials; what is equal in all of them is said once above it."""
     shared, rest = _split_shared(lines)
@@ -356,7 +366,26 @@ def usage_facts(seen: Observation) -> list[tuple[str, str]]:
     memory, seconds = seen.profile.get("peak_memory_bytes"), seen.profile.get("cpu_seconds")
     known = memory is not None and math.isfinite(memory)  # in records of others NaN stands for what nobody knew
     pairs = [("memory", f"{format_memory(memory)} at its peak")] if known else []
-    return pairs if seconds is None else [*pairs, ("CPU time", format_duration(seconds))]
+    if seconds is not None:
+        pairs.append(("CPU time", format_duration(seconds)))
+    if (load := seen.profile.get("load_cpu_seconds")) is not None:
+        share = seen.profile.get("load_cpu_share")
+        words = f"{format_duration(load)} of CPU time" + ("" if share is None else f", {share:.0%} of its CPUs")
+        pairs.append(("load generator", words))
+    if warning := load_warning(seen):
+        pairs.append(("warning", warning))
+    return pairs
+
+
+_FULL_SHARE = 0.9
+
+
+def load_warning(seen: Observation | None) -> str:
+    """Warn that a load generator was the bottleneck, not the application; empty where that is not known."""
+    share = 0.0 if seen is None else seen.profile.get("load_cpu_share", 0.0)
+    if not share >= _FULL_SHARE:
+        return ""
+    return f"the load generator used {share:.0%} of its CPUs: it was measured, not the application; raise job.load.cpus"
 
 
 def offer_facts(offer: Offer) -> list[tuple[str, str]]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFoundError
-from tradewind.problem.job_spec.model import DeployModel, QueryModel, StrictModel
+from tradewind.problem.job_spec.model import DeployModel, QueryModel
 from tradewind.problem.job_spec.spec import build_spec
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
+from tradewind.problem.job_spec.values import StrictModel
 from tradewind.problem.yaml_source import YamlSource, parse_source
 from tradewind.service.accounts.audit_log import record_action
 from tradewind.service.accounts.identity import Principal

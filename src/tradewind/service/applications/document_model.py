@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from tradewind.errors import InputError
-from tradewind.problem.job_spec.model import Scalar, StrictModel
-from tradewind.problem.job_spec.values import Number, SchemaForms, parse_with, validation_error
+from tradewind.problem.job_spec.model import Scalar
+from tradewind.problem.job_spec.values import Number, SchemaForms, StrictModel, parse_with, validation_error
 
 FieldKind = Literal["integer", "number", "text", "choice", "boolean", "file"]
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from tradewind.errors import InputError
-from tradewind.problem.job_spec.model import BudgetModel, StrictModel
+from tradewind.problem.job_spec.model import BudgetModel
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
-from tradewind.problem.job_spec.values import Address, Count, Number, PositiveDuration, PositiveMoney, Seed
+from tradewind.problem.job_spec.values import Address, Count, Number, PositiveDuration, PositiveMoney, Seed, StrictModel
 from tradewind.problem.yaml_source import YamlSource
 
 _MOST_BYTES = 4 * 2**20

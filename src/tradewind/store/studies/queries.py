@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tradewind.problem import Trial, TrialState, round_money
+from tradewind.problem import MachineLease, Trial, TrialState, round_money
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.problem.stored_goal import read_constraints, read_objective
 from tradewind.store.base import EarlierStudy, StudyLine, StudyRow, StudySummary, StudyTotals
@@ -182,6 +182,8 @@ def study_summaries_of(connection: Connection, study_ids: Sequence[int]) -> list
     for row in connection.execute(query).all():
         study, since, holder = rows.study_of(row[:-3]), row.hold_since, live_holder_name(*row[-2:])
         spent, reserved = money.get(study.id, (0.0, 0.0))
+        kept = _kept_machines(connection, study)
+        reserved += sum(lease.reserved for lease in kept)
         found.append(
             StudySummary(
                 study=study,
@@ -191,6 +193,18 @@ def study_summaries_of(connection: Connection, study_ids: Sequence[int]) -> list
                 best=best_trial(connection, study, repeated),
                 running_since=since if holder else None,
                 holder=holder,
+                kept=kept,
             )
         )
     return found
+
+
+def _kept_machines(connection: Connection, study: StudyRow) -> tuple[MachineLease, ...]:
+    """The machines that a study keeps for its next trial; only of a study that keeps any are rows read for it."""
+    document = study.spec.get("job")
+    deploy = document.get("deploy") if isinstance(document, Mapping) else None
+    if study.state == "finished" or not isinstance(deploy, Mapping) or deploy.get("keep") is None:
+        return ()
+    query = sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == study.id, runs.c.details.contains('"lease":'))
+    leases = (rows.run_of(row).lease for row in connection.execute(query))
+    return tuple(lease for lease in leases if lease is not None and lease.ended is None)

@@ -24,7 +24,8 @@ and that of a trial these::
     attempts       runs so far
     created, started, ended      seconds since the epoch, or null
     runs           run_id, attempt, state, reserved, cost, runtime, handle, machines, started, ended,
-                   exit_code, reason, fault, usage, folder, offer_key, results of each; and logs, where they were
+                   exit_code, reason, fault, usage, folder, offer_key, results, and taken and lease where machines
+                   were kept, of each; and logs, where they were
                    exported: by file (stdout, stderr, metrics.jsonl, outputs/...) its text or base64, and bytes and cut
 
 Version 1 had documents of trials only, and no logs. NaN and infinities stand as ``{"float": "nan"}``,
@@ -36,9 +37,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tradewind.errors import RecordError
 from tradewind.problem import Fault, Offer, Run, RunState, Trial, TrialState
@@ -193,6 +194,32 @@ class _Usage(_Part):
     resumed_seconds: _Time = 0.0
 
 
+class _Taken(_Part):
+    cluster: _Name
+    seconds: _Time
+    expires: _Moment
+
+
+class _Lease(_Part):
+    cluster: _Name
+    seconds: _Time
+    expires: _Moment
+    since: _Moment
+    until: _Moment = 0.0
+    reserved: _Money = 0.0
+    offer_key: str = ""
+    hourly: _Money = 0.0
+    cost: _Money = 0.0
+    ended: _Moment | None = None
+    taken_by: str = ""
+
+    @model_validator(mode="after")
+    def _over(self) -> Self:
+        """Let it be over: machines that another study keeps are nothing to give back for this one."""
+        self.ended = self.until if self.ended is None else self.ended
+        return self
+
+
 class _Run(_Part):
     run_id: _Name = Field(min_length=1)
     attempt: _Count = 1
@@ -211,6 +238,8 @@ class _Run(_Part):
     folder: str = ""
     offer_key: str = ""
     results: str = ""
+    taken: _Taken | None = None
+    lease: _Lease | None = None
 
 
 class _Record(_Part):

@@ -10,7 +10,7 @@ import pytest
 from tests.deployer.provisioner.terraform.helpers import Sky, ready_run, under_sky
 from tests.waiting import eventually
 
-from tradewind.deployer.lifecycle.run_lifecycle import CostMeter
+from tradewind.deployer.lifecycle.cost_meter import CostMeter
 from tradewind.deployer.provisioner.base import Cluster, ClusterState
 from tradewind.deployer.provisioner.terraform import azure as terraform_azure
 from tradewind.deployer.provisioner.terraform import gcp as terraform_gcp

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.deployer.helpers import OWNER
@@ -60,18 +61,22 @@ def driven(base: Path, application: Sequence[str], load: Load, run_id: str = "ru
 
 @pytest.mark.parametrize(
     ("ready", "files"),
-    [({}, "mount"), ({"ready_path": "/health"}, "mount"), ({"ready_pattern": "listening n.w"}, "copy")],
+    [
+        ({"cpus": 1, "memory_bytes": 1 << 28}, "mount"),
+        ({"ready_path": "/health"}, "mount"),
+        ({"ready_pattern": "listening n.w"}, "copy"),
+    ],
     ids=["port", "path", "pattern"],
 )
 def test_the_load_begins_when_the_application_is_ready(
     make: Make,
     tmp_path: Path,
     docker: DockerEngine,  # noqa: F811
-    ready: dict[str, str],
+    ready: dict[str, Any],
     files: str,
 ) -> None:
     said = {"WORD": "hello", "CODE": "3" if files == "copy" else "0"}
-    request = driven(tmp_path, server(0.5, 1.0), Load(code(PING), port=8080, env=said, **ready))  # type: ignore[arg-type]
+    request = driven(tmp_path, server(0.5, 1.0), Load(code(PING), port=8080, env=said, **ready))
     runner = make(files=files)
     handle = runner.submit(request, [])
     status = ended_within(runner, handle, 60)
@@ -79,6 +84,7 @@ def test_the_load_begins_when_the_application_is_ready(
     wanted = (RunState.FAILED, 3) if files == "copy" else (RunState.DONE, 0)
     assert (status.state, status.exit_code) == wanted, (request.folder / "stderr").read_text()
     assert status.runtime > (1.0 if "ready_path" in ready else 0.5)
+    assert ("load_cpu_share" in status.usage.profile) == ("cpus" in ready), status.usage
     assert (request.folder / "stdout").read_text() == "5 answers hello\n"
     assert (request.folder / "metrics.jsonl").read_text() == '{"answers": 5}'
     assert "listening now\nasked " in (request.folder / "application.stdout").read_text()

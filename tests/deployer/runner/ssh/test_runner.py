@@ -576,6 +576,44 @@ def test_a_load_generator_drives_an_application(three: HostsBench, count: int) -
     assert runner.find(OWNER_A) == []
 
 
+def test_a_load_generator_on_a_host_of_its_own_is_held_to_its_cpus_and_its_usage_is_recorded(
+    three: HostsBench,
+) -> None:
+    busy = _LOAD + "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass\n"
+    request = _loaded(three, 8811, busy, cpus=1, memory_bytes=2**28)
+    other = {"host": three.hosts.addresses["h3"], **three.hosts.facts}
+    runner = three.make(load_hosts=[other])
+    handle = runner.submit(request, three.machines()[:1])
+    assert runner.submit(request, three.machines()[:1]).data["machines"] == handle.data["machines"]
+    status = wait_for_end(runner, handle)
+    assert status.state is RunState.DONE, status
+    runner.collect(handle, request)
+    assert (request.folder / "stdout").read_text() == f"{three.hosts.addresses['h1']} h3 hello\n"
+    profile = status.usage.profile
+    assert profile["load_cpu_seconds"] > 0.3
+    assert profile["load_cpu_share"] > 0.1
+    runner.forget(handle)
+    assert runner.find(OWNER_A) == []
+    runner.close()
+
+
+def test_beside_its_application_a_load_generator_gets_other_cpus(three: HostsBench) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU cannot be shared out")
+    tell = "import os\nprint(*sorted(os.sched_getaffinity(0)), file=__import__('sys').stderr, flush=True)\n"
+    request = _loaded(three, 8812, tell + _LOAD, cpus=1)
+    request = replace(request, offer=replace(request.offer, vcpu=1), limits=replace(request.limits, cpus=1))
+    request = replace(request, argv=(sys.executable, "-S", "-c", tell + _APPLICATION, "8812"))
+    runner = three.runner()
+    handle = runner.submit(request, three.machines()[:1])
+    status = wait_for_end(runner, handle)
+    assert status.state is RunState.DONE, status
+    runner.collect(handle, request)
+    load, application = ((request.folder / name).read_text().split() for name in ("stderr", "application.stderr"))
+    assert len(load) == len(application) == 1
+    assert load != application
+
+
 def test_a_load_that_fails_and_applications_that_do(three: HostsBench) -> None:
     runner = three.runner()
     dies = replace(_loaded(three, 8803, "import time; time.sleep(60)", "run-2"), argv=("sh", "-c", "exit 5"))

@@ -30,7 +30,7 @@ def container_labels(request: RunRequest, role: str, *, grace: float, mounted: b
         grace: Seconds between SIGTERM and SIGKILL.
         mounted: True when the container sees this machine's folders.
     """
-    memory = _memory_of(request)
+    _, memory = _limits(request, role)
     wall = request.limits.wall_seconds
     found = {
         names.RUN: request.run_id,
@@ -42,12 +42,13 @@ def container_labels(request: RunRequest, role: str, *, grace: float, mounted: b
         names.COPIED: "" if mounted else "yes",
         names.WALL: "" if wall is None else repr(wall),
         names.GRACE: repr(grace),
-        names.MEMORY: "" if memory is None or _drives(request, role) else str(memory),
+        names.MEMORY: "" if memory is None else str(memory),
     }
     if request.load is not None:
         load = request.load
         found[names.LOAD] = json.dumps(
             {
+                "cpus": load.cpus,
                 "port": load.port,
                 "path": load.ready_path,
                 "pattern": load.ready_pattern,
@@ -60,6 +61,13 @@ def container_labels(request: RunRequest, role: str, *, grace: float, mounted: b
 def _drives(request: RunRequest, role: str) -> bool:
     """True for a load generator: the offer is the application's."""
     return request.load is not None and role == names.JOB
+
+
+def _limits(request: RunRequest, role: str) -> tuple[float | None, int | None]:
+    """CPUs and bytes of memory that a container may take, each None without a limit."""
+    if request.load is not None and role == names.JOB:
+        return request.load.cpus, request.load.memory_bytes
+    return _cpus_of(request), _memory_of(request)
 
 
 def _memory_of(request: RunRequest) -> int | None:
@@ -154,14 +162,12 @@ def _host_config(request: RunRequest, role: str, engine: ContainerEngine, settin
     if engine.podman:
         # On a machine with SELinux the user's folders would otherwise have to be labelled anew.
         document["SecurityOpt"] = ["label=disable"]
-    if _drives(request, role):
-        return document
-    cpus, memory = _cpus_of(request), _memory_of(request)
+    cpus, memory = _limits(request, role)
     if cpus is not None and cpus < float(engine.facts().get("NCPU") or math.inf):
         document["NanoCpus"] = max(10_000_000, round(cpus * 1e9))
     if memory is not None:
         document["Memory"] = document["MemorySwap"] = memory
-    if request.offer.gpus:
+    if request.offer.gpus and not _drives(request, role):
         document["DeviceRequests"] = [{"Count": request.offer.gpus, "Capabilities": [["gpu"]]}]
     return document
 

@@ -18,11 +18,12 @@ from typing import Any
 from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.engine import CALL_SECONDS, LOOK_SECONDS, ContainerEngine
 from tradewind.deployer.runner.docker.file_transfer import containers_of
-from tradewind.deployer.runner.docker.load_generator import LoadStarter, load_status
+from tradewind.deployer.runner.docker.load_generator import LoadStarter, load_status, readiness
 from tradewind.deployer.runner.docker.names import RUN, InspectedContainer, ListedContainer
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.status import DockerData, ended_status
 from tradewind.deployer.runner.exit_reasons import lost_status
+from tradewind.deployer.runner.load_usage import with_load_usage
 from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Handle, RunState, RunStatus, Usage
 
@@ -362,12 +363,19 @@ class ContainerMonitor:
             driven,
             cancelled=job.cancelled,
             podman=self.engine.podman,
-            usage=self._used(application.id),
+            usage=with_load_usage(
+                self._used(application.id),
+                self._used(job.id),
+                facts.finished - facts.started if facts.started else 0.0,
+                readiness(facts.labels).get("cpus"),
+            ),
             from_outside=self._from_outside,
         )
 
     def _load_running(self, job: ListedContainer, application: ListedContainer) -> RunStatus:
         known = self._look(application) if application.alive else None
+        if job.alive:
+            self._look(job)  # its own usage is measured, too: nobody is to measure the generator
         seen, now = known or self._known.get(application.id), self.engine.now()
         runtime = max(0.0, now - seen.facts.begun) if seen else 0.0
         wall = known.facts.wall if known else None

@@ -27,12 +27,12 @@ def load_command(name: str, load: Load, host: str, held: bool) -> RemoteCommand:
         name: The name of the command on its machine.
         load: The load generator.
         host: The address of the application, as the load generator sees it.
-        held: True to hold it to the CPUs and the memory of the offer.
+        held: True to hold it to the CPUs and the memory of the offer, where it has no limits of its own.
     """
     env = {**load.env, "TRADEWIND_APPLICATION_HOST": host}
     if load.port is not None:
         env["TRADEWIND_APPLICATION_PORT"] = str(load.port)
-    return RemoteCommand(name, load.argv, env, held=held)
+    return RemoteCommand(name, load.argv, env, held=held, cpus=load.cpus, memory_bytes=load.memory_bytes)
 
 
 def await_application(machine: RemoteMachine, name: str, load: Load) -> bool:

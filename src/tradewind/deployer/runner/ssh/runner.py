@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -32,7 +34,8 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.exit_reasons import lost_status
-from tradewind.deployer.runner.resource_limits import memory_of
+from tradewind.deployer.runner.load_usage import with_load_usage
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.deployer.runner.run_files import RunNotes, file_name_of
 from tradewind.deployer.runner.ssh import checkpoints, outputs
 from tradewind.deployer.runner.ssh.load_generator import await_application, combined_status, load_command
@@ -108,6 +111,8 @@ class SshRunner(
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
         targets, addresses = self._targets(request, machines)
+        if request.load is not None and self.settings.load_hosts:
+            targets = [targets[0], self._load_target(request)]
         name = file_name_of(request.run_id)
         noted = self._noted(request.owner, request.run_id)
         data = SshData(
@@ -118,6 +123,7 @@ class SshRunner(
             name=name,
             machines=[target.to_json() for target in targets],
             load=request.load is not None,
+            load_cpus=_load_cpus(request, shared=len(targets) == 1),
             program=request.argv[0],
             wall_seconds=request.limits.wall_seconds,
             memory_bytes=memory_of(request),
@@ -177,6 +183,12 @@ class SshRunner(
         chosen = sorted(hosts, key=lambda host: used[host.host])[: request.offer.nodes]
         targets = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in chosen]
         return targets, [target.host for target in targets]
+
+    def _load_target(self, request: RunRequest) -> SshTarget:
+        """The machine of a run's load generator: always the same for the same run, and another one for the next."""
+        hosts = self.settings.load_hosts
+        host = hosts[int(hashlib.sha256(request.run_id.encode()).hexdigest(), 16) % len(hosts)]
+        return SshTarget(host=host.host, **host.facts(self.settings.ssh))
 
     def _machine(self, target: SshTarget) -> RemoteMachine:
         with self._lock:
@@ -268,6 +280,10 @@ class SshRunner(
             status, to_end = combined_status(statuses[0], statuses[1], started=words != "none")
             for i in to_end:
                 self._end(*parts[i])
+            if status.state.ended:
+                load, application = statuses
+                used = with_load_usage(application.usage, load.usage, load.runtime, data.load_cpus)
+                status = replace(status, usage=used)
         if status.state.ended:
             self._ended[run_id] = status
         return status
@@ -311,7 +327,8 @@ class SshRunner(
         """All runs of an owner, or of all, that were noted here or that our own hosts know; see `Runner.find`."""
         noted = {(note.owner, note.run_id): SshData.from_json(note.content) for note in self._notes.all(owner)}
         found = {key: data for key, data in noted.items() if key not in self._forgotten}
-        own = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in self.settings.hosts]
+        every = (*self.settings.hosts, *self.settings.load_hosts)
+        own = [SshTarget(host=host.host, **host.facts(self.settings.ssh)) for host in every]
         others = [target for data in found.values() for target in data.targets]
         lists: dict[SshTarget, list[str]] = {}
 
@@ -414,3 +431,10 @@ class SshRunner(
             self._machines.clear()
         for machine in machines:
             machine.close()
+
+
+def _load_cpus(request: RunRequest, *, shared: bool) -> float | None:
+    """CPUs that a run's load generator is held to, or None; on a shared host only those that it has of its own."""
+    if request.load is None:
+        return None
+    return request.load.cpus or (None if shared else cpus_of(request))

@@ -20,6 +20,10 @@ class SshRunnerSettings(plugins.Settings):
         description="Machines to use when the provisioner gives none, the one with the fewest runs first "
         "(provisioner none with hosts keeps runs apart instead)",
     )
+    load_hosts: tuple[Host, ...] = Field(
+        (),
+        description="Machines for load generators (job.load), which then run beside no application; several take turns",
+    )
     folder: str = Field(
         "~/.tradewind/far", min_length=1, description="The folder on the machines below which everything is kept"
     )

@@ -20,7 +20,8 @@ class SshData(HandleData):
         name: The name of the run on its machines.
         machines: The targets of its machines, as `SshTarget.to_json` writes them; that of the first machine comes
             first.
-        load: True when it has a load generator beside the application.
+        load: True when it has a load generator beside the application; its machine is the second one, if there is one.
+        load_cpus: CPUs that the load generator is held to, or None.
         program: The first word of its command.
         wall_seconds: Its time limit in seconds, or None.
         memory_bytes: The bytes of memory that it may take on each machine, or None.
@@ -29,6 +30,7 @@ class SshData(HandleData):
     name: str = ""
     machines: Sequence[Mapping[str, Any]] = ()
     load: bool = False
+    load_cpus: float | None = None
     program: str = ""
     wall_seconds: float | None = None
     memory_bytes: int | None = None

@@ -70,6 +70,8 @@ class RemoteCommand:
         env: Variables beside those of the request.
         held: True when it is held to the CPUs and the memory of the offer.
         spare_seconds: Seconds that are added to the run's time limit.
+        cpus: CPUs that it is held to instead of those of the offer, or None.
+        memory_bytes: Memory that it is held to instead of that of the offer, or None.
     """
 
     name: str
@@ -77,6 +79,12 @@ class RemoteCommand:
     env: Mapping[str, str]
     held: bool = True
     spare_seconds: float = 0.0
+    cpus: int | None = None
+    memory_bytes: int | None = None
+
+    def cpus_held(self, request: RunRequest) -> float | None:
+        """CPUs that the command of a run is held to, or None."""
+        return self.cpus or (cpus_of(request) if self.held else None)
 
 
 def tag_of(machine: RemoteMachine, request: RunRequest, name: str) -> str:
@@ -114,11 +122,11 @@ def start(
         CredentialsError: It does not let us in.
         DeployError: It cannot be started, or a secret cannot be read.
     """
-    limits, cpus = request.limits, cpus_of(request)
+    limits, cpus = request.limits, part.cpus_held(request)
     options = {
         "wall": None if limits.wall_seconds is None else math.ceil((limits.wall_seconds + part.spare_seconds) * 100),
-        "memory": memory_of(request) if part.held else None,
-        "cpus": math.ceil(cpus) if cpus and part.held else None,
+        "memory": part.memory_bytes or (memory_of(request) if part.held else None),
+        "cpus": math.ceil(cpus) if cpus else None,
         "log": limits.log_bytes,
         "tail": None if limits.log_bytes is None else shares(limits.log_bytes)[1],
         "grace": round(given.grace * 100),
