@@ -511,7 +511,7 @@ YAML = [
         "stop",
         "an unknown stop rule",
         3,
-        "job.yaml:11: stop: there is no rule named 'bored' (known rules: all_failed, failed, no_improvement, spent_share, target)",
+        "job.yaml:11: stop: there is no rule named 'bored' (known rules: all_failed, failed, never, no_improvement, spent_share, target)",
         files=job(more="stop: bored\n"),
     ),
     Case(

@@ -9,7 +9,7 @@ import typer
 from tradewind.cli import completion
 
 if TYPE_CHECKING:
-    from tradewind.store.base import Store, StudyRow
+    from tradewind.store.base import Store, StudyRow, StudySummary
 
 NEWEST = 20
 """Studies, or trials of a study, that are shown without ``--all``."""
@@ -129,12 +129,7 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
         console.print(f"stopped: {row.reason}", markup=False)
     if summary.holder:
         console.print(f"running in process {summary.holder}", markup=False)
-    if summary.reserved:
-        from tradewind.utils.units import format_money
-
-        kept = ", and for machines that are kept" if summary.kept else ""
-        console.print(f"{format_money(summary.reserved)} total is reserved for runs on their way{kept}", markup=False)
-    for line in tables.kept_lines(summary):
+    for line in (*_reserved(summary), *tables.kept_lines(summary)):
         console.print(line, markup=False)
     for trial in trials:
         if warning := tables.load_warning(trial.observation):
@@ -153,6 +148,14 @@ def _one(store: Store, name: str, everything: bool, as_json: bool) -> None:
     tables.print_trials(console, lines, goal.objective)
     if len(trials) < total:
         console.print(f"and {total - len(trials):,} earlier: tradewind status {name} --all", style="bright_black")
+
+
+def _reserved(summary: StudySummary) -> list[str]:
+    from tradewind.utils.units import format_money
+
+    kept = ", and for machines that are kept" if summary.kept else ""
+    words = f"{format_money(summary.reserved)} total is reserved for runs on their way{kept}"
+    return [words] if summary.reserved else []
 
 
 def _early(store: Store, row: StudyRow) -> tuple[int, float, str] | None:

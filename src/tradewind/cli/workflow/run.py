@@ -12,7 +12,7 @@ import typer
 
 from tradewind.cli.workflow.advise import group_options
 from tradewind.cli.workflow.journal_options import JournalOptions
-from tradewind.cli.workflow.machines import LimitOptions, WhereOptions
+from tradewind.cli.workflow.machines import LimitOptions, WhereOptions, machine_source
 
 if TYPE_CHECKING:
     from tradewind.cli.workflow.machines import MachineSource
@@ -216,28 +216,27 @@ def run(
 
     Each machine of the plan comes in time for its first task, runs its tasks in the plan's order, and is given back
     when nothing is left for it. Tasks that fail are tried again; when a machine is lost, what is left is planned anew.
-    The run is in the store as a search is: tradewind status, logs, report, down and reap show and end it. The actual
-    times are also in results.json of the run's folder; tradewind workflow plan --measured learns from them.
+    The run is in the store as a search is: tradewind status, logs, report, down and reap show and end it. Its actual
+    times are in results.json too; tradewind workflow plan --measured learns from them.
     """
     from tradewind import plugins
     from tradewind.cli.signals import GracefulInterrupt
     from tradewind.cli.workflow.common import check_pictures
-    from tradewind.cli.workflow.machines import machine_source
     from tradewind.utils.units import parse_duration
     from tradewind.workflow.execution.options import ExecutionOptions
     from tradewind.workflow.execution.plan_run import execute_plan
     from tradewind.workflow.execution.task_states import RetryLimits
 
     check_pictures("--gantt", gantt)
-    rest = plugins.create("planner", planner, {})
-    read = _read(plan, scale, synthetic or no_commands, no_commands)
+    synthetic |= no_commands
+    rest, read = plugins.create("planner", planner, {}), _read(plan, scale, synthetic, no_commands)
     place = (folder or plan.absolute().with_suffix(".run")).absolute()
-    options = ExecutionOptions(
-        (inputs or read.folder or plan.parent).absolute(), RetryLimits(retries=retries), isolate,
-        synthetic or no_commands, scale, parse_duration(gather), parse_duration(give_up), online,
-        not keep_machines, parse_duration(ahead), *limits.parsed(),
-    )  # fmt: skip
     source = machine_source(where, place)
+    options = ExecutionOptions(
+        (inputs or read.folder or plan.parent).absolute(), RetryLimits(retries=retries), isolate, synthetic,
+        scale, parse_duration(gather), parse_duration(give_up), online, not keep_machines, parse_duration(ahead),
+        *limits.parsed(),
+    )  # fmt: skip
     terms = _terms(read, source, python, wall, linger, options)
     _say_cost(read, options, quiet=quiet or as_json)
     journal = kept.journal(read, place, source, options)

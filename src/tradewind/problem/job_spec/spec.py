@@ -19,6 +19,7 @@ from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
 from tradewind.problem.job_spec.choices import NEVER, USUAL_RUNS, HookSpec, ParameterSpec, PluginChoice, StopSpec
+from tradewind.problem.job_spec.load_model import LoadModel
 from tradewind.problem.job_spec.model import (
     CategoricalModel,
     ChoiceModel,
@@ -26,7 +27,6 @@ from tradewind.problem.job_spec.model import (
     InstanceModel,
     IntegerModel,
     JobFile,
-    LoadModel,
     NodesModel,
     ObjectiveModel,
     OrdinalModel,

@@ -58,7 +58,6 @@ def execute_plan(
     planner: Planner,
     terms: PilotSettings | None = None,
     provisioner: Provisioner | None = None,
-    rows: RunRows | None = None,
     fresh: bool = False,
     dismiss: bool = False,
     journal: RunJournal | None = None,
@@ -75,7 +74,6 @@ def execute_plan(
         planner: Plans what is left when a machine or a task is lost.
         terms: Settings of the pilots.
         provisioner: Makes the machines; None where they are there already.
-        rows: Keeps the rows of the machines; None keeps them in the folder.
         fresh: Begin anew, whatever has been done there.
         dismiss: End machines of an earlier call that ``runner`` does not know; what runs there is run again.
         journal: Its journal, which is closed at the end; ``journal.jsonl`` in the folder without it.
@@ -97,31 +95,44 @@ def execute_plan(
         if options.online:
             check_online(planner)
         terms = terms or PilotSettings()
-        rows = rows or (journal if isinstance(journal, RunRows) else FileRows(place.rows))
+        rows = journal if isinstance(journal, RunRows) else FileRows(place.rows)
         engine = PilotEngine(provisioner or plain_provisioner(runner.data_folder), runner, rows)
-        digest = plan_digest(plan)
         if not fresh:
-            _check_same(plan, options, digest, journal, place)
+            _check_same(plan, options, journal, place)
         _check(plan, options, engine, terms, journal, place, fresh=fresh)
         if fresh:
             _forget(journal, place, engine, plan, dismissed=dismiss)
-        history, vms = _read_journal(journal), [vm.name for vm in plan.platform.vms]
-        gone = recovery.end_orphan_pilots(place, history, engine, vms, dismissed=dismiss, linger=terms.linger)
-        journal.records += journal.write(*gone)
-        controller = Controller(plan, place, journal, engine, terms, options, planner, digest, watch, wanted)
-        result = _kept(plan, place, controller, engine, controller.run())
-        journal.finish(result.ending.value, controller.history.worked)
-        return result
+        _end_orphans(plan, place, journal, engine, terms, dismissed=dismiss)
+        controller = Controller(plan, place, journal, engine, terms, options, planner, plan_digest(plan), watch, wanted)
+        return _run(plan, place, controller, engine, journal)
     finally:
         journal.close()
 
 
-def _kept(
-    plan: Plan, place: WorkflowRunFolder, controller: Controller, engine: PilotEngine, ending: ExecutionEnding
+def _end_orphans(
+    plan: Plan,
+    place: WorkflowRunFolder,
+    journal: RunJournal,
+    engine: PilotEngine,
+    terms: PilotSettings,
+    *,
+    dismissed: bool,
+) -> None:
+    """End machines of earlier sessions that this one does not know, and say so in the journal."""
+    names = [vm.name for vm in plan.platform.vms]
+    history = _read_journal(journal)
+    gone = recovery.end_orphan_pilots(place, history, engine, names, dismissed=dismissed, linger=terms.linger)
+    journal.records += journal.write(*gone)
+
+
+def _run(
+    plan: Plan, place: WorkflowRunFolder, controller: Controller, engine: PilotEngine, journal: RunJournal
 ) -> ExecutionResult:
-    """Write the results of a run into its folder."""
+    """Run it, and write the results into its folder."""
+    ending = controller.run()
     results = results_of(plan, controller.history, engine=engine.name, ending=ending.value, now=time.time())
     write_text(place.results, json.dumps(results, indent=1) + "\n")
+    journal.finish(ending.value, controller.history.worked)
     return ExecutionResult(ending, results, controller.failed, controller.impossible, controller.limit)
 
 
@@ -187,14 +198,12 @@ def _check(
         folder.require(plan.flow, options.inputs, only=range(len(plan.flow)), anew=fresh)
 
 
-def _check_same(
-    plan: Plan, options: ExecutionOptions, digest: str, journal: RunJournal, folder: WorkflowRunFolder
-) -> None:
+def _check_same(plan: Plan, options: ExecutionOptions, journal: RunJournal, folder: WorkflowRunFolder) -> None:
     """Check that the folder belongs to this plan."""
     header = _header(journal)
     if header is None:
         return
-    if header["plan"] != digest:
+    if header["plan"] != plan_digest(plan):
         raise WorkflowError(
             f"{folder.path} has a run of another plan",
             hint="--fresh removes it, --folder names another folder",
