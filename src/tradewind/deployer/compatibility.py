@@ -8,6 +8,7 @@ from tradewind.deployer.runner.base import (
     NeedsImages,
     OpensChannel,
     Runner,
+    RunsWorkflows,
     Simulates,
     ThisMachine,
     UsesMachines,
@@ -74,6 +75,8 @@ def workflow_incompatibility(provisioner: type[Provisioner], runner: type[Runner
         return why
     if issubclass(runner, Simulates):
         return f"{runner.name} runs nothing for real"
+    if issubclass(runner, RunsWorkflows):
+        return f"{runner.name} runs whole workflows, and no single program"
     if shares_folder(runner) or issubclass(runner, OpensChannel):
         return ""
     return f"{runner.name} opens no channel to what it runs"

@@ -156,6 +156,9 @@ class ManyTrials:
     def columns(self, study_id: int) -> dict[str, Any]:
         return self.values
 
+    def code_versions(self, study_id: int) -> list[Any]:
+        return []
+
     def trials(self, study_id: int, *, since: int = 0, limit: int | None = None) -> list[Any]:
         return [make_trial(since, {"a": 1}, 0.1)]
 
