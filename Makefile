@@ -52,7 +52,7 @@ $(VENV)/.site: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
 	@touch $@
 
-demo: $(VENV)/.plots ## tune the real job of examples/compress, about two minutes, then its report
+demo: $(VENV)/.plots ## tune the real job of examples/compress, about a minute, then its report
 	$(BIN)/tradewind tune $(DEMO)
 	@mkdir -p $(OUT)
 	$(BIN)/tradewind report $(DEMO) --html $(OUT)/report.html --png $(OUT)/plots
