@@ -54,7 +54,7 @@ def test_the_expected_time_is_that_of_a_simulation(
 def test_the_inverse_undoes_it(per_hour: float, work: float, setup: float, checkpoint: float | None) -> None:
     rule = Interruptions(per_hour, checkpoint)
     expected = rule.expected_runtime(work, setup)
-    assert expected >= work * (1 - 1e-9)
+    assert expected >= work * (1 - 1e-9) - 1e-12  # of a work of 5e-324 s nothing is left
     if math.isfinite(expected):
         assert rule.work_within(expected, setup) == pytest.approx(work, rel=1e-6, abs=1e-6)
 
