@@ -225,26 +225,25 @@ def _cheapest(problem: Problem) -> Offer:
 
 def future_runs_warning(spec: JobSpec) -> str:
     """Warn of ``future_runs`` that end nothing; empty where they are not given, or do."""
+    why = "" if spec.said_future_runs is None else _why_unweighed(spec)
+    return f"future_runs does not end this search: {why}" if why else ""
+
+
+def _why_unweighed(spec: JobSpec) -> str:
+    """Say why the search does not end by what later runs save; empty where it does."""
     from tradewind.searcher.base import WeighsFutureRuns
 
-    if spec.said_future_runs is None:
-        return ""
     if not issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns):
-        why = f"the searcher {spec.searcher.name} does not weigh what a trial costs against what it saves later"
-    elif spec.objective.metric != COST or not spec.objective.grows_with_time:
-        why = "it says what a saving is worth, and this search does not minimise the cost"
-    else:
-        return ""
-    return f"future_runs does not end this search: {why}"
+        return f"the searcher {spec.searcher.name} does not weigh what a trial costs against what it saves later"
+    if spec.objective.metric != COST or not spec.objective.grows_with_time:
+        return "it says what a saving is worth, and this search does not minimise the cost"
+    return ""
 
 
 def ending_words(spec: JobSpec) -> str:
     """Say when the search ends by itself, and what changes it; empty where it does not weigh later runs."""
-    from tradewind.searcher.base import WeighsFutureRuns
-
     runs = spec.future_runs
-    weighs = issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns)
-    if runs is None or not weighs or spec.objective.metric != COST or not spec.objective.grows_with_time:
+    if runs is None or _why_unweighed(spec):
         return ""
     words = f"The search stops when another trial would not pay for itself within {count(runs, 'run')}"
     if spec.said_future_runs is not None:

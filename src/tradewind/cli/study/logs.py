@@ -9,6 +9,7 @@ import typer
 from tradewind.cli import completion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tradewind.engine.remote_logs import RemoteLog
@@ -223,15 +224,27 @@ def _check(run: Run, path: Path, follow: bool) -> None:
 def _print(
     store: Store, study_id: int, run: Run, path: Path, tail: int | None, follow: bool, *, offset: int | None = None
 ) -> None:
+    begin = offset_of(path, tail) if offset is None else offset
+    print_log(path, begin, lambda: not follow or _latest(store, study_id, run).state.ended)
+
+
+def print_log(path: Path, offset: int, has_ended: Callable[[], bool]) -> None:
+    """Print a log from an offset on, and what is added to it until its writer has ended.
+
+    Args:
+        path: The file.
+        offset: Bytes before it are left out.
+        has_ended: Says whether its writer has ended.
+    """
     import sys
     import time
 
     from tradewind.reporting.log_files import LogFileReader
 
-    reader = LogFileReader(path, offset_of(path, tail) if offset is None else offset)
+    reader = LogFileReader(path, offset)
     while True:
-        # Asked before reading: what a run writes before it ends is then never missed.
-        ended = not follow or _latest(store, study_id, run).state.ended
+        # Asked before reading: what a program writes before it ends is then never missed.
+        ended = has_ended()
         for text in reader.read():
             write_text(text)
         sys.stdout.flush()

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 NEWEST = 20
 """Tasks of a run that are shown without ``--all``."""
 
-_POLL_SECONDS = 0.2
-
 
 def tasks_done(store: Store, summaries: Sequence[StudySummary]) -> dict[int, int]:
     """The number of tasks that are done, of each of some studies that is a run of a workflow."""
@@ -255,28 +253,18 @@ def _attempt(run: StoredRun, task: str) -> AttemptRecord:
 
 
 def _follow(store: Store, run: StoredRun, each: AttemptRecord, path: Path, follow: bool, tail: int | None) -> None:
-    import sys
-    import time
     from contextlib import closing
 
-    from tradewind.cli.study.logs import offset_of, write_text
-    from tradewind.reporting.log_files import LogFileReader
+    from tradewind.cli.study.logs import offset_of, print_log
     from tradewind.store.workflows.workflow_store import WorkflowStore
 
-    reader = LogFileReader(path, offset_of(path, tail))
     with closing(WorkflowStore(store.url)) as rows:
-        while True:
-            # Asked before reading: what a task prints before it ends is then never missed.
+
+        def has_ended() -> bool:
             run.take(rows)
-            ended = not follow or run.history.attempts[each.task, each.attempt].end is not None
-            for text in reader.read():
-                write_text(text)
-            sys.stdout.flush()
-            if ended:
-                break
-            time.sleep(_POLL_SECONDS)
-    write_text(reader.rest())
-    sys.stdout.flush()
+            return not follow or run.history.attempts[each.task, each.attempt].end is not None
+
+        print_log(path, offset_of(path, tail), has_ended)
 
 
 # ---------------------------------------------------------------------- report
