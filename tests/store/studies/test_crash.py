@@ -15,7 +15,7 @@ from tradewind.testing.stores import run, trial
 
 # Children are forked from a process that has imported everything: a kill then costs milliseconds, not a second.
 KILL = """
-import os, random, signal, struct, sys, time
+import os, random, select, signal, struct, sys, time
 import alembic.command, alembic.config
 from tradewind import plugins
 from tradewind.store.base import Change, this_process
@@ -52,6 +52,8 @@ for kill in range(kills):
         child(f"sqlite:///{folder}/{place}.db", place, writer)
         os._exit(1)
     os.close(writer)
+    if kill // 4 % 2:  # every other time it comes to write, however busy the machine is
+        select.select([reader], [], [], 30)
     time.sleep(random.choice([random.uniform(0, 0.03), random.uniform(0.02, 0.25)]))
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
