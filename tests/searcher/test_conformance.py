@@ -72,6 +72,7 @@ for _long in (
 )
 class TestRegistry(SearcherConformance):
     examples = share(4, 2)
+    trials = share(12, 9)
 
     @pytest.fixture
     def make(self, variant: tuple[str, dict[str, Any]]) -> MakeSearcher:
