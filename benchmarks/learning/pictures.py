@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 from scenarios import PLATFORMS, Case, graph
+from tradewind.reporting.svg import Scale, Svg
 
 from tradewind.plugins import Settings
-from tradewind.reporting.svg import Scale, Svg
 from tradewind.reporting.workflow.layout import COLOURS
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Workflow
