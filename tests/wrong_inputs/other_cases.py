@@ -470,7 +470,7 @@ DATA = [
         "offers-provider",
         "offers of an unknown provider",
         13,
-        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, vantage)",
+        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, spot_advisor, vantage)",
         ("offers", "--provider", "hetzner"),
     ),
     Case(
