@@ -162,10 +162,14 @@ class CheckpointPlan:
     Attributes:
         folder: The folder on this machine, the same for all runs of the trial.
         every: Seconds of work between two checkpoints of the program.
+        origin: The folder of another trial's checkpoints, at whose latest one the first run begins; or None.
+        kept: The latest checkpoint stays when the trial has succeeded, for other trials to begin at.
     """
 
     folder: Path
     every: float
+    origin: Path | None = None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, copy_files, look_at_files, put_checkpoint
+from tradewind.deployer.checkpoints import put_checkpoint
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs, resource_limits
 from tradewind.deployer.runner.architectures import (
@@ -28,7 +28,7 @@ from tradewind.deployer.runner.architectures import (
     wrong_architecture,
 )
 from tradewind.deployer.runner.base import (
-    KeepsCheckpoints,
+    FolderCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -122,7 +122,7 @@ class ProcessData(HandleData):
 
 class ProcessRunner(
     Runner,
-    KeepsCheckpoints,
+    FolderCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -378,15 +378,9 @@ class ProcessRunner(
                 return
         _kill(handle, folder)
 
-    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
-        """Look at the checkpoint files of a run; see `KeepsCheckpoints.look_at_checkpoint`."""
-        place = ProcessData.of(handle).place
-        return CheckpointLook() if place is None else look_at_files(place / FOLDER)
-
-    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
-        """Copy the checkpoint files of a run; see `KeepsCheckpoints.copy_checkpoint`."""
-        place = ProcessData.of(handle).place
-        return CheckpointLook() if place is None else copy_files(place / FOLDER, folder)
+    def checkpoint_parent(self, handle: Handle) -> Path | None:
+        """The run's folder; see `FolderCheckpoints.checkpoint_parent`."""
+        return ProcessData.of(handle).place
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that live or are not settled; see `Runner.find`."""
