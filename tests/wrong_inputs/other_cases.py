@@ -512,7 +512,7 @@ DATA = [
         "offers-set",
         "an unknown setting of a catalogue",
         3,
-        "catalogue local: unknown setting 'prise' (known settings: price_per_vcpu, price_per_gib, vcpu, memory_gib)",
+        "catalogue local: unknown setting 'prise' (known settings: price_per_vcpu, price_per_gib, price_per_gpu, vcpu, memory_gib)",
         ("offers", "--set", "local.prise=1"),
     ),
     Case(
