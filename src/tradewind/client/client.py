@@ -42,17 +42,20 @@ class ApplicationCalls(ApiCalls):
         """
         return FormInfo.from_json(self._get(f"/applications/{quote(name, safe='@')}/form"))
 
-    def register(self, document: str | Mapping[str, Any], *, shared: bool = False) -> ApplicationInfo:
+    def register(
+        self, document: str | Mapping[str, Any], *, shared: bool = False, vouch: bool = False
+    ) -> ApplicationInfo:
         """Register an application, or the next version of one.
 
         Args:
             document: YAML, or the same as a mapping.
             shared: For all tenants; administrators only.
+            vouch: You have read it, and vouch that typed text is data wherever it says so; administrators only.
 
         Raises:
             SpecError: Something in it is wrong.
         """
-        params = {"shared": "true"} if shared else {}
+        params = {name: "true" for name, wanted in (("shared", shared), ("vouch", vouch)) if wanted}
         if isinstance(document, str):
             headers = {"Content-Type": "application/yaml"}
             sent: dict[str, Any] = {"content": document.encode(), "headers": headers}

@@ -27,7 +27,7 @@ deploy: {retries: 1, longest: 2h}
 application:
   fields:
     size: {type: integer, default: 64}
-    title: {type: text, default: ""}
+    title: {type: text, default: "", data: [files.input.json]}
     fast: {type: boolean, default: false}
     mesh: {type: file, required: false, suffix: .msh}
   files:
@@ -59,7 +59,7 @@ def cloud(context: Context, root: Principal) -> Context:
 
 def made(context: Context, who: Principal, text: str = TEXT, given: Any = None, **more: Any) -> JobSpec:
     """The specification of a request on ``cloud``."""
-    row = context.applications.register(who, text)
+    row = context.applications.register(who, text, vouch=who.is_admin)
     backend = context.backends.choose(who, row, "cloud")
     return context.applications.spec(row, given or {}, backend, **more)
 

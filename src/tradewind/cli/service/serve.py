@@ -30,6 +30,15 @@ def serve(
     processes: Annotated[
         int | None, typer.Option(help="Processes that answer, at one port: for more processors.", show_default="1")
     ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            help="The user to become, if started as root.", metavar="NAME", show_default="tradewind or nobody"
+        ),
+    ] = None,
+    allow_root: Annotated[
+        bool, typer.Option("--allow-root", help="Stay root, and run users' programs as root.")
+    ] = False,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any other setting: session_hours=8; repeatable.")
     ] = None,
@@ -58,6 +67,8 @@ def serve(
         "tls_key": tls_key,
         "runs": runs,
         "processes": processes,
+        "user": user,
+        "allow_root": allow_root or None,
     }
     settings, url = open_settings({name: value for name, value in flags.items() if value is not None}, setting, config)
     check_secrets(settings)

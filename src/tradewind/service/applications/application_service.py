@@ -59,21 +59,32 @@ class ApplicationService:
 
     # ------------------------------------------------------------------ registering
 
-    def check(self, who: Principal, document: str | Mapping[str, Any], *, file: str = "<text>") -> CheckedApplication:
+    def check(
+        self, who: Principal, document: str | Mapping[str, Any], *, vouch: bool = False, file: str = "<text>"
+    ) -> CheckedApplication:
         """Check a document as `register` does, and register nothing.
 
         Raises:
+            ForbiddenError: Somebody else than an administrator vouches for it.
             SpecError: Something in it is wrong, with file and line.
             NotFoundError: It names a backend that is not there.
         """
+        if vouch and not who.is_admin:
+            raise ForbiddenError("only an administrator may vouch for where typed text goes")
         source = parse_source(document, file) if isinstance(document, str) else YamlSource(dict(document), file)
-        known = check_application(source, trusted=who.is_admin, hooks=self._settings.user_hooks)
+        known = check_application(source, trusted=who.is_admin, hooks=self._settings.user_hooks, vouched=vouch)
         if known.model.backend:
             self._backends.get(who, known.model.backend)
         return known
 
     def register(
-        self, who: Principal, document: str | Mapping[str, Any], *, shared: bool = False, file: str = "<text>"
+        self,
+        who: Principal,
+        document: str | Mapping[str, Any],
+        *,
+        shared: bool = False,
+        vouch: bool = False,
+        file: str = "<text>",
     ) -> ApplicationRow:
         """Register an application, or the next version of one.
 
@@ -81,6 +92,8 @@ class ApplicationService:
             who: Who registers it.
             document: A job YAML with a block ``application``, or the same as a mapping.
             shared: For all tenants; only an administrator may do that.
+            vouch: The administrator has read the document, and vouches that typed text is data where it says so, also
+                where that cannot be seen from it.
             file: The name that errors give the text.
 
         Returns:
@@ -88,19 +101,20 @@ class ApplicationService:
 
         Raises:
             SpecError: Something in it is wrong, with file and line.
-            ForbiddenError: Somebody else than an administrator wants to share it.
+            ForbiddenError: Somebody else than an administrator wants to share it, or vouches for it.
             NotFoundError: It names a backend that is not there.
         """
         if shared and not who.is_admin:
             raise ForbiddenError("only an administrator may register an application for all tenants")
-        known = self.check(who, document, file=file)
+        known = self.check(who, document, vouch=vouch, file=file)
         tenant = SHARED if shared else who.tenant
         text = document if isinstance(document, str) else _as_text(document)
         newest = self.store.find(tenant, known.name)
         if newest is not None and newest.document == text and newest.trusted == who.is_admin:
             return newest
         row = self.store.add(ApplicationRow(0, tenant, known.name, 0, text, who.name, who.is_admin))
-        record_action(self._database, who, "application.register", f"application {row.reference}", shared=shared)
+        facts = {"shared": shared} | ({"vouched": True} if vouch else {})
+        record_action(self._database, who, "application.register", f"application {row.reference}", **facts)
         return row
 
     def retire(self, who: Principal, name: str) -> None:
@@ -230,9 +244,9 @@ class ApplicationService:
 
         Raises:
             FormError: A field is wrong, missing or unknown: with one message for each.
-            ConflictError: The tenant's files would take too much room.
+            ConflictError: The tenant's files would take too much room, or it is not known whether text is data.
         """
-        known = stored_application(row)
+        known = _safe(row)
         values = read_values(known.model.fields, given, words=known.words)
         wrong: dict[str, str] = {}
         for name, value in values.items():
@@ -281,8 +295,9 @@ class ApplicationService:
             NoOfferError: The backend has nothing that the application asks for.
             NotFoundError: A file that was handed in is not kept any more.
             StoreError: The folder cannot be made.
+            ConflictError: It is not known whether typed text is data.
         """
-        known = stored_application(row)
+        known = _safe(row)
         values = read_values(known.model.fields, parameters, words=known.words)
         given = parameters_of(known.model, values)
         files = self._files(known, values, given)
@@ -301,6 +316,15 @@ class ApplicationService:
                 data = value.data if value.data is not None else self.store.upload(value.digest)
                 files[f"{UPLOADS}/{name}{known.model.fields[name].suffix}"] = data
         return files
+
+
+def _safe(row: ApplicationRow) -> CheckedApplication:
+    known = stored_application(row)
+    if known.unsafe:
+        raise ConflictError(
+            f"{row.reference} cannot run: {known.unsafe}", hint="register it again with its data: [...]"
+        )
+    return known
 
 
 def _check_size(known: CheckedApplication, name: str, size: int, wrong: dict[str, str]) -> None:

@@ -123,9 +123,14 @@ async def register_application(
     shared: Shared,
     document: Document,
     for_all: Annotated[bool, Query(alias="shared", description="For all tenants; administrators only.")] = False,
+    vouch: Annotated[
+        bool,
+        Query(description="You have read it: typed text is data wherever it says so; administrators only."),
+    ] = False,
 ) -> ApplicationAnswer:
     """Register an application, or the next version of one; an unchanged document is the version that is there."""
-    return _whole(await run_in_threadpool(shared.applications.register, who, document, shared=for_all, file="body"))
+    register = shared.applications.register
+    return _whole(await run_in_threadpool(register, who, document, shared=for_all, vouch=vouch, file="body"))
 
 
 @router.get("/applications/{name}")

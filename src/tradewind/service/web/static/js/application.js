@@ -44,6 +44,8 @@ text.addEventListener("input", () => {
   timer = setTimeout(check, 600);
 });
 
+form.elements.vouch?.addEventListener("change", () => check());
+
 async function check() {
   running?.abort();
   const mine = running = new AbortController();
@@ -52,6 +54,7 @@ async function check() {
   if (mine !== running) return;
   const data = new FormData();
   data.set("text", text.value);
+  if (form.elements.vouch?.checked) data.set("vouch", "on");
   data.set("csrf", form.elements.csrf.value);
   try {
     const answer = await fetch("/applications/new/check", { method: "POST", body: data, signal: mine.signal, headers: { Accept: "text/html" } });
