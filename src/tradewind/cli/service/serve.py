@@ -8,6 +8,13 @@ from typing import Annotated, Any
 import typer
 
 
+User = Annotated[
+    str | None,
+    typer.Option(help="The user to become, if started as root.", metavar="NAME", show_default="tradewind or nobody"),
+]
+AllowRoot = Annotated[bool, typer.Option("--allow-root", help="Stay root, and run users' programs as root.")]
+
+
 def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="The port; 0 takes a free one.", show_default="8765")] = None,
@@ -30,15 +37,8 @@ def serve(
     processes: Annotated[
         int | None, typer.Option(help="Processes that answer, at one port: for more processors.", show_default="1")
     ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(
-            help="The user to become, if started as root.", metavar="NAME", show_default="tradewind or nobody"
-        ),
-    ] = None,
-    allow_root: Annotated[
-        bool, typer.Option("--allow-root", help="Stay root, and run users' programs as root.")
-    ] = False,
+    user: User = None,
+    allow_root: AllowRoot = False,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any other setting: session_hours=8; repeatable.")
     ] = None,
