@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import httpx2
 
 
+_PIECE = 4 * 2**20
+"""Bytes of a piece of a file: larger files come in several."""
+
+
 class ApplicationCalls(ApiCalls):
     """Applications and proposals."""
 
@@ -86,14 +90,24 @@ class ApplicationCalls(ApiCalls):
         """
         path = Path(file)
         try:
-            data = path.read_bytes()
+            with path.open("rb") as opened:
+                data = opened.read(_PIECE)
+                if len(data) < _PIECE:
+                    return self._upload("/uploads", data, name=name or path.name)
+                pieces = []
+                while data:
+                    pieces.append(self._upload("/uploads/pieces", data)["piece"])
+                    data = opened.read(_PIECE)
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        document = {"name": name or path.name, "pieces": pieces}
+        found: dict[str, Any] = self._transport.call("POST", "/uploads/join", json=document).json()
+        return found
+
+    def _upload(self, where: str, data: bytes, **params: str) -> dict[str, Any]:
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._transport.call(
-            "POST", "/uploads", again=True, params={"name": name or path.name}, content=data, headers=headers
-        )
-        found: dict[str, Any] = response.json()
+        call = self._transport.call("POST", where, again=True, params=params, content=data, headers=headers)
+        found: dict[str, Any] = call.json()
         return found
 
     def propose(

@@ -8,6 +8,10 @@ from typing import Annotated, Any
 import typer
 
 
+StoreAddress = Annotated[
+    str | None,
+    typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False),
+]
 User = Annotated[
     str | None,
     typer.Option(help="The user to become, if started as root.", metavar="NAME", show_default="tradewind or nobody"),
@@ -18,12 +22,7 @@ AllowRoot = Annotated[bool, typer.Option("--allow-root", help="Stay root, and ru
 def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="The port; 0 takes a free one.", show_default="8765")] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False
-        ),
-    ] = None,
+    database: StoreAddress = None,
     public_url: Annotated[
         str | None, typer.Option(help="What users type to come here, behind a proxy.", show_default=False)
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 Rows = list[ApplicationRow]
 """Within the class `list` is its own function."""
 
-_MONTH = 30 * 86400.0
+_DAY = 86400.0
+_MONTH = 30 * _DAY
+
+MAX_PIECE = 4 * 2**20
+"""Bytes of a piece of a file that comes in pieces: proxies and the server take as much as that."""
 
 
 class ApplicationService:
@@ -231,6 +236,38 @@ class ApplicationService:
         self._keep(who, value)
         return value.to_json()
 
+    def upload_piece(self, who: Principal, data: bytes) -> str:
+        """Keep a piece of a file for a day; `join_pieces` makes the file.
+
+        Returns:
+            The piece's name for `join_pieces`.
+
+        Raises:
+            ConflictError: The tenant's files would take too much room.
+        """
+        name = hashlib.sha256(b"piece" + data).hexdigest()
+        self.store.drop_uploads(time.time() - _MONTH)
+        self.store.add_piece(who.tenant, name, data, most=self._upload_quota, used=time.time() - _MONTH + _DAY)
+        return name
+
+    def join_pieces(self, who: Principal, name: str, pieces: Sequence[str]) -> dict[str, Any]:
+        """Make a file for a form of its pieces; see `upload`.
+
+        Raises:
+            NotFoundError: A piece is not kept.
+            ConflictError: The tenant's files would take too much room.
+        """
+        digest, size = self.store.join_pieces(who.tenant, pieces, most=self._upload_quota)
+        return replace(FileValue.of(name, b""), digest=digest, size=size, data=None).to_json()
+
+    def upload_room(self, who: Principal) -> int:
+        """Bytes that the files of a tenant may still have."""
+        return max(0, self._upload_quota - self.store.uploaded_bytes(who.tenant))
+
+    @property
+    def _upload_quota(self) -> int:
+        return int(self._settings.upload_mib * 2**20)
+
     def values(self, who: Principal, row: ApplicationRow, given: Mapping[str, Any]) -> dict[str, Any]:
         """Check and read the values typed into a form, as a request keeps them; files that came with it are kept.
 
@@ -264,9 +301,8 @@ class ApplicationService:
         return {name: _as_json(value) for name, value in values.items() if _as_json(value) is not None}
 
     def _keep(self, who: Principal, value: FileValue) -> None:
-        most = int(self._settings.upload_mib * 2**20)
         self.store.drop_uploads(time.time() - _MONTH)
-        self.store.add_upload(who.tenant, value.digest, value.data or b"", most=most)
+        self.store.add_upload(who.tenant, value.digest, value.data or b"", most=self._upload_quota)
 
     # ------------------------------------------------------------------ running
 
