@@ -187,7 +187,7 @@ def test_a_file_that_comes_in_pieces_is_the_same_file(context: Context, ann: Pri
     apps = context.applications
     pieces = [apps.upload_piece(ann, data) for data in (b"a" * 1000, b"b" * 500, b"a" * 1000)]
     assert pieces[0] == pieces[2]
-    with pytest.raises(NotFoundError, match="piece .* is not kept"):
+    with pytest.raises(NotFoundError, match=r"piece .* is not kept"):
         apps.join_pieces(bob, "x.msh", pieces)
     whole = apps.join_pieces(ann, "x.msh", pieces)
     assert whole == apps.upload(ann, "x.msh", b"a" * 1000 + b"b" * 500 + b"a" * 1000)
