@@ -160,6 +160,13 @@ class ApplicationModel(StrictModel):
         {}, description="Small text files that lie in the job's folder, by name."
     )
 
+    results: list[Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^/]")]] = Field(
+        [],
+        max_length=100,
+        description="What people see of the job's outputs, as patterns: [report.txt, pictures/*.png, table]; a folder "
+        "stands for all that is in it. All outputs without it.",
+    )
+
     @model_validator(mode="after")
     def _bounded(self) -> ApplicationModel:
         if len(self.fields) > 100:
