@@ -1,4 +1,4 @@
-"""Folders among the results of a run that are not results as a whole: what is private in the run of a workflow stays here."""
+"""Folders among the results of a run that are not results as a whole: what is private in them stays here."""
 
 from __future__ import annotations
 

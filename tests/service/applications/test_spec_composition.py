@@ -128,6 +128,14 @@ def test_resources_in_plain_numbers(cloud: Context, root: Principal, resources: 
     spec = made(cloud, root, resources=resources)
     assert sold(cloud, spec) == machines
     assert spec.longest == resources.get("time", 3600.0)
+    assert spec.constraints.deadline == resources.get("time", 3600.0)
+
+
+def test_a_deadline_of_a_request_replaces_the_applications_and_no_backends(cloud: Context, root: Principal) -> None:
+    spec = made(cloud, root, TEXT.replace("deadline: 1h", "deadline: 3s"), resources={"time": 600.0})
+    assert (spec.longest, spec.constraints.deadline) == (600.0, 600.0)
+    spec = made(cloud, root, resources={"time": 7200.0})
+    assert (spec.longest, spec.constraints.deadline) == (3600.0, 3600.0), "the backend lets no run take longer"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tradewind.problem.job_spec.spec import JobSpec, build_spec
 from tradewind.problem.yaml_source import YamlSource
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.backends import Backend
+from tradewind.service.applications.form import deadline_of
 from tradewind.service.applications.spec_composition import compose_spec
 from tradewind.service.applications.uploaded_files import shared_job_folder, write_job_files
 from tradewind.service.applications.validation import CheckedApplication, check_application
@@ -264,9 +265,15 @@ def change_spec(spec: JobSpec, changes: Mapping[str, Any], *, anew: tuple[str, .
 
 
 def single_run_spec(spec: JobSpec) -> JobSpec:
-    """Build the specification of one run: what the application says of searches is left out."""
+    """Build the specification of one run: what the application says of searches is left out, and the deadline holds."""
     nothing = {"abort": False, "parallel": 1, "stop": [], "early_stop": None, "budget": {}}
-    return change_spec(spec, nothing, anew=("budget",))
+    return change_spec(spec, {**nothing, **_held_deadline(spec)}, anew=("budget",))
+
+
+def _held_deadline(spec: JobSpec) -> dict[str, Any]:
+    """Return the change by which no run outlives its deadline, also where nothing else cuts it short."""
+    deadline = deadline_of(spec)
+    return {} if deadline is None else {"deploy": {"longest": deadline}}
 
 
 def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
@@ -287,6 +294,8 @@ def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
     if search.deadline is not None:
         changes["constraints"] = {"deadline": search.deadline}
     made = change_spec(spec, changes, anew=("budget", "searcher", "objective")) if changes else spec
+    if not made.abort and (held := _held_deadline(made)):
+        made = change_spec(made, held)
     if made.budget.dollars is None and made.budget.trials is None and made.budget.hours is None:
         raise InputError("search: nothing says what it may spend", hint="write search: {budget: $2}")
     return made
