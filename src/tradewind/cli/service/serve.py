@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-
 StoreAddress = Annotated[
     str | None,
     typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.engine.search_builder import build_problem
-from tradewind.errors import ConfigurationError, ForbiddenError, InputError, NoOfferError, NotFoundError
+from tradewind.errors import (
+    ConfigurationError,
+    ForbiddenError,
+    InputError,
+    NoOfferError,
+    NotFoundError,
+    UnreachableError,
+)
 from tradewind.problem import Configuration, Problem
 from tradewind.problem.job_spec.spec import JobSpec, build_spec
 from tradewind.problem.yaml_source import YamlSource
@@ -31,6 +39,7 @@ from tradewind.service.requests.request_document import (
 )
 from tradewind.service.requests.state import DOLLARS
 from tradewind.store.service.request_values import RequestKind, RequestRow
+from tradewind.utils.ssrf_guard import resolve_addresses
 from tradewind.utils.user_functions import is_reference
 
 if TYPE_CHECKING:
@@ -112,13 +121,19 @@ class RequestPlanner:
         """
         asked = read_document(document)
         if asked.model.notify.webhook:
-            parse_outbound_url(asked.model.notify.webhook)
+            self._check_webhook(asked.model.notify.webhook)
         if asked.model.results:
             self._dependencies.results.destination(who.user_id, asked.model.results, is_admin=who.is_admin)
         if asked.figure is not None:
             return self._accept_figure(who, asked, asked.figure)
         assert asked.own is not None
         return self._accept_own(who, asked, asked.own)
+
+    def _check_webhook(self, url: str) -> None:
+        """Check that a webhook goes to no address inside; one whose name is not known now may be later."""
+        target = parse_outbound_url(url)
+        with contextlib.suppress(UnreachableError):
+            resolve_addresses(target.host, target.port, private=self._dependencies.settings.private_addresses)
 
     def _accept_own(self, who: Principal, asked: ParsedRequest, own: RequestModel) -> AcceptedRequest:
         applications = self._dependencies.applications

@@ -48,7 +48,11 @@ def new(request: Request, who: Viewer, shared: Shared, application: str = "", ag
     form = shared.applications.form(who, application)
     ways = shared.notices.ways(who)
     return _form_page(
-        request, who, shared, form, drafts.new_draft(form, email=bool(ways.address and ways.preferences.email))
+        request,
+        who,
+        shared,
+        form,
+        drafts.new_draft(form, email=bool(ways.mail and ways.address and ways.preferences.email)),
     )
 
 

@@ -146,7 +146,9 @@ form.addEventListener("input", (event) => {
   if (event.target.name && event.target.type !== "radio") touched.add(event.target.name);
   hide();
   sum();
-  if (!["name", "results", "webhook", "email", "budget"].includes(event.target.name)) soon(event.target.type === "radio" ? 50 : 450);
+  // What the server said of a field counts until the field is changed: it is asked again, or when the form is sent.
+  if (["name", "results", "webhook", "email"].includes(event.target.name)) complain(event.target, "");
+  else soon(event.target.type === "radio" ? 50 : 450);
 });
 form.addEventListener("change", (event) => { if (event.target.name) touched.add(event.target.name); });
 for (const field of form.querySelectorAll('[aria-invalid="true"]')) touched.add(field.name);
