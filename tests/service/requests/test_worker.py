@@ -451,7 +451,7 @@ def test_a_deadline_holds(tmp_path: Path, longest: str, asked: float | None, sec
         there.context.applications.register(there.root, SLOW.replace("LONGEST", longest), shared=True)
         form = there.context.applications.form(there.ann, "slow")
         assert form.deadline == 1.0, "this is what the page says"
-        more = {} if asked is None else {"resources": {"time": asked}}
+        more: dict[str, Any] = {} if asked is None else {"resources": {"time": asked}}
         row = there.submit(application="slow", parameters={"seconds": seconds}, **more)
         with working(there.context):
             ended = there.ended(row)
