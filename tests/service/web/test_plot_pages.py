@@ -321,7 +321,7 @@ def test_another_tenants_study_is_not_there(open_page: Opener, shelf: Shelf) -> 
     page = open_page("bob", expected="404")
     for address in (f"/studies/{shelf.large}", f"/studies/{shelf.large}/trials.csv", "/studies/4711"):
         assert page.goto(address).status == 404  # type: ignore[union-attr]
-        expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
 
 
 def test_a_workflow_is_looked_at_task_by_task(open_page: Opener, shelf: Shelf) -> None:
