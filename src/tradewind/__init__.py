@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tradewind.engine.tunable import tunable
     from tradewind.reporting.study.notebook import StudyReport
     from tradewind.runtime_api import fraction, output_path, parameters, report
+    from tradewind.tenancy.submission.search_submission import submit
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ _PLACES = {
     "output_path": "tradewind.runtime_api",
     "parameters": "tradewind.runtime_api",
     "report": "tradewind.runtime_api",
+    "submit": "tradewind.tenancy.submission.search_submission",
     "tunable": "tradewind.engine.tunable",
 }
 
@@ -39,6 +41,7 @@ __all__ = [
     "output_path",
     "parameters",
     "report",
+    "submit",
     "tunable",
 ]
 
