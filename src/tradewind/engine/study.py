@@ -34,6 +34,7 @@ from tradewind.engine.search_builder import (
     build_searcher,
     build_stopping_rules,
     find_or_new_study,
+    refuse_queued,
     stored_study,
 )
 from tradewind.engine.state_machine.events import (
@@ -191,6 +192,8 @@ class Study:
         self._store: Store = store_at(store or store_url())
         self._problem = build_problem(self.spec, data_folder())
         row, _ = find_or_new_study(self.spec, self._store, fresh=fresh)
+        if not fresh:
+            refuse_queued(self.spec, row, self._store)
         self._prepare(row)
         self.row, new = stored_study(row, self.spec, self._store, fresh=fresh)  # what is refused leaves none behind
         if not new and not row.id:

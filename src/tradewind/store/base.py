@@ -265,6 +265,16 @@ class Store(Plugin, ABC):
         """The ids of the studies that have runs which have not ended."""
         return {line.id for line in self.list_studies() if self.runs(line.id, open_only=True)}
 
+    def queued_search(self, study_id: int, tenant: str, name: str) -> int | None:
+        """The number of the search of a cluster's queue that is not over and has a study; None where none has it.
+
+        Args:
+            study_id: The study; 0 for one that is not stored yet.
+            tenant: With the name: a search that waits, and has no study yet, counts, too.
+            name: The job's name.
+        """
+        return None
+
     @abstractmethod
     def totals(self) -> StudyTotals:
         """The number of studies in each state, and what all of them have cost."""

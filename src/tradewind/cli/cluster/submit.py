@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tradewind.problem.job_spec.spec import JobSpec
-    from tradewind.store.clusters.cluster_store import JobRow
+    from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
 
 _Demand = Annotated[
     list[str] | None,
@@ -36,24 +36,31 @@ _Param = Annotated[
     list[str] | None, typer.Option("--param", "-p", help="A job parameter's value, size=4000; repeatable.")
 ]
 _CoreProcess = Annotated[bool, typer.Option("--core-process", help="Its searcher gets a process of its own.")]
+_Budget = Annotated[str | None, typer.Option(help="USD that the search may spend in total: $2.", show_default=False)]
+_Continue = Annotated[
+    bool,
+    typer.Option("--continue", help="Go on with the newest study of that name; its trials count in the budget."),
+]
+_File = Annotated[
+    str, typer.Argument(help="The job YAML, or a tunable function: file.py:function.", show_default=False)
+]
+_Target = Annotated[float | None, typer.Option(help="End when the objective is this good.", show_default=False)]
 _SEARCHER = typer.Option(help="Who proposes.", show_default=False, autocompletion=completion.parts("searcher"))
 
 
 def submit(
-    file: Annotated[
-        str, typer.Argument(help="The job YAML, or a tunable function: file.py:function.", show_default=False)
-    ],
+    file: _File,
     tenant: Annotated[str, typer.Option(help="The tenant that the search belongs to.")] = "default",
     weight: Annotated[float | None, typer.Option(help="The tenant's weight from now on.", show_default=False)] = None,
     parallel: Annotated[int | None, typer.Option(help="Trials at the same time.", show_default=False)] = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials at most.", show_default=False)] = None,
+    budget: _Budget = None,
     searcher: Annotated[str | None, _SEARCHER] = None,
     seed: Annotated[int | None, typer.Option(help="Equal seeds give equal proposals.", show_default=False)] = None,
-    target: Annotated[
-        float | None, typer.Option(help="End when the objective is this good.", show_default=False)
-    ] = None,
+    target: _Target = None,
     cluster: _Cluster = None,
     nice: Annotated[int, typer.Option(help="Smaller goes first within the tenant.")] = 0,
+    go_on: _Continue = False,
     core_process: _CoreProcess = False,
     demand: _Demand = None,
     core_demand: _CoreDemand = None,
@@ -71,12 +78,13 @@ def submit(
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
     from tradewind.cli.common import emit_json
-    from tradewind.store.clusters.cluster_store import JobRow, TenantRow
+    from tradewind.store.clusters.cluster_store import JobRow
     from tradewind.tenancy.submission.search_submission import add_search, check_target, submission_options
 
     check_tenant(tenant, weight, option="--tenant")
     check_target(target)
-    given = {"parallel": parallel, "budget.trials": trials, "searcher": searcher, "seed": seed}
+    given = {"parallel": parallel, "budget.trials": trials, "budget.dollars": budget, "searcher": searcher}
+    given |= {"seed": seed}
     spec = _spec(file, {key: value for key, value in given.items() if value is not None}, param)
     options = submission_options(
         spec,
@@ -88,15 +96,16 @@ def submit(
     )
     with closing(open_cluster_store(store)) as opened:
         if weight is not None:
-            old = next((row for row in opened.tenants() if row.name == tenant), TenantRow(tenant))
-            opened.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
-        row = add_search(opened, spec, JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster or ""))
+            _set_weight(opened, tenant, weight)
+        wanted = JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster or "")
+        row = add_search(opened, spec, wanted, go_on=go_on)
         running = opened.is_run(row.cluster)
     if as_json:
         code = row.options.get("code", {}).get("digest")
         emit_json({"id": row.id, "tenant": row.tenant, "name": row.name, "state": row.state, "code": code})
     else:
         _say(row, cluster, running=running)
+        _say_study(row, spec, store, go_on=go_on)
 
 
 def _spec(what: str, given: Mapping[str, Any], param: Sequence[str] | None) -> JobSpec:
@@ -110,6 +119,35 @@ def _spec(what: str, given: Mapping[str, Any], param: Sequence[str] | None) -> J
     if param:
         raise InputError(f"--param {param[0]!r}: a function has no job parameters", hint="they are in a job YAML")
     return spec_of(what, given)
+
+
+def _set_weight(clusters: ClusterStore, tenant: str, weight: float) -> None:
+    from tradewind.store.clusters.cluster_store import TenantRow
+
+    old = next((row for row in clusters.tenants() if row.name == tenant), TenantRow(tenant))
+    clusters.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
+
+
+def _say_study(row: JobRow, spec: JobSpec, url: str | None, *, go_on: bool) -> None:
+    """Print which study the search goes on with, or could."""
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+    from tradewind.tenancy.submission.continuation import earlier_study
+    from tradewind.utils.units import count
+
+    with closing(open_store(url)) as studies:
+        study = earlier_study(studies, spec, row.tenant)
+        if study is None:
+            return
+        (summary,) = studies.summaries([study.id])
+    had = f"study {study.id} ({study.name}), which has had {count(sum(summary.counts.values()), 'trial')}"
+    if go_on:
+        typer.echo(f"It goes on with {had}.")
+    elif summary.holder:
+        typer.echo(f"It begins anew: process {summary.holder} runs {had}.")
+    else:
+        typer.echo(f"It begins anew; --continue goes on with {had}.")
 
 
 def _say(row: JobRow, cluster: str | None, *, running: bool) -> None:

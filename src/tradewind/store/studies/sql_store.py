@@ -125,6 +125,11 @@ class SqlStore(Store):
         with self._database.read() as connection:
             return set(connection.execute(_OPEN).scalars())
 
+    def queued_search(self, study_id: int, tenant: str, name: str) -> int | None:
+        """See `Store.queued_search`."""
+        with self._database.read() as connection:
+            return queries.queued_search(connection, study_id, tenant, name)
+
     def totals(self) -> StudyTotals:
         """The number of studies in each state, and what all of them have cost."""
         with self._database.read() as connection:

@@ -29,6 +29,7 @@ def submit(
     nice: int = 0,
     demand: Mapping[str, float] | None = None,
     cluster: str = "",
+    go_on: bool = False,
     store: str | None = None,
 ) -> JobRow:
     """Hand a search over to a cluster; it begins when the cluster has room for it, now or at its next start.
@@ -47,6 +48,7 @@ def submit(
         nice: Smaller goes first within the tenant.
         demand: What each run takes instead of what its offer says: ``{"cpu": 2, "memory": 4}``, memory in GiB.
         cluster: The cluster that it is for; without it the first that takes it.
+        go_on: Go on with the newest study of that name, whose trials count in the budget; without it, begin anew.
         store: Address of the store; the user's own without it.
 
     Returns:
@@ -56,6 +58,8 @@ def submit(
         InputError: No other process finds the function, or a value makes no sense.
         SpecError: The specification is wrong.
         QuotaError: The dollars of the tenant's quota do not allow it.
+        StudyNotFoundError: There is no study to go on with.
+        StudyBusyError: A process, or a search that is not over, has it.
     """
     from tradewind.tenancy.submission.function_jobs import refuse_while_loading
     from tradewind.utils.paths import store_url
@@ -66,7 +70,8 @@ def submit(
     check_target(target)
     options = submission_options(spec, target=target, demand=demand)
     with closing(ClusterStore(store or store_url())) as clusters:
-        return add_search(clusters, spec, JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster))
+        wanted = JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster)
+        return add_search(clusters, spec, wanted, go_on=go_on)
 
 
 def spec_of(what: Tunable[..., Any] | Path | str, overrides: Mapping[str, Any]) -> JobSpec:
@@ -169,22 +174,32 @@ def _snapshot(spec: JobSpec) -> dict[str, str] | None:
     return {"archive": str(found.path), "digest": found.digest}
 
 
-def add_search(clusters: ClusterStore, spec: JobSpec, wanted: JobRow) -> JobRow:
+def add_search(clusters: ClusterStore, spec: JobSpec, wanted: JobRow, *, go_on: bool = False) -> JobRow:
     """Add a search to the queue, if the dollars of its tenant's quota allow it.
 
     Args:
         clusters: The queue.
         spec: The specification.
         wanted: The search's row, whose document is that of the specification.
+        go_on: Go on with the newest study of that name.
 
     Raises:
         QuotaError: They do not.
+        StudyNotFoundError: There is no study to go on with.
+        StudyBusyError: A process, or a search that is not over, has it.
+        InputError: Nothing is left of its budget.
     """
     from dataclasses import replace
 
     from tradewind.engine.search_builder import study_document
+    from tradewind.store.base import store_at
     from tradewind.tenancy.billing import check_dollar_quota
+    from tradewind.tenancy.submission.continuation import continue_search, study_to_continue
 
+    if go_on:
+        with closing(store_at(clusters.url)) as studies:
+            study = study_to_continue(studies, spec, wanted.tenant)
+        return continue_search(clusters, spec, wanted, study)
     wanted = replace(wanted, spec=study_document(spec))
     tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)
     if tenant is None or "dollars" not in tenant.quota:
