@@ -9,8 +9,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tradewind.engine.ask_tell.asked_trial import Asked
+    from tradewind.engine.ask_tell.shared_study import SharedStudy
     from tradewind.engine.async_study import AsyncStudy
-    from tradewind.engine.study import Asked, Study
+    from tradewind.engine.study import Study
     from tradewind.engine.tunable import tunable
     from tradewind.reporting.study.notebook import StudyReport
     from tradewind.runtime_api import fraction, output_path, parameters, report
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Asked": "tradewind.engine.study",
+    "Asked": "tradewind.engine.ask_tell.asked_trial",
     "AsyncStudy": "tradewind.engine.async_study",
+    "SharedStudy": "tradewind.engine.ask_tell.shared_study",
     "Study": "tradewind.engine.study",
     "StudyReport": "tradewind.reporting.study.notebook",
     "fraction": "tradewind.runtime_api",
@@ -34,6 +37,7 @@ _PLACES = {
 __all__ = [
     "Asked",
     "AsyncStudy",
+    "SharedStudy",
     "Study",
     "StudyReport",
     "__version__",

@@ -16,7 +16,7 @@ from tradewind import plugins, runtime_api
 from tradewind.problem import COST, RUNTIME, RunOutput
 
 if TYPE_CHECKING:
-    from tradewind.engine.study import Asked
+    from tradewind.engine.ask_tell.asked_trial import Asked
 
 
 def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:
