@@ -84,7 +84,7 @@ def alone(url: str, trials: int) -> None:
     with Study({**JOB, "name": "alone", "budget": {"trials": trials}}, store=url) as study:
         begun = time.perf_counter()
         while given := study.ask():
-            study.tell(given[0], runtime=1.0, metrics={"value": given[0].configuration["x"]})
+            study.tell(given[0], runtime=1.0, metrics={"value": float(given[0].configuration["x"])})
         print(f"one process alone: {trials / (time.perf_counter() - begun):.0f} durable pairs/s")
 
 

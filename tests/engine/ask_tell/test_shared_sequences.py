@@ -114,8 +114,7 @@ class SharedCalls(RuleBasedStateMachine):
                 assert worker.spent == pytest.approx(self.paid)
 
 
-@pytest.mark.slow
-class TestSharedCalls(SharedCalls.TestCase):  # type: ignore[misc,name-defined]
-    """Two workers, one after the other."""
-
-    settings = settings(max_examples=12, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck))
+SharedCalls.TestCase.settings = settings(
+    max_examples=12, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestSharedCalls = pytest.mark.slow(SharedCalls.TestCase)

@@ -151,7 +151,8 @@ def test_what_is_enqueued_by_one_worker_is_handed_out_first_by_another(url: str)
 def test_a_call_that_fails_half_way_changes_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Study.open(url, JOB) as one, Study.open(url, JOB) as two:
         (asked,) = one.ask()
-        for bad in ({"metrics": {"value": "x"}}, {"runtime": -1.0}, {"state": "odd"}):
+        wrong: list[dict[str, Any]] = [{"metrics": {"value": "x"}}, {"runtime": -1.0}, {"state": "odd"}]
+        for bad in wrong:
             with pytest.raises(ConfigurationError):
                 one.tell(asked, **{"runtime": 1.0, "metrics": {"value": 1.0}, **bad})
         assert len(one.trials) == 1  # made anew out of the store
