@@ -318,12 +318,15 @@ class Core:
 
     def _study(self, store: Store) -> StudyRow:
         """The study's row; a new one is stored once nothing of the search can be refused any more."""
-        from tradewind.engine.search_builder import new_study
+        from tradewind.engine.search_builder import new_study, study_document
+        from tradewind.problem.job_spec.spec import JobSpec
 
         job = self._settings.job
-        if job.study_id is not None:
-            return store.study(job.study_id)
-        return new_study(self._spec, name=f"{job.tenant}/{job.name}")
+        if job.study_id is not None:  # it may go on with another budget
+            return replace(store.study(job.study_id), spec=study_document(self._spec))
+        # The problem is the one that was submitted: which engine and which copy of its folder it runs on is no matter.
+        key = JobSpec.from_json(job.spec).problem_key
+        return replace(new_study(self._spec, name=f"{job.tenant}/{job.name}"), problem_key=key)
 
     def _build(self, study: StudyRow, store: Store) -> Search:
         from tradewind.engine.search_builder import build_search
