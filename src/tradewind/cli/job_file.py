@@ -96,6 +96,7 @@ budget:
 # parallel: 1                     # trials at the same time
 # seed: 0
 # try_first: []                   # configurations that are tried before the searcher's: [{workers: 4}]
+# baseline: {workers: 2}          # the configuration that you use today: tried first, and compared with
 # stop: []                        # further reasons to stop
 # early_stop: median             # give up running trials for what they report: median, successive_halving
 # abort: true                     # cut short runs that can no longer win

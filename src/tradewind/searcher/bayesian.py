@@ -30,9 +30,10 @@ from tradewind.searcher.base import (
 )
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
 from tradewind.searcher.posterior import AbortCaps, CandidatePrediction, Posterior
+from tradewind.searcher.stopping import why_unpaid
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import format_duration, format_money
 
 
 class BayesianSettings(plugins.Settings):
@@ -188,12 +189,7 @@ class BayesianSearcher(
             worth = runs * prediction.improvement - prediction.spend
             if float(worth.max()) <= 0.0:
                 at = int(np.argmax(worth))
-                saving, spend = (
-                    format_money(float(runs * prediction.improvement[at])),
-                    format_money(float(prediction.spend[at])),
-                )
-                times = count(runs, "run")
-                return f"no trial is worth its money: the best would save {saving} over {times} and cost {spend}"
+                return why_unpaid(float(runs * prediction.improvement[at]), float(prediction.spend[at]), runs)
         return None
 
     # ------------------------------------------------------------------ proposals

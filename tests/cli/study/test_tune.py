@@ -404,7 +404,7 @@ def test_what_is_tried_first_is_shown_and_checked_by_a_dry_run(job: Path, capsys
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        ("budget: {dollars: 0.000001}\n", 5, "the budget of $0.00000100 does not pay a single run"),
+        ("budget: {dollars: 0.000001}\n", 5, "the budget of 0.0001¢ does not pay a single run"),
         ("stop: bored\n", 3, "there is no rule named 'bored'"),
         ("deploy: {runner: {use: replay, file: gone.csv}}\n", 3, "gone.csv"),
     ],

@@ -163,7 +163,7 @@ def test_the_curve_ends_at_the_best(store: Store, build: Build) -> None:
     data = StudyData.load(store, build(some_trials(60)))
     svg = progress_chart(data)
     assert marks(svg, "best") == 1
-    assert "best: $0.000130" in svg
+    assert "best: $0.130 per 1,000 runs" in svg
 
 
 def test_effects_have_a_box_for_each_level(store: Store, build: Build) -> None:

@@ -662,6 +662,12 @@ class JobFile(StrictModel):
         description="Configurations that are tried before all that the searcher proposes: [{workers: 4}]. Parameters "
         "that one leaves out get the middle of their scale, machines the cheapest that fit.",
     )
+    baseline: dict[str, Any] | None = Field(
+        None,
+        description="The configuration that you use today, tried before all others; the report compares with it. "
+        "Parameters that it leaves out are filled as in try_first.",
+        min_length=1,
+    )
     stop: Annotated[list[Stop], BeforeValidator(_stops), SchemaForms({"type": "string"}, _SHORT_RULE)] = Field(
         [],
         description="Further reasons to stop the search: {failed: 5}; never uses the whole budget, though no trial "

@@ -82,6 +82,8 @@ class JobSpec:
         parallel: Trials at the same time.
         seed: Of the searcher.
         try_first: Values of some or all parameters, for each configuration that is tried before all others.
+        baseline: Values of some or all parameters of the configuration that the user uses today, or None; it is tried
+            before all others.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
@@ -124,6 +126,7 @@ class JobSpec:
     parallel: int
     seed: int
     try_first: tuple[Mapping[str, Value], ...]
+    baseline: Mapping[str, Value] | None
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
     said_abort: bool | None
@@ -162,6 +165,26 @@ class JobSpec:
     def uses_whole_budget(self) -> bool:
         """True with ``stop: never``."""
         return any(rule.name == NEVER for rule in self.stop)
+
+    @property
+    def wanted_first(self) -> dict[KeyPath, Mapping[str, Value]]:
+        """Values of each configuration that is tried before all others, by its place in the YAML."""
+        found: dict[KeyPath, Mapping[str, Value]] = {} if self.baseline is None else {("baseline",): self.baseline}
+        return found | {("try_first", i): values for i, values in enumerate(self.try_first)}
+
+    def is_baseline(self, configuration: Mapping[str, Any]) -> bool:
+        """True for a configuration with all values of ``baseline``; an instance may be named by its type alone.
+
+        Args:
+            configuration: The values of a trial, as the store has them.
+        """
+        if self.baseline is None:
+            return False
+        declared = {p.name: p.parameter for p in self.parameters}
+        return all(
+            name in configuration and _same_value(declared.get(name), wanted, configuration[name])
+            for name, wanted in self.baseline.items()
+        )
 
     @cached_property
     def abort(self) -> bool:
@@ -298,6 +321,16 @@ class JobSpec:
         }
 
 
+def _same_value(parameter: Parameter | None, wanted: Any, value: Any) -> bool:
+    """True where a value as the user wrote it is a stored one; None stands for an instance."""
+    if parameter is None:
+        return set(str(wanted).split("/")) <= set(str(value).split("/"))
+    try:
+        return bool(parameter.coerce(wanted) == value)
+    except ConfigurationError:
+        return False
+
+
 def load_spec(path: Path, overrides: Mapping[str, Any] | None = None) -> JobSpec:
     """Read a job YAML.
 
@@ -410,6 +443,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         parallel=model.parallel,
         seed=model.seed,
         try_first=tuple(model.try_first),
+        baseline=model.baseline,
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,

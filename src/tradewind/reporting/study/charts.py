@@ -14,8 +14,8 @@ from tradewind.reporting.study.effects import ParameterEffects
 from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, front, losses, title
 from tradewind.reporting.study.series import ParameterLevel, best_so_far, levels, outcomes, thin, wants_log
 from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
-from tradewind.reporting.words import percent, value_words
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.reporting.words import axis_words, percent, value_words
+from tradewind.utils.units import count, format_bill, format_duration, format_money
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ _POINTS = 600
 def metric_axis(metric: str, longest: float) -> tuple[float, str, Words]:
     """Choose the unit of a metric's axis, its title, and the function that writes a label."""
     if metric == COST:
-        return 1.0, "cost, USD this run", format_money
+        return 1.0, "cost, this run", format_money
     if metric == RUNTIME:
         unit, name = time_unit(longest)
         return unit, f"run time, {name}", lambda value: f"{value / unit:.4g}"
@@ -68,7 +68,7 @@ def progress_chart(data: StudyData) -> str:
     svg = Svg(_WIDTH, 330, f"Best {objective.metric} so far against money spent in total")
     x = Scale(0.0, max(curve.end * 1.02, 1e-9), 84, _WIDTH - 20)
     y = Scale(*span(values, log=log), 275, 34, log, unit)
-    axes_frame(svg, x, y, ("money spent, USD total", title), (format_money, words))
+    axes_frame(svg, x, y, ("money spent in total", title), (format_money, words))
     for row in shown:
         svg.mark("feasible", x(place[row]), y(float(data.objective[row])), point_title(data, row), 2.2)
     points: list[tuple[float, float]] = []
@@ -102,7 +102,7 @@ def map_chart(data: StudyData) -> str:
     svg = Svg(_WIDTH, 380, "Cost and run time of every trial")
     x = Scale(*span([*times, *near], log=log_x), 84, _WIDTH - 20, log_x, unit)
     y = Scale(*span(costs, log=log_y), 325, 34, log_y)
-    axes_frame(svg, x, y, (f"run time, {name}", "cost, USD this run"), (lambda v: f"{v / unit:.4g}", format_money))
+    axes_frame(svg, x, y, (f"run time, {name}", "cost, this run"), (lambda v: f"{v / unit:.4g}", format_money))
     if near:
         at = x(near[0])
         svg.rect(at, y.end, x.end - at, y.start - y.end, "late")
@@ -130,7 +130,7 @@ def point_title(data: StudyData, row: int) -> str:
     lines = [
         f"trial {data.number[row]}: {state}",
         data.words_of(row),
-        f"{bound}{format_money(float(data.cost[row]))} this run, {bound}{format_duration(float(data.runtime[row]))}",
+        f"{bound}{format_bill(float(data.cost[row]), 'this run')}, {bound}{format_duration(float(data.runtime[row]))}",
     ]
     metric = data.goal.objective.metric
     if metric not in (COST, RUNTIME):
@@ -180,7 +180,7 @@ def effect_chart(data: StudyData, name: str, limits: tuple[float, float] | None 
     svg.text((x.start + x.end) / 2, bottom + 36, title, "label", anchor="middle")
     svg.text(x.end + 12, top - 10, "trials", "tick")
     for i, level in enumerate(found):
-        _box(svg, x, top + i * row + row / 2, level, lambda v: value_words(metric, v))
+        _box(svg, x, top + i * row + row / 2, level, lambda v: axis_words(metric, v))
     return svg.render()
 
 

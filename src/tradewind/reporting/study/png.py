@@ -129,7 +129,7 @@ def _progress(data: StudyData, figure: Figure) -> bool:
     axes.step(x, [*curve.best, curve.best[-1]], where="post", color="#0072b2", linewidth=2)
     axes.scatter([curve.spent[-1]], [curve.best[-1]], **_BEST)
     axes.set_title(f"{data.study.name}: best {metric} so far, {value_words(metric, float(curve.best[-1]))}")
-    axes.set_xlabel("money spent, USD total")
+    axes.set_xlabel("money spent in total")
     axes.set_ylabel(title)
     axes.set_xlim(left=0)
     words_axis(axes.xaxis, format_money, log=False)
@@ -165,7 +165,7 @@ def _map(data: StudyData, figure: Figure) -> bool:
     on = "" if data.whole.all() else " on the whole input"
     axes.set_title(f"{data.study.name}: cost and run time of every trial{on}")
     axes.set_xlabel(f"run time, {name}")
-    axes.set_ylabel("cost, USD this run")
+    axes.set_ylabel("cost, this run")
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     words_axis(axes.xaxis, lambda value: f"{value:.4g}", log_x)
     words_axis(axes.yaxis, format_money, log_y)

@@ -19,7 +19,7 @@ from tradewind.reporting.words import compact, configuration_words
 from tradewind.searcher.base import MapPoint, MapsAll
 from tradewind.store.base import Store
 from tradewind.utils.dependencies import install_command
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import bill_column, count, format_bill, format_duration, format_money
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,10 +138,11 @@ def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> TextTa
         if predicted.ranged
         else []
     )
+    unit, bill = bill_column(point.cost for point in predicted.points[:most])
     columns = [
         TableColumn("#", right=True),
         TableColumn("configuration", least=16, below=True),
-        TableColumn("cost, predicted", right=True),
+        TableColumn("cost, predicted" if unit == "this run" else f"cost, {unit}, predicted", right=True),
         *late[:1],
         TableColumn("run time", right=True),
         *late[1:],
@@ -151,17 +152,17 @@ def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> TextTa
     rows, styles = [], []
     for place, point in enumerate(predicted.points[:most], 1):
         seen = predicted.measured(point)
-        tail = [format_money(point.cost_p90), format_duration(point.time_p90)] if predicted.ranged else []
+        tail = [bill(point.cost_p90), format_duration(point.time_p90)] if predicted.ranged else []
         rows.append(
             [
                 str(place),
                 predicted.words(point.configuration),
-                format_money(point.cost),
+                bill(point.cost),
                 *tail[:1],
                 format_duration(point.time),
                 *tail[1:],
                 "yes" if point.in_time else "no",
-                f"{format_money(seen[1])}, {format_duration(seen[0])}" if seen else "-",
+                f"{bill(seen[1])}, {format_duration(seen[0])}" if seen else "-",
             ]
         )
         styles.append({} if point.in_time else {len(columns) - 2: "yellow"})
@@ -220,7 +221,7 @@ def map_svg(predicted: PredictedMap, *, alone: bool = False) -> str:
     """
     x, y, unit_name = _scales(predicted)
     svg = Svg(_WIDTH, _HEIGHT, "Predicted cost and run time of all configurations")
-    titles = f"run time of a whole run, {unit_name}", "cost, USD a run"
+    titles = f"run time of a whole run, {unit_name}", "cost of a run"
     axes_frame(svg, x, y, titles, (lambda v: f"{v / x.unit:.4g}", format_money))
     if predicted.deadline is not None and x.low < predicted.deadline < x.high:
         at = x(predicted.deadline)
@@ -262,13 +263,13 @@ def _scales(predicted: PredictedMap) -> tuple[Scale, Scale, str]:
 
 
 def _title(predicted: PredictedMap, point: MapPoint) -> str:
-    figures = f"predicted {format_money(point.cost)}, {format_duration(point.time)}"
+    figures = f"predicted {format_bill(point.cost)}, {format_duration(point.time)}"
     lines = [predicted.words(point.configuration), figures]
     if point.time_p90 is not None:
-        lines.append(f"one in ten above {format_money(point.cost_p90)}, {format_duration(point.time_p90)}")
+        lines.append(f"one in ten above {format_bill(point.cost_p90)}, {format_duration(point.time_p90)}")
     seen = predicted.measured(point)
     if seen is not None:
-        lines.append(f"measured {format_money(seen[1])}, {format_duration(seen[0])} (trial {point.trial})")
+        lines.append(f"measured {format_bill(seen[1])}, {format_duration(seen[0])} (trial {point.trial})")
     return "\n".join(lines)
 
 
@@ -349,7 +350,7 @@ def _draw(predicted: PredictedMap, axes: Axes) -> None:
     bars = "; bars: one in ten runs is longer" if predicted.ranged else ""
     axes.set_title(f"{predicted.study}: predicted {COST} and run time{bars}")
     axes.set_xlabel(f"run time of a whole run, {name}")
-    axes.set_ylabel("cost, USD a run")
+    axes.set_ylabel("cost of a run")
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     words_axis(axes.xaxis, lambda value: f"{value:.4g}", x.log)
     words_axis(axes.yaxis, format_money, y.log)

@@ -1,0 +1,97 @@
+"""Weighs a further trial: what it is expected to save in later runs against what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.problem import Observation, Problem, Trial
+from tradewind.utils.units import count, format_money
+
+LEAST_TRIALS = 6
+"""Trials before anything is said of the next one by those that there were."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialWorth:
+    """Expected gain and cost of a further trial.
+
+    Attributes:
+        saving: Expected fall of the loss of the best, in units of the objective, for each later run.
+        spend: Expected USD of the trial.
+    """
+
+    saving: float
+    spend: float
+
+
+def empirical_worth(losses: Sequence[float], spent: Sequence[float]) -> TrialWorth | None:
+    """Estimate the next trial of a searcher that has no model, by the later half of the trials so far.
+
+    Two estimates of how much a trial of that half improved the best: what happened, and what would be expected of the
+    same trials in a random order (the expected minimum of half of them, an order statistic). The greater one counts:
+    a stretch of bad luck must not end a search, nor an early lucky find. Trials improve less the more there were, so
+    that both are rather above what the next one will bring.
+
+    Args:
+        losses: Loss of each trial in the order in which they ended; infinite for one that cannot be recommended.
+        spent: USD of each.
+
+    Returns:
+        The estimate; None as long as there are fewer than `LEAST_TRIALS`, or none can be recommended.
+    """
+    values = np.asarray(losses, dtype=float)
+    finite = values[np.isfinite(values)]
+    if len(values) < LEAST_TRIALS or not len(finite):
+        return None
+    half = len(values) // 2
+    later = len(values) - half
+    best, worst = float(finite.min()), float(finite.max())
+    happened = min(worst, float(values[:half].min())) - best
+    # The least of `half` trials drawn at random is the i-th of all in order, for i = 0, 1, ...
+    ranks = np.arange(len(values) - 1)
+    following = np.maximum(later - ranks, 0) / (len(values) - 1 - ranks)
+    chances = half / len(values) * np.concatenate([[1.0], np.cumprod(following)])
+    expected = float(chances @ np.minimum(np.sort(values), worst)) - best
+    return TrialWorth(max(happened, expected, 0.0) / later, float(np.mean(np.asarray(spent, dtype=float)[half:])))
+
+
+def worth_of_history(problem: Problem, trials: Sequence[Trial]) -> TrialWorth | None:
+    """Estimate the next trial by those that have ended, on the whole input.
+
+    Args:
+        problem: The problem.
+        trials: Ended trials, by number.
+    """
+    whole = [trial for trial in trials if trial.proposal.fidelity >= 1.0 and trial.observation is not None]
+    losses = [_loss(problem, trial.observation) for trial in whole]
+    return empirical_worth(losses, [trial.spent for trial in whole])
+
+
+def _loss(problem: Problem, seen: Observation | None) -> float:
+    """Loss of a run that can be recommended; infinite for any other."""
+    if seen is None or not seen.feasible or seen.objective is None or not math.isfinite(seen.objective):
+        return math.inf
+    return problem.objective.loss(seen.objective)
+
+
+def returned_words(saved: float, spend: float) -> str:
+    """Say in words how much another dollar of search brings back in later runs.
+
+    Args:
+        saved: USD that a trial is expected to save over all later runs.
+        spend: Its expected USD.
+    """
+    return f"another dollar of search would bring back {format_money(saved / spend)}" if spend > 0 else ""
+
+
+def why_unpaid(saved: float, spend: float, runs: float) -> str:
+    """The reason to stop where the best trial would save less than it costs, in words."""
+    back = returned_words(saved, spend)
+    return (
+        f"no trial is worth its money: the best would save {format_money(saved)} over {count(runs, 'run')} and cost "
+        f"{format_money(spend)}" + (f"; {back}" if back else "")
+    )
