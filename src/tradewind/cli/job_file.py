@@ -101,6 +101,8 @@ budget:
 # early_stop: median             # give up running trials for what they report: median, successive_halving
 # abort: true                     # cut short runs that can no longer win
 # future_runs: 100                # how often the job will run with what is found
+# value: $2/h                     # what an hour of a run is worth; with minimise: runtime
+# least_improvement: 1%           # the search ends where no trial is expected to improve the best by this
 """
 
 

@@ -64,6 +64,8 @@ def ask_searcher(machine: SearchMachine, searcher: Searcher, most: int) -> Propo
         trials_left=machine.trials_left,
         seconds_left=machine.seconds_left,
     )
+    if reason := searcher.why_stop(state):
+        return NothingProposed(reason, final=not state.pending)
     answer = searcher.ask(state, most)
     if isinstance(answer, NothingLeft):
         return NothingProposed(answer.reason, answer.final)

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tradewind.problem import Observation, Problem, Trial
+from tradewind.problem import COST, RUNTIME, Observation, Problem, Trial
 from tradewind.utils.units import count, format_money
+
+Array = NDArray[np.float64]
 
 LEAST_TRIALS = 6
 """Trials before anything is said of the next one by those that there were."""
@@ -22,10 +25,26 @@ class TrialWorth:
     Attributes:
         saving: Expected fall of the loss of the best, in units of the objective, for each later run.
         spend: Expected USD of the trial.
+        best: The loss of the best so far.
     """
 
     saving: float
     spend: float
+    best: float = math.nan
+
+
+def saving_price(problem: Problem) -> float | None:
+    """USD that a run of the job saves where its loss falls by one; None where nobody said what that is worth.
+
+    Args:
+        problem: The problem; its terms have the value of time.
+    """
+    objective, value = problem.objective, problem.terms.value_per_hour
+    if not objective.grows_with_time or objective.also:
+        return None
+    if objective.metric == COST:
+        return 1.0
+    return value / 3600.0 if objective.metric == RUNTIME and value is not None else None
 
 
 def empirical_worth(losses: Sequence[float], spent: Sequence[float]) -> TrialWorth | None:
@@ -56,7 +75,7 @@ def empirical_worth(losses: Sequence[float], spent: Sequence[float]) -> TrialWor
     following = np.maximum(later - ranks, 0) / (len(values) - 1 - ranks)
     chances = half / len(values) * np.concatenate([[1.0], np.cumprod(following)])
     expected = float(chances @ np.minimum(np.sort(values), worst)) - best
-    return TrialWorth(max(happened, expected, 0.0) / later, float(np.mean(np.asarray(spent, dtype=float)[half:])))
+    return TrialWorth(max(happened, expected, 0.0) / later, float(np.mean(np.asarray(spent, dtype=float)[half:])), best)
 
 
 def worth_of_history(problem: Problem, trials: Sequence[Trial]) -> TrialWorth | None:
@@ -88,8 +107,34 @@ def returned_words(saved: float, spend: float) -> str:
     return f"another dollar of search would bring back {format_money(saved / spend)}" if spend > 0 else ""
 
 
-def why_unpaid(saved: float, spend: float, runs: float) -> str:
-    """The reason to stop where the best trial would save less than it costs, in words."""
+def why_stop(
+    problem: Problem, saving: Array, spend: Array, best: float, least_improvement: float | None = None
+) -> str | None:
+    """The reason to stop, in words, where no trial that is left is worth its money; None to go on.
+
+    Where money decides, a trial pays once its expected saving over the future runs is above its expected spend (Xie et
+    al., "Cost-aware stopping for Bayesian optimization", 2025); else it must be expected to improve the best enough.
+
+    Args:
+        problem: The problem; its terms have the future runs, the value of time and the least improvement.
+        saving: Expected fall of the loss by each trial, shape (n,).
+        spend: Expected USD of each, shape (n,).
+        best: The loss of the best so far.
+        least_improvement: Another least improvement than the job's.
+    """
+    share = problem.terms.least_improvement if least_improvement is None else least_improvement
+    most = float(saving.max())
+    if share is not None and most < share * abs(best):
+        return f"no candidate is expected to improve the best by {share:.0%}: at most by {most / abs(best):.1%}"
+    price, runs = saving_price(problem), problem.terms.future_runs
+    if price is None or runs is None:
+        return None
+    saved = runs * price * saving
+    at = int(np.argmax(saved - spend))
+    return _unpaid(float(saved[at]), float(spend[at]), runs) if saved[at] <= spend[at] else None
+
+
+def _unpaid(saved: float, spend: float, runs: float) -> str:
     back = returned_words(saved, spend)
     return (
         f"no trial is worth its money: the best would save {format_money(saved)} over {count(runs, 'run')} and cost "

@@ -29,8 +29,10 @@ from tradewind.problem.job_spec.values import (
     Count,
     Duration,
     Environment,
+    ImprovementShare,
     Input,
     Memories,
+    MoneyPerHour,
     Names,
     Number,
     PlainNumber,
@@ -684,6 +686,16 @@ class JobFile(StrictModel):
         None,
         description="How often the job will run with the configuration that is found: a search for the least cost ends "
         "once no trial pays for itself over so many runs. Left out: 100, or with stop: never the whole budget.",
+    )
+    value: MoneyPerHour | None = Field(
+        None,
+        description="With minimise: runtime, what an hour of a run is worth: $2/h. The search then ends once no trial "
+        "pays for itself over future_runs.",
+    )
+    least_improvement: ImprovementShare | None = Field(
+        None,
+        description="The search ends once another trial is not expected to improve the best by this share. Left out: "
+        "1%, but not where money decides (cost, or value), nor with stop: never; 0 for never.",
     )
     past: Annotated[Literal["all", "none"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_past)] = Field(
         "all", description="Earlier studies in the store that the searcher may learn from: all, none, or job names."

@@ -18,7 +18,15 @@ from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
-from tradewind.problem.job_spec.choices import NEVER, USUAL_RUNS, HookSpec, ParameterSpec, PluginChoice, StopSpec
+from tradewind.problem.job_spec.choices import (
+    NEVER,
+    USUAL_IMPROVEMENT,
+    USUAL_RUNS,
+    HookSpec,
+    ParameterSpec,
+    PluginChoice,
+    StopSpec,
+)
 from tradewind.problem.job_spec.load_model import LoadModel
 from tradewind.problem.job_spec.model import (
     CategoricalModel,
@@ -36,7 +44,7 @@ from tradewind.problem.job_spec.model import (
 from tradewind.problem.job_spec.part_checks import wrong_parts
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
 from tradewind.problem.job_spec.workflow_model import workflow_job, workflow_templates
-from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
+from tradewind.problem.objective import COST, RUNTIME, Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.problem import StudyTerms
@@ -88,6 +96,9 @@ class JobSpec:
         early_stop: Who gives up running trials for what they report, or None.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
         said_future_runs: What the job says of how often it will run with what is found, or None.
+        value: USD that an hour of a run is worth, or None.
+        said_least_improvement: What the job says of the least improvement that a trial must be expected to bring, as a
+            share of the best, or None.
         past: ``all``, ``none``, or the names of the jobs whose earlier studies the searcher may learn from.
         base: The folder of the YAML; relative paths start there.
         file: The YAML's name, for errors.
@@ -131,6 +142,8 @@ class JobSpec:
     early_stop: PluginChoice | None
     said_abort: bool | None
     said_future_runs: float | None
+    value: float | None
+    said_least_improvement: float | None
     past: str | tuple[str, ...]
     base: Path
     file: str
@@ -152,14 +165,40 @@ class JobSpec:
     @property
     def terms(self) -> StudyTerms:
         """The conditions that hold for a whole study."""
-        return StudyTerms(self.billing, self.parallel, self.future_runs, self.abort, self.checkpoint)
+        return StudyTerms(
+            self.billing,
+            self.parallel,
+            self.future_runs,
+            self.abort,
+            self.checkpoint,
+            value_per_hour=self.value,
+            least_improvement=self.least_improvement,
+        )
 
     @property
     def future_runs(self) -> float | None:
-        """Runs of the job with what is found: as the job says, or else 100; None with ``stop: never``."""
+        """Runs of the job with what is found: as the job says, or else 100; None where nothing is to be weighed."""
         if self.said_future_runs is not None:
             return self.said_future_runs
-        return None if self.uses_whole_budget else USUAL_RUNS
+        return USUAL_RUNS if self._weighs else None
+
+    @property
+    def least_improvement(self) -> float | None:
+        """Share by which a trial must be expected to improve the best: as the job says, or 1 % unless money decides."""
+        if self.said_least_improvement is not None:
+            return self.said_least_improvement
+        money = self.objective.metric == COST or self.value is not None
+        return USUAL_IMPROVEMENT if self._weighs and not money and not self.objective.also else None
+
+    @property
+    def _weighs(self) -> bool:
+        """True where a search of which nothing is said ends once a trial does not pay."""
+        return not self.uses_whole_budget and self._searcher_weighs
+
+    @cached_property
+    def _searcher_weighs(self) -> bool:
+        part: Any = plugins.load("searcher", self.searcher.name)
+        return bool(part.weighs_by_default)
 
     @property
     def uses_whole_budget(self) -> bool:
@@ -387,6 +426,12 @@ def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> J
     if spec.said_future_runs is not None and spec.uses_whole_budget:
         words = "future_runs: it says when further trials do not pay, and stop: never goes on all the same"
         problems.append(source.error(("future_runs",), words, "leave one of the two out"))
+    if spec.said_least_improvement and spec.uses_whole_budget:
+        words = "least_improvement: it says when to stop, and stop: never goes on all the same"
+        problems.append(source.error(("least_improvement",), words, "leave one of the two out"))
+    if spec.value is not None and not (spec.objective.metric == RUNTIME and spec.objective.grows_with_time):
+        words = "value: it says what an hour of a run is worth, and this search does not minimise the run time"
+        problems.append(source.error(("value",), words, "write objective: {minimise: runtime}, or leave value out"))
     if check_parts:
         problems += wrong_parts(model, source, base)
     if problems:
@@ -448,6 +493,8 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,
         said_future_runs=model.future_runs,
+        value=model.value,
+        said_least_improvement=model.least_improvement,
         past=model.past if isinstance(model.past, str) else tuple(model.past),
         base=base,
         file=source.file,
