@@ -19,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tradewind.errors import InputError
+from tradewind.problem.job_spec.hook_model import HookName, Hooks
 from tradewind.problem.job_spec.load_model import LoadModel
 from tradewind.problem.job_spec.values import (
     Address,
@@ -500,62 +501,6 @@ class BillingModel(StrictModel):
     setup: Duration = Field(0.0, description="Time billed for each run before the job starts.")
     minimum: Duration = Field(0.0, description="The least time that is billed for a run.")
     granularity: PositiveDuration = Field(1.0, description="Time is rounded up to a multiple of this.")
-
-
-def _hook(value: Any) -> Any:
-    return {"command": value} if isinstance(value, str | list) else value
-
-
-class HookModel(StrictModel):
-    """Something to do before or after a stage of a run."""
-
-    command: Command | None = Field(None, description="A program and its arguments.")
-    python: str | None = Field(
-        None, description="A Python function, module:function.", pattern=r"^[\w.]+:[A-Za-z_]\w*$"
-    )
-    timeout: PositiveDuration = Field(60.0, description="Time after which it is ended, and counts as failed.")
-
-    @model_validator(mode="after")
-    def _one_action(self) -> HookModel:
-        if (self.command is None) == (self.python is None):
-            raise validation_error("a hook needs either command or python")
-        return self
-
-
-HookName = Literal[
-    "before_booting",
-    "after_booting",
-    "before_bootstrapping",
-    "after_bootstrapping",
-    "before_submitting",
-    "after_submitting",
-    "before_executing",
-    "after_executing",
-    "before_collecting",
-    "after_collecting",
-    "on_error",
-]
-
-
-def _hooks(value: Any) -> Any:
-    """One hook or several; a list that may be the words of one command is refused, for it would be several hooks."""
-    if isinstance(value, str | dict):
-        return [value]
-    words = isinstance(value, list) and len(value) > 1 and all(isinstance(each, str) for each in value)
-    if words and len(value[0].split()) == 1:
-        raise validation_error(
-            f"{value} may be one command or {len(value)} hooks",
-            f"write {{command: [{', '.join(value)}]}}, or [{{command: {value[0]}}}, ...] for hooks one after the other",
-        )
-    return value
-
-
-Hook = Annotated[HookModel, BeforeValidator(_hook), SchemaForms({"type": "string"})]
-Hooks = Annotated[
-    list[Hook],
-    BeforeValidator(_hooks),
-    SchemaForms({"type": "string"}, {"type": "object"}),
-]
 
 
 class PlaceModel(StrictModel):

@@ -27,6 +27,7 @@ from tradewind.problem.job_spec.choices import (
     PluginChoice,
     StopSpec,
 )
+from tradewind.problem.job_spec.contradictions import contradictions
 from tradewind.problem.job_spec.load_model import LoadModel
 from tradewind.problem.job_spec.model import (
     CategoricalModel,
@@ -43,14 +44,13 @@ from tradewind.problem.job_spec.model import (
 )
 from tradewind.problem.job_spec.part_checks import wrong_parts
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
-from tradewind.problem.job_spec.workflow_model import workflow_job, workflow_templates
-from tradewind.problem.objective import COST, RUNTIME, Budget, Constraints, JobParameters, Objective, Threshold
+from tradewind.problem.job_spec.workflow_model import workflow_job
+from tradewind.problem.objective import COST, Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.problem import StudyTerms
 from tradewind.problem.run import Load
 from tradewind.problem.space import Space, reject_division_by_zero
-from tradewind.problem.template import BUILT_IN, check_template
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source, read_source
 from tradewind.utils.paths import expand
 from tradewind.utils.user_functions import anchored_reference, is_reference
@@ -422,16 +422,7 @@ def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> J
         raise first_error(spec_errors(error, JobFile, source)) from None
     _check_name(model.name, source)
     spec = _spec(model, source, base)
-    problems = [*_wrong_names(spec), *_wrong_templates(spec)]
-    if spec.said_future_runs is not None and spec.uses_whole_budget:
-        words = "future_runs: it says when further trials do not pay, and stop: never goes on all the same"
-        problems.append(source.error(("future_runs",), words, "leave one of the two out"))
-    if spec.said_least_improvement and spec.uses_whole_budget:
-        words = "least_improvement: it says when to stop, and stop: never goes on all the same"
-        problems.append(source.error(("least_improvement",), words, "leave one of the two out"))
-    if spec.value is not None and not (spec.objective.metric == RUNTIME and spec.objective.grows_with_time):
-        words = "value: it says what an hour of a run is worth, and this search does not minimise the run time"
-        problems.append(source.error(("value",), words, "write objective: {minimise: runtime}, or leave value out"))
+    problems = contradictions(spec)
     if check_parts:
         problems += wrong_parts(model, source, base)
     if problems:
@@ -674,69 +665,3 @@ def _node_counts(name: str, model: NodesModel) -> tuple[int, ...]:
     if low > model.high:
         raise SpecError(f"{name}: low {low} is above high {model.high}", hint="swap them")
     return tuple(range(low, model.high + 1))
-
-
-# ---------------------------------------------------------------------- what the keys mean together
-
-
-def _wrong_names(spec: JobSpec) -> list[SpecError]:
-    """Conditions and constraints that name what is not there."""
-    problems = []
-    names = [p.name for p in spec.parameters]
-    instances = {p.name for p in spec.parameters if p.kind == "instance"}
-    checks: list[tuple[KeyPath, Expression, list[str]]] = [
-        (("space", p.name, "when"), p.when, names[:i]) for i, p in enumerate(spec.parameters) if p.when is not None
-    ]
-    checks += [(("where", i), expression, names) for i, expression in enumerate(spec.where)]
-    for place, expression, known in checks:
-        label = ".".join(str(piece) for piece in place)
-        try:
-            expression.require(known)
-            expression.require_facts_of(instances)
-        except SpecError as error:
-            later = place[0] == "space" and expression.names <= set(names)
-            hint = "a condition may name only parameters above its own" if later else error.hint
-            problems.append(spec.source.error(place, f"{label}: {error.message}", hint))
-    return problems + _impossible_conditions(spec)
-
-
-def _impossible_conditions(spec: JobSpec) -> list[SpecError]:
-    """Conditions, written as a mapping, on a value that the parameter does not have."""
-    known = {p.name: p.parameter for p in spec.parameters}
-    problems = []
-    for name in known:
-        declared = spec.source.document["space"][name]
-        when = declared.get("when") if isinstance(declared, Mapping) else None
-        for other, wanted in when.items() if isinstance(when, Mapping) else ():
-            parameter = known.get(other)
-            for value in (wanted if isinstance(wanted, list) else [wanted]) if parameter else ():
-                try:
-                    assert parameter is not None
-                    parameter.coerce(value)
-                except ConfigurationError as error:
-                    place: KeyPath = ("space", name, "when", other)
-                    problems.append(spec.source.error(place, f"space.{name}.when: {error.message}", error.hint))
-    return problems
-
-
-def _wrong_templates(spec: JobSpec) -> list[SpecError]:
-    names = {p.name for p in spec.parameters}
-    problems = []
-    for name in spec.job.parameters.values:
-        if name in names | BUILT_IN:
-            place: KeyPath = ("job", "parameters", name)
-            problems.append(spec.source.error(place, f"job.parameters.{name}: this name is taken", "choose another"))
-    known = names | BUILT_IN | set(spec.job.parameters.values)
-    places: list[tuple[KeyPath, str]] = [(("job", "command", i), word) for i, word in enumerate(spec.job.command)]
-    places += [(("job", "env", name), text) for name, text in spec.job.env.items()]
-    places += workflow_templates(spec.job.workflow)
-    if spec.job.load:
-        places += [(("job", "load", "command", i), word) for i, word in enumerate(spec.job.load.argv)]
-        places += [(("job", "load", "env", name), text) for name, text in spec.job.load.env.items()]
-    for place, word in places:
-        try:
-            check_template(word, known)
-        except SpecError as error:
-            label = ".".join(str(piece) for piece in place[: 2 + (place[1] == "env")])
-            problems.append(spec.source.error(place, f"{label}: {error.message}", error.hint))
-    return problems
