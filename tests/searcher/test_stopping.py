@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -13,35 +11,38 @@ import pytest
 from tradewind import plugins
 from tradewind.problem import Objective
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.searcher.stopping import empirical_worth, why_stop
+from tradewind.searcher.stopping import USUAL_GAP, empirical_worth, why_stop
 from tradewind.testing import problems
 
-LOSSES = [1.0, 5.0, 4.0, 3.0, 2.0, 1.5, math.inf]
 
-
-def test_a_random_order_of_the_same_trials_says_what_one_brings() -> None:
-    worth = empirical_worth(LOSSES, [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0])
-    halves = [min(5.0, *half) for half in itertools.combinations(LOSSES, 3)]
+def test_records_say_what_the_next_trial_brings() -> None:
+    worth = empirical_worth([8.0, 9.0, 4.0, math.inf, 2.0, 5.0, 2.5, 3.0, 2.2, 2.1], [1.0] * 5 + [3.0] * 5)
     assert worth is not None
-    assert worth.saving == pytest.approx((statistics.mean(halves) - 1.0) / 4)
-    assert worth.spend == 3.0, "of the later half"
+    # The records 8, 4 and 2, and one gap of the usual size: the next beats 2 by that, with probability 1/11.
+    gap = (USUAL_GAP + math.log(4.0)) / 3
+    assert worth.saving == pytest.approx(2.0 * (1.0 - math.exp(-gap)) / 11)
+    assert (worth.spend, worth.best) == (3.0, 2.0), "the spend is that of the later half"
 
 
 def test_what_happened_counts_where_it_was_more() -> None:
-    worth = empirical_worth(LOSSES[::-1], [1.0] * 7)
-    assert worth is not None
-    assert worth.saving == pytest.approx((1.5 - 1.0) / 4, rel=0.5)
     falling = empirical_worth([10.0, 9.0, 8.0, 7.0, 2.0, 1.0], [1.0] * 6)
     assert falling is not None
     assert falling.saving == pytest.approx(7.0 / 3)
 
 
+def test_losses_that_have_no_logarithm() -> None:
+    worth = empirical_worth([-1.0, -3.0, -2.0, -3.0, -1.5, -2.5], [1.0] * 6)
+    assert worth is not None
+    assert worth.saving == pytest.approx((USUAL_GAP * 2.0 + 2.0) / 2 / 7)
+
+
 def test_nothing_is_said_of_few_trials_or_of_failures_alone() -> None:
     assert empirical_worth([1.0] * 5, [1.0] * 5) is None
     assert empirical_worth([math.inf] * 9, [1.0] * 9) is None
-    level = empirical_worth([2.0] * 9, [1.0] * 9)
-    assert level is not None
-    assert level.saving == 0.0
+    level = [empirical_worth([2.0] * number, [1.0] * number) for number in (9, 900)]
+    assert level[0] is not None
+    assert level[1] is not None
+    assert 0.0 < level[1].saving < level[0].saving / 50
 
 
 def test_the_reason_says_what_another_dollar_brings_back() -> None:

@@ -1010,7 +1010,7 @@ PROGRAMS = [
         "budget-small",
         "a budget that pays nothing",
         5,
-        "the budget of 0.00001¢ does not pay a single run: on the cheapest machines, 1 × …, one costs at least $… (raise budget.dollars, or allow cheaper instance types)",
+        "the budget of 0.00001¢ does not pay a single run: on the cheapest machines, 1 × …, one costs at least …¢ (raise budget.dollars, or allow cheaper instance types)",
         files=job("{trials: 2}", "$0.0000001"),
     ),
     Case(

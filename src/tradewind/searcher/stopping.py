@@ -18,6 +18,10 @@ LEAST_TRIALS = 6
 """Trials before anything is said of the next one by those that there were."""
 
 
+USUAL_GAP = 0.3
+"""By how much a record beats the one before it, until there are some: in logarithms, or as a share of the spread."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrialWorth:
     """Expected gain and cost of a further trial.
@@ -48,12 +52,14 @@ def saving_price(problem: Problem) -> float | None:
 
 
 def empirical_worth(losses: Sequence[float], spent: Sequence[float]) -> TrialWorth | None:
-    """Estimate the next trial of a searcher that has no model, by the later half of the trials so far.
+    """Estimate the next trial of a searcher that has no model, by the trials so far.
 
-    Two estimates of how much a trial of that half improved the best: what happened, and what would be expected of the
-    same trials in a random order (the expected minimum of half of them, an order statistic). The greater one counts:
-    a stretch of bad luck must not end a search, nor an early lucky find. Trials improve less the more there were, so
-    that both are rather above what the next one will bring.
+    Two estimates of how much it improves the best, of which the greater one counts, for a stretch of bad luck must not
+    end a search: what a trial of the later half improved it by, and the theory of records. Of n trials in random order
+    the next one beats all with probability 1/(n + 1), and by as much as the records before it did on average, in
+    logarithms where all are positive (exact for an exponential tail: Arnold, Balakrishnan & Nagaraja, "Records", 1998).
+    One record more than there were, by `USUAL_GAP`, keeps a first lucky find from ending the search. It holds as well
+    where trials are cut short once they cannot win: they are no records.
 
     Args:
         losses: Loss of each trial in the order in which they ended; infinite for one that cannot be recommended.
@@ -68,14 +74,15 @@ def empirical_worth(losses: Sequence[float], spent: Sequence[float]) -> TrialWor
         return None
     half = len(values) // 2
     later = len(values) - half
-    best, worst = float(finite.min()), float(finite.max())
-    happened = min(worst, float(values[:half].min())) - best
-    # The least of `half` trials drawn at random is the i-th of all in order, for i = 0, 1, ...
-    ranks = np.arange(len(values) - 1)
-    following = np.maximum(later - ranks, 0) / (len(values) - 1 - ranks)
-    chances = half / len(values) * np.concatenate([[1.0], np.cumprod(following)])
-    expected = float(chances @ np.minimum(np.sort(values), worst)) - best
-    return TrialWorth(max(happened, expected, 0.0) / later, float(np.mean(np.asarray(spent, dtype=float)[half:])), best)
+    best, worst, first = float(finite.min()), float(finite.max()), float(finite[0])
+    happened = (min(worst, float(values[:half].min())) - best) / later
+    records = len(np.unique(np.minimum.accumulate(finite)))
+    if best > 0.0:
+        expected = best * -math.expm1(-(USUAL_GAP + math.log(first / best)) / records)
+    else:
+        expected = (USUAL_GAP * (worst - best) + first - best) / records
+    saving = max(happened, expected / (len(values) + 1), 0.0)
+    return TrialWorth(saving, float(np.mean(np.asarray(spent, dtype=float)[half:])), best)
 
 
 def worth_of_history(problem: Problem, trials: Sequence[Trial]) -> TrialWorth | None:
