@@ -34,7 +34,7 @@ def test_it_shows_progress_and_compares_with_the_plan(tmp_path: Path, quick: Pat
     assert re.search(r"^makespan +0\.\d+ s +\d+\.\d+ s$", done.stdout, re.MULTILINE)
     assert "than planned." in done.stdout
     results = json.loads((command.run / "results.json").read_text())
-    held = re.search(r"^as machines were held +\$([\d.]+)$", done.stdout, re.MULTILINE)
+    held = re.search(r"^as machines were held +\$?([\d.]+)¢?$", done.stdout, re.MULTILINE)
     assert held is not None
     assert float(held[1]) == pytest.approx(results["kept_cost"], rel=0.01)
     assert results["kept_cost"] >= results["actual"]["cost"] > 0
