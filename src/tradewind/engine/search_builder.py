@@ -347,7 +347,7 @@ def build_search(
         parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
         if enqueued is not None:
             parts = replace(parts, enqueued=enqueued)
-        elif searcher is None and spec.try_first:
+        elif searcher is None and spec.wanted_first:
             first = first_proposals(spec, parts.problem, store.trials(row.id) if row.id else ())
             parts = replace(parts, enqueued=list(first.proposals.values()))
         return parts if limits is None else replace(parts, request=limits(parts.request))

@@ -16,6 +16,11 @@ def value_words(metric: str, value: float | None) -> str:
     return Objective(metric).format(value)
 
 
+def axis_words(metric: str, value: float) -> str:
+    """A value beside an axis, where there is no room for the unit of small bills."""
+    return format_money(value) if metric == COST else value_words(metric, value)
+
+
 def goal_words(objective: Objective) -> str:
     """``the lowest cost`` or ``the highest accuracy``."""
     return f"the {'lowest' if objective.goal == 'minimise' else 'highest'} {objective.metric}"

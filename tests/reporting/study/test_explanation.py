@@ -103,7 +103,10 @@ def test_the_next_best_and_the_median(store: Store, build: Build) -> None:
 def test_it_says_when_the_search_is_paid_back(store: Store, build: Build) -> None:
     trials = [make_trial(n, {"a": n}, cost) for n, cost in enumerate((0.5, 0.3, 0.4))]
     text = said(store, build(trials))
-    assert "kept every constraint (trial 0) costs $0.500 a run, this one $0.300: the search, $1.20, " in text
+    assert (
+        "kept every constraint (trial 0) costs $0.500 a run, this one $0.300 a run, 40 % less: the search, $1.20, "
+        in text
+    )
     assert "$1.20, is paid back after 6 runs." in text
     assert "paid back" not in said(store, build(trials[1:])), "the first one is the best"
 

@@ -115,7 +115,7 @@ def test_the_terminal_shows_the_map_at_any_width(
         console.print(map_table(predicted, width))
         lines = console.export_text().splitlines()
         assert max(map(len, lines)) <= width
-        assert "cost, predicted" in lines[0]
+        assert "cost, 1,000 runs, predicted" in lines[0]
         shown = f" {' '.join(' '.join(lines).split())} "
         for point in predicted.points[:20]:
             assert shown.count(f" {point.configuration} ") == 1, "no configuration is cut: all can be told apart"

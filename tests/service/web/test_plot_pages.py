@@ -267,7 +267,7 @@ def test_a_running_study_keeps_itself_up_to_date(open_page: Opener, scene: Stage
     expect(page.get_by_role("grid", name="Trials")).to_have_attribute("aria-rowcount", "61")
     more(scene.context, shelf.small, 60)
     expect(page.get_by_role("grid", name="Trials")).to_have_attribute("aria-rowcount", "62")
-    expect(page.locator("#said")).to_have_text("New best: $0.00100, trial 60")
+    expect(page.locator("#said")).to_have_text("New best: 0.1¢, trial 60")
     expect(page.locator("#best")).to_contain_text("Trial 60")
 
 

@@ -55,7 +55,7 @@ class RunLimits:
         if self._problem.budget.dollars is not None:
             most = self._longest(run.reserved, trial.offer.hourly)
             if math.isfinite(most):
-                limits.append((most, f"the {format_money(run.reserved)} that the budget had left for it were used up"))
+                limits.append((most, "the budget had no more money for it"))
         if seconds_left is not None:
             limits.append((run.runtime + seconds_left, "the time budget was used up"))
         return min(limits, default=(None, ""))

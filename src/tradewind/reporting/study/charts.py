@@ -25,7 +25,7 @@ from tradewind.reporting.study.effects import ParameterEffects
 from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, losses, sentence, title
 from tradewind.reporting.study.series import MAX_POINTS, best_so_far, levels, outcomes, thin, wants_log
 from tradewind.reporting.words import natural_key, percent, value_word, value_words
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import count, format_bill, format_duration, format_money
 
 _FEW = 600
 """Most points of the charts beside a curve, where all trials are in the map."""
@@ -42,7 +42,7 @@ def metric_axis(metric: str, longest: float, **more: Any) -> ChartAxis:
     """Return the axis of a metric, in the unit that suits values up to ``longest``."""
     if metric == RUNTIME:
         return time_axis("run time", longest, **more)
-    return ChartAxis("cost, USD this run", "money", **more) if metric == COST else ChartAxis(metric, **more)
+    return ChartAxis("cost, this run", "money", **more) if metric == COST else ChartAxis(metric, **more)
 
 
 def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> Chart | None:
@@ -69,7 +69,7 @@ def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> 
     return Chart(
         "best-so-far",
         f"Best {metric} so far, against money spent",
-        ChartAxis("money spent, USD total", "money", low=0.0, high=max(curve.end * 1.02, 1e-9)),
+        ChartAxis("money spent in total", "money", low=0.0, high=max(curve.end * 1.02, 1e-9)),
         metric_axis(metric, float(values.max()), log=wants_log(values)),
         [
             _points(data, "feasible", "feasible", rows, total, data.objective, words=words, faint=True),
@@ -78,7 +78,7 @@ def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> 
         ],
         note="Each step is a trial that beat all before it; points are feasible trials.",
         table=ChartTable(
-            ["trial", "spent before and on it, USD total", metric_axis(metric, 0.0).title.split(", seconds")[0]],
+            ["trial", "spent before and on it, in total", metric_axis(metric, 0.0).title.split(", seconds")[0]],
             [
                 [str(data.number[curve.rows[at]]), format_money(steps[at][0]), value_words(metric, steps[at][1])]
                 for at in shown
@@ -120,7 +120,7 @@ def map_chart(data: StudyData, most: int = MAX_POINTS, *, words: bool = True) ->
         "cost-time-map",
         "Cost and run time of every trial",
         time_axis("run time", max(float(times.max()), near or 0.0), log=wants_log(times)),
-        ChartAxis("cost, USD this run", "money", log=wants_log(costs)),
+        ChartAxis("cost, this run", "money", log=wants_log(costs)),
         layers,
         ChartBound(near, f"deadline {format_duration(near)}") if near else None,
         note="Left of the line is in time. Trials that were cut short stand at the least that they would have cost. "
@@ -235,7 +235,7 @@ def parallel_chart(data: StudyData, told: ParameterEffects | None, most: int = M
     figures = {"objective": data.objective} if metric not in (COST, RUNTIME) else {}
     for id_, values in (figures | {"runtime": data.runtime, "cost": data.cost}).items():
         axis = metric_axis(metric if id_ == "objective" else id_, float(np.nanmax(values, initial=0.0)))
-        about = axis.title.removesuffix(", USD this run")
+        about = axis.title.removesuffix(", this run")
         pairs.append((ParallelAxis(id_, about, axis.kind, wants_log(values, 30.0), axis.unit), values))
     pairs = [(axis, values) for axis, values in pairs if len(np.unique(values[np.isfinite(values)])) > 1]
     ended = np.flatnonzero(data.ended)
@@ -265,7 +265,7 @@ def point_words(data: StudyData, row: int) -> str:
     lines = [
         f"trial {data.number[row]}: {state}",
         data.words_of(row),
-        f"{bound}{format_money(float(data.cost[row]))} this run, {bound}{format_duration(float(data.runtime[row]))}",
+        f"{bound}{format_bill(float(data.cost[row]), 'this run')}, {bound}{format_duration(float(data.runtime[row]))}",
     ]
     metric = data.goal.objective.metric
     if metric not in (COST, RUNTIME):

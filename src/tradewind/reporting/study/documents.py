@@ -296,7 +296,7 @@ def _split(data: StudyData) -> list[dict[str, Any]]:
 def axis_words(metric: str) -> dict[str, str]:
     """Unit in which an axis of a metric counts (``money``, ``time`` or ``number``), and the title of the axis."""
     if metric == COST:
-        return {"kind": "money", "title": "cost, USD this run"}
+        return {"kind": "money", "title": "cost, this run"}
     if metric == RUNTIME:
         return {"kind": "time", "title": "run time"}
     return {"kind": "number", "title": metric}

@@ -19,7 +19,7 @@ from tradewind.reporting.study.pareto import front
 from tradewind.reporting.study.tables import TrialLine, best_facts, share_words, state_words
 from tradewind.reporting.words import compact, goal_words, value_words
 from tradewind.utils.atomic_files import atomic_user_path
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import bill_column, format_bill, format_duration, format_money
 
 TABLE_ROWS = 200
 """Trials in the table: those of 100,000 are what `tradewind export` is for."""
@@ -45,7 +45,7 @@ def render_html(data: StudyData, more: Sequence[Chart] = ()) -> str:
         lstrip_blocks=True,
     )
     found = parameter_effects(data)
-    rows = _table_rows(data)
+    bill_unit, rows = _table_rows(data)
     drawn = figures(data, found) + list(more)
     levels = list(level_charts(data, found).values()) if data.measured.any() else []
     objective = data.goal.objective
@@ -73,6 +73,7 @@ def render_html(data: StudyData, more: Sequence[Chart] = ()) -> str:
         tiles=_tiles(data),
         split=_split(data),
         metric="" if objective.metric in ("cost", "runtime") else objective.metric,
+        bill_unit=bill_unit,
         first=rows[:_FIRST_ROWS],
         more=rows[_FIRST_ROWS:],
         total=len(data),
@@ -130,8 +131,9 @@ def _tiles(data: StudyData) -> list[tuple[str, str]]:
     tiles = []
     if data.best is not None and data.best.observation is not None:
         metric = data.goal.objective.metric
-        unit = " this run" if metric == "cost" else ""
-        tiles.append((f"best {metric}", value_words(metric, data.best.observation.objective) + unit))
+        value = data.best.observation.objective
+        words = format_bill(value, "this run") if metric == "cost" else value_words(metric, value)
+        tiles.append((f"best {metric}", words))
     money = f"{format_money(summary.spent)} total"
     if budget.dollars is not None:
         money += f" of {format_money(budget.dollars)}"
@@ -156,8 +158,8 @@ def _split(data: StudyData) -> list[tuple[str, int, str, float]]:
     return rows
 
 
-def _table_rows(data: StudyData) -> list[dict[str, object]]:
-    """The trials of the table: the best first, then those that ended otherwise, the latest first."""
+def _table_rows(data: StudyData) -> tuple[str, list[dict[str, object]]]:
+    """Unit of the costs, and the trials: the best first, then those that ended otherwise, the latest first."""
     ranked = data.ranking[:TABLE_ROWS].tolist()
     if len(ranked) < TABLE_ROWS:
         feasible = set(data.ranking.tolist())
@@ -165,7 +167,8 @@ def _table_rows(data: StudyData) -> list[dict[str, object]]:
         ranked += rest[: TABLE_ROWS - len(ranked)]
     metric = data.goal.objective.metric
     lines = [TrialLine.row(data, row) for row in ranked]
-    return [
+    unit, bill = bill_column(line.cost for line in lines)
+    return unit, [
         {
             "number": line.number,
             "state": line.state,
@@ -173,7 +176,7 @@ def _table_rows(data: StudyData) -> list[dict[str, object]]:
             + compact(line.configuration)
             + (f" (on {share_words(line.share)} of the input)" if line.share < 1.0 else ""),
             "objective": value_words(metric, line.objective),
-            "cost": ("≥ " if line.state == "aborted" and line.cost is not None else "") + format_money(line.cost),
+            "cost": ("≥ " if line.state == "aborted" and line.cost is not None else "") + bill(line.cost),
             "runtime": ("≥ " if line.state == "aborted" and line.runtime is not None else "")
             + format_duration(line.runtime),
             "why": line.why,

@@ -18,7 +18,7 @@ from tradewind.reporting.text_layout import TableColumn, TextTable
 from tradewind.reporting.words import compact, configuration_words
 from tradewind.searcher.base import MapPoint, MapsAll
 from tradewind.store.base import Store
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import bill_column, count, format_bill, format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -139,10 +139,11 @@ def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> TextTa
         if predicted.ranged
         else []
     )
+    unit, bill = bill_column(point.cost for point in predicted.points[:most])
     columns = [
         TableColumn("#", right=True),
         TableColumn("configuration", least=16, below=True),
-        TableColumn("cost, predicted", right=True),
+        TableColumn("cost, predicted" if unit == "this run" else f"cost, {unit}, predicted", right=True),
         *late[:1],
         TableColumn("run time", right=True),
         *late[1:],
@@ -152,17 +153,17 @@ def map_table(predicted: PredictedMap, width: int, most: int = _LINES) -> TextTa
     rows, styles = [], []
     for place, point in enumerate(predicted.points[:most], 1):
         seen = predicted.measured(point)
-        tail = [format_money(point.cost_p90), format_duration(point.time_p90)] if predicted.ranged else []
+        tail = [bill(point.cost_p90), format_duration(point.time_p90)] if predicted.ranged else []
         rows.append(
             [
                 str(place),
                 predicted.words(point.configuration),
-                format_money(point.cost),
+                bill(point.cost),
                 *tail[:1],
                 format_duration(point.time),
                 *tail[1:],
                 "yes" if point.in_time else "no",
-                f"{format_money(seen[1])}, {format_duration(seen[0])}" if seen else "-",
+                f"{bill(seen[1])}, {format_duration(seen[0])}" if seen else "-",
             ]
         )
         styles.append({} if point.in_time else {len(columns) - 2: "yellow"})
@@ -232,23 +233,23 @@ def map_chart(predicted: PredictedMap) -> Chart:
         "predicted-map",
         "Predicted cost and run time of all configurations",
         time_axis("run time of a whole run", max([*times, near or 0.0]), log=wants_log(times)),
-        ChartAxis("cost, USD a run", "money", log=wants_log(costs)),
+        ChartAxis("cost of a run", "money", log=wants_log(costs)),
         layers,
         ChartBound(near, f"deadline {format_duration(near)}") if near else None,
         note=" ".join(filter(None, [predicted.basis, "A bar: one in ten runs is longer." if late else ""])),
-        table=ChartTable(["configuration", "run time", "cost, USD a run", "in time"], rows),
+        table=ChartTable(["configuration", "run time", "cost of a run", "in time"], rows),
         height=420,
     )
 
 
 def _title(predicted: PredictedMap, point: MapPoint) -> str:
-    figures = f"predicted {format_money(point.cost)}, {format_duration(point.time)}"
+    figures = f"predicted {format_bill(point.cost)}, {format_duration(point.time)}"
     lines = [predicted.words(point.configuration), figures]
     if point.time_p90 is not None:
-        lines.append(f"one in ten above {format_money(point.cost_p90)}, {format_duration(point.time_p90)}")
+        lines.append(f"one in ten above {format_bill(point.cost_p90)}, {format_duration(point.time_p90)}")
     seen = predicted.measured(point)
     if seen is not None:
-        lines.append(f"measured {format_money(seen[1])}, {format_duration(seen[0])} (trial {point.trial})")
+        lines.append(f"measured {format_bill(seen[1])}, {format_duration(seen[0])} (trial {point.trial})")
     return "\n".join(lines)
 
 
