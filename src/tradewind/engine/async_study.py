@@ -74,7 +74,12 @@ class AsyncStudy:
         )
 
     async def optimise(
-        self, function: Callable[..., Any], trials: int | None = None, *, parallel: int = 1
+        self,
+        function: Callable[..., Any],
+        trials: int | None = None,
+        *,
+        parallel: int = 1,
+        progress: bool | None = None,
     ) -> Trial | None:
         """`Study.optimise` with a coroutine function, or with a plain one, which is called in threads.
 
@@ -83,21 +88,29 @@ class AsyncStudy:
             trials: How many times at most, now; until the budget or the space is used up without it.
             parallel: Calls at the same time, at most. Programs that several plain functions start at once cannot
                 report by themselves: let the function return their metrics.
+            progress: Show a progress bar, as for `Study.optimise`.
 
         Returns:
             The best trial, or None.
 
         Raises:
-            ConfigurationError: ``parallel`` is no whole number above zero.
+            ConfigurationError: ``parallel`` is no whole number above zero, or ``progress`` is neither True nor False
+                nor None.
         """
         calls = whole_number(parallel)
         if calls is None or calls < 1:
             raise ConfigurationError(f"parallel={parallel!r} is no number of calls", hint="write a whole number from 1")
+        with self.study.progress_bar(trials, shown=progress) as bar:
+            return await self._optimise(function, trials, calls, bar.update)
+
+    async def _optimise(
+        self, function: Callable[..., Any], trials: int | None, parallel: int, after_trial: Callable[[], object]
+    ) -> Trial | None:
         running: dict[asyncio.Task[dict[str, Any]], Asked] = {}
         begun = 0
         try:
             while True:
-                room = calls - len(running)
+                room = parallel - len(running)
                 room = room if trials is None else min(room, trials - begun)
                 given = await self.ask(room) if room > 0 else []
                 begun += len(given)
@@ -109,6 +122,7 @@ class AsyncStudy:
                 for task in done:
                     await self.tell(running[task], **task.result())
                     del running[task]
+                    after_trial()
         finally:
             for task in running:
                 task.cancel()

@@ -423,8 +423,20 @@ class Study:
         Raises:
             ConfigurationError: ``progress`` is neither True nor False nor None.
         """
-        with OptimiseProgress(self, self._problem, trials, progress) as shown:
-            return self._optimise(function, trials, shown.update)
+        with self.progress_bar(trials, shown=progress) as bar:
+            return self._optimise(function, trials, bar.update)
+
+    def progress_bar(self, trials: int | None = None, *, shown: bool | None = None) -> OptimiseProgress:
+        """The progress bar of `optimise`, for loops of `ask` and `tell`: a context manager with `update`.
+
+        Args:
+            trials: Trials at most, now; until the budget or the space is used up without it.
+            shown: Show it, or do not; as ``progress`` of `optimise`.
+
+        Raises:
+            ConfigurationError: ``shown`` is neither True nor False nor None.
+        """
+        return OptimiseProgress(self, self._problem, trials, shown)
 
     def _optimise(
         self, function: Callable[..., Any], trials: int | None, after_trial: Callable[[], object]

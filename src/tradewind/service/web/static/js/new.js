@@ -23,6 +23,11 @@ function hide() {
     slot.querySelectorAll("input, select, textarea").forEach((field) => { field.disabled = hidden; });
   }
 }
+function searchOnly() {
+  const field = form.elements.try_first, hidden = form.elements.kind.value !== "search";
+  field.closest(".field").hidden = hidden;
+  field.disabled = hidden;
+}
 const hiddenField = (name) => form.elements[`p.${name}`]?.closest?.(".slot")?.hidden ?? false;
 
 // ---------------------------------------------------------------- the proposal
@@ -150,11 +155,13 @@ function sum() {
 form.addEventListener("input", (event) => {
   if (event.target.name && event.target.type !== "radio") touched.add(event.target.name);
   hide();
+  searchOnly();
   sum();
   if (!["name", "results", "webhook", "email", "budget"].includes(event.target.name)) soon(event.target.type === "radio" ? 50 : 450);
 });
 form.addEventListener("change", (event) => { if (event.target.name) touched.add(event.target.name); });
 for (const field of form.querySelectorAll('[aria-invalid="true"]')) touched.add(field.name);
 hide();
+searchOnly();
 sum();
 soon(0);
