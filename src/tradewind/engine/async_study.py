@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tradewind.engine.function_calls import await_for_trial, call_for_trial
-from tradewind.engine.study import Asked, Study, TrialEnd, whole_number
+from tradewind.engine.function_calls import await_for_trial, call_for_trial, check_callable, whole_number
+from tradewind.engine.study import Asked, Study, TrialEnd
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Trial, Value
 
@@ -94,9 +94,10 @@ class AsyncStudy:
             The best trial, or None.
 
         Raises:
-            ConfigurationError: ``parallel`` is no whole number above zero, or ``progress`` is neither True nor False
-                nor None.
+            ConfigurationError: ``function`` cannot be called, ``trials`` or ``parallel`` is no number of calls, or
+                ``progress`` is neither True nor False nor None.
         """
+        check_callable(function)
         calls = whole_number(parallel)
         if calls is None or calls < 1:
             raise ConfigurationError(f"parallel={parallel!r} is no number of calls", hint="write a whole number from 1")

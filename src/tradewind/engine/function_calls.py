@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import tempfile
 import threading
@@ -13,10 +14,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins, runtime_api
+from tradewind.errors import ConfigurationError
 from tradewind.problem import COST, RUNTIME, RunOutput
 
 if TYPE_CHECKING:
     from tradewind.engine.study import Asked
+
+
+def whole_number(value: Any) -> int | None:
+    """A whole number, numpy's included; None for what is none, such as 1.5, "2" and True."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def check_callable(function: object) -> None:
+    """Check that something is a function.
+
+    Raises:
+        ConfigurationError: It cannot be called.
+    """
+    if not callable(function):
+        raise ConfigurationError(f"{function!r:.80} is no function", hint="give one that takes the parameters by name")
 
 
 def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:

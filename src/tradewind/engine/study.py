@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 import threading
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-from tradewind.engine.function_calls import call_for_trial
+from tradewind.engine.function_calls import call_for_trial, check_callable, whole_number
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
 from tradewind.engine.proposals import (
@@ -56,6 +55,7 @@ from tradewind.engine.study_view import TrialList, study_html, study_text
 from tradewind.errors import ConfigurationError, StudyBusyError
 from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
+from tradewind.problem.yaml_source import MAPPING, plain_document
 from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.utils.clock import SystemClock
@@ -84,8 +84,10 @@ def as_numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
         )
     found: dict[str, float] = {}
     for name, value in metrics.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"trial {trial}: {name!r} is no name of a metric", hint="names are text")
         try:
-            found[str(name)] = _converted(value)
+            found[name] = _converted(value)
         except (TypeError, ValueError, OverflowError):
             raise ConfigurationError(
                 f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
@@ -105,16 +107,6 @@ def _converted(value: Any) -> float:
     if isinstance(value, str | bytes):
         raise TypeError  # float() would read some of them
     return float(value)
-
-
-def whole_number(value: Any) -> int | None:
-    """A whole number, numpy's included; None for what is none, such as 1.5, "2" and True."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
 
 
 _LEASE = 24 * 3600.0
@@ -188,7 +180,9 @@ class Study:
                 "early_stop: nobody watches a function or your own loop while it runs",
                 "take it out, or let tradewind tune run the program",
             )
-        self._store: Store = store_at(store or store_url())
+        if not isinstance(fresh, bool):
+            raise ConfigurationError(f"fresh={fresh!r} is no choice", hint="write True or False")
+        self._store: Store = store_at(_checked_store(store))
         self._problem = build_problem(self.spec, data_folder())
         row, _ = find_or_new_study(self.spec, self._store, fresh=fresh)
         self._prepare(row)
@@ -301,7 +295,13 @@ class Study:
             return given
 
     def give_back(self, asked: Sequence[Asked]) -> None:
-        """Return trials that nobody runs: the next `ask` gives them out again. What was told already stays told."""
+        """Return trials that nobody runs: the next `ask` gives them out again. What was told already stays told.
+
+        Raises:
+            ConfigurationError: It is not what `ask` returned.
+        """
+        if isinstance(asked, Asked) or not isinstance(asked, Sequence) or not all(isinstance(x, Asked) for x in asked):
+            raise ConfigurationError(f"give_back({asked!r:.80}): no list of trials", hint="give what `ask` returned")
         with self._exclusively("give_back"), self._changing():
             back = [one for one in asked if self._asked.get(one.number) == one and one.number not in self._results]
             for one in back:
@@ -379,15 +379,17 @@ class Study:
     def _ended(self, run: Run, runtime: float, cost: float | None, state: TrialEnd, reason: str) -> Run:
         """The run as it ended, checked."""
         number = run.trial
-        if state not in _STATES:
+        if not isinstance(state, str) or state not in _STATES:
             raise ConfigurationError(
                 f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}"
             )
-        if not 0 <= as_number(runtime) < math.inf:
+        if not isinstance(reason, str):
+            raise ConfigurationError(f"trial {number}: the reason cannot be {reason!r:.80}", hint="say it in words")
+        if isinstance(runtime, bool) or not 0 <= as_number(runtime) < math.inf:
             raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
         offer = self._machine.history.trials[number].offer
         bill = self._problem.terms.billing.cost(float(runtime), offer.hourly) if cost is None else cost
-        if not 0 <= as_number(bill) < math.inf:
+        if isinstance(bill, bool) or not 0 <= as_number(bill) < math.inf:
             raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
         return replace(
             run,
@@ -421,8 +423,10 @@ class Study:
             The best trial, or None.
 
         Raises:
-            ConfigurationError: ``progress`` is neither True nor False nor None.
+            ConfigurationError: ``function`` cannot be called, ``trials`` is no number of calls, or ``progress`` is
+                neither True nor False nor None.
         """
+        check_callable(function)
         with self.progress_bar(trials, shown=progress) as bar:
             return self._optimise(function, trials, bar.update)
 
@@ -434,7 +438,7 @@ class Study:
             shown: Show it, or do not; as ``progress`` of `optimise`.
 
         Raises:
-            ConfigurationError: ``shown`` is neither True nor False nor None.
+            ConfigurationError: ``trials`` is no number of calls, or ``shown`` is neither True nor False nor None.
         """
         return OptimiseProgress(self, self._problem, trials, shown)
 
@@ -657,9 +661,19 @@ def _asked(trial: Trial, cap: float | None) -> Asked:
 
 def _read(source: Path | str | Mapping[str, Any]) -> JobSpec:
     """The specification of a path or of a mapping."""
-    if not isinstance(source, Mapping):
+    if isinstance(source, str | os.PathLike):
         return load_spec(Path(source))
+    if not isinstance(source, Mapping):
+        raise ConfigurationError(f"{source!r:.80} is no job", hint="give a job YAML's path, or the same as a mapping")
     import yaml
 
-    document = {"job": {"command": ["ask-and-tell"]}, **source}
-    return parse_spec(yaml.safe_dump(document, sort_keys=False), file="<mapping>", base=Path.cwd())
+    document = {"job": {"command": ["ask-and-tell"]}, **plain_document(source)}
+    return parse_spec(yaml.safe_dump(document, sort_keys=False), file=MAPPING, base=Path.cwd())
+
+
+def _checked_store(store: object) -> str:
+    """The address of the store; the user's own without one."""
+    if store is not None and not isinstance(store, str):
+        hint = "write sqlite:///path/to/tradewind.db, or leave it out"
+        raise ConfigurationError(f"store={store!r} is no address", hint=hint)
+    return store or store_url()
