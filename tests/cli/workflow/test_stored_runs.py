@@ -208,7 +208,9 @@ def test_a_killed_run_is_shown_is_found_and_is_ended(
     text = said(capsys, "status", "test")
     assert "its process is gone: the command that began it goes on with it" in text
     found = json.loads(said(capsys, "reap", "--dry-run", "--json"))
-    assert sum(str(each["owner"]).startswith("workflow-tw") for each in found["kept"]) == 2
+    with closing(store_at(store_url())) as store:
+        ids = {each.run_id for each in store.runs(1)}
+    assert sum(each["run"] in ids for each in found["kept"]) == 2, "agents of other runs may be on this machine too"
     text = said(capsys, "down", "test", "--yes")
     assert text.startswith("test (1): 2 runs ended, $0.")
     eventually(lambda: not agents(command.run))
@@ -222,6 +224,7 @@ def test_a_killed_run_is_shown_is_found_and_is_ended(
     assert "nothing runs" in said(capsys, "down", "test", "--yes")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_is_taken_from_the_process_that_carries_it_out(
     tmp_path: Path, quick: Path, capsys: pytest.CaptureFixture[str]

@@ -264,7 +264,9 @@ SPECS: list[dict[str, Any]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(
+    "spec", [pytest.param(each, marks=pytest.mark.thorough) if place else each for place, each in enumerate(SPECS)]
+)
 def test_pngs_are_written(store: Store, build: Build, tmp_path: Path, spec: dict[str, Any]) -> None:
     data = StudyData.load(store, build(some_trials(40), spec=spec, name="100 $cost$ _x_ %"))
     files = write_pngs(data, tmp_path / "a" / "b")
@@ -283,6 +285,7 @@ def test_pngs_of_nothing_are_none(store: Store, build: Build, tmp_path: Path) ->
     assert [file.name for file in files] == ["cost-time.png"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_pngs_of_many_orders_of_magnitude(store: Store, build: Build, tmp_path: Path) -> None:
     trials = [make_trial(i, {"a": i, "b": f"v{i % 3}"}, 10.0**i / 1e4, runtime=10.0**i) for i in range(9)]

@@ -76,7 +76,7 @@ def test_a_report_is_made_of_any_study_open_or_closed_begun_or_not(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_a_browser_shows_all_of_it_in_light_and_in_dark(browser: Browser, shots: Path | None, scheme: Scheme) -> None:
     """As a notebook has it: in the colours of its theme, and with styles of its own for tables."""
     bar = NotebookBar()

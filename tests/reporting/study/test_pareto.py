@@ -92,6 +92,7 @@ def test_a_metric_to_be_large(store: Store, build: Build) -> None:
     assert other.values.tolist() == [[1.0, 0.9], [2.0, 0.8]]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_report_shows_it_where_it_is_wanted(store: Store, build: Build, tmp_path: Path) -> None:
     plain, both = build(some()), build(some(), spec=BOTH)

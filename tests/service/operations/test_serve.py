@@ -140,6 +140,7 @@ def test_it_starts_answers_and_ends(tmp_path: Path) -> None:
     assert "Traceback" not in served.log.read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_settings_reach_it_and_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     file = tmp_path / "tradewind.yaml"
@@ -229,6 +230,7 @@ def test_streams_end_and_runs_are_handed_back(tmp_path: Path) -> None:
     context.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_who_does_not_read_does_not_hold_the_end_up(tmp_path: Path) -> None:
     """A stream with more to say than the system keeps for somebody who never reads it."""
