@@ -1,8 +1,8 @@
 """Programs of our own: formulas for the time of kinds of programs that people have.
 
 Of `STARTED` and `DEVELOPED` the sequences were looked at while the law was changed (2026-11-27). `HELD_OUT` were
-written before that, and looked at after what is there now was chosen. `WORDS` were written and looked at after a later idea was
-chosen, which they did not confirm.
+written before that, and looked at after what is there now was chosen. `WORDS` were written and
+looked at after a later idea was chosen, which they did not confirm.
 """
 
 from __future__ import annotations
