@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from tradewind.cli import completion
 if TYPE_CHECKING:
     from tradewind.problem import Problem
     from tradewind.problem.job_spec.spec import JobSpec
-    from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
+    from tradewind.store.clusters.cluster_store import ClusterRow, ClusterStore, JobRow
 
 _Demand = Annotated[
     list[str] | None,
@@ -100,6 +101,52 @@ def submit(
         _say(row, cluster, running=running)
 
 
+def _tell_of_gpus(clusters: ClusterStore, wanted: JobRow) -> None:
+    """Print that no cluster has the GPUs of a search's runs now, or refuse it."""
+    gpus = {**wanted.options.get("run", {}), **wanted.options.get("demand", {})}.get("gpu", 0.0)
+    if gpus and (notice := _missing_gpus(clusters.clusters(), wanted.cluster or None, gpus)):
+        typer.echo(f"notice: {notice}", err=True)
+
+
+def _missing_gpus(clusters: Sequence[ClusterRow], name: str | None, gpus: float) -> str:
+    """Say that no cluster has the GPUs of a run now.
+
+    Args:
+        clusters: All clusters of the store.
+        name: The cluster that the search is for, or None for any.
+        gpus: GPUs of a run.
+
+    Returns:
+        A line about clusters that may get them later, or about this machine where no cluster runs; empty where one has
+        them, or has not said yet what it has.
+
+    Raises:
+        InputError: They are no number of GPUs, or the clusters that run will never have them.
+    """
+    from tradewind import plugins
+    from tradewind.deployer.runner.base import HasOwnMachines
+    from tradewind.deployer.runner.resource_limits import missing_gpus
+    from tradewind.errors import InputError
+    from tradewind.tenancy.resources import format_amounts
+
+    wanted = format_amounts({"gpu": gpus})
+    if gpus > 1 and gpus != int(gpus):
+        raise InputError(f"a run cannot have {wanted}", hint="write a whole number, or a part of one: gpu=0.5")
+    found = [row for row in clusters if row.holder and name in (None, row.name)]
+    if not found:
+        why = missing_gpus(gpus)
+        return f"{why}, and each run takes {wanted}: a cluster of this machine will refuse it" if why else ""
+    if not all(row.snapshot.get("nodes") for row in found):
+        return ""
+    if any(node["has"].get("gpu", 0.0) >= gpus for row in found for node in row.snapshot["nodes"].values()):
+        return ""
+    who = f"cluster {found[0].name} has no node" if len(found) == 1 else "no cluster has a node"
+    why = f"{who} with {wanted}, which each run takes"
+    if any(issubclass(plugins.load("runner", str(row.settings["engine"])), HasOwnMachines) for row in found):
+        return f"{why}; the search waits until there is one"
+    raise InputError(why, hint="tradewind doctor says which GPUs this machine has; leave gpu= out to run without")
+
+
 def _say(row: JobRow, cluster: str | None, *, running: bool) -> None:
     """Print which search it is, and how to start a cluster where none runs."""
     typer.echo(f"Search {row.id}: {row.name} of {row.tenant}. tradewind queue shows it.")
@@ -142,11 +189,13 @@ def _submit(clusters: ClusterStore, wanted: JobRow) -> JobRow:
     """Add a search, if the dollars of its tenant's quota allow it.
 
     Raises:
+        InputError: It wants GPUs that no cluster has.
         QuotaError: They do not.
     """
     from tradewind.errors import QuotaError
     from tradewind.tenancy.billing import check_dollar_quota
 
+    _tell_of_gpus(clusters, wanted)
     tenant = next((row for row in clusters.tenants() if row.name == wanted.tenant), None)
     if tenant is None or "dollars" not in tenant.quota:
         return clusters.submit(wanted)
