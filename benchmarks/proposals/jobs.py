@@ -12,7 +12,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.done.scenarios import PARAMETERS, Scenario, Values, recorded, synthetic
-from benchmarks.proposals.programs import DEVELOPED, HELD_OUT, STARTED, machines, make_job
+from benchmarks.proposals.programs import DEVELOPED, HELD_OUT, STARTED, WORDS, machines, make_job
 
 from tradewind.problem import Configuration, Nodes, Offer, Parameter
 
@@ -41,7 +41,7 @@ def scale_out(folder: Path, metric: str) -> Scenario:
 def jobs(folder: Path) -> dict[str, Scenario]:
     """All by name; the recorded ones only where the folder of the tables is there."""
     found = {f"paper 5, {law}": synthetic(law, levels=slice(2, 5)) for law in ("dynamic", "static")}
-    found |= {one.name: one for make in (*STARTED, *DEVELOPED, *HELD_OUT) for one in (make(),)}
+    found |= {one.name: one for make in (*STARTED, *DEVELOPED, *HELD_OUT, *WORDS) for one in (make(),)}
     if (folder / "c3o").is_dir():
         for name in PARAMETERS:
             for metric, words in (("runtime", "time"), ("cost", "cost")):

@@ -438,6 +438,12 @@ def test_what_is_no_host_is_refused(text: str) -> None:
     ("text", "why"),
     [
         ("ssh://", "no host"),
+        ("@h", "no host"),
+        ("@@h", "no host"),
+        ("*", "no host"),
+        ("~", "no host"),
+        ("ssh://h?x", "no host"),
+        ("ssh://h#x", "no host"),
         ("ssh://-x", "no host"),
         ("ssh://h:x", "no host"),
         ("ssh://h/path", "path"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import logging
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tradewind import Study, tunable
+from tradewind import AsyncStudy, Study, tunable
 from tradewind.engine.progress import NotebookBar
 from tradewind.errors import ConfigurationError
 
@@ -85,6 +86,38 @@ def test_a_terminal_shows_how_far_the_search_is(terminal: Terminal) -> None:
     assert "11 of 11 trials, best value 0" in last
     assert end == ""
     assert all(len(line) < 80 for line in [*seen, last])
+
+
+def test_several_calls_at_a_time_have_the_same_bar(terminal: Terminal) -> None:
+    seen: list[str] = []
+
+    async def function(x: int) -> float:
+        await asyncio.sleep(0)
+        seen.append(screen(terminal.getvalue())[-1])
+        return bowl(x)
+
+    async def main() -> None:
+        async with AsyncStudy(JOB) as study:
+            await study.optimise(function, 5, parallel=3)
+            await study.optimise(function, 1, progress=False)
+            with pytest.raises(ConfigurationError, match="progress='yes' is no choice"):
+                await study.optimise(function, progress="yes")  # type: ignore[arg-type]
+            assert len(study.study.trials) == 6
+
+    asyncio.run(main())
+    assert "0 of 5 trials" in seen[0]
+    last, end = screen(terminal.getvalue())
+    assert "5 of 5 trials, best value 0" in last
+    assert end == ""
+
+
+def test_who_asks_and_tells_may_show_it(terminal: Terminal) -> None:
+    with Study(JOB) as study, study.progress_bar(2) as bar:
+        for _ in range(2):
+            (asked,) = study.ask()
+            study.tell(asked, runtime=1.0, metrics={"value": 4.0})
+            bar.update()
+    assert "2 of 2 trials, best value 4" in screen(terminal.getvalue())[0]
 
 
 def test_the_trials_of_one_call_and_of_the_budget_are_counted(terminal: Terminal) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,26 @@ def test_wrong_calls_say_what_is_wrong() -> None:
                 study.tell(asked, runtime=1.0, cost=cost)
         with pytest.raises(ConfigurationError, match="'success' is no end of a run"):
             study.tell(asked, runtime=1.0, state="success")  # type: ignore[arg-type]
+        for wrong in (True, False):
+            with pytest.raises(ConfigurationError, match=f"run time cannot be {wrong} s"):
+                study.tell(asked, runtime=wrong)
+        with pytest.raises(ConfigurationError, match="no end of a run"):
+            study.tell(asked, runtime=1.0, state=["failed"])  # type: ignore[arg-type]
+        for reason in (None, 3, b"late", ["late"]):
+            with pytest.raises(ConfigurationError, match=r"the reason cannot be .*in words"):
+                study.tell(asked, runtime=1.0, state="failed", reason=reason)  # type: ignore[arg-type]
+        for back in (None, asked, 3, [0], "all"):
+            with pytest.raises(ConfigurationError, match="no list of trials"):
+                study.give_back(back)  # type: ignore[arg-type]
+        for function in (None, 3, "bowl"):
+            with pytest.raises(ConfigurationError, match="is no function"):
+                study.optimise(function)  # type: ignore[arg-type]
+        for trials in ("2", 1.5, True, -1, float("inf")):
+            with pytest.raises(ConfigurationError, match="is no number of calls"):
+                study.optimise(bowl, trials)  # type: ignore[arg-type]
+        for name in (1, "", None):
+            with pytest.raises(ConfigurationError, match="is no name of a metric"):
+                study.tell(asked, runtime=1.0, metrics={name: 1.0})  # type: ignore[dict-item]
         for metrics in ([3], 3.0, "value", (), False):
             with pytest.raises(ConfigurationError, match=r"the metrics cannot be .*by name"):
                 study.tell(asked, runtime=1.0, metrics=metrics)  # type: ignore[arg-type]
@@ -362,6 +383,59 @@ def test_what_is_refused_leaves_no_study_behind() -> None:
 def test_a_wrong_mapping_is_a_specification_error() -> None:
     with pytest.raises(SpecError, match="spase"):
         Study({"name": "x", "spase": {}})
+
+
+@pytest.mark.parametrize("source", [None, 3, b"job.yaml", ["job.yaml"], object()])
+def test_what_is_neither_a_path_nor_a_mapping_is_no_job(source: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"is no job \(give a job YAML's path, or the same as a mapping"):
+        Study(source)
+
+
+def test_wrong_options_of_an_opening_say_what_is_wrong() -> None:
+    for store in (3, Path("studies.db"), ["sqlite:///x.db"]):
+        with pytest.raises(ConfigurationError, match=r"is no address \(write sqlite:///"):
+            Study(JOB, store=store)  # type: ignore[arg-type]
+    for fresh in ("no", 1, None):
+        with pytest.raises(ConfigurationError, match="is no choice"):
+            Study(JOB, fresh=fresh)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_and_ranges_may_stand_in_a_mapping() -> None:
+    space = {"x": np.arange(3), "y": range(2, 4), "z": [np.int64(1), np.float64(2.5)], "w": (np.str_("a"), np.True_)}
+    with Study({**JOB, "space": space, "budget": {"trials": np.int64(2)}}) as study:
+        wanted: list[dict[str, Any]] = [{"x": 0, "y": 2, "z": 2.5, "w": "a"}, {"x": 2, "y": 3, "z": 1, "w": True}]
+        for values in wanted:
+            assert study.enqueue(values).configuration.items() >= values.items()
+        assert study.spec.budget.trials == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"space": {"x": {1, 2}}}, r"space.x: \{1, 2\} is no value"),
+        ({"space": {"x": [1, Decimal(2)]}}, r"space.x.1: Decimal\('2'\) is no value"),
+        ({"searcher": lambda: 1}, r"searcher: .* is no value .*name it, .*file.py:Name"),
+        ({"budget": {"trials": 2j}}, "budget.trials: 2j is no value"),
+    ],
+)
+def test_what_no_job_can_hold_is_told_by_its_place(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        Study({**JOB, **changes})
+
+
+def test_a_mapping_that_holds_itself_is_refused() -> None:
+    job: dict[str, Any] = {**JOB}
+    job["constraints"] = job
+    with pytest.raises(SpecError, match="nested too deeply, or holds itself"):
+        Study(job)
+
+
+def test_what_is_no_space_or_no_function_cannot_be_made_tunable() -> None:
+    for space in (3, None, ["x"], bowl):
+        with pytest.raises(ConfigurationError, match="that is no space"):
+            tunable(space)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="is no function"):
+        tunable({"x": "1..3"})(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -242,6 +242,22 @@ def pair(word: str, option: str, example: str, *, error: type[InputError] | None
     return name, text
 
 
+def tried_values(text: str) -> dict[str, str]:
+    """The values of a ``--try``, ``NAME=VALUE,NAME=VALUE``.
+
+    Raises:
+        ConfigurationError: It is not of that form, or a name is given twice.
+    """
+    from tradewind.errors import ConfigurationError
+    from tradewind.problem.completion import parse_values
+
+    try:
+        return parse_values(text)
+    except ConfigurationError as error:
+        hint = error.hint.replace("write ", "write --try ")
+        raise ConfigurationError(f"--try {error.message}", hint=hint) from None
+
+
 def value_of(text: str) -> Any:
     """A value of the command line as YAML reads it; the text itself where it is no YAML."""
     from tradewind.errors import SpecError

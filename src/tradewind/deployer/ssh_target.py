@@ -27,12 +27,13 @@ def parse_host(text: str) -> tuple[str, int | None, str]:
         ValueError: It is not of that form.
     """
     rest = text.strip() if "://" not in text else _without_scheme(text.strip())
-    user, _, rest = rest.rpartition("@")
+    user, at, rest = rest.rpartition("@")
     if ":" in user:
         # The text is not repeated: it has the password.
         raise ValueError(f"a host with a password in it ({rest}): leave it out, ssh takes keys and agents")
     found = _HOST.fullmatch(rest)
-    if found is None or user.startswith("-") or not _is_plain(user):
+    unnamed = at and not user.strip("@")
+    if found is None or user.startswith("-") or unnamed or not _is_plain(user):
         raise ValueError(f"{text!r} is no host: write host, user@host, user@host:port or ssh://user@host:port")
     port = found["port"] or found["own_port"]
     if port and not 0 < int(port) < 65536:
@@ -40,7 +41,7 @@ def parse_host(text: str) -> tuple[str, int | None, str]:
     return user, int(port) if port else None, found["bracketed"] or found["host"] or found["address"]
 
 
-_PLAIN = r"[^\s\"'`$\\;&|<>(){},\x00-\x1f/@:\[\]]"
+_PLAIN = r"[^\s\"'`$\\;&|<>(){},\x00-\x1f/@:\[\]*?#~!]"
 _HOST = re.compile(
     # A lone IPv6 address has colons of its own, and so no port.
     rf"\[(?P<bracketed>[0-9A-Fa-f:.]+(?:%{_PLAIN}+)?)\](?::(?P<port>[0-9]*))?"

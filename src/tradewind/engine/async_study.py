@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tradewind.engine.ask_tell.asked_trial import Asked, TrialEnd, whole_number
-from tradewind.engine.function_calls import await_for_trial, call_for_trial
+from tradewind.engine.function_calls import await_for_trial, call_for_trial, check_callable
 from tradewind.engine.study import Study
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Trial, Value
@@ -75,7 +75,12 @@ class AsyncStudy:
         )
 
     async def optimise(
-        self, function: Callable[..., Any], trials: int | None = None, *, parallel: int = 1
+        self,
+        function: Callable[..., Any],
+        trials: int | None = None,
+        *,
+        parallel: int = 1,
+        progress: bool | None = None,
     ) -> Trial | None:
         """`Study.optimise` with a coroutine function, or with a plain one, which is called in threads.
 
@@ -84,21 +89,30 @@ class AsyncStudy:
             trials: How many times at most, now; until the budget or the space is used up without it.
             parallel: Calls at the same time, at most. Programs that several plain functions start at once cannot
                 report by themselves: let the function return their metrics.
+            progress: Show a progress bar, as for `Study.optimise`.
 
         Returns:
             The best trial, or None.
 
         Raises:
-            ConfigurationError: ``parallel`` is no whole number above zero.
+            ConfigurationError: ``function`` cannot be called, ``trials`` or ``parallel`` is no number of calls, or
+                ``progress`` is neither True nor False nor None.
         """
+        check_callable(function)
         calls = whole_number(parallel)
         if calls is None or calls < 1:
             raise ConfigurationError(f"parallel={parallel!r} is no number of calls", hint="write a whole number from 1")
+        with self.study.progress_bar(trials, shown=progress) as bar:
+            return await self._optimise(function, trials, calls, bar.update)
+
+    async def _optimise(
+        self, function: Callable[..., Any], trials: int | None, parallel: int, after_trial: Callable[[], object]
+    ) -> Trial | None:
         running: dict[asyncio.Task[dict[str, Any]], Asked] = {}
         begun = 0
         try:
             while True:
-                room = calls - len(running)
+                room = parallel - len(running)
                 room = room if trials is None else min(room, trials - begun)
                 given = await self.ask(room) if room > 0 else []
                 begun += len(given)
@@ -110,6 +124,7 @@ class AsyncStudy:
                 for task in done:
                     await self.tell(running[task], **task.result())
                     del running[task]
+                    after_trial()
         finally:
             for task in running:
                 task.cancel()

@@ -13,10 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins, runtime_api
+from tradewind.errors import ConfigurationError
 from tradewind.problem import COST, RUNTIME, RunOutput
 
 if TYPE_CHECKING:
     from tradewind.engine.ask_tell.asked_trial import Asked
+
+
+def check_callable(function: object) -> None:
+    """Check that something is a function.
+
+    Raises:
+        ConfigurationError: It cannot be called.
+    """
+    if not callable(function):
+        raise ConfigurationError(f"{function!r:.80} is no function", hint="give one that takes the parameters by name")
 
 
 def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tradewind.engine.ask_tell.asked_trial import (
     whole_number,
 )
 from tradewind.engine.ask_tell.shared_study import LEASE_SECONDS, SharedStudy
-from tradewind.engine.function_calls import call_for_trial
+from tradewind.engine.function_calls import call_for_trial, check_callable
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
 from tradewind.engine.proposals import (
@@ -116,7 +116,9 @@ class Study:
                 "early_stop: nobody watches a function or your own loop while it runs",
                 "take it out, or let tradewind tune run the program",
             )
-        self._store: Store = store_at(store or store_url())
+        if not isinstance(fresh, bool):
+            raise ConfigurationError(f"fresh={fresh!r} is no choice", hint="write True or False")
+        self._store: Store = store_at(_checked_store(store))
         self._problem = build_problem(self.spec, data_folder())
         row, _ = find_or_new_study(self.spec, self._store, fresh=fresh)
         if not fresh:
@@ -249,7 +251,13 @@ class Study:
             return given
 
     def give_back(self, asked: Sequence[Asked]) -> None:
-        """Return trials that nobody runs: the next `ask` gives them out again. What was told already stays told."""
+        """Return trials that nobody runs: the next `ask` gives them out again. What was told already stays told.
+
+        Raises:
+            ConfigurationError: It is not what `ask` returned.
+        """
+        if isinstance(asked, Asked) or not isinstance(asked, Sequence) or not all(isinstance(x, Asked) for x in asked):
+            raise ConfigurationError(f"give_back({asked!r:.80}): no list of trials", hint="give what `ask` returned")
         with self._exclusively("give_back"), self._changing():
             back = [one for one in asked if self._asked.get(one.number) == one and one.number not in self._results]
             for one in back:
@@ -339,10 +347,24 @@ class Study:
             The best trial, or None.
 
         Raises:
-            ConfigurationError: ``progress`` is neither True nor False nor None.
+            ConfigurationError: ``function`` cannot be called, ``trials`` is no number of calls, or ``progress`` is
+                neither True nor False nor None.
         """
-        with OptimiseProgress(self, self._problem, trials, progress) as shown:
-            return self._optimise(function, trials, shown.update)
+        check_callable(function)
+        with self.progress_bar(trials, shown=progress) as bar:
+            return self._optimise(function, trials, bar.update)
+
+    def progress_bar(self, trials: int | None = None, *, shown: bool | None = None) -> OptimiseProgress:
+        """The progress bar of `optimise`, for loops of `ask` and `tell`: a context manager with `update`.
+
+        Args:
+            trials: Trials at most, now; until the budget or the space is used up without it.
+            shown: Show it, or do not; as ``progress`` of `optimise`.
+
+        Raises:
+            ConfigurationError: ``trials`` is no number of calls, or ``shown`` is neither True nor False nor None.
+        """
+        return OptimiseProgress(self, self._problem, trials, shown)
 
     def _optimise(
         self, function: Callable[..., Any], trials: int | None, after_trial: Callable[[], object]
@@ -554,3 +576,11 @@ class Study:
         ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
         self._present = {}
+
+
+def _checked_store(store: object) -> str:
+    """The address of the store; the user's own without one."""
+    if store is not None and not isinstance(store, str):
+        hint = "write sqlite:///path/to/tradewind.db, or leave it out"
+        raise ConfigurationError(f"store={store!r} is no address", hint=hint)
+    return store or store_url()

@@ -6,6 +6,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from tradewind.engine.function_calls import check_callable
+from tradewind.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from tradewind.problem import Trial
 
@@ -55,6 +58,14 @@ class Tunable(Generic[P, R]):
             return study.optimise(self._function, trials, progress=progress)
 
 
+def _checked(space: object) -> dict[str, Any]:
+    """The arguments of a function, by name."""
+    if not isinstance(space, Mapping):
+        hint = "give the arguments by name: @tunable({'workers': '1..8'})"
+        raise ConfigurationError(f"tunable({space!r:.80}): that is no space", hint=hint)
+    return dict(space)
+
+
 def tunable(space: Mapping[str, Any], **specification: Any) -> Callable[[Callable[P, R]], Tunable[P, R]]:
     """Make a function tunable.
 
@@ -62,12 +73,17 @@ def tunable(space: Mapping[str, Any], **specification: Any) -> Callable[[Callabl
         space: Its arguments, as under ``space`` in a job YAML.
         specification: Further keys of a job YAML: ``objective``, ``constraints``, ``budget``, ``searcher``, ...
             Without an ``objective`` the value that the function returns is made small.
+
+    Raises:
+        ConfigurationError: ``space`` is no mapping, or what is to be tuned is no function.
     """
+    wanted = _checked(space)
 
     def wrap(function: Callable[P, R]) -> Tunable[P, R]:
+        check_callable(function)
         given = {
             "name": getattr(function, "__name__", "function"),
-            "space": dict(space),
+            "space": wanted,
             "objective": {"minimise": "value"},
             **specification,
         }

@@ -22,6 +22,29 @@ _DRAWS = 1000
 """Random points of its settings that are tried where the middle is not allowed."""
 
 
+def parse_values(text: str) -> dict[str, str]:
+    """The values of ``NAME=VALUE,NAME=VALUE``, as texts; a piece without ``=`` belongs to the value before it.
+
+    Raises:
+        ConfigurationError: It is not of that form, or a name is given twice.
+    """
+    words: list[str] = []
+    for piece in text.split(","):
+        if "=" in piece or not words:
+            words.append(piece)
+        else:
+            words[-1] += f",{piece}"
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, value = (piece.strip() for piece in word.partition("="))
+        if not sign or not name:
+            raise ConfigurationError(f"{text}: it is not NAME=VALUE,NAME=VALUE", hint="write workers=4")
+        if name in found:
+            raise ConfigurationError(f"{text}: {name!r} is given twice", hint="give each of them once")
+        found[name] = value
+    return found
+
+
 def completed(problem: Problem, values: Mapping[str, Value]) -> Configuration:
     """The configuration that has some values, and for the parameters that are missing the plainest ones.
 

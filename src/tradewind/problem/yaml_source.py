@@ -11,7 +11,8 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from datetime import date
+from pathlib import Path, PurePath
 from typing import Any
 
 from tradewind.errors import SpecError
@@ -22,6 +23,9 @@ KeyPath = tuple[str | int, ...]
 
 COMMAND_LINE = "the command line"
 """Stands for the file of a value that was given as an override."""
+
+MAPPING = "<mapping>"
+"""Stands for the file of a document that was given as a mapping."""
 
 _PROGRAMS = frozenset({".py", ".sh", ".bash", ".r", ".R", ".jl", ".js", ".pl", ".rb", ".exe"})
 _MAX_BYTES = 1_000_000
@@ -34,6 +38,38 @@ _FLOAT = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _NULL = re.compile(r"~|null|Null|NULL|")
+
+
+def plain_document(value: Any, path: KeyPath = ()) -> Any:
+    """A document of Python's values with none but those that YAML knows; numpy's and ranges are turned into them.
+
+    Args:
+        value: Mappings, sequences, text, numbers, booleans, paths, and None.
+        path: The keys that lead to it.
+
+    Raises:
+        SpecError: A value is of another kind; with the keys that lead to it.
+    """
+    where = f"{'.'.join(map(str, path))}: " if path else ""
+    if len(path) > _MAX_DEPTH:
+        raise SpecError("is nested too deeply, or holds itself", file=MAPPING)
+    if value is None or isinstance(value, bool | date):
+        return value
+    for kind in (str, int, float):  # of numpy, and of enumerations, are some that only derive from them
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, Mapping):
+        return {plain_document(key, path): plain_document(one, (*path, str(key))) for key, one in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain_document(one, (*path, i)) for i, one in enumerate(value)]
+    if isinstance(value, PurePath):
+        return str(value)
+    if hasattr(value, "tolist") and not isinstance(value, type):
+        return plain_document(value.tolist(), path)
+    hint = "values are text, numbers, true, false, lists and mappings"
+    if callable(value):
+        hint = "name it, so that it is found again: module:Name, or file.py:Name"
+    raise SpecError(f"{where}{value!r:.80} is no value", file=MAPPING, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,12 @@ _MEMORY = {
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
 _CENT = 0.01
-_THOUSANDS = re.compile(r"(?<![\d,])(?<!\d\.)\d{1,3}(?:,\d{3})+(?![\d,])")
+_THOUSANDS = re.compile(r"(?<![\d,])(?<!\d\.)\d{1,3}(?:,\d{3})+(?![\d,])|(?<![\w,])(?<!\d\.)\d+(?:_\d+)+(?![\w,])")
 
 
 def without_thousands(text: str) -> str:
-    """A text with the commas taken out that group the digits of its numbers: ``$1,000`` becomes ``$1000``."""
-    return _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
+    """A text without what groups the digits of its numbers: ``$1,000`` and ``$1_000`` become ``$1000``."""
+    return _THOUSANDS.sub(lambda match: re.sub("[,_]", "", match[0]), text)
 
 
 def parse_duration(text: str | float) -> float:
@@ -59,7 +59,7 @@ def parse_duration(text: str | float) -> float:
 
 
 def parse_money(text: str | float) -> float:
-    """USD of ``$2``, ``2.50``, ``2 USD``, ``50c`` or a number.
+    """USD of ``$2``, ``2.50``, ``2 USD``, ``USD 2``, ``50c`` or a number.
 
     Raises:
         InputError: It is not an amount of money.
@@ -68,7 +68,7 @@ def parse_money(text: str | float) -> float:
         amount = _as_float(text)
     else:
         match = re.fullmatch(
-            r"\$?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?|¢)?",
+            r"(?:usd|(?:us)?\$)?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?|¢)?",
             without_thousands(str(text).strip().lower()),
         )
         if not match:

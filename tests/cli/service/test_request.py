@@ -86,12 +86,38 @@ def test_parameters_configuration_and_searches(server: str, capsys: Output, tmp_
     assert first["document"]["configuration"] == {"nodes": "2"}, "as it was typed: the parameter reads it"
     assert run(["request", "submit", *words]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == first["id"]
-    assert run(["request", "submit", "hello", "--trials", "1", "--budget", "$1", "--deadline", "1m", "--json"]) == 0
+    assert (
+        run(
+            [
+                "request",
+                "submit",
+                "hello",
+                "--trials",
+                "1",
+                "--budget",
+                "$1",
+                "--deadline",
+                "1m",
+                "--try",
+                "nodes=2",
+                "--json",
+            ]
+        )
+        == 0
+    )
     search = json.loads(capsys.readouterr().out)
     assert search["kind"] == "search"
-    assert search["document"]["search"] == {"budget": {"dollars": "$1", "trials": 1}, "deadline": "1m"}
+    assert search["document"]["search"] == {
+        "budget": {"dollars": "$1", "trials": 1},
+        "deadline": "1m",
+        "try_first": [{"nodes": "2"}],
+    }
     assert run(["request", "wait", str(search["id"]), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["state"] == "done"
+    ended = json.loads(capsys.readouterr().out)
+    assert ended["state"] == "done"
+    assert ended["progress"]["best"]["configuration"]["nodes"] == 2
+    assert run(["request", "submit", "hello", "--try", "nodes=2"]) == 3
+    assert capsys.readouterr().err.startswith("tradewind: --try is for a search (add --search or --budget 2")
     document = tmp_path / "asked.yaml"
     document.write_text("application: hello\nparameters: {words: from a file, times: 1}\n")
     assert run(["request", "submit", str(document), "-p", "times=2", "--name", "file", "--json"]) == 0

@@ -64,6 +64,16 @@ def test_a_request_is_checked_and_kept(there: World) -> None:
             InputError,
             "search.seed: 1000000000000000000000000000000 should",
         ),
+        (
+            {"search": {"budget": "$1", "try_first": [{"nods": 1}]}},
+            InputError,
+            "^search.try_first.0: there is no parameter 'nods'",
+        ),
+        (
+            {"search": {"budget": {"trials": 1}, "try_first": [{"instance": "local.c1"}, {"instance": "local.g1"}]}},
+            InputError,
+            "2 trials to be tried first, and the budget of 1 trial leaves 1",
+        ),
         ({"search": {"budget": "$1"}, "cluster": "moon"}, NotFoundError, "there is no cluster 'moon'"),
         ({"results": "/etc/cron.d"}, InputError, "do not go to /etc/cron.d"),
         ({"notify": {"webhook": "file:///etc/passwd"}}, InputError, "a webhook is an http"),

@@ -87,6 +87,15 @@ def test_a_search_leaves_the_configuration_open() -> None:
     assert not {"configuration", "budget", "resources"} & set(document)
 
 
+def test_a_search_tries_first_what_stands_there_line_by_line() -> None:
+    text = " threads=2, instance=local.c1 \r\n\r\nthreads=08\n"
+    draft = drafts.draft_of_form(FORM, FormData({"kind": "search", "budget": "$2", "try_first": text}))
+    assert draft.errors() == {}
+    document = draft.document("plate@2", {})
+    assert document["search"]["try_first"] == [{"threads": "2", "instance": "local.c1"}, {"threads": "08"}]
+    assert drafts.draft_of_request(FORM, document).try_first == "threads=2, instance=local.c1\nthreads=08"
+
+
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [
@@ -96,6 +105,14 @@ def test_a_search_leaves_the_configuration_open() -> None:
         (
             {"deadline": "soon"},
             {"deadline": "'soon' is not a duration: write 90s, 45m, 2h30m or a number of seconds"},
+        ),
+        (
+            {"kind": "search", "budget": "$2", "try_first": "threads=2\nthreads"},
+            {"try_first": "threads: it is not NAME=VALUE,NAME=VALUE: write workers=4"},
+        ),
+        (
+            {"try_first": "threads=2"},
+            {"try_first": "only a search tries configurations: choose one, or leave this out"},
         ),
         ({}, {}),
     ],
@@ -126,6 +143,7 @@ _WORDS = st.text(max_size=20).map(str.strip)
     webhook=_WORDS,
     name=_WORDS,
     email=st.booleans(),
+    try_first=st.sampled_from(["", "threads=2", "threads=2, instance=local.c1\nthreads=4"]),
     own=st.fixed_dictionaries({}, optional={"instance": st.just("local.c1"), "threads": st.integers(1, 4).map(str)}),
     label=st.text(max_size=20),
 )
@@ -151,6 +169,9 @@ def test_a_request_can_be_made_again(kind: str, own: dict[str, str], label: str,
             {"search": {"budget": {"trials": 2, "dollars": 1}, "parallel": 2, "objective": "runtime", "seed": 1}},
             ["search.budget.trials", "search.objective", "search.parallel", "search.seed"],
         ),
+        ({"search": {"budget": 2, "try_first": [{"threads": 2}, {"threads": 4, "instance": "local.c1"}]}}, []),
+        ({"search": {"budget": 2, "try_first": [{"threads": "2, instance=3"}]}}, ["search.try_first"]),
+        ({"search": {"budget": 2, "try_first": [{"threads": "2\n4"}]}}, ["search.try_first"]),
         ({"search": {"budget": {"trials": 2}}, "cluster": "lab"}, ["cluster", "search.budget.trials"]),
         ({"search": {}, "sorcerer": "random"}, ["search", "sorcerer"]),
     ],

@@ -79,7 +79,7 @@ def _values(place: Client | LocalClient, params: Sequence[str] | None) -> dict[s
 
 
 def _more(more: Mapping[str, Any]) -> dict[str, Any]:
-    from tradewind.cli.common import pair, pairs
+    from tradewind.cli.common import pair, pairs, tried_values
 
     found = {key: more[key] for key in ("backend", "results", "name") if more[key]}
     if more["configuration"]:
@@ -89,8 +89,11 @@ def _more(more: Mapping[str, Any]) -> dict[str, Any]:
     limits = {"dollars": more["budget"], "trials": more["trials"]}
     budget = {key: value for key, value in limits.items() if value is not None}
     if more["search"] or budget:
-        wanted = {"budget": budget, "deadline": more["deadline"]}
+        first = [tried_values(text) for text in more["tries"] or ()]
+        wanted = {"budget": budget, "deadline": more["deadline"], "try_first": first}
         found["search"] = {key: value for key, value in wanted.items() if value}
+    elif more["tries"]:
+        raise InputError("--try is for a search", hint="add --search or --budget 2; for one run it is --configure")
     elif more["deadline"]:
         resources["time"] = more["deadline"]
     if resources:
@@ -198,6 +201,13 @@ request_app = command_group("request", "Ask for runs and searches, watch them, a
 
 Number = Annotated[int, typer.Argument(help="The request's number.", min=1, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Dollars = Annotated[
+    str | None, typer.Option("--budget", help="Dollars that the search may spend: makes it one.", show_default=False)
+]
+Tries = Annotated[
+    list[str] | None,
+    typer.Option("--try", help="Values that the search tries first, nodes=2,instance=c5.large; repeatable."),
+]
 Trial = Annotated[int | None, typer.Option(help="Of this trial of a search; else of the last.", show_default=False)]
 
 
@@ -217,10 +227,9 @@ def submit(
         list[str] | None, typer.Option(help="Instead: nodes=2, cpu=4, memory=4096 (MiB), time=600; repeatable.")
     ] = None,
     search: Annotated[bool, typer.Option("--search", help="Search for the best configuration.")] = False,
-    budget: Annotated[
-        str | None, typer.Option(help="Dollars that the search may spend: makes it one.", show_default=False)
-    ] = None,
+    budget: Dollars = None,
     trials: Annotated[int | None, typer.Option(help="Trials of the search at most: makes it one.", min=1)] = None,
+    tries: Tries = None,
     deadline: Annotated[str | None, typer.Option(help="Time of one run: 30m.", show_default=False)] = None,
     backend: Annotated[str, typer.Option(help="Where it runs.", show_default=False)] = "",
     results: Annotated[str, typer.Option(help="Where results go: s3://bucket/folder.", show_default=False)] = "",
@@ -243,6 +252,7 @@ def submit(
         "search": search,
         "budget": budget,
         "trials": trials,
+        "tries": tries,
         "deadline": deadline,
         "backend": backend,
         "results": results,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tradewind.engine.state_machine.events import PricedProposal, StopSearch
     from tradewind.engine.state_machine.snapshot import SearchSnapshot
     from tradewind.errors import TradewindError
-    from tradewind.problem import Offer, Problem, Trial, Value
+    from tradewind.problem import Offer, Problem, Trial
     from tradewind.problem.job_spec.spec import JobSpec
     from tradewind.searcher.base import Searcher
     from tradewind.store.base import Store, StudyRow
@@ -111,40 +111,14 @@ def _wanted_first(
         BudgetError: The budget does not leave so many trials.
         InputError: One is no configuration of the space, or nobody sells it.
     """
+    from tradewind.cli.common import tried_values
     from tradewind.engine.proposals import first_proposals
 
-    first = first_proposals(spec, problem, history, [(f"--try {text}", _values_of(text)) for text in tries])
+    first = first_proposals(spec, problem, history, [(f"--try {text}", tried_values(text)) for text in tries])
     for words, why in first.known.items():
         if words.startswith("--try") or not history:  # the job's own were tried when the study began
             typer.echo(f"tradewind: {words}: {why}", err=True)
     return first.proposals
-
-
-def _values_of(text: str) -> dict[str, Value]:
-    """The values of ``NAME=VALUE,NAME=VALUE``; a piece without ``=`` belongs to the value before it.
-
-    Raises:
-        ConfigurationError: It is not of that form, or a name is given twice.
-    """
-    from tradewind.cli.common import pair
-    from tradewind.errors import ConfigurationError
-
-    words: list[str] = []
-    for piece in text.split(","):
-        if "=" in piece or not words:
-            words.append(piece)
-        else:
-            words[-1] += f",{piece}"
-    found: dict[str, Value] = {}
-    for word in words:
-        try:
-            name, value = pair(word.strip(), "--try", "workers=4", error=ConfigurationError)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"--try {text}: it is not NAME=VALUE,NAME=VALUE", hint=error.hint) from None
-        if name in found:
-            raise ConfigurationError(f"--try {text}: {name!r} is given twice", hint="give each of them once")
-        found[name] = value
-    return found
 
 
 def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:

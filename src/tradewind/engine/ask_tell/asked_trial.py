@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any, Literal
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Configuration, Fault, Offer, Problem, Run, RunState, Trial
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
+from tradewind.problem.yaml_source import MAPPING, plain_document
 
 TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
 
@@ -68,8 +70,10 @@ def as_numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
         )
     found: dict[str, float] = {}
     for name, value in metrics.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"trial {trial}: {name!r} is no name of a metric", hint="names are text")
         try:
-            found[str(name)] = _converted(value)
+            found[name] = _converted(value)
         except (TypeError, ValueError, OverflowError):
             raise ConfigurationError(
                 f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
@@ -119,12 +123,14 @@ def ended_run(
         ConfigurationError: What is told makes no sense.
     """
     number = trial.number
-    if state not in _STATES:
+    if not isinstance(state, str) or state not in _STATES:
         raise ConfigurationError(f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}")
-    if not 0 <= as_number(runtime) < math.inf:
+    if not isinstance(reason, str):
+        raise ConfigurationError(f"trial {number}: the reason cannot be {reason!r:.80}", hint="say it in words")
+    if isinstance(runtime, bool) or not 0 <= as_number(runtime) < math.inf:
         raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
     bill = problem.terms.billing.cost(float(runtime), trial.offer.hourly) if cost is None else cost
-    if not 0 <= as_number(bill) < math.inf:
+    if isinstance(bill, bool) or not 0 <= as_number(bill) < math.inf:
         raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
     return replace(
         run,
@@ -148,9 +154,11 @@ def not_asked(number: int, trial: Trial | None) -> ConfigurationError:
 
 def read_job(source: Path | str | Mapping[str, Any]) -> JobSpec:
     """The specification of a job YAML's path, or of the same as a mapping."""
-    if not isinstance(source, Mapping):
+    if isinstance(source, str | os.PathLike):
         return load_spec(Path(source))
+    if not isinstance(source, Mapping):
+        raise ConfigurationError(f"{source!r:.80} is no job", hint="give a job YAML's path, or the same as a mapping")
     import yaml
 
-    document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **source}
-    return parse_spec(yaml.safe_dump(document, sort_keys=False), file="<mapping>", base=Path.cwd())
+    document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **plain_document(source)}
+    return parse_spec(yaml.safe_dump(document, sort_keys=False), file=MAPPING, base=Path.cwd())

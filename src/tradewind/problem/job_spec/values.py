@@ -351,16 +351,17 @@ Prices = Annotated[list[float | None], parse_with(_bounds(parse_money)), SchemaF
 
 
 def _whole(value: Any) -> Any:
-    """A whole number that was written as ``1e3`` or ``1,000``; anything else as it is, for pydantic to judge."""
+    """A whole number that was written as ``1e3``, ``1,000`` or ``1_000``; others as they are, for pydantic to judge."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+", plain := without_thousands(value.strip())) and "," in value:
-        return int(plain)
+    if isinstance(value, str) and re.search("[,_]", value):
+        plain = without_thousands(value.strip())
+        return int(plain) if re.fullmatch(r"[-+]?\d+", plain) else value
     return value
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-"""A whole number, also written ``1e3`` or ``1,000``."""
+"""A whole number, also written ``1e3``, ``1,000`` or ``1_000``."""
 
 Share = Annotated[
     float,

@@ -70,7 +70,7 @@ REQUEST: dict[str, Example] = {
         "value": {
             "application": "matrix@2",
             "parameters": {"size": 4000},
-            "search": {"budget": "$2", "deadline": "30m"},
+            "search": {"budget": "$2", "deadline": "30m", "try_first": [{"nodes": 2}]},
         },
     },
     "figure-4": {

@@ -18,6 +18,7 @@ from tradewind.problem.yaml_source import YamlSource
 
 _MOST_BYTES = 4 * 2**20
 _MOST_PARALLEL = 64
+_MOST_TRIED_FIRST = 100
 
 AnyModel = TypeVar("AnyModel", bound=StrictModel)
 ShortText = Annotated[str, Field(max_length=200)]
@@ -51,6 +52,11 @@ class SearchModel(StrictModel):
     searcher: Annotated[str, Field(max_length=100)] | None = Field(None, description="What proposes the trials.")
     seed: Seed | None = Field(None, description="Equal seeds give equal proposals.")
     objective: str | None = Field(None, max_length=200, description="The figure to make small: cost, runtime, ...")
+    try_first: list[dict[str, Any]] | None = Field(
+        None,
+        max_length=_MOST_TRIED_FIRST,
+        description="Configurations that are tried before all that is proposed: [{nodes: 2}].",
+    )
 
 
 class NotifyModel(StrictModel):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
+from tradewind.engine.proposals import first_proposals
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import (
+    BudgetError,
     ConfigurationError,
     ForbiddenError,
     InputError,
@@ -145,7 +147,7 @@ class RequestPlanner:
         plan: dict[str, Any] = {"backend": backend.name, "admin": who.is_admin}
         if own.search is not None:
             spec = search_spec(spec, own.search)
-            build_problem(spec, self._dependencies.data_folder)
+            _check_tried_first(spec, own.search, build_problem(spec, self._dependencies.data_folder))
             dollars = spec.budget.dollars
         else:
             _check_configuration(build_problem(spec, self._dependencies.data_folder), own.configuration or {})
@@ -303,7 +305,8 @@ def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
         raise InputError(f"search.searcher: the server would run {search.searcher}", hint=hint)
     given = search.budget.model_dump(exclude_none=True)
     changes: dict[str, Any] = {"budget": given} if given else {}
-    changes |= {key: value for key in ("parallel", "searcher", "seed") if (value := getattr(search, key)) is not None}
+    kept = ("parallel", "searcher", "seed", "try_first")
+    changes |= {key: value for key in kept if (value := getattr(search, key)) is not None}
     if search.objective is not None:
         changes["objective"] = search.objective
     if search.deadline is not None:
@@ -331,6 +334,19 @@ def _check_configuration(problem: Problem, given: Mapping[str, Any]) -> None:
         chosen[name] = space[name].coerce(value)
     if len(chosen) == len(space.names):
         problem.resolver.resolve(space.check(chosen))
+
+
+def _check_tried_first(spec: JobSpec, search: SearchModel, problem: Problem) -> None:
+    """Check that what is wanted first, by the request or else by the application, can be tried.
+
+    Raises:
+        InputError: A value is not in the space, nobody sells it, or the budget does not leave so many trials.
+    """
+    own = [(f"search.try_first.{i}", values) for i, values in enumerate(search.try_first or ())]
+    try:
+        first_proposals(replace(spec, try_first=()) if own else spec, problem, (), own)
+    except BudgetError as error:
+        raise InputError(error.message, hint=error.hint) from None
 
 
 def cheapest_candidate(problem: Problem) -> int:

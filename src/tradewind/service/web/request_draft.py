@@ -11,7 +11,8 @@ from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
 
-from tradewind.errors import InputError
+from tradewind.errors import ConfigurationError, InputError
+from tradewind.problem.completion import parse_values
 from tradewind.service.applications.form import ApplicationForm, ApplicationFormField
 from tradewind.service.requests.request_document import read_document
 from tradewind.utils.units import parse_duration, parse_money
@@ -37,6 +38,7 @@ class RequestDraft:
         kind: ``run`` or ``search``.
         budget: Greatest cost, in USD.
         deadline: Greatest time of each run.
+        try_first: Configurations that a search tries before all others, one a line: ``nodes=2, instance=c5.large``.
         backend: Name of the backend; empty for the application's own.
         results: Location for results; empty to keep them on the server.
         email: True to notify the user by e-mail.
@@ -52,6 +54,7 @@ class RequestDraft:
     kind: str = "run"
     budget: str = ""
     deadline: str = ""
+    try_first: str = ""
     backend: str = ""
     results: str = ""
     email: bool = False
@@ -80,7 +83,20 @@ class RequestDraft:
             wrong["budget"] = "say what the search may spend, such as $2"
         if self.deadline:
             _try(parse_duration, self.deadline, "deadline", wrong)
+        try:
+            if self.tried_first() and self.kind != "search":
+                wrong["try_first"] = "only a search tries configurations: choose one, or leave this out"
+        except ConfigurationError as error:
+            wrong["try_first"] = f"{error.message}: {error.hint}"
         return wrong
+
+    def tried_first(self) -> list[dict[str, str]]:
+        """Configurations that a search tries before all others.
+
+        Raises:
+            ConfigurationError: A line is not of the form ``NAME=VALUE, NAME=VALUE``.
+        """
+        return [parse_values(line.strip()) for line in self.try_first.splitlines() if line.strip()]
 
     def document(self, application: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Build the request's document.
@@ -92,7 +108,7 @@ class RequestDraft:
         document: dict[str, Any] = {"application": application, "parameters": dict(parameters)}
         configuration = self.configuration()
         if self.kind == "search":
-            search = {"budget": self.budget, "deadline": self.deadline}
+            search = {"budget": self.budget, "deadline": self.deadline, "try_first": self.tried_first()}
             document["search"] = {name: value for name, value in search.items() if value}
         else:
             document |= {"configuration": configuration} if configuration else {}
@@ -128,6 +144,7 @@ def draft_of_request(form: ApplicationForm, document: Mapping[str, Any]) -> Requ
         kind="search" if "search" in document else "run",
         budget=_dollars(search.get("budget", document.get("budget"))),
         deadline=_text(search.get("deadline", _mapping(document.get("resources")).get("time"))),
+        try_first=_lines(search.get("try_first")),
         backend=str(document.get("backend", "")) if isinstance(document.get("backend"), str) else "",
         results=_text(document.get("results")),
         email=bool(notify.get("email", False)),
@@ -177,6 +194,7 @@ def draft_of_form(form: ApplicationForm, given: FormData) -> RequestDraft:
         kind="search" if texts.get("kind") == "search" else "run",
         budget=texts.get("budget", "").strip(),
         deadline=texts.get("deadline", "").strip(),
+        try_first=texts.get("try_first", "").strip(),
         backend=texts.get("backend", ""),
         results=texts.get("results", "").strip(),
         email="email" in texts,
@@ -219,7 +237,10 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     leaves = _leaves(own.model_dump(exclude=_OF_THE_FORM))
     # Values of a configuration are sent as texts, and read by their parameters.
-    return {name: str(value) if name.startswith("configuration.") else value for name, value in leaves}
+    found: dict[str, Any] = {name: str(value) if name.startswith("configuration.") else value for name, value in leaves}
+    if "search.try_first" in found:
+        found["search.try_first"] = [_texts(one) for one in found["search.try_first"]]
+    return found
 
 
 def _leaves(document: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -228,6 +249,22 @@ def _leaves(document: Mapping[str, Any], before: str = "") -> Iterator[tuple[str
             yield from _leaves(value, f"{before}{name}.")
         elif value is not None and value != "":
             yield f"{before}{name}", value
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
+
+
+def _lines(given: Any) -> str:
+    """Write configurations as they are typed in; nothing where they cannot be written so."""
+    if not isinstance(given, list) or not all(isinstance(one, Mapping) for one in given):
+        return ""
+    wanted = [_texts(one) for one in given]
+    text = "\n".join(", ".join(f"{name}={value}" for name, value in one.items()) for one in wanted)
+    try:
+        return text if RequestDraft(try_first=text).tried_first() == wanted else ""
+    except ConfigurationError:
+        return ""
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

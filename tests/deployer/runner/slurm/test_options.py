@@ -54,6 +54,7 @@ def test_options_that_choose_machines_and_accounts_are_sbatchs(words: list[str])
     [
         (["--array=1-3"], "set by Tradewind"),
         (["--arr", "1-3"], "set by Tradewind"),
+        (["--arr 1-3"], r"one word for sbatch, which knows no such option; write --arr=1-3"),
         (["-a1-3"], "set by Tradewind"),
         (["-Ha1-3"], "set by Tradewind"),
         (["--parsable"], "set by Tradewind"),
@@ -144,6 +145,8 @@ def test_options_of_a_container_that_are_only_unusual_pass(container: str, words
         ("pyxis", ["--outp=x"], "set by Tradewind"),
         ("pyxis", ["-ul"], "number before each line"),
         ("pyxis", ["--pty"], "one stream"),
+        ("pyxis", ["--gpus 2"], r"one word for srun, .*; write --gpus=2"),
+        ("docker", ["--user 0"], r"one word for docker, .*; write --user=0"),
         ("pyxis", ["--export=NONE"], "inherit: false"),
         ("pyxis", ["--mpi=pmix"], "use mpi"),
         ("oci", ["--cpu-bind=help"], "prints"),

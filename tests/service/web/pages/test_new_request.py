@@ -63,6 +63,21 @@ def test_what_the_form_cannot_show_is_not_lost(shared: Context, ann: Visitor, sa
     assert shared.requests.get(who, int(made)).document == shared.requests.get(who, number).document
 
 
+def test_a_search_tries_first_what_the_form_says(shared: Context, ann: Visitor) -> None:
+    sent = {"application": "plate", "kind": "search", "budget": "$1", "p.size": "300", "do": "start"}
+    answer = ann.post("/requests/new", {**sent, "key": "first-1", "try_first": "threads=1\nthreads"})
+    assert answer.status_code == 422
+    assert "threads: it is not NAME=VALUE,NAME=VALUE" in words(answer.text)
+    answer = ann.post("/requests/new", {**sent, "key": "first-2", "try_first": "treads=1"})
+    assert "Search.try_first.0: there is no parameter 'treads'" in words(answer.text)
+    made = ann.post("/requests/new", {**sent, "key": "first-3", "try_first": "threads=1\nthreads=2"})
+    number = int(made.headers["location"].rpartition("/")[2])
+    row = shared.requests.get(principal(shared, "ann"), number)
+    assert row.document["search"]["try_first"] == [{"threads": "1"}, {"threads": "2"}]
+    page = ann.get(f"/requests/new?again={number}").text
+    assert re.search(r'<textarea[^>]* name="try_first"[^>]*>threads=1\nthreads=2</textarea>', page)
+
+
 # ---------------------------------------------------------------------- sent again
 
 

@@ -14,6 +14,8 @@ _LEAVE = "leave it out"
 _OURS = f"is set by Tradewind itself: {_LEAVE}"
 _NOTHING = f"starts nothing: {_LEAVE}"
 _LISTING = ("help", "list")
+_TOGETHER = re.compile(r"(--[\w-]+)\s+(.*)", re.DOTALL)
+"""A long option with its value behind a blank, as a shell takes it for two words."""
 _OUR_VARIABLE = re.compile(r"(?:^|,)(TRADEWIND_\w+)=")
 
 
@@ -67,6 +69,9 @@ class OptionRules:
     def _read(self, word: str) -> tuple[str, str, bool]:
         """The last option in a word and its value, and True if the value may be in the next word."""
         if word.startswith("--"):
+            if written := _TOGETHER.fullmatch(word):
+                reason = f"is one word for {self.program}, which knows no such option"
+                raise ValueError(f"{word!r} {reason}; write {written[1]}={written[2]}")
             name, equals, value = word[2:].partition("=")
             self._check_name(word, name, value, long=True)
             return f"--{name}", value, name not in self.flags and not equals

@@ -25,6 +25,9 @@ from tradewind.service.web.request_draft import RequestDraft
 
 router = APIRouter(include_in_schema=False)
 
+_TITLES = {"budget": "Budget", "deadline": "Deadline", "try_first": "Try first"}
+"""What fields of the form that may be wrong are called, beside those of the application."""
+
 
 @router.get("/requests/new")
 def new(request: Request, who: Viewer, shared: Shared, application: str = "", again: Cursor = None) -> Response:
@@ -142,7 +145,7 @@ def _form_page(
         "ways": shared.notices.ways(who),
         "places": shared.results.places(who),
         "values": {one.name: drafts.shown_value(one, draft) for one in form.fields},
-        "titles": {f"p.{one.name}": one.title for one in form.fields} | {"budget": "Budget", "deadline": "Deadline"},
+        "titles": {f"p.{one.name}": one.title for one in form.fields} | _TITLES,
         "sum": proposed.choices[0] if proposed is not None and proposed.choices else None,
         "limits": _limits(shared, who, form),
         "piece": min(MAX_PIECE, int(shared.settings.max_body_mib * 2**20)),

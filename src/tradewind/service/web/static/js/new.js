@@ -24,6 +24,11 @@ function hide() {
     slot.querySelectorAll("input, select, textarea").forEach((field) => { field.disabled = hidden; });
   }
 }
+function searchOnly() {
+  const field = form.elements.try_first, hidden = form.elements.kind.value !== "search";
+  field.closest(".field").hidden = hidden;
+  field.disabled = hidden;
+}
 const hiddenField = (name) => form.elements[`p.${name}`]?.closest?.(".slot")?.hidden ?? false;
 
 // ---------------------------------------------------------------- the proposal
@@ -145,6 +150,7 @@ function sum() {
 form.addEventListener("input", (event) => {
   if (event.target.name && event.target.type !== "radio") touched.add(event.target.name);
   hide();
+  searchOnly();
   sum();
   // What the server said of a field counts until the field is changed: it is asked again, or when the form is sent.
   if (["name", "results", "webhook", "email"].includes(event.target.name)) complain(event.target, "");
@@ -153,5 +159,6 @@ form.addEventListener("input", (event) => {
 form.addEventListener("change", (event) => { if (event.target.name) touched.add(event.target.name); });
 for (const field of form.querySelectorAll('[aria-invalid="true"]')) touched.add(field.name);
 hide();
+searchOnly();
 sum();
 soon(0);
