@@ -387,3 +387,19 @@ def test_peers_stop_when_nothing_is_left(scripts: Any) -> None:
 
     assert len(drive(First(problem, 0), problem, 100)) == 18
     assert isinstance(First(problem, 0).ask(SearchState(money_left=0.0)), NothingLeft)
+
+
+def test_a_choice_is_judged_on_the_family_that_it_was_not_chosen_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with loaded("tables", "bench", "peers", "held_out") as found:
+        close = {"default": {"a": 2.0, "b": 2.0, "c": 8.0}, "repeats 1": {"a": 1.0, "b": 1.0, "c": 16.0}}
+        rows = [
+            {"choice": choice, "family": family, "table": f"{family}/1", "quantile": "0.5", "condition": "second"}
+            | {"close": str(money), "late_money": "0.5", "cheapest_wins": str(int(family == "a"))}
+            for choice, each in close.items()
+            for family, money in each.items()
+        ]
+        found.held_out.report(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4].startswith("| c | 1 | 16.00 (repeats 1) | 8.00 | 16.00 |"), "it won on the others"
+    assert lines[2].startswith("| a | 1 | 2.00 (default) |")
+    assert lines[6].startswith("| without those the cheapest wins | 2 |")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.engine.preflight import check_limits, check_runner, future_runs_warning
+from tradewind.engine.preflight import check_limits, check_runner, ending_words, future_runs_warning
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import SpecError
 from tradewind.problem.job_spec.spec import parse_spec
@@ -31,7 +31,7 @@ deploy: {provisioner: simulated, runner: ssh}
         ("stop: never", True),
         ("future_runs: 100", False),
         ("future_runs: 100\nsearcher: gp", False),
-        ("future_runs: 100\nsearcher: random", True),
+        ("future_runs: 100\nsearcher: random", False),
         ("future_runs: 100\nobjective: {minimise: runtime}", True),
         ("future_runs: 100\nobjective: {maximise: cost}", True),
         ("future_runs: 100\nsearcher: random\nstop: [{use: no_improvement}]", False),
@@ -64,8 +64,28 @@ def test_future_runs_that_end_nothing_are_told_of(tmp_path: Path) -> None:
         return future_runs_warning(parse_spec(JOB + more, base=tmp_path))
 
     assert told("searcher: random") == told("future_runs: 100") == told("future_runs: 100\nsearcher: gp") == ""
-    assert told("future_runs: 100\nsearcher: random").startswith("future_runs does not end this search: the searcher")
-    assert told("future_runs: 100\nobjective: {minimise: runtime}").endswith("does not minimise the cost")
+    assert told("future_runs: 100\nsearcher: random") == ""
+    assert told("future_runs: 100\nobjective: {minimise: runtime}").endswith("what one is worth (value: $2/h)")
+    assert told("future_runs: 100\nvalue: $2/h\nobjective: {minimise: runtime}") == ""
+    assert told("future_runs: 100\nobjective: {maximise: cost}").endswith("does not minimise the cost")
+
+
+def test_the_first_line_says_what_ends_the_search(tmp_path: Path) -> None:
+    def words(more: str) -> str:
+        return ending_words(parse_spec(JOB + more, base=tmp_path))
+
+    money = "The search stops when another trial would not pay for itself within"
+    never = "changes it, stop: never uses the whole budget"
+    assert words("searcher: random") == f"{money} 100 runs (future_runs: {never})."
+    timed = "objective: {minimise: runtime}\n"
+    assert words(timed + "value: $2/h\nfuture_runs: 50") == f"{money} 50 runs, at $2.00 for an hour of a run."
+    share = "The search stops when another trial is not expected to improve the best by"
+    assert words(timed) == f"{share} 1 % (least_improvement: {never}; value: $2/h weighs it by money)."
+    assert words("objective: {maximise: accuracy}\nleast_improvement: 2%") == f"{share} 2 %."
+    for silent in ("stop: never", "searcher: exhaustive", "searcher: ernest"):
+        assert words(silent) == ""
+    assert words(timed + "stop: never") == ""
+    assert words("objective: {maximise: accuracy}\nleast_improvement: 0") == ""
 
 
 @pytest.mark.parametrize("image", ["''", "' '"])
@@ -80,7 +100,7 @@ def test_an_empty_image_is_none(tmp_path: Path, image: str) -> None:
 @pytest.mark.parametrize(
     ("job", "runner", "wrong"),
     [
-        ("{command: [run], image: i}", "docker", "the docker runner keeps no checkpoints"),
+        ("{command: [run], image: i}", "kubernetes", "the kubernetes runner keeps no checkpoints"),
         ("{command: [run], load: {command: x}}", "ssh", "a job with a load generator has no checkpoints"),
     ],
 )

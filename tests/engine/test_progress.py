@@ -80,7 +80,7 @@ def test_a_terminal_shows_how_far_the_search_is(terminal: Terminal) -> None:
         assert study.spent > 0
     assert len(seen) == 11
     assert "0 of 11 trials, best value -, $0.00 spent" in seen[0]
-    assert re.search(r"6 of 11 trials, best value 0, \$0\.0\d* spent$", seen[6])
+    assert re.search(r"6 of 11 trials, best value 0, 0\.0\d*¢ spent$", seen[6])
     *_, last, end = screen(terminal.getvalue())
     assert "11 of 11 trials, best value 0" in last
     assert end == ""
@@ -106,7 +106,7 @@ def test_money_is_the_measure_where_the_number_of_trials_is_not_known(terminal: 
     job = {**JOB, "space": space, "searcher": "random", "budget": {"dollars": 0.1}}
     with Study(job) as study, pytest.raises(KeyboardInterrupt):
         study.optimise(lambda x: raise_at(len(study.trials), 4))
-    assert re.search(r"3 trials, best value 1, \$0\.0\d* of \$0\.100 spent", terminal.getvalue())
+    assert re.search(r"3 trials, best value 1, 0\.0\d*¢ of \$0\.100 spent", terminal.getvalue())
 
 
 def raise_at(number: int, last: int) -> float:

@@ -534,6 +534,16 @@ def test_what_the_job_wants_tried_first_is_asked_for_once() -> None:
         Study({**job, "name": "other", "try_first": [{"x": 7}, {"y": 2}]})
 
 
+def test_the_configuration_of_today_is_tried_before_all() -> None:
+    job = {**JOB, "try_first": [{"x": 7}], "baseline": {"x": "3"}}
+    with Study(job) as study:
+        assert [asked.configuration["x"] for asked in study.ask(2)] == [3, 7]
+        assert study.spec.is_baseline({"x": 3, "mode": "plain"})
+        assert not study.spec.is_baseline({"x": 7, "mode": "plain"})
+    with pytest.raises(SpecError, match=r"baseline: there is no parameter 'y'"):
+        Study({**job, "name": "other", "baseline": {"y": 2}})
+
+
 def test_what_is_on_its_way_or_was_tried_is_not_enqueued_twice_and_said() -> None:
     with Study(JOB) as study:
         new = study.enqueue({"x": 4, "mode": "plain"})

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tradewind.errors import InputError
 from tradewind.utils.units import (
     count,
+    format_bill,
     format_duration,
     format_memory,
     format_money,
@@ -115,7 +116,12 @@ def test_memory_is_read_back_as_it_is_shown(count: int) -> None:
         (lambda: format_money(12.3), "$12.30"),
         (lambda: format_money(1234.5), "$1,234.50"),
         (lambda: format_money(0.0421), "$0.0421"),
-        (lambda: format_money(0.000012), "$0.0000120"),
+        (lambda: format_money(0.000012), "0.0012¢"),
+        (lambda: format_money(0.0099999), "1¢"),
+        (lambda: format_bill(0.0421, "this run"), "$0.0421 this run"),
+        (lambda: format_bill(0.000025, "this run"), "$0.0250 per 1,000 runs"),
+        (lambda: format_bill(0.0000012), "$1.20 per 1,000,000 runs"),
+        (lambda: format_bill(None, "this run"), "- this run"),
         (lambda: format_money(0), "$0.00"),
         (lambda: format_money(-0.5), "-$0.500"),
         (lambda: format_money(None), "-"),

@@ -27,7 +27,7 @@ ADVICE: Sequence[Case] = [
         "deadline",
         "a deadline that no machines can keep",
         6,
-        "no set of up to 16 VMs can end within 30.0 s (the quickest found is 1 x c7i.large: 3m 00s, $0.00446)",
+        "no set of up to 16 VMs can end within 30.0 s (the quickest found is 1 x c7i.large: 3m 00s, 0.446¢)",
         *ONE,
         "--deadline",
         "30s",
@@ -36,8 +36,8 @@ ADVICE: Sequence[Case] = [
         "budget",
         "a budget that does not pay one execution",
         6,
-        "no set of up to 16 VMs can end within 10m 00s and for at most $0.000100 (the quickest found is 1 x c7i.large: "
-        "3m 00s, $0.00446)",
+        "no set of up to 16 VMs can end within 10m 00s and for at most 0.01¢ (the quickest found is 1 x c7i.large: "
+        "3m 00s, 0.446¢)",
         *ONE,
         "--deadline",
         "10m",

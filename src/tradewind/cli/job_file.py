@@ -96,10 +96,13 @@ budget:
 # parallel: 1                     # trials at the same time
 # seed: 0
 # try_first: []                   # configurations that are tried before the searcher's: [{workers: 4}]
+# baseline: {workers: 2}          # the configuration that you use today: tried first, and compared with
 # stop: []                        # further reasons to stop
 # early_stop: median             # give up running trials for what they report: median, successive_halving
 # abort: true                     # cut short runs that can no longer win
 # future_runs: 100                # how often the job will run with what is found
+# value: $2/h                     # what an hour of a run is worth; with minimise: runtime
+# least_improvement: 1%           # the search ends where no trial is expected to improve the best by this
 """
 
 

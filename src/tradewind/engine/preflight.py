@@ -9,7 +9,7 @@ import numpy as np
 from tradewind import plugins
 from tradewind.engine.state_machine.budget import RunLimits
 from tradewind.errors import BudgetError, InputError, PluginError
-from tradewind.problem import COST, Configuration, Offer, Problem, Proposal, Trial, TrialState
+from tradewind.problem import COST, RUNTIME, Configuration, Offer, Problem, Proposal, Trial, TrialState
 from tradewind.problem.completion import completed
 from tradewind.problem.template import render_workflow
 from tradewind.utils.units import count, format_money
@@ -49,7 +49,7 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
         raise spec.error(
             ("deploy", "checkpoint"),
             f"the {spec.runner.name} runner keeps no checkpoints",
-            "use process or ssh, or leave deploy.checkpoint out: an interrupted run then begins anew",
+            "use process, ssh, docker or slurm, or leave deploy.checkpoint out: an interrupted run then begins anew",
         )
     if spec.checkpoint is not None and spec.job.load is not None:
         raise spec.error(
@@ -231,21 +231,28 @@ def future_runs_warning(spec: JobSpec) -> str:
 
 def _why_unweighed(spec: JobSpec) -> str:
     """Say why the search does not end by what later runs save; empty where it does."""
-    from tradewind.searcher.base import WeighsFutureRuns
-
-    if not issubclass(plugins.load("searcher", spec.searcher.name), WeighsFutureRuns):
-        return f"the searcher {spec.searcher.name} does not weigh what a trial costs against what it saves later"
-    if spec.objective.metric != COST or not spec.objective.grows_with_time:
-        return "it says what a saving is worth, and this search does not minimise the cost"
-    return ""
+    if spec.objective.also:
+        return "it says what a saving is worth, and this search has several objectives"
+    if spec.objective.grows_with_time and (spec.objective.metric == COST or spec.value is not None):
+        return ""
+    if spec.objective.grows_with_time:
+        return "it says how often an hour is saved, and nothing says what one is worth (value: $2/h)"
+    return "it says what a saving is worth, and this search does not minimise the cost"
 
 
 def ending_words(spec: JobSpec) -> str:
-    """Say when the search ends by itself, and what changes it; empty where it does not weigh later runs."""
-    runs = spec.future_runs
-    if runs is None or _why_unweighed(spec):
-        return ""
-    words = f"The search stops when another trial would not pay for itself within {count(runs, 'run')}"
-    if spec.said_future_runs is not None:
-        return f"{words}."
-    return f"{words} (future_runs: changes it, stop: never uses the whole budget)."
+    """Say when the search ends by itself, and what changes it; empty where it does not weigh further trials."""
+    runs, least = spec.future_runs, spec.least_improvement
+    never = "stop: never uses the whole budget"
+    found = []
+    if runs is not None and not _why_unweighed(spec):
+        at = "" if spec.value is None else f", at {format_money(spec.value)} for an hour of a run"
+        words = f"The search stops when another trial would not pay for itself within {count(runs, 'run')}{at}"
+        said = spec.said_future_runs is not None
+        found.append(f"{words}." if said else f"{words} (future_runs: changes it, {never}).")
+    if least:
+        words = f"The search stops when another trial is not expected to improve the best by {100 * least:.3g} %"
+        said = spec.said_least_improvement is not None
+        more = "; value: $2/h weighs it by money" if spec.objective.metric == RUNTIME else ""
+        found.append(f"{words}." if said else f"{words} (least_improvement: changes it, {never}{more}).")
+    return " ".join(found)

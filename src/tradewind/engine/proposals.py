@@ -64,6 +64,8 @@ def ask_searcher(machine: SearchMachine, searcher: Searcher, most: int) -> Propo
         trials_left=machine.trials_left,
         seconds_left=machine.seconds_left,
     )
+    if reason := searcher.why_stop(state):
+        return NothingProposed(reason, final=not state.pending)
     answer = searcher.ask(state, most)
     if isinstance(answer, NothingLeft):
         return NothingProposed(answer.reason, answer.final)
@@ -158,13 +160,14 @@ def first_proposals(
     known = {trial.key: trial for trial in history if trial.state.informs or not trial.state.ended}
     found: dict[str, PricedProposal] = {}
     left_out: dict[str, str] = {}
-    own = {f"try_first.{i}": values for i, values in enumerate(spec.try_first)}
-    for i, (words, values) in enumerate([*own.items(), *more]):
+    places = {".".join(map(str, place)): place for place in spec.wanted_first}
+    own = dict(zip(places, spec.wanted_first.values(), strict=True))
+    for words, values in [*own.items(), *more]:
         try:
             priced = user_proposal(problem, values)
         except ConfigurationError as error:
             if words in own:
-                raise spec.error(("try_first", i), f"{words}: {error.message}", error.hint) from None
+                raise spec.error(places[words], f"{words}: {error.message}", error.hint) from None
             raise ConfigurationError(f"{words}: {error.message}", hint=error.hint) from None
         twin = next((other for other, one in found.items() if one.key == priced.key), None)
         if priced.key in known:

@@ -140,12 +140,14 @@ def compose_problem(spec: JobSpec, space: Space, resolver: Selector) -> Problem:
 
 def _instance_offers(spec: JobSpec, data_folder: Path) -> Mapping[str, Sequence[Offer]]:
     """The offers of each instance parameter: those that the study came with, or the catalogues' present ones."""
-    from tradewind.selector.offer_search import find_offers
+    from tradewind.selector.offer_search import find_offers, require_gpus
 
     queries, rate = spec.instance_queries(), spec.interruptions_per_hour
     if spec.known_offers is not None:
         return {name: with_interruptions(spec.known_offers.get(name, ()), rate) for name in queries}
     given = _catalogue_settings(spec)
+    for name, query in queries.items():
+        require_gpus(query, bounds=name)
     return {name: with_interruptions(find_offers(query, data_folder, given), rate) for name, query in queries.items()}
 
 
@@ -345,7 +347,7 @@ def build_search(
         parts = _parts(spec, row, store, data_folder, problem, searcher, entered, rules, gated=gate is not None)
         if enqueued is not None:
             parts = replace(parts, enqueued=enqueued)
-        elif searcher is None and spec.try_first:
+        elif searcher is None and spec.wanted_first:
             first = first_proposals(spec, parts.problem, store.trials(row.id) if row.id else ())
             parts = replace(parts, enqueued=list(first.proposals.values()))
         return parts if limits is None else replace(parts, request=limits(parts.request))

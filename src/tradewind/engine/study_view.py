@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from tradewind.problem import COST, RUNTIME, Objective, Trial, TrialState
 from tradewind.utils.notebook import box_html, facts_html, note_html, table_html
-from tradewind.utils.units import count, format_duration, format_money, format_setting, format_settings, printable
+from tradewind.utils.units import (
+    bill_column,
+    count,
+    format_bill,
+    format_duration,
+    format_money,
+    format_setting,
+    format_settings,
+    printable,
+)
 
 if TYPE_CHECKING:
     from tradewind.engine.study import Study
@@ -67,7 +76,7 @@ def _ends(trials: Sequence[Trial]) -> list[Trial]:
 
 def _line(trial: Trial, objective: Objective, *, starred: bool) -> str:
     seen = trial.observation
-    values = [] if seen is None else [format_money(seen.cost), format_duration(seen.runtime)]
+    values = [] if seen is None else [format_bill(seen.cost), format_duration(seen.runtime)]
     if seen is not None and objective.metric not in (COST, RUNTIME):
         values.insert(0, f"{objective.metric} {objective.format(seen.objective)}")
     if seen is not None and seen.reason:
@@ -89,7 +98,9 @@ def trials_table(trials: Sequence[Trial], objective: Objective, best: int | None
     metric = [] if objective.metric in (COST, RUNTIME) else [objective.metric]
     why = any(trial.observation is not None and trial.observation.reason for trial in trials)
     middle = names if apart else ["configuration"]
-    heads = ["trial", "state", *middle, *metric, "cost", "run time", *(["why"] if why else [])]
+    unit, bill = bill_column(trial.observation.cost for trial in trials if trial.observation is not None)
+    cost = "cost" if unit == "this run" else f"cost, {unit}"
+    heads = ["trial", "state", *middle, *metric, cost, "run time", *(["why"] if why else [])]
     rows = []
     for trial in trials:
         seen = trial.observation
@@ -102,7 +113,7 @@ def trials_table(trials: Sequence[Trial], objective: Objective, best: int | None
                 trial.outcome,
                 *(values if apart else [format_settings(trial.configuration)]),
                 *([objective.format(seen.objective) if seen else "-"] if metric else []),
-                bound + format_money(seen.cost) if seen else "-",
+                bound + bill(seen.cost) if seen else "-",
                 bound + format_duration(seen.runtime) if seen else "-",
                 *([seen.reason if seen else ""] if why else []),
             ]

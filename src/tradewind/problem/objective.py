@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import format_bill, format_duration
 
 COST = "cost"
 RUNTIME = "runtime"
@@ -54,7 +54,7 @@ class Objective:
         if value is None or math.isnan(value):
             return "-"
         if self.metric == COST:
-            return format_money(value)
+            return format_bill(value)
         if self.metric == RUNTIME:
             return format_duration(value)
         return f"{value:.4g}"

@@ -267,6 +267,8 @@ class StudyTerms:
         abort: Whether a run is cut short at all, whatever its proposal asks for.
         checkpoint_seconds: Seconds of work between two checkpoints of the program, or None where a run that is
             interrupted begins anew.
+        value_per_hour: USD that an hour of a run is worth where the run time is the objective, or None.
+        least_improvement: Share of the best that a further trial must be expected to improve it by, or None.
     """
 
     billing: Billing = field(default_factory=Billing)
@@ -274,6 +276,8 @@ class StudyTerms:
     future_runs: float | None = None
     abort: bool = True
     checkpoint_seconds: float | None = None
+    value_per_hour: float | None = None
+    least_improvement: float | None = None
 
 
 @dataclass(frozen=True)

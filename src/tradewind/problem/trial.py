@@ -11,7 +11,7 @@ from tradewind.problem.configuration import Configuration
 from tradewind.problem.objective import COST, RUNTIME, UNINTERRUPTED_COST
 from tradewind.problem.offer import Offer
 from tradewind.utils.notebook import box_html, facts_html
-from tradewind.utils.units import format_duration, format_money, format_setting
+from tradewind.utils.units import format_bill, format_duration, format_setting
 
 STOPPED_EARLY = "stopped early: "
 """How the reason begins of a trial that was given up for what it reported while it ran."""
@@ -63,6 +63,8 @@ class Proposal:
         why: What the searcher expects, by name: ``expected_cost`` (USD), ``probability_feasible``,
             ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...; where the user
             enqueued it, ``stage`` is `ENQUEUED`.
+        origin: Number of the ended trial whose last checkpoint the run begins at, where that was kept; None: it begins
+            anew.
     """
 
     configuration: Configuration
@@ -71,6 +73,7 @@ class Proposal:
     fidelity: float = 1.0
     repeat: bool = False
     why: Mapping[str, float | str] = field(default_factory=dict)
+    origin: int | None = None
 
     @property
     def enqueued(self) -> bool:
@@ -174,6 +177,6 @@ class Trial:
         if seen is not None:
             bound = "≥ " if self.state is TrialState.ABORTED else ""
             pairs += [(name, f"{value:.4g}") for name, value in seen.metrics.items() if name not in (COST, RUNTIME)]
-            pairs += [("cost", bound + format_money(seen.cost)), ("run time", bound + format_duration(seen.runtime))]
+            pairs += [("cost", bound + format_bill(seen.cost)), ("run time", bound + format_duration(seen.runtime))]
             pairs += [("why", seen.reason)] if seen.reason else []
         return box_html(f"Trial {self.number}: {self.outcome}", facts_html(pairs))

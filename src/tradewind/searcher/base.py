@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.searcher.stopping import why_stop, worth_of_history
 from tradewind.utils.units import format_money
 
 
@@ -44,6 +45,10 @@ class LearnsFromPast(Capability):
 
 class UsesFractions(Capability):
     """Runs parts of the input (`Proposal.fidelity`) and concludes on the whole."""
+
+
+class ContinuesTrials(Capability):
+    """Has trials go on from checkpoints of ended ones (`Proposal.origin`), which are kept for that."""
 
 
 class Repeats(Capability):
@@ -293,6 +298,9 @@ class Searcher(Plugin, ABC):
         self._told_keys: set[str] = set()
         self._unplaced: list[Trial] = []  # trials since the candidates were last looked through
 
+    weighs_by_default: ClassVar[bool] = True
+    """False for searchers that end by their own rule: further trials are weighed only where the job says so."""
+
     @classmethod
     def abort_by_default(cls, settings: Mapping[str, Any]) -> bool:
         """Decide the job's ``abort`` where the job does not say: false for those that let runs end.
@@ -406,6 +414,20 @@ class Searcher(Plugin, ABC):
         else:
             reason = f"no further configuration was found that is allowed, sold and affordable{waits}"
         return NothingLeft(reason, final=not state.pending)
+
+    def why_stop(self, state: SearchState) -> str | None:
+        """The reason to end the search before it is asked on, in words; None to go on.
+
+        This is the rule for searchers without a model: what the next trial brings is estimated by those so far.
+        Searchers that `WeighsFutureRuns` weigh their own expectations when they are asked, by the same rule.
+        """
+        terms = self.problem.terms
+        if isinstance(self, WeighsFutureRuns) or (terms.future_runs is None and terms.least_improvement is None):
+            return None
+        worth = worth_of_history(self.problem, self.history)
+        if worth is None or worth.spend <= 0:
+            return None
+        return why_stop(self.problem, np.array([worth.saving]), np.array([worth.spend]), worth.best)
 
     def state(self) -> Mapping[str, Any]:
         """Save what passing all trials to `tell` cannot bring back, as a JSON-able document; usually nothing."""

@@ -30,9 +30,10 @@ from tradewind.searcher.base import (
 )
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
 from tradewind.searcher.posterior import AbortCaps, CandidatePrediction, Posterior
+from tradewind.searcher.stopping import why_stop
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import format_duration, format_money
 
 
 class BayesianSettings(plugins.Settings):
@@ -179,22 +180,7 @@ class BayesianSearcher(
         if posterior.best is None or len(self.history) < max(self.settings.min_trials, self.settings.starts):
             return None
         share = self.settings.min_improvement
-        most = float(prediction.improvement.max())
-        if share is not None and most < share * abs(posterior.best):
-            gain = most / abs(posterior.best)
-            return f"no candidate is expected to improve the best by {share:.0%}: at most by {gain:.1%}"
-        runs = self.problem.terms.future_runs
-        if runs is not None and self.problem.objective.grows_with_time and self.problem.objective.metric == COST:
-            worth = runs * prediction.improvement - prediction.spend
-            if float(worth.max()) <= 0.0:
-                at = int(np.argmax(worth))
-                saving, spend = (
-                    format_money(float(runs * prediction.improvement[at])),
-                    format_money(float(prediction.spend[at])),
-                )
-                times = count(runs, "run")
-                return f"no trial is worth its money: the best would save {saving} over {times} and cost {spend}"
-        return None
+        return why_stop(self.problem, prediction.improvement, prediction.spend, posterior.best, share)
 
     # ------------------------------------------------------------------ proposals
 

@@ -34,6 +34,7 @@ class ExhaustiveSearcher(Searcher, ProposesMany):
     """
 
     Settings = ExhaustiveSettings
+    weighs_by_default = False
     settings: ExhaustiveSettings
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:

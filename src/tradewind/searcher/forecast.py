@@ -15,7 +15,7 @@ from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Problem,
 from tradewind.searcher.base import MapPoint, NothingLeft, Searcher, SearchState
 from tradewind.searcher.outcomes import best_loss, has_time_bounds, runtime_window
 from tradewind.searcher.surrogate.gp import Array
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import format_bill, format_duration, format_money
 
 _CODED = 1 << 62
 
@@ -151,7 +151,7 @@ class TableForecast:
     def words(self, place: int) -> str:
         """The prediction of one candidate in words."""
         configuration = self.problem.candidates.configuration(int(self.rows[place]))
-        cost, time = format_money(float(self.cost[place])), format_duration(float(self.time[place]))
+        cost, time = format_bill(float(self.cost[place])), format_duration(float(self.time[place]))
         return f"{_words(configuration)} (predicted {cost}, {time})"
 
     def expected(self, place: int) -> dict[str, float | str]:
@@ -293,7 +293,7 @@ class ForecastVerifier:
         trial = measured.get(int(forecast.rows[best]))
         if trial is not None and trial.observation is not None:
             seen = trial.observation
-            words += f", {trial.state.value} at {format_money(seen.cost)} and {format_duration(seen.runtime)}"
+            words += f", {trial.state.value} at {format_bill(seen.cost)} and {format_duration(seen.runtime)}"
             if trial.state == TrialState.SUCCEEDED and not seen.feasible:
                 words += f", but {seen.reason or 'not feasible'}"
         if room > 0 and not left and len(measured) < len(forecast.rows):

@@ -138,7 +138,7 @@ def _keeps_own_runner(document: Mapping[str, Any], cluster: Mapping[str, Any]) -
 
 
 def with_demand_limits(make: RunRequestFactory, job: JobRow) -> RunRequestFactory:
-    """Makes requests of runs that get the CPUs and the memory that their owner says, and not those of their offer."""
+    """Makes requests of runs that get the CPUs, memory and GPUs that their owner says, and not those of their offer."""
     demand: Mapping[str, float] = job.options.get("demand", {})
 
     def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
@@ -148,6 +148,8 @@ def with_demand_limits(make: RunRequestFactory, job: JobRow) -> RunRequestFactor
             limits = replace(limits, cpus=cpus / nodes)
         if memory := demand.get("memory"):
             limits = replace(limits, memory_bytes=int(memory * 2**30 / nodes))
+        if (gpus := demand.get("gpu")) is not None:
+            limits = replace(limits, gpus=gpus / nodes)
         return replace(request, limits=limits)
 
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tradewind.errors import InputError
@@ -26,6 +26,7 @@ _MEMORY = {
     "t": 2**40,
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
+_CENT = 0.01
 _THOUSANDS = re.compile(r"(?<![\d,])(?<!\d\.)\d{1,3}(?:,\d{3})+(?![\d,])")
 
 
@@ -67,12 +68,12 @@ def parse_money(text: str | float) -> float:
         amount = _as_float(text)
     else:
         match = re.fullmatch(
-            r"\$?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?)?",
+            r"\$?\s*(\d+(?:[\d_]*\d)?(?:\.\d+)?|\.\d+)\s*(usd|\$|c|ct|cents?|¢)?",
             without_thousands(str(text).strip().lower()),
         )
         if not match:
             raise InputError(f"{text!r} is not an amount of money", hint="write $2.50 or 2.5")
-        amount = float(match[1].replace("_", "")) / (100.0 if (match[2] or "").startswith("c") else 1.0)
+        amount = float(match[1].replace("_", "")) / (100.0 if (match[2] or "").startswith(("c", "¢")) else 1.0)
     if not math.isfinite(amount) or amount < 0:
         raise InputError(f"{text!r} is not an amount of money", hint="it must be zero or more")
     return amount
@@ -173,7 +174,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_money(usd: float | None) -> str:
-    """``$12.30``, ``$0.0421``, ``$0.0000120``: three digits that mean something; ``-`` for None."""
+    """``$12.30``, ``$0.0421``, and below a cent ``0.421¢``: three digits that mean something; ``-`` for None."""
     if usd is None or math.isnan(usd):
         return "-"
     if math.isinf(usd):
@@ -182,8 +183,47 @@ def format_money(usd: float | None) -> str:
         return "-" + format_money(-usd)
     if usd == 0 or usd >= 1:
         return f"${usd:,.2f}"
-    digits = min(9, max(2, 2 - math.floor(math.log10(usd))))
-    return f"${usd:.{digits}f}"
+    if usd >= _CENT:
+        return f"${usd:.{max(2, 2 - math.floor(math.log10(usd)))}f}"
+    cents = 100.0 * usd
+    digits = min(7, 2 - math.floor(math.log10(cents)))
+    return f"{cents:.{digits}f}".rstrip("0").rstrip(".") + "¢"
+
+
+def runs_of_unit(usd: float | None) -> int:
+    """Number of runs whose bill is a readable amount, 1, 1,000 or 1,000,000: what costs less than a cent is for many.
+
+    Args:
+        usd: Cost of a run that is usual for what is written, or None.
+    """
+    if usd is None or not 0.0 < usd < _CENT:
+        return 1
+    return 1000 if usd * 1000.0 >= _CENT else 1_000_000
+
+
+def format_bill(usd: float | None, words: str = "") -> str:
+    """The cost of a run: ``$0.0421 this run``, and where that is less than a cent ``$4.21 per 1,000 runs``.
+
+    Args:
+        usd: USD of one run, or None.
+        words: Words behind the cost of a single run.
+    """
+    runs = runs_of_unit(usd)
+    if usd is None or runs == 1:
+        return f"{format_money(usd)} {words}".rstrip()
+    return f"{format_money(usd * runs)} per {runs:,} runs"
+
+
+def bill_column(costs: Iterable[float | None]) -> tuple[str, Callable[[float | None], str]]:
+    """The heading of a column of costs of runs, and how each is written: ``this run``, or ``1,000 runs``.
+
+    Args:
+        costs: USD of a run in each line; their median says for how many runs a readable amount is.
+    """
+    known = sorted(cost for cost in costs if cost is not None and math.isfinite(cost) and cost > 0)
+    runs = runs_of_unit(known[len(known) // 2] if known else None)
+    heading = "this run" if runs == 1 else f"{runs:,} runs"
+    return heading, lambda usd: format_money(None if usd is None else usd * runs)
 
 
 def format_memory(count: float | None) -> str:

@@ -76,6 +76,6 @@ def test_a_figure_lies_within_its_range() -> None:
     same = PredictionRow(
         "workers=1", PredictedRange(0.15, 0.1, 0.22), PredictedRange(0.0000125, 0.0000125, 0.0000125), None, ""
     )
-    assert "$0.0000125  $0.000012..0.000013" in prediction_lines([same], 200, bound=False)[1]
+    assert "$0.0125  $0.012..0.013" in prediction_lines([same], 200, bound=False)[1], "for 1,000 runs"
     exact = PredictionRow("workers=1", PredictedRange(0.15, 0.1, 0.22), PredictedRange(0.038, 0.038, 0.038), None, "")
     assert "$0.038..0.038" in prediction_lines([exact], 200, bound=False)[1]

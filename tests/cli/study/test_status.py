@@ -47,7 +47,7 @@ def test_all_studies(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert len(lines) == 4
     assert lines[1].split()[:3] == ["2", "other", "open"]
     assert lines[2].split()[:3] == ["1", "zip", "stopped"]
-    assert lines[3].startswith("all studies: 1 open, 1 stopped; $")
+    assert lines[3].startswith("all studies: 1 open, 1 stopped; 0.")
 
 
 def test_an_empty_store(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,7 +159,7 @@ def test_totals_alone(capsys: pytest.CaptureFixture[str]) -> None:
     build([], name="other")
     run("--totals")
     words = capsys.readouterr().out
-    assert words.startswith("all studies: 1 open, 1 stopped; $")
+    assert words.startswith("all studies: 1 open, 1 stopped; 0.")
     run("--totals", "--json")
     found = json.loads(capsys.readouterr().out)
     assert found["studies"] == {"open": 1, "stopped": 1}

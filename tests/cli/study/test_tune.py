@@ -318,12 +318,12 @@ def test_a_dry_run_says_what_future_runs_end(path: Path, capsys: pytest.CaptureF
     assert run(["tune", str(path), "--dry-run"]) == 0
     assert "Nothing limits the search: it has no budget." in (said := capsys.readouterr().out)
     assert "pay for itself" not in said
-    path.write_text(path.read_text().replace("stop: never\n", "future_runs: 50\n"))
-    path.write_text(path.read_text() + "searcher: random\n")
+    path.write_text(path.read_text().replace("stop: never\n", "future_runs: 50\nobjective: {minimise: runtime}\n"))
     assert run(["tune", str(path), "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "Nothing limits the search: it has no budget." in said
-    assert "future_runs does not end this search: the searcher random does not weigh" in said
+    assert "future_runs does not end this search: it says how often an hour is saved" in capsys.readouterr().out
+    path.write_text(path.read_text() + "value: $2/h\nsearcher: random\n")
+    assert run(["tune", str(path), "--dry-run"]) == 0
+    assert "within 50 runs, at $2.00 for an hour of a run.\n" in capsys.readouterr().out
 
 
 def test_a_job_to_learn_from_that_is_nowhere_is_reported_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -373,7 +373,8 @@ def test_what_the_user_wants_is_tried_first(job: Path, capsys: pytest.CaptureFix
     job.write_text(TRIED)
     assert run(["tune", "job.yaml", "--try", "x=5", "--try", "x=2,instance=local.c1", "--try", "x=5"]) == 0
     out, err = capsys.readouterr()
-    lines = out.splitlines()
+    first, *lines = out.splitlines()
+    assert first.startswith("The search stops when another trial is not expected to improve the best by 1 %")
     assert lines[:2] == ["Trying first: instance=local.c1 x=5", "Trying first: instance=local.c1 x=2"]
     assert [line.partition("x=")[2][:1] for line in lines[2:4]] == ["5", "2"]
     assert err == "tradewind: --try x=5: the same trial as --try x=5, and not tried twice\n"
@@ -404,7 +405,7 @@ def test_what_is_tried_first_is_shown_and_checked_by_a_dry_run(job: Path, capsys
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        ("budget: {dollars: 0.000001}\n", 5, "the budget of $0.00000100 does not pay a single run"),
+        ("budget: {dollars: 0.000001}\n", 5, "the budget of 0.0001¢ does not pay a single run"),
         ("stop: bored\n", 3, "there is no rule named 'bored'"),
         ("deploy: {runner: {use: replay, file: gone.csv}}\n", 3, "gone.csv"),
     ],

@@ -261,7 +261,7 @@ def test_a_budget_below_a_single_run_is_said_so() -> None:
     assert world.launched == []
     assert world.trial_rows == {}
     assert world.stop is not None
-    assert world.stop.reason == "the budget of $0.00000100 does not pay a single run"
+    assert world.stop.reason == "the budget of 0.0001¢ does not pay a single run"
 
 
 def test_an_interruption_pays_and_puts_back_what_runs() -> None:

@@ -69,8 +69,8 @@ def test_one_line_a_trial_where_it_is_no_terminal() -> None:
             view.update(moment)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 8
-    assert lines[0].startswith("trial 0 succeeded: $0.000567 this run, 10.2 s, codec=zlib")
-    assert lines[0].endswith("; best $0.000567; $0.000567 of $0.500 total")
+    assert lines[0].startswith("trial 0 succeeded: $0.567 per 1,000 runs, 10.2 s, codec=zlib")
+    assert lines[0].endswith("; best $0.567 per 1,000 runs; 0.0567¢ of $0.500 total")
     assert lines[3].startswith("trial 3 infeasible: ")
     assert "(the program ended with exit code 1)" in lines[5]
     assert lines[7].startswith("trial 7 aborted: at least $")
@@ -112,7 +112,7 @@ def test_the_picture_fits_and_has_it_all(width: int, height: int) -> None:
     assert "$0.0262 + $0.0500 reserved" in text
     assert "60 of 100" in text
     assert "1m 01s of 1h 00m" in text
-    assert "best    $0.000130 this run in 9.4 s  (trial 40)" in text
+    assert "best    $0.130 per 1,000 runs in 9.4 s  (trial 40)" in text
     assert "77 % cheaper than the first, 31 % cheaper than the median"[: width - 9] in text
     assert "▶ 60" in text
     assert "3.2 s / 20.0 s" in text
@@ -134,9 +134,9 @@ def test_a_run_that_is_ended_says_why_and_what_keeps_its_machines() -> None:
     with LiveView(stream=io.StringIO(), live=True) as view:
         for moment in search(3, running=running):
             view.update(moment)
-        lines = [line.split("$0.0001")[-1].strip() for line in plain(view, moment, 120, 24) if line.startswith("▶")]
+        lines = [line.split("0.01¢")[-1].strip() for line in plain(view, moment, 120, 24) if line.startswith("▶")]
         stages = [line.split()[2] for line in plain(view, moment, 120, 24) if line.startswith("▶")]
-    assert lines == ["00  workers=4", "00  it can no longer win", f"00  {trouble}", "00  its results are not here yet"]
+    assert lines == ["workers=4", "it can no longer win", trouble, "its results are not here yet"]
     assert stages == ["executing", "ending", "ending", "collecting"]
 
 
@@ -230,7 +230,7 @@ def test_parts_of_the_input_are_named_and_compared_with_nothing() -> None:
         text = "\n".join(plain(view, moment, 100, 30))
     assert [value for _, value in view._curve] == [0.4, 0.2]
     assert "50 % cheaper than the first, 33 % cheaper than the median" in text
-    assert "✓ 2 succeeded on 10 % of the input: $0.00100 this run" in text
+    assert "✓ 2 succeeded on 10 % of the input: $1.00 per 1,000 runs" in text
     assert "✓ 3 succeeded: $0.200 this run" in text
 
 
@@ -283,3 +283,21 @@ def test_a_trial_names_its_machine_where_its_configuration_does_not() -> None:
             snapshot(counts={"succeeded": 1}, last=trial, best=trial, machine_parameters=MachineParameters(("cpus",)))
         )
     assert "c4 of local (cpus=3) with level=1" in stream.getvalue()
+
+
+def test_a_trial_that_begins_says_what_it_is_expected_to_cost_and_to_save() -> None:
+    trial = make_trial(60, {"workers": 4}, state=TrialState.RUNNING)
+    why: dict[str, float | str] = {"expected_spend": 0.25, "expected_saving": 0.0004}
+    hopeful = replace(trial, proposal=replace(trial.proposal, why=why))
+    running = [RunningTrial(hopeful, "executing", 3.2, 20.0, 0.0001)]
+    stream = io.StringIO()
+    with LiveView(stream=stream) as view:
+        for moment in search(3, running=running):
+            view.update(moment)
+            view.update(moment)
+    expected = "expected to cost $0.250 and to save $0.400 per 1,000 runs"
+    assert stream.getvalue().count(f"next: trial 60, {expected}: workers=4\n") == 1
+    with LiveView(stream=io.StringIO(), live=True) as view:
+        for moment in search(3, running=running):
+            view.update(moment)
+        assert f"        {expected}" in plain(view, moment, 120, 24)

@@ -37,7 +37,7 @@ def test_a_report_shows_the_page_of_the_command_in_a_frame(tmp_path: Path) -> No
     with Study(JOB) as study:
         study.optimise(bowl)
         report = StudyReport(study)
-    (frame,) = re.findall(r'<iframe srcdoc="([^"]*)" sandbox ', report._repr_html_())
+    (frame,) = re.findall(r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" ', report._repr_html_())
     assert unescape(frame) == report.html
     assert report.html.startswith("<!doctype html>")
     assert "every configuration has been tried" in report.html

@@ -135,7 +135,7 @@ def test_studies_fit(store: Store, build: Build, width: int) -> None:
     assert all(cell_len(line) <= width for line in lines)
     assert "[red]empty" in lines[1]
     assert "finished" in lines[2]
-    assert "$0.000" in lines[2]
+    assert "$0.132 per 1,000 runs" in lines[2]
     if width == 120:
         assert " of $5.00" in lines[2]
         assert "✓" in lines[2]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tradewind.problem.job_spec.spec import JobSpec
-    from tradewind.store.clusters.cluster_store import ClusterStore, JobRow
+    from tradewind.store.clusters.cluster_store import ClusterRow, ClusterStore, JobRow
 
 _Demand = Annotated[
     list[str] | None,
@@ -98,6 +98,7 @@ def submit(
         if weight is not None:
             _set_weight(opened, tenant, weight)
         wanted = JobRow(0, tenant, spec.name, {}, options, nice=nice, cluster=cluster or "")
+        _tell_of_gpus(opened, wanted)
         row = add_search(opened, spec, wanted, go_on=go_on)
         running = opened.is_run(row.cluster)
     if as_json:
@@ -148,6 +149,52 @@ def _say_study(row: JobRow, spec: JobSpec, url: str | None, *, go_on: bool) -> N
         typer.echo(f"It begins anew: process {summary.holder} runs {had}.")
     else:
         typer.echo(f"It begins anew; --continue goes on with {had}.")
+
+
+def _tell_of_gpus(clusters: ClusterStore, wanted: JobRow) -> None:
+    """Print that no cluster has the GPUs of a search's runs now, or refuse it."""
+    gpus = {**wanted.options.get("run", {}), **wanted.options.get("demand", {})}.get("gpu", 0.0)
+    if gpus and (notice := _missing_gpus(clusters.clusters(), wanted.cluster or None, gpus)):
+        typer.echo(f"notice: {notice}", err=True)
+
+
+def _missing_gpus(clusters: Sequence[ClusterRow], name: str | None, gpus: float) -> str:
+    """Say that no cluster has the GPUs of a run now.
+
+    Args:
+        clusters: All clusters of the store.
+        name: The cluster that the search is for, or None for any.
+        gpus: GPUs of a run.
+
+    Returns:
+        A line about clusters that may get them later, or about this machine where no cluster runs; empty where one has
+        them, or has not said yet what it has.
+
+    Raises:
+        InputError: They are no number of GPUs, or the clusters that run will never have them.
+    """
+    from tradewind import plugins
+    from tradewind.deployer.runner.base import HasOwnMachines
+    from tradewind.deployer.runner.resource_limits import missing_gpus
+    from tradewind.errors import InputError
+    from tradewind.tenancy.resources import format_amounts
+
+    wanted = format_amounts({"gpu": gpus})
+    if gpus > 1 and gpus != int(gpus):
+        raise InputError(f"a run cannot have {wanted}", hint="write a whole number, or a part of one: gpu=0.5")
+    found = [row for row in clusters if row.holder and name in (None, row.name)]
+    if not found:
+        why = missing_gpus(gpus)
+        return f"{why}, and each run takes {wanted}: a cluster of this machine will refuse it" if why else ""
+    if not all(row.snapshot.get("nodes") for row in found):
+        return ""
+    if any(node["has"].get("gpu", 0.0) >= gpus for row in found for node in row.snapshot["nodes"].values()):
+        return ""
+    who = f"cluster {found[0].name} has no node" if len(found) == 1 else "no cluster has a node"
+    why = f"{who} with {wanted}, which each run takes"
+    if any(issubclass(plugins.load("runner", str(row.settings["engine"])), HasOwnMachines) for row in found):
+        return f"{why}; the search waits until there is one"
+    raise InputError(why, hint="tradewind doctor says which GPUs this machine has; leave gpu= out to run without")
 
 
 def _say(row: JobRow, cluster: str | None, *, running: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +31,10 @@ class PredictedRange:
     value: float | None
     low: float | None = None
     high: float | None = None
+
+    def times(self, count: int) -> PredictedRange:
+        """The same for so many runs."""
+        return PredictedRange(*(None if one is None else one * count for one in (self.value, self.low, self.high)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,12 @@ def prediction_lines(
         metric: As for `print_predictions`.
     """
     from tradewind.reporting.text_layout import below
+    from tradewind.utils.units import runs_of_unit
 
-    names = [*([metric, "90 % range"] if metric else []), "time", "90 % range", "cost", "90 % range"]
+    runs = runs_of_unit(min((one.cost.value for one in lines if one.cost.value is not None), default=None))
+    cost = "cost" if runs == 1 else f"cost, {runs:,} runs"
+    lines = [replace(one, cost=one.cost.times(runs)) for one in lines]
+    names = [*([metric, "90 % range"] if metric else []), "time", "90 % range", cost, "90 % range"]
     names += ["fits"] if bound else []
     rows: list[list[str]] = [names, *(_cells(one, bound=bound, metric=metric) for one in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -219,7 +219,7 @@ def _finish(spec: JobSpec, study: StudyRow, trial: Trial, runs: list[Run], *, as
     from tradewind.errors import DeployError, NothingFeasibleError
     from tradewind.problem import OWN_METRICS, UNINTERRUPTED_RUNTIME, TrialState
     from tradewind.store.codec import run_to_json, trial_to_json
-    from tradewind.utils.units import format_duration, format_money
+    from tradewind.utils.units import format_bill, format_duration
 
     seen = trial.observation
     if as_json:
@@ -235,10 +235,10 @@ def _finish(spec: JobSpec, study: StudyRow, trial: Trial, runs: list[Run], *, as
     elif seen is not None:
         typer.echo(
             f"{trial.state.value}: {format_duration(seen.figures.get(UNINTERRUPTED_RUNTIME, seen.runtime))}, "
-            f"{format_money(trial.spent)} this run" + (f"; {seen.reason}" if seen.reason else "")
+            f"{format_bill(trial.spent, 'this run')}" + (f"; {seen.reason}" if seen.reason else "")
         )
         if seen.expected:
-            expected = f"{format_duration(seen.runtime)}, {format_money(seen.cost)}"
+            expected = f"{format_duration(seen.runtime)}, {format_bill(seen.cost)}"
             typer.echo(f"  expected with interruptions: {expected}")
         for name, value in seen.metrics.items():
             if name not in OWN_METRICS:

@@ -445,6 +445,7 @@ def _finish(
     from tradewind.cli.study.report import write_files
     from tradewind.cli.study.run import prerequisite_error
     from tradewind.errors import BudgetError, InterruptedSearch, NothingFeasibleError
+    from tradewind.reporting.study.bill import bill_sentences
     from tradewind.reporting.study.data import StudyData
     from tradewind.utils.units import format_money
 
@@ -457,6 +458,8 @@ def _finish(
         from tradewind.reporting.study.terminal import print_report
 
         print_report(data, Console(highlight=False))
+        if lines := bill_sentences(data):
+            typer.echo("\n" + "\n".join(lines))
     for path in write_files(data, html, png):
         if not as_json:
             typer.echo(f"Written: {path}")

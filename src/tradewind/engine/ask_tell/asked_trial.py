@@ -152,5 +152,5 @@ def read_job(source: Path | str | Mapping[str, Any]) -> JobSpec:
         return load_spec(Path(source))
     import yaml
 
-    document = {"job": {"command": ["ask-and-tell"]}, **source}
+    document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **source}
     return parse_spec(yaml.safe_dump(document, sort_keys=False), file="<mapping>", base=Path.cwd())

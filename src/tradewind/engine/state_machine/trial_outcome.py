@@ -23,7 +23,7 @@ from tradewind.problem import (
     TrialState,
     round_money,
 )
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import format_bill, format_duration
 
 LARGEST_METRIC = 1e100
 """A metric above this in size stands for "no result": programs report the largest number that there is as a penalty.
@@ -172,7 +172,7 @@ def _bounds(problem: Problem, hourly: float) -> list[tuple[float, str]]:
             continue
         if threshold.metric == COST:
             seconds = problem.terms.billing.longest_run(threshold.at_most, hourly)
-            found.append((seconds, f"it could no longer keep its cost within {format_money(threshold.at_most)}"))
+            found.append((seconds, f"it could no longer keep its cost within {format_bill(threshold.at_most)}"))
         elif threshold.metric == RUNTIME:
             words = f"it could no longer keep its run time within {format_duration(threshold.at_most)}"
             found.append((threshold.at_most, words))
@@ -207,18 +207,18 @@ def run_time_caps(
     least = max(billing.granularity_seconds, billing.minimum_seconds - billing.setup_seconds)
     if proposal.abort_time is not None:
         cap = max(proposal.abort_time, least)
-        words = f"the searcher's cap of {format_duration(cap)}"
+        words = f"it could no longer win, and more than {format_duration(cap)} of it were not worth their money"
         if deadline is not None and cap >= deadline:
-            words = f"it was past the deadline of {format_duration(deadline)}, up to {words}"
+            words = f"it was past the deadline of {format_duration(deadline)}, and its end not worth more money"
         found.append((cap, words))
     if proposal.abort_cost is not None:
         money = proposal.abort_cost
-        found.append((billing.longest_run(money, hourly), f"it could no longer cost less than {format_money(money)}"))
+        found.append((billing.longest_run(money, hourly), f"it could no longer cost less than {format_bill(money)}"))
     found += _bounds(problem, hourly)
     if best is not None and not priced and problem.objective.grows_with_time and proposal.fidelity >= 1.0:
         if problem.objective.metric == COST:
             limit = billing.longest_run(best, hourly)
-            found.append((limit, f"it could no longer cost less than {format_money(best)}"))
+            found.append((limit, f"it could no longer cost less than {format_bill(best)}"))
         else:
             found.append((best, f"it could no longer be quicker than {format_duration(best)}"))
     # All of them bound what a run is expected to take, as trials are judged; a run that is not interrupted takes less.

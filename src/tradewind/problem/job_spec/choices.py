@@ -13,6 +13,9 @@ from tradewind.problem.parameter import Parameter
 USUAL_RUNS = 100.0
 """How often a job is expected to run with what is found, where nobody says: as often as a nightly job in a quarter."""
 
+USUAL_IMPROVEMENT = 0.01
+"""Share of the best that a trial must be expected to improve it by, where nobody says and no money decides."""
+
 NEVER = "never"
 """The stopping rule that leaves a search its whole budget."""
 

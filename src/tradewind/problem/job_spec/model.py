@@ -19,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tradewind.errors import InputError
+from tradewind.problem.job_spec.hook_model import HookName, Hooks
 from tradewind.problem.job_spec.load_model import LoadModel
 from tradewind.problem.job_spec.values import (
     Address,
@@ -29,8 +30,10 @@ from tradewind.problem.job_spec.values import (
     Count,
     Duration,
     Environment,
+    ImprovementShare,
     Input,
     Memories,
+    MoneyPerHour,
     Names,
     Number,
     PlainNumber,
@@ -500,62 +503,6 @@ class BillingModel(StrictModel):
     granularity: PositiveDuration = Field(1.0, description="Time is rounded up to a multiple of this.")
 
 
-def _hook(value: Any) -> Any:
-    return {"command": value} if isinstance(value, str | list) else value
-
-
-class HookModel(StrictModel):
-    """Something to do before or after a stage of a run."""
-
-    command: Command | None = Field(None, description="A program and its arguments.")
-    python: str | None = Field(
-        None, description="A Python function, module:function.", pattern=r"^[\w.]+:[A-Za-z_]\w*$"
-    )
-    timeout: PositiveDuration = Field(60.0, description="Time after which it is ended, and counts as failed.")
-
-    @model_validator(mode="after")
-    def _one_action(self) -> HookModel:
-        if (self.command is None) == (self.python is None):
-            raise validation_error("a hook needs either command or python")
-        return self
-
-
-HookName = Literal[
-    "before_booting",
-    "after_booting",
-    "before_bootstrapping",
-    "after_bootstrapping",
-    "before_submitting",
-    "after_submitting",
-    "before_executing",
-    "after_executing",
-    "before_collecting",
-    "after_collecting",
-    "on_error",
-]
-
-
-def _hooks(value: Any) -> Any:
-    """One hook or several; a list that may be the words of one command is refused, for it would be several hooks."""
-    if isinstance(value, str | dict):
-        return [value]
-    words = isinstance(value, list) and len(value) > 1 and all(isinstance(each, str) for each in value)
-    if words and len(value[0].split()) == 1:
-        raise validation_error(
-            f"{value} may be one command or {len(value)} hooks",
-            f"write {{command: [{', '.join(value)}]}}, or [{{command: {value[0]}}}, ...] for hooks one after the other",
-        )
-    return value
-
-
-Hook = Annotated[HookModel, BeforeValidator(_hook), SchemaForms({"type": "string"})]
-Hooks = Annotated[
-    list[Hook],
-    BeforeValidator(_hooks),
-    SchemaForms({"type": "string"}, {"type": "object"}),
-]
-
-
 class PlaceModel(StrictModel):
     """How to log in to a server or bucket, where the usual places do not say."""
 
@@ -662,6 +609,12 @@ class JobFile(StrictModel):
         description="Configurations that are tried before all that the searcher proposes: [{workers: 4}]. Parameters "
         "that one leaves out get the middle of their scale, machines the cheapest that fit.",
     )
+    baseline: dict[str, Any] | None = Field(
+        None,
+        description="The configuration that you use today, tried before all others; the report compares with it. "
+        "Parameters that it leaves out are filled as in try_first.",
+        min_length=1,
+    )
     stop: Annotated[list[Stop], BeforeValidator(_stops), SchemaForms({"type": "string"}, _SHORT_RULE)] = Field(
         [],
         description="Further reasons to stop the search: {failed: 5}; never uses the whole budget, though no trial "
@@ -678,6 +631,16 @@ class JobFile(StrictModel):
         None,
         description="How often the job will run with the configuration that is found: a search for the least cost ends "
         "once no trial pays for itself over so many runs. Left out: 100, or with stop: never the whole budget.",
+    )
+    value: MoneyPerHour | None = Field(
+        None,
+        description="With minimise: runtime, what an hour of a run is worth: $2/h. The search then ends once no trial "
+        "pays for itself over future_runs.",
+    )
+    least_improvement: ImprovementShare | None = Field(
+        None,
+        description="The search ends once another trial is not expected to improve the best by this share. Left out: "
+        "1%, but not where money decides (cost, or value), nor with stop: never; 0 for never.",
     )
     past: Annotated[Literal["all", "none"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_past)] = Field(
         "all", description="Earlier studies in the store that the searcher may learn from: all, none, or job names."

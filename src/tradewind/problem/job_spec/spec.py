@@ -18,7 +18,16 @@ from tradewind.errors import ConfigurationError, SpecError
 from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
-from tradewind.problem.job_spec.choices import NEVER, USUAL_RUNS, HookSpec, ParameterSpec, PluginChoice, StopSpec
+from tradewind.problem.job_spec.choices import (
+    NEVER,
+    USUAL_IMPROVEMENT,
+    USUAL_RUNS,
+    HookSpec,
+    ParameterSpec,
+    PluginChoice,
+    StopSpec,
+)
+from tradewind.problem.job_spec.contradictions import contradictions
 from tradewind.problem.job_spec.load_model import LoadModel
 from tradewind.problem.job_spec.model import (
     CategoricalModel,
@@ -35,14 +44,13 @@ from tradewind.problem.job_spec.model import (
 )
 from tradewind.problem.job_spec.part_checks import wrong_parts
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
-from tradewind.problem.job_spec.workflow_model import workflow_job, workflow_templates
-from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective, Threshold
+from tradewind.problem.job_spec.workflow_model import workflow_job
+from tradewind.problem.objective import COST, Budget, Constraints, JobParameters, Objective, Threshold
 from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.problem import StudyTerms
 from tradewind.problem.run import Load
 from tradewind.problem.space import Space, reject_division_by_zero
-from tradewind.problem.template import BUILT_IN, check_template
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source, read_source
 from tradewind.utils.paths import expand
 from tradewind.utils.user_functions import anchored_reference, is_reference
@@ -82,10 +90,15 @@ class JobSpec:
         parallel: Trials at the same time.
         seed: Of the searcher.
         try_first: Values of some or all parameters, for each configuration that is tried before all others.
+        baseline: Values of some or all parameters of the configuration that the user uses today, or None; it is tried
+            before all others.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
         said_future_runs: What the job says of how often it will run with what is found, or None.
+        value: USD that an hour of a run is worth, or None.
+        said_least_improvement: What the job says of the least improvement that a trial must be expected to bring, as a
+            share of the best, or None.
         past: ``all``, ``none``, or the names of the jobs whose earlier studies the searcher may learn from.
         base: The folder of the YAML; relative paths start there.
         file: The YAML's name, for errors.
@@ -124,10 +137,13 @@ class JobSpec:
     parallel: int
     seed: int
     try_first: tuple[Mapping[str, Value], ...]
+    baseline: Mapping[str, Value] | None
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
     said_abort: bool | None
     said_future_runs: float | None
+    value: float | None
+    said_least_improvement: float | None
     past: str | tuple[str, ...]
     base: Path
     file: str
@@ -149,19 +165,65 @@ class JobSpec:
     @property
     def terms(self) -> StudyTerms:
         """The conditions that hold for a whole study."""
-        return StudyTerms(self.billing, self.parallel, self.future_runs, self.abort, self.checkpoint)
+        return StudyTerms(
+            self.billing,
+            self.parallel,
+            self.future_runs,
+            self.abort,
+            self.checkpoint,
+            value_per_hour=self.value,
+            least_improvement=self.least_improvement,
+        )
 
     @property
     def future_runs(self) -> float | None:
-        """Runs of the job with what is found: as the job says, or else 100; None with ``stop: never``."""
+        """Runs of the job with what is found: as the job says, or else 100; None where nothing is to be weighed."""
         if self.said_future_runs is not None:
             return self.said_future_runs
-        return None if self.uses_whole_budget else USUAL_RUNS
+        return USUAL_RUNS if self._weighs else None
+
+    @property
+    def least_improvement(self) -> float | None:
+        """Share by which a trial must be expected to improve the best: as the job says, or 1 % unless money decides."""
+        if self.said_least_improvement is not None:
+            return self.said_least_improvement
+        money = self.objective.metric == COST or self.value is not None
+        return USUAL_IMPROVEMENT if self._weighs and not money and not self.objective.also else None
+
+    @property
+    def _weighs(self) -> bool:
+        """True where a search of which nothing is said ends once a trial does not pay."""
+        return not self.uses_whole_budget and self._searcher_weighs
+
+    @cached_property
+    def _searcher_weighs(self) -> bool:
+        part: Any = plugins.load("searcher", self.searcher.name)
+        return bool(part.weighs_by_default)
 
     @property
     def uses_whole_budget(self) -> bool:
         """True with ``stop: never``."""
         return any(rule.name == NEVER for rule in self.stop)
+
+    @property
+    def wanted_first(self) -> dict[KeyPath, Mapping[str, Value]]:
+        """Values of each configuration that is tried before all others, by its place in the YAML."""
+        found: dict[KeyPath, Mapping[str, Value]] = {} if self.baseline is None else {("baseline",): self.baseline}
+        return found | {("try_first", i): values for i, values in enumerate(self.try_first)}
+
+    def is_baseline(self, configuration: Mapping[str, Any]) -> bool:
+        """True for a configuration with all values of ``baseline``; an instance may be named by its type alone.
+
+        Args:
+            configuration: The values of a trial, as the store has them.
+        """
+        if self.baseline is None:
+            return False
+        declared = {p.name: p.parameter for p in self.parameters}
+        return all(
+            name in configuration and _same_value(declared.get(name), wanted, configuration[name])
+            for name, wanted in self.baseline.items()
+        )
 
     @cached_property
     def abort(self) -> bool:
@@ -298,6 +360,16 @@ class JobSpec:
         }
 
 
+def _same_value(parameter: Parameter | None, wanted: Any, value: Any) -> bool:
+    """True where a value as the user wrote it is a stored one; None stands for an instance."""
+    if parameter is None:
+        return set(str(wanted).split("/")) <= set(str(value).split("/"))
+    try:
+        return bool(parameter.coerce(wanted) == value)
+    except ConfigurationError:
+        return False
+
+
 def load_spec(path: Path, overrides: Mapping[str, Any] | None = None) -> JobSpec:
     """Read a job YAML.
 
@@ -350,10 +422,7 @@ def build_spec(source: YamlSource, base: Path, *, check_parts: bool = True) -> J
         raise first_error(spec_errors(error, JobFile, source)) from None
     _check_name(model.name, source)
     spec = _spec(model, source, base)
-    problems = [*_wrong_names(spec), *_wrong_templates(spec)]
-    if spec.said_future_runs is not None and spec.uses_whole_budget:
-        words = "future_runs: it says when further trials do not pay, and stop: never goes on all the same"
-        problems.append(source.error(("future_runs",), words, "leave one of the two out"))
+    problems = contradictions(spec)
     if check_parts:
         problems += wrong_parts(model, source, base)
     if problems:
@@ -410,10 +479,13 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         parallel=model.parallel,
         seed=model.seed,
         try_first=tuple(model.try_first),
+        baseline=model.baseline,
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
         said_abort=model.abort,
         said_future_runs=model.future_runs,
+        value=model.value,
+        said_least_improvement=model.least_improvement,
         past=model.past if isinstance(model.past, str) else tuple(model.past),
         base=base,
         file=source.file,
@@ -593,69 +665,3 @@ def _node_counts(name: str, model: NodesModel) -> tuple[int, ...]:
     if low > model.high:
         raise SpecError(f"{name}: low {low} is above high {model.high}", hint="swap them")
     return tuple(range(low, model.high + 1))
-
-
-# ---------------------------------------------------------------------- what the keys mean together
-
-
-def _wrong_names(spec: JobSpec) -> list[SpecError]:
-    """Conditions and constraints that name what is not there."""
-    problems = []
-    names = [p.name for p in spec.parameters]
-    instances = {p.name for p in spec.parameters if p.kind == "instance"}
-    checks: list[tuple[KeyPath, Expression, list[str]]] = [
-        (("space", p.name, "when"), p.when, names[:i]) for i, p in enumerate(spec.parameters) if p.when is not None
-    ]
-    checks += [(("where", i), expression, names) for i, expression in enumerate(spec.where)]
-    for place, expression, known in checks:
-        label = ".".join(str(piece) for piece in place)
-        try:
-            expression.require(known)
-            expression.require_facts_of(instances)
-        except SpecError as error:
-            later = place[0] == "space" and expression.names <= set(names)
-            hint = "a condition may name only parameters above its own" if later else error.hint
-            problems.append(spec.source.error(place, f"{label}: {error.message}", hint))
-    return problems + _impossible_conditions(spec)
-
-
-def _impossible_conditions(spec: JobSpec) -> list[SpecError]:
-    """Conditions, written as a mapping, on a value that the parameter does not have."""
-    known = {p.name: p.parameter for p in spec.parameters}
-    problems = []
-    for name in known:
-        declared = spec.source.document["space"][name]
-        when = declared.get("when") if isinstance(declared, Mapping) else None
-        for other, wanted in when.items() if isinstance(when, Mapping) else ():
-            parameter = known.get(other)
-            for value in (wanted if isinstance(wanted, list) else [wanted]) if parameter else ():
-                try:
-                    assert parameter is not None
-                    parameter.coerce(value)
-                except ConfigurationError as error:
-                    place: KeyPath = ("space", name, "when", other)
-                    problems.append(spec.source.error(place, f"space.{name}.when: {error.message}", error.hint))
-    return problems
-
-
-def _wrong_templates(spec: JobSpec) -> list[SpecError]:
-    names = {p.name for p in spec.parameters}
-    problems = []
-    for name in spec.job.parameters.values:
-        if name in names | BUILT_IN:
-            place: KeyPath = ("job", "parameters", name)
-            problems.append(spec.source.error(place, f"job.parameters.{name}: this name is taken", "choose another"))
-    known = names | BUILT_IN | set(spec.job.parameters.values)
-    places: list[tuple[KeyPath, str]] = [(("job", "command", i), word) for i, word in enumerate(spec.job.command)]
-    places += [(("job", "env", name), text) for name, text in spec.job.env.items()]
-    places += workflow_templates(spec.job.workflow)
-    if spec.job.load:
-        places += [(("job", "load", "command", i), word) for i, word in enumerate(spec.job.load.argv)]
-        places += [(("job", "load", "env", name), text) for name, text in spec.job.load.env.items()]
-    for place, word in places:
-        try:
-            check_template(word, known)
-        except SpecError as error:
-            label = ".".join(str(piece) for piece in place[: 2 + (place[1] == "env")])
-            problems.append(spec.source.error(place, f"{label}: {error.message}", error.hint))
-    return problems

@@ -95,6 +95,43 @@ PositiveMoney = Annotated[float, parse_with(_positive(parse_money, "amount to sp
 PositiveHours = Annotated[float, parse_with(_positive(_hours, "duration")), SchemaForms(_DURATION, only=True)]
 
 
+_PER_HOUR = re.compile(r"\s*(/|per)\s*(h|hour)\s*$", re.IGNORECASE)
+
+
+def _money_per_hour(value: Any) -> float:
+    if not isinstance(value, str) or not _PER_HOUR.search(value):
+        raise InputError(f"{value!r} is no price of time", hint="write $2/h")
+    return _positive(parse_money, "price of time")(_PER_HOUR.sub("", value))
+
+
+def _improvement_share(value: Any) -> float:
+    """A share of one, of a number or of a percentage."""
+    written = str(value).strip()
+    number = _finite(value) if not isinstance(value, str) else math.nan
+    if re.fullmatch(r"\d+(\.\d+)?\s*%", written):
+        number = float(written.rstrip("% ")) / 100.0
+    if not 0.0 <= number < 1.0:
+        raise InputError(f"{value!r} is no share below one", hint="write 1% or 0.01")
+    return number
+
+
+MoneyPerHour = Annotated[
+    float,
+    parse_with(_money_per_hour),
+    PlainSerializer(lambda usd: f"${usd:.9f}/h"),
+    SchemaForms({"type": "string", "examples": ["$2/h"]}, only=True),
+]
+"""USD per hour, written ``$2/h``."""
+ImprovementShare = Annotated[
+    float,
+    parse_with(_improvement_share),
+    SchemaForms(
+        {"type": "number", "minimum": 0, "exclusiveMaximum": 1}, {"type": "string", "examples": ["1%"]}, only=True
+    ),
+]
+"""A share of one, written ``1%`` or 0.01."""
+
+
 def _bytes(value: Any) -> int:
     if not isinstance(value, str) or not value.strip()[-1:].isalpha() or parse_memory(value) <= 0:
         raise InputError(f"{value!r} is not an amount of bytes", hint="write 64MiB or 1GiB")

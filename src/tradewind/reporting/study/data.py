@@ -27,9 +27,11 @@ from tradewind.problem import (
     Trial,
     TrialState,
 )
+from tradewind.problem.job_spec.choices import USUAL_RUNS
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.problem.stored_goal import goal_document, read_budget, read_constraints, read_objective
 from tradewind.reporting.words import configuration_words
+from tradewind.searcher.stopping import TrialWorth
 from tradewind.store.base import CodeVersion, Store, StudyRow, StudySummary
 from tradewind.utils.paths import data_folder
 
@@ -57,6 +59,7 @@ class StudyGoal:
         budget: What could be spent.
         searcher: The searcher's name, or empty where it is not known.
         simulated: Nothing was really run, and nothing was paid.
+        future_runs: How often the job will run with what is found, as it says or as is usual.
     """
 
     objective: Objective
@@ -64,6 +67,7 @@ class StudyGoal:
     budget: Budget
     searcher: str = ""
     simulated: bool = False
+    future_runs: float = USUAL_RUNS
 
 
 def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
@@ -80,6 +84,7 @@ def read_goal(spec: Mapping[str, Any]) -> StudyGoal:
         read_budget(spec),
         _choice(document.get("searcher")),
         _simulated(_choice(deploy.get("runner") if isinstance(deploy, Mapping) else None)),
+        _runs(document.get("future_runs")),
     )
 
 
@@ -89,6 +94,11 @@ def _simulated(runner: str) -> bool:
         return bool(runner) and issubclass(plugins.load("runner", runner), Simulates)
     except PluginError:
         return False
+
+
+def _runs(value: Any) -> float:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return float(value) if known else USUAL_RUNS
 
 
 def _choice(value: Any) -> str:
@@ -208,6 +218,7 @@ class StudyData:
         early: True for each trial that was stopped early.
         extra: The other metrics that objectives and bounds name, by name; NaN where a trial has none.
         code: Versions of the program that trials ran, where they are known.
+        last_expected: What the searcher expected of the last trial that it chose by its model, or None.
     """
 
     summary: StudySummary
@@ -223,6 +234,7 @@ class StudyData:
     extra: Mapping[str, Floats] = field(default_factory=dict)
     early: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
     code: Sequence[CodeVersion] = ()
+    last_expected: TrialWorth | None = None
 
     @classmethod
     def load(cls, store: Store, study_id: int, also: Sequence[Objective] = ()) -> StudyData:
@@ -260,7 +272,8 @@ class StudyData:
             best = known if same else store.trials(study_id, since=number, limit=1)[0]
         reasons = _reasons(store, study_id, data)
         early = _early(store, study_id, data)
-        return replace(data, best=best, reasons=reasons, early=early, code=store.code_versions(study_id))
+        data = replace(data, best=best, reasons=reasons, early=early, code=store.code_versions(study_id))
+        return replace(data, last_expected=_last_expected(store, study_id, data))
 
     @property
     def study(self) -> StudyRow:
@@ -409,6 +422,28 @@ class StudyData:
         return int(self.ranking[0]) if len(self.ranking) else None
 
     @cached_property
+    def baseline_row(self) -> int | None:
+        """The row of the configuration that the user uses today; None where the job names none, or it was not tried."""
+        from tradewind.problem.job_spec.spec import JobSpec
+
+        if not goal_document(self.study.spec).get("baseline"):
+            return None
+        try:
+            spec = JobSpec.from_json(self.study.spec)
+        except TradewindError:
+            return None
+        return next((row for row in np.flatnonzero(self.whole).tolist() if spec.is_baseline(self.decoded[row])), None)
+
+    def usual(self, row: int) -> float:
+        """The objective of a trial; of its configuration's runs on average where repeated runs vary."""
+        standing = self.standing
+        if standing is not None and standing.varies:
+            for place, runs in enumerate(standing.runs):
+                if runs[0].key == self.words["key"][row]:
+                    return self.goal.objective.loss(float(standing.loss[place]))
+        return float(self.objective[row])
+
+    @cached_property
     def by_end(self) -> NDArray[np.int64]:
         """Rows of the ended trials in the order in which they ended."""
         rows = np.flatnonzero(self.ended)
@@ -497,6 +532,18 @@ def _extra(store: Store, study_id: int, data: StudyData) -> dict[str, Floats]:
                     column[place] = trial.observation.metrics.get(name, np.nan)
         since = page[-1].number + 1
     return found
+
+
+def _last_expected(store: Store, study_id: int, data: StudyData) -> TrialWorth | None:
+    """Read what the searcher expected of the last trial; None where it has no model that says so."""
+    if not len(data):
+        return None
+    found = store.trials(study_id, since=int(data.number[-1]), limit=1)
+    why = found[0].proposal.why if found else {}
+    saving, spend = why.get("expected_saving"), why.get("expected_spend")
+    if not isinstance(saving, float) or not isinstance(spend, float) or not math.isfinite(saving + spend):
+        return None
+    return TrialWorth(saving, spend)
 
 
 def _early(store: Store, study_id: int, data: StudyData) -> Mask:

@@ -12,6 +12,7 @@ import numpy as np
 from tradewind.engine.state_machine.early_stopping import estimated_savings
 from tradewind.problem import COST, RUNTIME, TrialState
 from tradewind.problem.offer import interruptions_note
+from tradewind.reporting.study.bill import bill_sentences
 from tradewind.reporting.study.data import StudyData, several_valued
 from tradewind.reporting.study.effects import ParameterEffects, parameter_effects
 from tradewind.reporting.words import (
@@ -23,7 +24,7 @@ from tradewind.reporting.words import (
     value_words,
 )
 from tradewind.store.base import CodeVersion
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import count, format_bill, format_duration, format_money
 
 _MOST_VERSIONS = 4
 
@@ -40,7 +41,7 @@ def explain_choice(data: StudyData, effects: ParameterEffects | None = None, *, 
         return ["Nothing has been tried yet.", *_next(data, by_command)]
     effects = effects or parameter_effects(data)
     changed = code_versions_sentence(data.code)
-    sentences = [*_choice(data), *_bill(data), *_margin(data), *([changed] if changed else [])]
+    sentences = [*_choice(data), *bill_sentences(data), *_margin(data), *([changed] if changed else [])]
     sentences += [*_certainty(data), *_spending(data)]
     sentences += [*_parameters(data, effects), *_failures(data), *_next(data, by_command)]
     return sentences
@@ -59,9 +60,9 @@ def _choice(data: StudyData) -> list[str]:
     seen = data.best.observation if data.best is not None else None
     expected = seen is not None and seen.expected
     if expected:
-        took = f"is expected to take {format_duration(runtime)} and cost {format_money(cost)} with its interruptions"
+        took = f"is expected to take {format_duration(runtime)} and cost {format_bill(cost)} with its interruptions"
     else:
-        took = f"took {format_duration(runtime)} and cost {format_money(cost)} this run"
+        took = f"took {format_duration(runtime)} and cost {format_bill(cost, 'this run')}"
     if metric in (COST, RUNTIME):
         took = f"It {took}"
     else:
@@ -104,23 +105,6 @@ def _no_choice(data: StudyData) -> str:
     return f"{start}none of the {count(whole, 'ended trial')}{on} kept every constraint."
 
 
-def _bill(data: StudyData) -> list[str]:
-    """A sentence on the first bill that kept every constraint, the bill now, and when the search is paid back."""
-    best, objective = data.best_row, data.goal.objective
-    if best is None or objective.metric != COST or data.summary.spent <= 0:
-        return []
-    first = int(data.ranking[np.argmin(data.number[data.ranking])])
-    before, now = _usual(data, first), _usual(data, best)
-    if not (objective.better(now, before) and before > now):
-        return []
-    runs = count(math.ceil(data.summary.spent / (before - now)), "run")
-    return [
-        f"The first configuration that kept every constraint (trial {data.number[first]}) costs "
-        f"{format_money(before)} a run, this one {format_money(now)}: the search, {format_money(data.summary.spent)}, "
-        f"{'would be' if data.goal.simulated else 'is'} paid back after {runs}."
-    ]
-
-
 def _margin(data: StudyData) -> list[str]:
     """Sentences that compare the best trial with the next, the median and the first one."""
     ranking = data.ranking
@@ -133,7 +117,7 @@ def _margin(data: StudyData) -> list[str]:
     sentences = []
     if len(others):
         second = int(others[0])
-        a, b = _usual(data, best), _usual(data, second)
+        a, b = data.usual(best), data.usual(second)
         by = _by(a, b, opposite(objective)) if b != a else f"just as good in {objective.metric}"
         if objective.better(b, a):
             by = f"{_by(a, b, comparative(objective))}, but likelier to miss the deadline or another bound"
@@ -142,7 +126,9 @@ def _margin(data: StudyData) -> list[str]:
             f"{value_words(objective.metric, b)}, {by}."
         )
     elif len(ranking) == 1:
-        sentences.append("No other configuration was feasible, so there is nothing to compare it with.")
+        tried = len(np.unique(keys))
+        words = "This is the only configuration that was tried" if tried == 1 else "No other configuration was feasible"
+        sentences.append(f"{words}, so there is nothing to compare it with.")
     if len(ranking) >= 4:
         a, middle = float(data.objective[best]), float(np.median(data.objective[ranking]))
         if a != middle:
@@ -150,15 +136,6 @@ def _margin(data: StudyData) -> list[str]:
             than = "as" if by.endswith("as much") else "than"
             sentences.append(f"It is {by} {than} the median of the feasible trials.")
     return sentences
-
-
-def _usual(data: StudyData, row: int) -> float:
-    """The objective of a trial; of its configuration's runs on average where repeated runs vary."""
-    standing = data.standing
-    if standing is None or not standing.varies:
-        return float(data.objective[row])
-    place = next(i for i, runs in enumerate(standing.runs) if runs[0].key == data.words["key"][row])
-    return data.goal.objective.loss(float(standing.loss[place]))
 
 
 def _by(reference: float, value: float, word: str) -> str:
@@ -207,7 +184,7 @@ def _certainty(data: StudyData) -> list[str]:
         )
         ran = f"{low} each time"
         if low != high:
-            ran = f"between {low} and {high}, {value_words(metric, _usual(data, best))} on average"
+            ran = f"between {low} and {high}, {value_words(metric, data.usual(best))} on average"
         sentences += [f"It ran {len(same)} times, {ran}.", *variation_words(data)]
     else:
         sentences.append(f"It ran once: how much its {data.goal.objective.metric} varies is not known.")
@@ -396,7 +373,7 @@ def _nearest_miss(data: StudyData) -> list[str]:
         return [
             f"The nearest miss is trial {data.number[row]}: {_chosen(data, row)} took "
             f"{format_duration(runtime)}, {format_duration(runtime - deadline)} past the deadline of "
-            f"{format_duration(deadline)}, for {format_money(float(data.cost[row]))} this run.",
+            f"{format_duration(deadline)}, for {format_bill(float(data.cost[row]), 'this run')}.",
             f"Allow a deadline above {format_duration(runtime)}, or offer faster machines.",
         ]
     kept = np.setdiff1d(rows, late)

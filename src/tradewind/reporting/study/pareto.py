@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from tradewind.reporting.study.series import thin
 from tradewind.reporting.study.tables import grid_table
 from tradewind.reporting.text_layout import TableColumn, TextTable
 from tradewind.reporting.words import value_words
+from tradewind.utils.units import bill_column
 
 MAX_LINES = 20
 """Trials of the front in the terminal's table."""
@@ -135,23 +136,33 @@ def front_table(data: StudyData, found: ParetoFront, width: int) -> TextTable:
 
     Where a configuration would be cut, each is below its line.
     """
+    unit, bill = _bills(found)
     columns = [
         TableColumn("trial", right=True),
-        *(TableColumn(_heading(one), right=True) for one in found.objectives),
+        *(TableColumn(_heading(one, unit), right=True) for one in found.objectives),
         TableColumn("configuration", least=16, below=True),
     ]
     places = thin(np.arange(len(found.rows)), MAX_LINES)
     rows = []
     for place in places:
         row = int(found.rows[place])
-        values = [value_words(o.metric, float(v)) for o, v in zip(found.objectives, found.values[place], strict=True)]
+        values = [
+            bill(float(v)) if o.metric == COST else value_words(o.metric, float(v))
+            for o, v in zip(found.objectives, found.values[place], strict=True)
+        ]
         star = "★ " if row == data.best_row else ""
         rows.append([f"{star}{data.number[row]}", *values, data.words_of(row)])
     return grid_table(columns, rows, [{} for _ in rows], width)
 
 
-def _heading(objective: Objective) -> str:
-    words = {COST: "cost, this run", RUNTIME: "run time"}.get(objective.metric, objective.metric)
+def _bills(found: ParetoFront) -> tuple[str, Callable[[float | None], str]]:
+    """The unit of the column of costs, and how each is written."""
+    columns = [i for i, one in enumerate(found.objectives) if one.metric == COST]
+    return bill_column(float(values[i]) for values in found.values for i in columns)
+
+
+def _heading(objective: Objective, unit: str) -> str:
+    words = {COST: f"cost, {unit}", RUNTIME: "run time"}.get(objective.metric, objective.metric)
     return words if objective.goal == "minimise" else f"{words}, to be large"
 
 

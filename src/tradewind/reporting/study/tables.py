@@ -27,7 +27,16 @@ from tradewind.reporting.study.data import StudyGoal, read_goal
 from tradewind.reporting.text_layout import TableColumn, TextTable, cells
 from tradewind.reporting.words import compact, cost_word, machine_words, tells_machine, value_words
 from tradewind.store.base import StudySummary
-from tradewind.utils.units import count, format_duration, format_memory, format_money, printable, shortened
+from tradewind.utils.units import (
+    bill_column,
+    count,
+    format_bill,
+    format_duration,
+    format_memory,
+    format_money,
+    printable,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -218,6 +227,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
     plain = objective.metric in ("cost", "runtime")
     parts = any(line.share < 1.0 for line in lines)
     machines = any(line.machine for line in lines)
+    unit, bill = bill_column(line.cost for line in lines)
     columns = [
         TableColumn("trial", right=True),
         TableColumn("state"),
@@ -225,7 +235,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
         TableColumn("configuration", least=16, below=True),
         *([TableColumn("input", 1, right=True)] if parts else []),
         *([] if plain else [TableColumn(objective.metric, 1, right=True)]),
-        TableColumn("cost, this run", 2 if objective.metric != "cost" else 0, right=True),
+        TableColumn(f"cost, {unit}", 2 if objective.metric != "cost" else 0, right=True),
         TableColumn("run time", 1, right=True),
         TableColumn("why", 3, least=12),
     ]
@@ -242,7 +252,7 @@ def trials(lines: Sequence[TrialLine], objective: Objective, width: int) -> Text
             compact(line.configuration),
             *([share_words(line.share)] if parts else []),
             *values,
-            bound + format_money(line.cost) if line.cost is not None else "-",
+            bound + bill(line.cost) if line.cost is not None else "-",
             bound + format_duration(line.runtime) if line.runtime is not None else "-",
             " ".join(line.why.split()),
         ]
@@ -353,10 +363,10 @@ def best_facts(trial: Trial, objective: Objective) -> list[tuple[str, str]]:
     if seen is not None:
         if objective.metric not in ("cost", "runtime"):
             pairs.append((objective.metric, value_words(objective.metric, seen.objective)))
-        pairs += [("cost", f"{format_money(seen.cost)} {cost_word(seen)}"), ("run time", format_duration(seen.runtime))]
+        pairs += [("cost", format_bill(seen.cost, cost_word(seen))), ("run time", format_duration(seen.runtime))]
         if seen.expected:
             cost, seconds = seen.metrics[UNINTERRUPTED_COST], seen.metrics[UNINTERRUPTED_RUNTIME]
-            pairs.append(("uninterrupted", f"{format_money(cost)}, {format_duration(seconds)}"))
+            pairs.append(("uninterrupted", f"{format_bill(cost)}, {format_duration(seconds)}"))
         pairs += usage_facts(seen)
     return [*pairs, *offer_facts(trial.offer)]
 

@@ -23,8 +23,16 @@ from tradewind.reporting.study.pareto import front, front_table, sentence, title
 from tradewind.reporting.study.series import best_so_far, wants_log
 from tradewind.reporting.study.tables import share_words
 from tradewind.reporting.text_layout import step_plot
-from tradewind.reporting.words import comparative, configuration_words, cost_word, goal_words, percent, value_words
-from tradewind.utils.units import count, format_duration, format_money, printable
+from tradewind.reporting.words import (
+    axis_words,
+    comparative,
+    configuration_words,
+    cost_word,
+    goal_words,
+    percent,
+    value_words,
+)
+from tradewind.utils.units import count, format_bill, format_duration, format_money, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -75,6 +83,7 @@ class LiveView:
         self._ended: int | None = None
         self._number: int | None = None
         self._state: TrialState | None = None
+        self._announced = -1
         self._values: list[float] = []
         self._curve: list[tuple[float, float]] = []
         self._recent: deque[Trial] = deque(maxlen=_LAST)
@@ -120,6 +129,7 @@ class LiveView:
         if self._live is None:
             if missed:
                 self._plain(snapshot, missed)
+            self._announce(snapshot)
             return
         now = time.monotonic()
         self._pending = snapshot
@@ -179,6 +189,16 @@ class LiveView:
         line += f"; {format_money(snapshot.spent)}{limit} total"
         self._console.print(line, markup=False, soft_wrap=True)
 
+    def _announce(self, snapshot: SearchSnapshot) -> None:
+        """Say of each trial that begins what it is expected to cost and to save."""
+        assert self._console is not None
+        for one in snapshot.running:
+            if one.trial.number > self._announced:
+                self._announced = one.trial.number
+                if words := _expected_words(one.trial):
+                    line = f"next: trial {one.trial.number}, {words}: {_words(one.trial, snapshot.machine_parameters)}"
+                    self._console.print(line, markup=False, soft_wrap=True)
+
     # ------------------------------------------------------------------ the picture
 
     def _draw(self, snapshot: SearchSnapshot) -> None:
@@ -218,8 +238,8 @@ class LiveView:
         if best is None or best.observation is None or best.observation.objective is None:
             return [_line("best    none feasible yet", "yellow")]
         seen, value = best.observation, best.observation.objective
-        words = f"best    {value_words(objective.metric, value)}"
-        words += f" {cost_word(seen)}" if objective.metric == "cost" else ""
+        shown = format_bill(value, cost_word(seen)) if objective.metric == "cost" else objective.format(value)
+        words = f"best    {shown}"
         words += f" in {format_duration(seen.runtime)}" if objective.metric != "runtime" else ""
         lines = [_line(f"{words}  (trial {best.number})", "bold green")]
         lines.append(_line(f"        {_words(best, snapshot.machine_parameters)}", "green"))
@@ -250,7 +270,7 @@ class LiveView:
             height=min(7, room - 2),
             end=snapshot.spent,
             x_words=format_money,
-            y_words=lambda value: value_words(metric, value),
+            y_words=lambda value: axis_words(metric, value),
             log=wants_log([value for _, value in self._curve], 3.0),
         )
         return [_line(f"best {metric} against money spent", "bright_black"), *(_line(line, "cyan") for line in lines)]
@@ -344,7 +364,20 @@ def _running_lines(one: RunningTrial, width: int, chooses: MachineParameters) ->
         return [_line(f"{words}  {why}", "yellow")]
     below = textwrap.wrap(why, max(20, width - _NAME), max_lines=_REASON, placeholder=" …")
     first = _line(f"{words}  {_words(one.trial, chooses)}", "yellow" if why else "cyan")
+    hope = _expected_words(one.trial)
+    if hope and not why:
+        return [first, _line(" " * _NAME + hope, "bright_black")]
     return [first, *(_line(" " * _NAME + line, "yellow") for line in below)]
+
+
+def _expected_words(trial: Trial) -> str:
+    """Expected cost and saving of a trial, where its searcher says so."""
+    why = trial.proposal.why
+    spend, saving = why.get("expected_spend"), why.get("expected_saving")
+    if not isinstance(spend, float):
+        return ""
+    words = f"expected to cost {format_money(spend)}"
+    return f"{words} and to save {format_bill(saving, 'a run')}" if isinstance(saving, float) else words
 
 
 _MARKS = {"succeeded": ("✓", ""), "failed": ("✗", "red"), "aborted": ("⊘", "yellow"), "lost": ("?", "magenta")}
@@ -373,7 +406,7 @@ def _ended_words(trial: Trial, snapshot: SearchSnapshot) -> str:
     if trial.proposal.fidelity < 1.0:
         state += f" on {share_words(trial.proposal.fidelity)} of the input"
     bound = "at least " if seen.censored else ""
-    words = f"{bound}{format_money(seen.cost)} {cost_word(seen)}, {format_duration(seen.runtime)}"
+    words = f"{bound}{format_bill(seen.cost, cost_word(seen))}, {format_duration(seen.runtime)}"
     if objective.metric not in ("cost", "runtime") and seen.objective is not None:
         words = f"{objective.metric} {value_words(objective.metric, seen.objective)}, {words}"
     reason = f" ({' '.join(seen.reason.split())})" if seen.reason else ""
@@ -430,7 +463,7 @@ def curve_lines(data: StudyData, width: int, height: int = 8) -> list[str]:
         height=height,
         end=curve.end,
         x_words=format_money,
-        y_words=lambda value: value_words(metric, value),
+        y_words=lambda value: axis_words(metric, value),
         log=wants_log(curve.best, 3.0),
     )
 

@@ -189,6 +189,7 @@ class ErnestSearcher(Searcher, ProposesMany, UsesFractions, Explains, MapsAll, C
     """
 
     Settings = ErnestSettings
+    weighs_by_default = False
     settings: ErnestSettings
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:

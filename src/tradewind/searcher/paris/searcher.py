@@ -119,6 +119,7 @@ class ParisSearcher(Searcher, ProposesMany, LearnsFromPast, Explains, MapsAll, C
     """
 
     Settings = ParisSettings
+    weighs_by_default = False
     needs = (require_forest_packages,)
     settings: ParisSettings
 

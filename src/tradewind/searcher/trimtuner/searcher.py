@@ -290,6 +290,7 @@ class TrimTunerSearcher(
     """
 
     Settings = TrimTunerSettings
+    weighs_by_default = False
     settings: TrimTunerSettings
 
     def __init__(self, *, settings: plugins.Settings, problem: Problem, seed: int = 0) -> None:

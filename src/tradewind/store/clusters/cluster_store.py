@@ -29,7 +29,7 @@ from tradewind.store.sql.schema import cluster_jobs, clusters, tenants, trials
 
 _AIM = (
     "space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop",
-    "abort", "future_runs",
+    "abort", "future_runs", "value", "least_improvement",
 )  # fmt: skip
 _RUNS = ("command", "workflow", "image", "inputs", "parameters", "load", "fraction")
 REMEMBERED = "remembered"

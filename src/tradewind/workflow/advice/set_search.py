@@ -68,6 +68,7 @@ class BoundSearcher(Searcher, Concludes, Explains):
 
     name = "bounds"
     Settings = BoundSearcherSettings
+    weighs_by_default = False
     settings: BoundSearcherSettings
 
     def __init__(

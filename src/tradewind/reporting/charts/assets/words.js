@@ -4,7 +4,8 @@ export function money(usd) {
   if (usd === null || usd === undefined || Number.isNaN(usd)) return "–";
   if (usd < 0) return "-" + money(-usd);
   if (usd === 0 || usd >= 1) return "$" + usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-  return "$" + usd.toFixed(Math.min(9, Math.max(2, 2 - Math.floor(Math.log10(usd)))));
+  if (usd < 0.01) return String(Number((100 * usd).toPrecision(3)).toFixed(7)).replace(/\.?0+$/, "") + "¢";
+  return "$" + usd.toFixed(Math.max(2, 2 - Math.floor(Math.log10(usd))));
 }
 
 export function duration(seconds) {
@@ -85,14 +86,5 @@ export function make(tag, attributes = {}, ...children) {
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
   element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-
-export function draw(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
   return element;
 }

@@ -1,0 +1,73 @@
+"""What a run cost before and costs now, what the search cost, and what more of it would bring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.reporting.conftest import Build, make_trial
+
+from tradewind.problem import Trial, TrialState
+from tradewind.problem.job_spec.spec import parse_spec
+from tradewind.reporting.study.bill import bill_sentences
+from tradewind.reporting.study.data import StudyData
+from tradewind.store.base import Store
+
+JOB = "name: squares\njob: {command: work}\nspace: {a: 0..9}\nbaseline: {a: '2'}\nfuture_runs: 50\n"
+
+
+def bill(store: Store, study: int) -> str:
+    return " ".join(bill_sentences(StudyData.load(store, study)))
+
+
+def trials(*costs: float) -> list[Trial]:
+    return [make_trial(n, {"a": n}, cost) for n, cost in enumerate(costs)]
+
+
+def test_the_users_configuration_is_what_it_is_compared_with(store: Store, build: Build, tmp_path: Path) -> None:
+    spec = parse_spec(JOB, base=tmp_path).document()
+    text = bill(store, build(trials(0.5, 0.3, 0.6), spec=spec))
+    assert "What you use today (trial 2) costs $0.600 a run, this one $0.300 a run, 50 % less: the search" in text
+    assert "$1.40, is paid back after 5 runs." in text
+    assert "What you use today (trial 2) is still the best, at $0.200 a run" in bill(
+        store, build(trials(0.5, 0.3, 0.2), spec=spec)
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [(TrialState.FAILED, "(trial 2) did not work, so"), (TrialState.ABORTED, "(trial 2) was cut short, so")],
+)
+def test_a_baseline_that_did_not_end_is_not_compared(
+    store: Store, build: Build, tmp_path: Path, state: TrialState, words: str
+) -> None:
+    ran = [*trials(0.5, 0.3), make_trial(2, {"a": 2}, 0.4, state=state, reason="out of memory")]
+    text = bill(store, build(ran, spec=parse_spec(JOB, base=tmp_path).document()))
+    assert words in text
+    assert "out of memory." in text
+
+
+def test_a_baseline_that_is_late_is_said_to_be(store: Store, build: Build, tmp_path: Path) -> None:
+    ran = [*trials(0.5, 0.3), make_trial(2, {"a": 2}, 0.1, feasible=False, reason="it took too long")]
+    text = bill(store, build(ran, spec=parse_spec(JOB, base=tmp_path).document()))
+    assert "costs $0.100 a run, and did not keep every constraint (it took too long); this one costs $0.300" in text
+
+
+def test_bills_below_a_cent_are_for_many_runs(store: Store, build: Build) -> None:
+    text = bill(store, build(trials(0.000045, 0.00003)))
+    assert "costs $0.0450 per 1,000 runs, this one $0.0300 per 1,000 runs, 33 % less: the search, 0.0075¢, is" in text
+
+
+def test_another_dollar_by_what_the_trials_brought(store: Store, build: Build, tmp_path: Path) -> None:
+    spec = parse_spec(JOB.replace("'2'", "8"), base=tmp_path).document()
+    costs = (0.9, 0.8, 0.7, 0.4, 0.5, 0.5)
+    # The later three trials brought $0.30, $0.10 each; over 50 runs $5.00, for $0.467 each.
+    text = bill(store, build(trials(*costs), spec=spec))
+    assert "Another dollar of search would bring back $10.71 over 50 runs, as far as the trials so far tell." in text
+    known = "no trial is worth its money: ...; another dollar of search would bring back $0.20"
+    assert "Another dollar" not in bill(store, build(trials(*costs), spec=spec, state="finished", reason=known))
+
+
+def test_no_bill_where_the_cost_is_not_minimised(store: Store, build: Build, tmp_path: Path) -> None:
+    spec = parse_spec(JOB + "objective: {minimise: runtime}\n", base=tmp_path).document()
+    assert not bill(store, build(trials(0.5, 0.3), spec=spec))
