@@ -115,6 +115,6 @@ class SharedCalls(RuleBasedStateMachine):
 
 
 SharedCalls.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=6, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestSharedCalls = pytest.mark.slow(SharedCalls.TestCase)
