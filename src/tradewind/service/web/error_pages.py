@@ -16,7 +16,7 @@ from tradewind.service.web import page_access
 from tradewind.service.web.rendering import render, render_sign_in
 
 _TITLES = {
-    403: "Not for you",
+    403: "You may not do this",
     404: "There is nothing here",
     409: "That cannot be done now",
     413: "Too large",
