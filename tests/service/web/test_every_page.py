@@ -18,6 +18,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 Opener = Callable[..., "Page"]
 
 PAGES = {
+    "home": "/",
     "requests": "/requests",
     "requests-none": "/requests?text=nothing-like-that",
     "request-done": "/requests/{done}",

@@ -133,8 +133,8 @@ def test_the_list_is_alive_and_can_be_searched(open_page: Opener, scene: Stage) 
     see(page, "No request like that")
     newcomer = open_page("bob")
     newcomer.goto("/requests")
-    see(newcomer, "Nothing was asked for yet")
-    newcomer.get_by_role("main").get_by_role("link", name="New request").click()
+    see(newcomer, "No results yet")
+    newcomer.get_by_role("main").get_by_role("link", name="New run").click()
     see(newcomer, "Choose what to run.")
 
 
@@ -234,7 +234,7 @@ def test_without_scripts(open_page: Opener) -> None:
 
 
 def test_the_menu_of_a_phone(open_page: Opener) -> None:
-    page = open_page(phone=True)
+    page = open_page("root", phone=True)
     page.goto("/requests")
     menu = page.get_by_role("navigation", name="Main")
     expect(menu).to_be_hidden()

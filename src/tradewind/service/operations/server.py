@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from tradewind.errors import ConflictError
+from tradewind.service.applications import ready
 from tradewind.service.context import Context, open_context
 from tradewind.service.operations import preload
 from tradewind.service.operations.http_server import (
@@ -52,6 +53,7 @@ def start_messages(context: Context, address: str, *, terminal: bool) -> Iterato
     yield f"Tradewind is at {context.settings.public_url or address} (Ctrl-C ends it)"
     if OperationsStore(context.database).has_users():
         return
+    ready.install(context.applications, ready.STARTERS)
     if not terminal:
         add = f"tradewind user add {FIRST_ADMINISTRATOR} --role admin"
         yield f"There is no user yet: {add}, on this machine and with this database"

@@ -91,13 +91,14 @@ class NavigationEntry:
 
 
 NAVIGATION: tuple[NavigationEntry, ...] = (
-    NavigationEntry("Requests", "/requests", "list"),
-    NavigationEntry("Applications", "/applications", "grid"),
-    NavigationEntry("Studies", "/studies", "chart"),
-    NavigationEntry("Workflows", "/workflows", "flow"),
-    NavigationEntry("Cluster", "/cluster", "server"),
-    NavigationEntry("Offers", "/offers", "tag"),
-    NavigationEntry("Administration", "/admin", "shield", admin=True),
+    NavigationEntry("Run", "/", "plus"),
+    NavigationEntry("Results", "/requests", "list"),
+    NavigationEntry("Searches", "/studies", "chart"),
+    NavigationEntry("Applications", "/applications", "grid", "For administrators", admin=True),
+    NavigationEntry("Workflows", "/workflows", "flow", "For administrators", admin=True),
+    NavigationEntry("Cluster", "/cluster", "server", "For administrators", admin=True),
+    NavigationEntry("Offers", "/offers", "tag", "For administrators", admin=True),
+    NavigationEntry("Administration", "/admin", "shield", "For administrators", admin=True),
 )
 """The navigation, from the top."""
 
@@ -109,6 +110,8 @@ def navigation_for(who: Principal) -> list[NavigationEntry]:
 
 def current_entry(path: str) -> str:
     """Return the path of the entry that an address belongs to; empty for none."""
+    if path.startswith("/requests/new"):
+        return "/"
     found = [e.path for e in NAVIGATION if path == e.path or path.startswith(e.path + "/")]
     return max(found, key=len, default="")
 

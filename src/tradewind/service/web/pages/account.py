@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import ForbiddenError, InputError, SignInError, TooManyError, TradewindError
 from tradewind.service.accounts import identity
@@ -26,12 +26,6 @@ from tradewind.service.web.rendering import THEMES, redirect, render, render_sig
 from tradewind.store.service.notices import NoticeKind
 
 sign_in_router = APIRouter(include_in_schema=False)
-
-
-@sign_in_router.get("/")
-def start(request: Request, who: Viewer) -> RedirectResponse:
-    """Redirect to the list of requests."""
-    return redirect(request, "/requests")
 
 
 @sign_in_router.get("/sign-in")

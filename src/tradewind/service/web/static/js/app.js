@@ -3,7 +3,7 @@ import { tellDurations, tellTimes } from "./times.js";
 
 tellTimes(document);
 setInterval(() => tellTimes(document), 20000);
-if (document.querySelector("[data-since]")) setInterval(() => tellDurations(document), 1000);
+setInterval(() => tellDurations(document), 1000);
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
