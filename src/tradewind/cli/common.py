@@ -254,7 +254,7 @@ def tried_values(text: str) -> dict[str, str]:
     try:
         return parse_values(text)
     except ConfigurationError as error:
-        hint = error.hint.replace("write ", "write --try ")
+        hint = (error.hint or "").replace("write ", "write --try ")
         raise ConfigurationError(f"--try {error.message}", hint=hint) from None
 
 

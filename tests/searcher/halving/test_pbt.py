@@ -25,7 +25,7 @@ from tradewind.problem import (
     Value,
 )
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.searcher.pbt import PbtSearcher, changed
+from tradewind.searcher.halving.pbt import PbtSearcher, changed
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, drive, evaluate, pending
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from tradewind.problem import Proposal, Trial
-from tradewind.searcher.asha import RungSearcher, RungSettings
+from tradewind.searcher.halving.asha import RungSearcher, RungSettings
 from tradewind.searcher.base import NothingLeft, SearchState
 
 _BRACKET = "bracket"

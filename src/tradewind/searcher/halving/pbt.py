@@ -12,7 +12,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Float, Integer, Parameter, Proposal, Trial, Value
-from tradewind.searcher.asha import DIGITS, ContinuingSearcher
+from tradewind.searcher.halving.asha import DIGITS, ContinuingSearcher
 from tradewind.searcher.base import NothingLeft, SearchState
 
 _MEMBER, _TURN = "member", "turn"

@@ -10,7 +10,7 @@ from tests.searcher.test_asha import curves
 from tradewind import plugins
 from tradewind.problem import Problem
 from tradewind.searcher.base import NothingLeft, SearchState
-from tradewind.searcher.hyperband import HyperbandSearcher
+from tradewind.searcher.halving.hyperband import HyperbandSearcher
 from tradewind.testing.problems import drive, evaluate, pending
 
 

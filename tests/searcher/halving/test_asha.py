@@ -14,7 +14,7 @@ import pytest
 
 from tradewind import plugins
 from tradewind.problem import Categorical, Configuration, Float, Objective, Offer, Problem, Proposal, Trial
-from tradewind.searcher.asha import AshaSearcher
+from tradewind.searcher.halving.asha import AshaSearcher
 from tradewind.searcher.base import NothingLeft, SearchState
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate
