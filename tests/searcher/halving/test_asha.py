@@ -14,12 +14,12 @@ import pytest
 
 from tradewind import plugins
 from tradewind.problem import Categorical, Configuration, Float, Objective, Offer, Problem, Proposal, Trial
-from tradewind.searcher.halving.asha import AshaSearcher
 from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.searcher.halving.asha import AshaSearcher
 from tradewind.testing import problems
 from tradewind.testing.problems import KnownOutcome, KnownProblem, drive, evaluate
 
-HPO = Path(__file__).parents[3] / "shared" / "datasets" / "hpo"
+HPO = Path(__file__).parents[4] / "shared" / "datasets" / "hpo"
 
 
 def made(problem: Problem, **settings: Any) -> AshaSearcher:

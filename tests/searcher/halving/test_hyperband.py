@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tests.searcher.test_asha import curves
+from tests.searcher.halving.test_asha import curves
 
 from tradewind import plugins
 from tradewind.problem import Problem

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.searcher.test_asha import curves
+from tests.searcher.halving.test_asha import curves
 
 from tradewind import plugins
 from tradewind.problem import (

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from tradewind.problem import Proposal, Trial
-from tradewind.searcher.halving.asha import RungSearcher, RungSettings
 from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.searcher.halving.asha import RungSearcher, RungSettings
 
 _BRACKET = "bracket"
 _ROUND = 1e-9

@@ -12,8 +12,8 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import Configuration, Float, Integer, Parameter, Proposal, Trial, Value
-from tradewind.searcher.halving.asha import DIGITS, ContinuingSearcher
 from tradewind.searcher.base import NothingLeft, SearchState
+from tradewind.searcher.halving.asha import DIGITS, ContinuingSearcher
 
 _MEMBER, _TURN = "member", "turn"
 _TRIES = 50
