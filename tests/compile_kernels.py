@@ -11,6 +11,7 @@ import tempfile
 from contextlib import chdir
 from pathlib import Path
 
+import pytest
 from tests.workflow.planner.test_conformance import QUICK
 
 from tradewind import plugins
@@ -18,6 +19,13 @@ from tradewind.cli.app import run
 from tradewind.testing.planners import PLATFORMS, example_flow
 from tradewind.testing.problems import drive, table_problem
 from tradewind.workflow.planner.base import Planner
+
+KERNEL_TESTS = (
+    "tests/workflow/simulator/test_compiled.py",
+    "tests/workflow/planner/test_partial_fit.py::test_the_compiled_simulator_passes_over_the_same_machines",
+    "tests/workflow/learning/test_kernel.py::test_a_list_of_priorities",
+)
+"""Tests that call kernels with figures of types that no command passes: to compile these takes far longer."""
 
 _FLOW = "name: made\ntasks:\n" + "".join(
     f"  t{i}: {{activity: a{i % 3}, runtime: {1 + i % 5}{f', after: [t{i // 2}]' if i else ''}}}\n" for i in range(12)
@@ -58,6 +66,7 @@ def main() -> None:
     problem = table_problem(dollars=4.0)
     for depth in (0, 2):
         drive(plugins.create("searcher", "obol", {"depth": depth}, problem=problem, seed=1), problem, 6)
+    assert pytest.main(["-n0", "-q", "-p", "no:cacheprovider", *KERNEL_TESTS]) == 0
 
 
 if __name__ == "__main__":

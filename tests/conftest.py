@@ -19,6 +19,9 @@ from tests.quick import program
 # turns. numpy reads this when it is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Servers of tests keep their data where only the user that runs the tests may look.
+os.environ.setdefault("TRADEWIND_SERVICE_ALLOW_ROOT", "true")
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared-machine")

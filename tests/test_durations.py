@@ -56,7 +56,7 @@ def test_the_shortest_of_the_last_three_counts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.thorough)])
 def test_a_long_test_is_left_out_as_soon_as_it_was_measured(workers: str, tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers =\n    slow: long\npythonpath = {ROOT}\n")
     (tmp_path / "conftest.py").write_text(_CONFTEST)

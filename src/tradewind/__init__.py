@@ -9,29 +9,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tradewind.engine.ask_tell.asked_trial import Asked
+    from tradewind.engine.ask_tell.shared_study import SharedStudy
     from tradewind.engine.async_study import AsyncStudy
-    from tradewind.engine.study import Asked, Study
+    from tradewind.engine.study import Study
     from tradewind.engine.tunable import tunable
     from tradewind.reporting.study.notebook import StudyReport
     from tradewind.runtime_api import fraction, output_path, parameters, report
+    from tradewind.tenancy.submission.search_submission import submit
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Asked": "tradewind.engine.study",
+    "Asked": "tradewind.engine.ask_tell.asked_trial",
     "AsyncStudy": "tradewind.engine.async_study",
+    "SharedStudy": "tradewind.engine.ask_tell.shared_study",
     "Study": "tradewind.engine.study",
     "StudyReport": "tradewind.reporting.study.notebook",
     "fraction": "tradewind.runtime_api",
     "output_path": "tradewind.runtime_api",
     "parameters": "tradewind.runtime_api",
     "report": "tradewind.runtime_api",
+    "submit": "tradewind.tenancy.submission.search_submission",
     "tunable": "tradewind.engine.tunable",
 }
 
 __all__ = [
     "Asked",
     "AsyncStudy",
+    "SharedStudy",
     "Study",
     "StudyReport",
     "__version__",
@@ -39,6 +45,7 @@ __all__ = [
     "output_path",
     "parameters",
     "report",
+    "submit",
     "tunable",
 ]
 

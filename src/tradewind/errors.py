@@ -445,14 +445,13 @@ class TooLargeError(ServiceError):
 
     Args:
         most: Bytes that it takes.
+        hint: Advice for the caller.
     """
 
     code = "service.too-large"
 
-    def __init__(self, most: int) -> None:
-        super().__init__(
-            f"the body of the call is larger than {most / 2**20:g} MiB", hint="the server's max_body_mib allows no more"
-        )
+    def __init__(self, most: int, *, hint: str = "the server's max_body_mib allows no more") -> None:
+        super().__init__(f"the body of the call is larger than {most / 2**20:g} MiB", hint=hint)
         self.most = most
 
 

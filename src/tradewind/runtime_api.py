@@ -59,7 +59,7 @@ def parameters() -> dict[str, str | int | float | bool]:
     Numbers come as numbers, ``True`` and ``False`` as truth values, all else as text.
     """
     return {
-        name.removeprefix(PARAMETER).lower(): _value(text)
+        name.removeprefix(PARAMETER).lower(): value_of(text)
         for name, text in sorted(os.environ.items())
         if name.startswith(PARAMETER) and name != PARAMETER
     }
@@ -99,7 +99,8 @@ def _number(name: str, value: object) -> float:
         raise TypeError(f"report({name}={value!r}): {type(value).__name__} is not a number") from None
 
 
-def _value(text: str) -> str | int | float | bool:
+def value_of(text: str) -> str | int | float | bool:
+    """The value that a variable of a run stands for: a number, a truth value or a text."""
     if text in ("True", "true", "False", "false"):
         return text in ("True", "true")
     # int() and float() also take 1_000, nan and inf, which are words here.

@@ -84,6 +84,7 @@ def work(scripts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---------------------------------------------------------------------- preparing
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATASETS / "problems.csv").exists(), reason="the datasets are not beside the repository")
 def test_every_table_equals_the_published_figures(scripts: Any) -> None:
@@ -262,6 +263,7 @@ print(len(trials), len({{t.key for t in trials}}), [t.key for t in trials] == [t
 # ---------------------------------------------------------------------- the programs
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_run_goes_on_where_it_stopped_and_analyze_shows_it(work: Path, tmp_path: Path) -> None:
     place = ("--work", str(work))

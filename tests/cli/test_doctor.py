@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.engines.gpus import have_nvidia
 
 from tradewind import plugins
 from tradewind.cli import doctor
@@ -36,6 +37,14 @@ def test_this_machine_is_fit(capsys: pytest.CaptureFixture[str]) -> None:
         assert what in captured.out
     assert captured.err == ""
     assert not data_folder().exists(), "looking must not make the data folder"
+
+
+def test_gpus_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    have_nvidia(monkeypatch, tmp_path)
+    assert (_found("GPUs").word, _found("GPUs").found) == ("ok", "2 × NVIDIA H100 80GB HBM3 (79.6 GiB)")
+    have_nvidia(monkeypatch, tmp_path, 0)
+    assert (_found("GPUs").word, _found("GPUs").found) == ("optional", "none")
+    assert "nvidia-smi" in _found("GPUs").hint
 
 
 def test_json_has_every_check(capsys: pytest.CaptureFixture[str]) -> None:

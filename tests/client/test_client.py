@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Iterator
@@ -190,6 +191,14 @@ def test_cancel_retry_resubmit_delete(place: Place) -> None:
         client.delete(request.id)
         with pytest.raises(errors.NotFoundError):
             client.get(request.id)
+
+
+def test_a_large_file_comes_in_pieces(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "mesh.dat").write_bytes(b"0123456789" * 500_000)
+    with place.client() as client:
+        found = client.upload(tmp_path / "mesh.dat")
+    assert (found["name"], found["size"]) == ("mesh.dat", 5_000_000)
+    assert found["file"] == f"sha256:{hashlib.sha256(b'0123456789' * 500_000).hexdigest()}"
 
 
 def test_an_upload_is_tried_again(place: Place) -> None:

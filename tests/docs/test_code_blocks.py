@@ -18,7 +18,8 @@ def _cases() -> list[ParameterSet]:
             continue
         if not any(b.language in TESTED for b in blocks(path.read_text())):
             continue
-        marks = [pytest.mark.slow, pytest.mark.timeout(300)] if "<!-- slow -->" in path.read_text() else []
+        marks = [pytest.mark.timeout(300)]
+        marks += [getattr(pytest.mark, each) for each in ("slow", "thorough") if f"<!-- {each} -->" in path.read_text()]
         cases.append(pytest.param(path, marks=marks, id=path.relative_to(ROOT).as_posix()))
     return cases
 

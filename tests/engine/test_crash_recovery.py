@@ -131,6 +131,7 @@ def test_kill_nine_at_random_moments_loses_nothing_and_leaves_nothing(tmp_path: 
     eventually(lambda: not alive_with(study.owner), 10, "the end of all processes of the study", pause=0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_kill_nine_while_trials_are_stopped_early_repeats_none_and_loses_none(tmp_path: Path, quick: Path) -> None:

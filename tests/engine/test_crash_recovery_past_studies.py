@@ -66,6 +66,7 @@ def _run(program: Path, folder: Path, kills: int) -> int:
     return done
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_killed_searches_go_on_to_the_same_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: Path) -> None:
     found = {}

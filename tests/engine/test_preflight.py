@@ -80,7 +80,7 @@ def test_an_empty_image_is_none(tmp_path: Path, image: str) -> None:
 @pytest.mark.parametrize(
     ("job", "runner", "wrong"),
     [
-        ("{command: [run], image: i}", "docker", "the docker runner keeps no checkpoints"),
+        ("{command: [run], image: i}", "kubernetes", "the kubernetes runner keeps no checkpoints"),
         ("{command: [run], load: {command: x}}", "ssh", "a job with a load generator has no checkpoints"),
     ],
 )

@@ -97,6 +97,7 @@ def test_bad_trials_of_real_processes_are_stopped_and_it_is_said_what_that_saved
     assert json.loads(shown.stdout)["stopped_early"] == {"trials": 3, "saved": pytest.approx(dollars)}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_program_that_prints_is_watched_by_a_pattern(tmp_path: Path, store: Store) -> None:
     text = JOB.replace('"{{ level }}"]', '"{{ level }}", /dev/stdout]').replace(

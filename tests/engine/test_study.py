@@ -381,6 +381,21 @@ def test_a_function_is_tuned_and_its_errors_are_failed_trials() -> None:
         assert failed[0].observation.reason == "ValueError: no such mode"
 
 
+@pytest.mark.parametrize(("code", "said"), [(3, "3"), (0, "0"), (None, ""), ("no data", "'no data'")])
+def test_a_function_that_exits_fails_its_trial_and_nothing_else(code: Any, said: str) -> None:
+    def function(x: int, mode: str) -> float:
+        if mode == "fancy":
+            sys.exit(code)
+        return float(x)
+
+    with Study({**JOB, "searcher": "exhaustive"}) as study:
+        best = study.optimise(function)
+        assert best is not None
+        assert best.configuration["x"] == 0
+        failed = [t.observation.reason for t in study.trials if t.state == TrialState.FAILED and t.observation]
+        assert failed == [f"it called sys.exit({said})"] * 11
+
+
 def test_the_decorated_function_can_be_called_and_tuned() -> None:
     @tunable({"x": "0..10"}, objective={"maximise": "score"}, searcher="exhaustive")
     def parabola(x: int) -> None:

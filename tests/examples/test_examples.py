@@ -12,7 +12,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -166,6 +166,19 @@ def test_training_that_diverges_fails(
     program = load(EXAMPLES / "train" / "train.py")
     assert program.main(["--samples=2000", "--learning-rate=1e6", "--epochs=3", "--batch=16"]) == 1
     assert "too large" in capsys.readouterr().err
+
+
+def test_a_training_step_on_a_gpu_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = load(EXAMPLES / "gpu" / "train_step.py")
+    monkeypatch.setenv("TRADEWIND_PARAM_INSTANCE", "local.c1-gpu1")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert program.main([]) == 3
+    assert "pip install torch" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    assert program.main([]) == 3
+    assert "sees no GPU" in capsys.readouterr().err
 
 
 def test_the_gradient_is_the_slope_of_the_loss() -> None:

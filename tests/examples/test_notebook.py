@@ -113,6 +113,7 @@ def test_after_an_interrupt_the_next_cell_goes_on(client: NotebookClient) -> Non
     assert "6 succeeded" in words(execute(client, "study"))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_after_an_interrupt_the_cells_can_be_run_again_from_the_top(client: NotebookClient) -> None:
     cell = "with Study(JOB) as study:\n    study.optimise(function)"

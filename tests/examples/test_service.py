@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.service.requests.request_world import World, working, world
 
+from tradewind.errors import NotFoundError
 from tradewind.store.service.requests import RequestRow
 
 pytestmark = pytest.mark.slow
@@ -104,3 +105,12 @@ def test_the_workflow_is_carried_out_and_drawn(server: World) -> None:
     results = json.loads(kept(server, row, "outputs/plan.run/results.json").read_text())
     assert {task["activity"] for task in results["tasks"]} >= {"tile", "bright"}
     assert server.context.workflows.found(server.ann, row.id)
+    paths = {entry.path for entry in server.context.requests.files(server.ann, row.id)}
+    assert {path for path in paths if path.startswith("outputs/")} == {
+        *("outputs/gantt.html", "outputs/plan.json", "outputs/plan.run/results.json"),
+        *("outputs/plan.run/journal.jsonl", "outputs/plan.run/files/mosaic.pgm"),
+    } & paths
+    assert "outputs/gantt.html" in paths
+    for name in ("secret", "machines", "files/scene.json"):
+        with pytest.raises(NotFoundError):
+            server.context.requests.open(server.ann, row.id, f"outputs/plan.run/{name}")

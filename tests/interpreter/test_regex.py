@@ -206,6 +206,7 @@ def test_a_huge_log_is_not_read_further_than_needed(tmp_path: Path, match: str, 
     assert time.process_time() - started < 0.5
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_gigabyte_is_read_in_little_memory(tmp_path: Path) -> None:
     output = make_output(tmp_path / "run", {})

@@ -44,6 +44,7 @@ def test_expected_saving_is_the_integral(
     assert float(acquisition.expected_saving(mean, sd, best, cap, setup, floor)) == pytest.approx(wanted, abs=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(MEAN, SD, MONEY, SMALL, SMALL)

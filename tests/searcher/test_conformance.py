@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.effort import share
 
 from tradewind import plugins
 from tradewind.problem import Problem
@@ -47,9 +48,14 @@ def _label(variant: tuple[str, dict[str, Any]]) -> str:
 
 
 def _marks(place: int, variant: tuple[str, dict[str, Any]]) -> list[pytest.MarkDecorator]:
-    """A quick run tries each searcher once, but for those that fit models: they take seconds for a check."""
-    quick = place < len(plugins.names("searcher")) and variant[0] not in MODELLED
-    return [] if quick else [pytest.mark.slow]
+    """A quick run tries each searcher once, but for those that fit models: they take seconds for a check.
+
+    Further settings of such a searcher are thorough: they share its model, and have tests of their own.
+    """
+    first, modelled = place < len(plugins.names("searcher")), variant[0] in MODELLED
+    if first and not modelled:
+        return []
+    return [pytest.mark.slow] if first or not modelled else [pytest.mark.slow, pytest.mark.thorough]
 
 
 for _long in (
@@ -65,6 +71,9 @@ for _long in (
     "variant", [pytest.param(v, id=_label(v), marks=_marks(place, v)) for place, v in enumerate(VARIANTS)]
 )
 class TestRegistry(SearcherConformance):
+    examples = share(4, 2)
+    trials = share(12, 9)
+
     @pytest.fixture
     def make(self, variant: tuple[str, dict[str, Any]]) -> MakeSearcher:
         name, settings = variant

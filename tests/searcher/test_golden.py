@@ -20,6 +20,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "searchers.json"
 TRIALS = 14
 
 CASES: list[tuple[str, dict[str, Any], int]] = [
+    ("asha", {}, 1),
     ("cherrypick", {}, 1),
     ("cherrypick", {"stop": False}, 2),
     ("coordinate_descent", {}, 1),
@@ -32,11 +33,13 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
     ("gp", {}, 1),
     ("gp", {}, 2),
     ("gp", {"acquisition": "ei", "abort": False}, 1),
+    ("hyperband", {"rungs": 2}, 1),
     ("obol", {}, 1),
     ("obol", {"depth": 0, "design": "lhs", "target": "log_cost"}, 2),
     ("optuna", {}, 1),
     ("optuna", {"sampler": "qmc"}, 2),
     ("paris", {"table": "paris_table.csv"}, 1),
+    ("pbt", {"population": 4}, 1),
     ("random", {}, 1),
     ("random", {}, 2),
     ("tradewind", {}, 1),

@@ -71,6 +71,7 @@ def test_it_spends_less_than_chance() -> None:
     assert sum(money("gp", seed) for seed in range(3)) < 0.6 * sum(money("random", seed) for seed in range(3))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_minimises_runtime() -> None:
     problem = problems.table_problem(objective=Objective("runtime"))
@@ -79,6 +80,7 @@ def test_it_minimises_runtime() -> None:
     assert best_of(drive(make(problem, 1), problem, 60)) <= 1.1 * optimum[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_maximises_a_metric_under_a_threshold() -> None:
     problem = problems.table_problem(
@@ -98,6 +100,7 @@ def test_it_finds_on_a_continuous_space() -> None:
     assert best_of(drive(make(problem, 1, pool=256), problem, 35)) < 1.1 * least
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_finds_among_a_million() -> None:
     problem = problems.huge_problem()
@@ -296,6 +299,7 @@ def test_it_does_not_stop_before_anything_is_feasible() -> None:
 # ---------------------------------------------------------------------- the rest
 
 
+@pytest.mark.thorough
 def test_acquisitions_differ() -> None:
     problem = problems.table_problem()
     a, b = (drive(make(problem, 1, acquisition=name, abort=False), problem, 25) for name in ("ei", "ei_per_dollar"))

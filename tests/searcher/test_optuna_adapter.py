@@ -209,6 +209,7 @@ def test_a_metric_that_is_missing_breaks_its_bound_and_no_value_is_a_failure() -
     assert known_study(searcher, SearchState())[-1].constraints["0 m at most"] == 0.5  # less than a missing one
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_greatest_metric_is_searched_for() -> None:
     problem = problems.table_problem(objective=Objective("throughput", "maximise"), cliff="slow", deadline=None)

@@ -21,6 +21,7 @@ def make(name: str, problem: Problem) -> Searcher:
     return made
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_in_a_space_that_cannot_be_listed_nothing_worse_than_what_was_run_is_recommended() -> None:
     problem = problems.continuous_problem()

@@ -48,7 +48,7 @@ def said(searcher: PredictsRuns, proposal: Proposal, target: float | None = None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gp", "tradewind"])
+@pytest.mark.parametrize("name", [pytest.param("gp", marks=pytest.mark.thorough), "tradewind"])
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda each: each.metric)
 def test_a_chance_that_grows_with_the_target_and_seconds(name: str, objective: Objective) -> None:
     searcher = informed(problem_of(objective), name)

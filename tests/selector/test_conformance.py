@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.selector.catalogue.others_lists import write_skypilot, write_sparecores, write_vantage
+from tests.selector.catalogue.others_lists import write_skypilot, write_sparecores, write_spot_advisor, write_vantage
 
 from tradewind import plugins
 from tradewind.problem import Offer, Space
@@ -68,6 +68,8 @@ class TestCatalogues(CatalogueConformance):
             self.needed = {"path": str(tmp_path / "scores.csv")}
         if catalogue_name == "sparecores":
             self.needed = {"path": str(write_sparecores(tmp_path / "sc.db"))}
+        if catalogue_name == "spot_advisor":
+            self.needed = {"path": str(write_spot_advisor(tmp_path / "spot.json"))}
         if catalogue_name == "skypilot":
             self.needed = {"path": str(write_skypilot(tmp_path / "catalogs"))}
         if catalogue_name == "vantage":

@@ -22,7 +22,7 @@ name: hello
 application:
   title: Say hello
   fields:
-    words: {type: text, default: hello}
+    words: {type: text, default: hello, data: [command.1]}
     times: {type: integer, min: 1, max: 100, default: 1}
 job:
   command: [echo, "{{ words }}", "{{ times }}"]

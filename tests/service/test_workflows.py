@@ -63,23 +63,21 @@ def test_a_run_that_goes_on_shows_what_runs_now(context: Context, ann: Principal
     assert context.workflows.found(ann, number) == ["outputs/plan.run/journal.jsonl"]
     found = context.workflows.gantt(ann, number, "outputs/plan.run/journal.jsonl")
     assert (found["ending"], found["running"]) == ("running", ["b", "c"])
-    lanes = {lane["name"]: lane for lane in found["lanes"]}
-    assert [bar[0] for bar in lanes["fast"]["planned"]] + [bar[0] for bar in lanes["slow"]["planned"]] == [
-        "a",
-        "b",
-        "c",
-    ]
-    a, b = lanes["fast"]["actual"]
-    assert (a[0], a[2], a[3]) == ("a", 0.0, 6.0)
-    assert (b[0], b[2]) == ("b", 6.0)
-    assert b[3] > 1e6, "it has run since 1970"
-    assert [bar[0] for bar in lanes["fast"]["planned"] if bar[6]] == ["a", "b"]
+    tasks = {row[0]: row[1:] for row in found["tasks"]}
+    assert {name: row[1] for name, row in tasks.items()} == {"a": "fast", "b": "fast", "c": "slow"}
+    assert tasks["a"][4:7] == ["fast", 0.0, 6.0]
+    assert tasks["b"][4:6] == ["fast", 6.0]
+    assert tasks["b"][6] > 1e6, "it has run since 1970"
+    assert [name for name, row in tasks.items() if row[7]] == ["a", "b"]
+    planned, ran = (layer for layer in found["gantt"]["layers"] if layer["kind"] == "boxes")
+    assert {planned["keys"][at] for at in planned["strong"]} == {0, 1}
+    assert (planned["faint"], len(ran["rows"])) == (True, 3)
 
 
 def test_a_run_that_was_ended_has_nothing_running(context: Context, ann: Principal, tmp_path: Path) -> None:
     number = make(context, ann, put(tmp_path / "run", journal_jsonl=HALF), state="cancelled")
     found = context.workflows.gantt(ann, number, "outputs/plan.run/journal.jsonl")
-    assert (found["ending"], found["running"], found["end"]) == ("interrupted", [], 15.0)
+    assert (found["ending"], found["running"], found["gantt"]["x"]["high"]) == ("interrupted", [], 15.0)
 
 
 def test_results_say_more_than_a_journal(context: Context, ann: Principal, tmp_path: Path) -> None:
@@ -88,11 +86,11 @@ def test_results_say_more_than_a_journal(context: Context, ann: Principal, tmp_p
     number = make(context, ann, put(tmp_path / "run", journal_jsonl=JOURNAL, results_json=text), state="done")
     assert context.workflows.found(ann, number) == ["outputs/plan.run/results.json"]
     found = context.workflows.gantt(ann, number, "outputs/plan.run/results.json")
-    assert (found["ending"], found["running"], found["end"]) == ("done", [], 36.0)
+    assert (found["ending"], found["running"], found["gantt"]["x"]["high"]) == ("done", [], 36.0)
     assert ["planned makespan", "15.00 s"] in found["figures"]
-    assert {bar[0] for lane in found["lanes"] for bar in lane["planned"] if bar[6]} == {"a", "b"}
+    assert {row[0] for row in found["tasks"] if row[8]} == {"a", "b"}
     assert [one["name"] for one in found["activities"]] == ["x", "y"]
-    assert draw_chart(text, "results.json")["end"] == 36.0
+    assert draw_chart(text, "results.json")["gantt"]["x"]["high"] == 36.0
 
 
 def test_a_plan_that_was_not_run(context: Context, ann: Principal, tmp_path: Path) -> None:
@@ -102,7 +100,7 @@ def test_a_plan_that_was_not_run(context: Context, ann: Principal, tmp_path: Pat
     number = make(context, ann, tmp_path / "run")
     assert context.workflows.found(ann, number) == ["outputs/mine.json"]
     found = context.workflows.gantt(ann, number, "outputs/mine.json")
-    assert (found["ending"], found["end"]) == ("", 15.0)
+    assert (found["ending"], found["gantt"]["x"]["high"]) == ("", 15.0)
 
 
 def test_another_tenants_workflow_is_not_there(context: Context, ann: Principal, tmp_path: Path) -> None:
@@ -158,8 +156,8 @@ def test_a_line_that_is_being_written_has_not_happened() -> None:
 
 def test_the_document_of_a_page_can_be_sent() -> None:
     found = draw_chart(json.dumps(plan_document(plan())).encode(), "plan.json")
-    assert json.loads(json.dumps(found, allow_nan=False))["lanes"][0]["name"] == PLATFORM.vms[0].name
-    assert len(FLOW) == sum(len(lane["planned"]) for lane in found["lanes"])
+    assert json.loads(json.dumps(found, allow_nan=False))["gantt"]["y"]["labels"][0][1] == PLATFORM.vms[0].name
+    assert len(FLOW) == len(found["gantt"]["layers"][0]["rows"]) == len(found["tasks"])
 
 
 def test_a_run_in_the_store_is_drawn_while_it_goes_on(context: Context, ann: Principal, tmp_path: Path) -> None:
@@ -170,7 +168,7 @@ def test_a_run_in_the_store_is_drawn_while_it_goes_on(context: Context, ann: Pri
         (line,) = context.store.list_studies()
         found = context.workflows.stored(line.id)
         assert (found["ending"], found["running"], found["path"]) == ("running", ["b", "c"], plan().flow.name)
-        assert [bar[0] for lane in found["lanes"] for bar in lane["actual"] if bar[0] == "a"] == ["a"]
+        assert [row[0] for row in found["tasks"] if row[0] == "a" and row[5]] == ["a"]
         journal.write(*RUN[8:], {"e": "stop", "at": 140.0, "ending": "done"})
         journal.finish("done", 1.0)
     found = context.workflows.stored(line.id)

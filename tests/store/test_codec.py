@@ -54,7 +54,11 @@ def test_loose_undoes_strict(document: Any) -> None:
 
 
 def test_no_field_of_a_trial_or_a_run_is_forgotten() -> None:
-    document = codec.trial_to_json(trial(0, 1.0))
+    goes_on = trial(0, 1.0)
+    goes_on = replace(goes_on, proposal=replace(goes_on.proposal, origin=3))
+    document = codec.trial_to_json(goes_on)
+    assert codec.trial_from_json(document) == goes_on
+    assert "origin" not in codec.trial_to_json(trial(0, 1.0))["proposal"]
     assert set(document) == {field.name for field in fields(Trial)} | {"configuration"}
     assert {*document["proposal"], "configuration"} == {field.name for field in fields(Proposal)}
     assert set(document["offer"]) == {field.name for field in fields(Offer)}

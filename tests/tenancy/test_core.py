@@ -47,6 +47,18 @@ def test_what_an_owner_says_of_a_run_is_shared_by_its_nodes(
     assert made.offer == offer
 
 
+def test_the_owner_says_how_many_gpus_a_run_has() -> None:
+    offer = Offer("local", "two", 8.0, 16.0, 0.0, gpus=4)
+
+    def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
+        return RunRequest(run.run_id, "tw", 0.0, ("true",), Path(), Path(), offer, trial.configuration)
+
+    for demand, gpus in (({"gpu": 0.5}, 0.5), ({"gpu": 0.0}, 0.0), ({"cpu": 1.0}, None)):
+        job = JobRow(1, "A", "wide", {}, {"demand": demand})
+        made = with_demand_limits(make, job)(trial(0, 1.0), Run("r", 0, 1), 1.0)
+        assert made.limits.gpus == gpus
+
+
 class _Inbox(CoreInbox):
     """Ends the search at its first wait for an answer, and keeps what it had said by then."""
 

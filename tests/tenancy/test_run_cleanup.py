@@ -114,6 +114,7 @@ class Crashes:
         return
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_core_that_crashes_for_good_leaves_no_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     row = _left_running(world)

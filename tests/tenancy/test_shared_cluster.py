@@ -117,6 +117,7 @@ def test_an_engine_that_answers_late_delays_nobody(world: World) -> None:
     check_accounts(world, row, 6)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_core_in_a_process_that_is_killed_is_started_again(world: World) -> None:
     row = world.submit("killed", trials=8, seconds=0.4, parallel=2, core="process")

@@ -470,7 +470,7 @@ DATA = [
         "offers-provider",
         "offers of an unknown provider",
         13,
-        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, vantage)",
+        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, spot_advisor, vantage)",
         ("offers", "--provider", "hetzner"),
     ),
     Case(
@@ -512,7 +512,7 @@ DATA = [
         "offers-set",
         "an unknown setting of a catalogue",
         3,
-        "catalogue local: unknown setting 'prise' (known settings: price_per_vcpu, price_per_gib, vcpu, memory_gib)",
+        "catalogue local: unknown setting 'prise' (known settings: price_per_vcpu, price_per_gib, price_per_gpu, vcpu, memory_gib)",
         ("offers", "--set", "local.prise=1"),
     ),
     Case(

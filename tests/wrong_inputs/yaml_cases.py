@@ -483,7 +483,7 @@ YAML = [
         "catalogue",
         "settings for an unknown catalogue",
         3,
-        "job.yaml:11: catalogues.hetzner: there is no catalogue named 'hetzner' (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, vantage; a class of your own is FILE.py:CLASS)",
+        "job.yaml:11: catalogues.hetzner: there is no catalogue named 'hetzner' (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, spot_advisor, vantage; a class of your own is FILE.py:CLASS)",
         files=job(more="catalogues: {hetzner: {}}\n"),
     ),
     Case(
@@ -617,7 +617,7 @@ YAML = [
         "provider",
         "an unknown provider in the space",
         13,
-        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, vantage)",
+        "there is no provider 'hetzner' in any catalogue (installed: aws, azure, csv, gcp, local, scores, skypilot, sparecores, spot_advisor, vantage)",
         files=job("  level", "  instance: {provider: hetzner}\n  level"),
     ),
     Case(

@@ -93,6 +93,7 @@ def _machine() -> Iterator[Check]:
 
     import psutil
 
+    from tradewind.utils.machine.gpus import describe_gpus, gpus_here
     from tradewind.utils.units import format_memory
 
     yield Check("Python", sys.version_info >= (3, 11), platform.python_version(), hint="install Python 3.11 or later")
@@ -112,6 +113,14 @@ def _machine() -> Iterator[Check]:
         f"{format_memory(memory.available)} free of {format_memory(memory.total)}",
         needed=False,
         hint="less than 512 MiB are free: runs may be killed",
+    )
+    gpus = gpus_here()
+    yield Check(
+        "GPUs",
+        bool(gpus),
+        describe_gpus(gpus),
+        needed=False,
+        hint="nvidia-smi, /proc/driver/nvidia and rocm-smi name none: install the driver where there should be some",
     )
     yield Check(
         "process limits",

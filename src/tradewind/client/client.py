@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import httpx2
 
 
+_PIECE = 4 * 2**20
+"""Bytes of a piece of a file: larger files come in several."""
+
+
 class ApplicationCalls(ApiCalls):
     """Applications and proposals."""
 
@@ -42,17 +46,20 @@ class ApplicationCalls(ApiCalls):
         """
         return FormInfo.from_json(self._get(f"/applications/{quote(name, safe='@')}/form"))
 
-    def register(self, document: str | Mapping[str, Any], *, shared: bool = False) -> ApplicationInfo:
+    def register(
+        self, document: str | Mapping[str, Any], *, shared: bool = False, vouch: bool = False
+    ) -> ApplicationInfo:
         """Register an application, or the next version of one.
 
         Args:
             document: YAML, or the same as a mapping.
             shared: For all tenants; administrators only.
+            vouch: You have read it, and vouch that typed text is data wherever it says so; administrators only.
 
         Raises:
             SpecError: Something in it is wrong.
         """
-        params = {"shared": "true"} if shared else {}
+        params = {name: "true" for name, wanted in (("shared", shared), ("vouch", vouch)) if wanted}
         if isinstance(document, str):
             headers = {"Content-Type": "application/yaml"}
             sent: dict[str, Any] = {"content": document.encode(), "headers": headers}
@@ -83,14 +90,24 @@ class ApplicationCalls(ApiCalls):
         """
         path = Path(file)
         try:
-            data = path.read_bytes()
+            with path.open("rb") as opened:
+                data = opened.read(_PIECE)
+                if len(data) < _PIECE:
+                    return self._upload("/uploads", data, name=name or path.name)
+                pieces = []
+                while data:
+                    pieces.append(self._upload("/uploads/pieces", data)["piece"])
+                    data = opened.read(_PIECE)
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        document = {"name": name or path.name, "pieces": pieces}
+        found: dict[str, Any] = self._transport.call("POST", "/uploads/join", json=document).json()
+        return found
+
+    def _upload(self, where: str, data: bytes, **params: str) -> dict[str, Any]:
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._transport.call(
-            "POST", "/uploads", again=True, params={"name": name or path.name}, content=data, headers=headers
-        )
-        found: dict[str, Any] = response.json()
+        call = self._transport.call("POST", where, again=True, params=params, content=data, headers=headers)
+        found: dict[str, Any] = call.json()
         return found
 
     def propose(

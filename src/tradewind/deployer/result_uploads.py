@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.deployer.environment import METRICS, OUTPUTS
+from tradewind.deployer.result_folders import results_in
 from tradewind.deployer.runner.run_files import read_document, replace_document
 from tradewind.deployer.storage import open_storage
 from tradewind.deployer.storage.base import StorageLocation
@@ -215,8 +216,10 @@ def _files(folder: Path) -> dict[str, Path]:
     found = {name: folder / name for name in _FILES if (folder / name).is_file() and not (folder / name).is_symlink()}
     if (folder / OUTPUTS).is_symlink() or not (folder / OUTPUTS).is_dir():
         return found
-    for top, _, names in os.walk(folder / OUTPUTS, onerror=_refuse):
-        for name in names:
+    for top, folders, names in os.walk(folder / OUTPUTS, onerror=_refuse):
+        results = results_in({*folders, *names})
+        folders[:] = [name for name in folders if name in results]
+        for name in results.intersection(names):
             path = Path(top) / name
             if path.is_file() and not path.is_symlink():
                 found[path.relative_to(folder).as_posix()] = path

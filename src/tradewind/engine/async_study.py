@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tradewind.engine.ask_tell.asked_trial import Asked, TrialEnd, whole_number
 from tradewind.engine.function_calls import await_for_trial, call_for_trial
-from tradewind.engine.study import Asked, Study, TrialEnd, whole_number
+from tradewind.engine.study import Study
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Trial, Value
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind import plugins
 from tradewind.problem import CheckpointPlan, Limits, Run, RunRequest, Trial
 from tradewind.problem.template import render, render_load, render_workflow
+from tradewind.searcher.base import ContinuesTrials
 from tradewind.store.base import StudyRow
 from tradewind.utils.paths import expand
 from tradewind.utils.user_functions import JobRelativePath
@@ -154,6 +155,15 @@ def run_request_factory(
         now: The time on the runner's clock.
     """
 
+    def checkpoints(trial: Trial) -> CheckpointPlan | None:
+        if spec.checkpoint is None:
+            return None
+        parent, origin = data_folder / "checkpoints" / study.owner, trial.proposal.origin
+        before = None if origin is None else parent / f"{origin:05d}"
+        return CheckpointPlan(parent / f"{trial.number:05d}", spec.checkpoint, before, kept)
+
+    kept = issubclass(plugins.load("searcher", spec.searcher.name), ContinuesTrials)
+
     def make(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
         job, offer, most = spec.job, trial.offer, _wall(spec, None)
         longest, live = _wall(spec, wall_seconds), machines_span(spec, wall_seconds)
@@ -188,9 +198,7 @@ def run_request_factory(
             places=spec.places,
             parameters=job.parameters.values,
             workflow=render_workflow(job, trial.configuration, offer, fraction),
-            checkpoint=None
-            if spec.checkpoint is None
-            else CheckpointPlan(data_folder / "checkpoints" / study.owner / f"{trial.number:05d}", spec.checkpoint),
+            checkpoint=checkpoints(trial),
         )
 
     return make

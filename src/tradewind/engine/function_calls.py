@@ -16,7 +16,7 @@ from tradewind import plugins, runtime_api
 from tradewind.problem import COST, RUNTIME, RunOutput
 
 if TYPE_CHECKING:
-    from tradewind.engine.study import Asked
+    from tradewind.engine.ask_tell.asked_trial import Asked
 
 
 def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> d
         start = time.perf_counter()
         try:
             value = function(**asked.configuration)
-        except Exception as error:  # the user's function may raise anything; the search goes on
+        except (Exception, SystemExit) as error:  # the user's function may raise anything; the search goes on
             return _failure(error, time.perf_counter() - start)
         return _result(value, asked, metric, time.perf_counter() - start, folder)
 
@@ -45,12 +45,15 @@ async def await_for_trial(function: Callable[..., Awaitable[Any]], asked: Asked,
         start = time.perf_counter()
         try:
             value = await function(**asked.configuration)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return _failure(error, time.perf_counter() - start)
         return _result(value, asked, metric, time.perf_counter() - start, folder)
 
 
-def _failure(error: Exception, runtime: float) -> dict[str, Any]:
+def _failure(error: Exception | SystemExit, runtime: float) -> dict[str, Any]:
+    if isinstance(error, SystemExit):  # the function's end, whatever the code, and not that of the search
+        code = "" if error.code is None else repr(error.code)
+        return {"runtime": runtime, "state": "failed", "reason": f"it called sys.exit({code})"}
     reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return {"runtime": runtime, "state": "failed", "reason": reason}
 

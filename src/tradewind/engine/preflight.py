@@ -49,7 +49,7 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
         raise spec.error(
             ("deploy", "checkpoint"),
             f"the {spec.runner.name} runner keeps no checkpoints",
-            "use process or ssh, or leave deploy.checkpoint out: an interrupted run then begins anew",
+            "use process, ssh, docker or slurm, or leave deploy.checkpoint out: an interrupted run then begins anew",
         )
     if spec.checkpoint is not None and spec.job.load is not None:
         raise spec.error(

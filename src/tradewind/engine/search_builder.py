@@ -24,6 +24,7 @@ from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import FallbackFinder, KeepPolicy, SearchPolicy, no_fallback
 from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
+from tradewind.errors import StudyBusyError
 from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space
 from tradewind.problem.offer import with_interruptions
 from tradewind.problem.template import names_in
@@ -139,12 +140,14 @@ def compose_problem(spec: JobSpec, space: Space, resolver: Selector) -> Problem:
 
 def _instance_offers(spec: JobSpec, data_folder: Path) -> Mapping[str, Sequence[Offer]]:
     """The offers of each instance parameter: those that the study came with, or the catalogues' present ones."""
-    from tradewind.selector.offer_search import find_offers
+    from tradewind.selector.offer_search import find_offers, require_gpus
 
     queries, rate = spec.instance_queries(), spec.interruptions_per_hour
     if spec.known_offers is not None:
         return {name: with_interruptions(spec.known_offers.get(name, ()), rate) for name in queries}
     given = _catalogue_settings(spec)
+    for name, query in queries.items():
+        require_gpus(query, bounds=name)
     return {name: with_interruptions(find_offers(query, data_folder, given), rate) for name, query in queries.items()}
 
 
@@ -238,8 +241,46 @@ def find_or_new_study(spec: JobSpec, store: Store, *, fresh: bool = False) -> tu
     Returns:
         The study, and whether it is new.
     """
-    found = [] if fresh else store.find_studies(spec.name, spec.problem_key)
-    return (replace(found[0], spec=study_document(spec)), False) if found else (new_study(spec), True)
+    names = () if fresh else study_names(spec.name, DEFAULT_TENANT)
+    found = [study for name in names for study in store.find_studies(name, spec.problem_key)]
+    newest = max(found, key=lambda study: study.id, default=None)
+    return (new_study(spec), True) if newest is None else (replace(newest, spec=study_document(spec)), False)
+
+
+DEFAULT_TENANT = "default"
+"""Whose searches on a cluster are those of a user who names no tenant."""
+
+
+def study_names(job: str, tenant: str) -> tuple[str, ...]:
+    """The names that the studies of a job may have: a cluster's, and for who names no tenant those of ``tune``, too.
+
+    Args:
+        job: The job's name.
+        tenant: Whose searches on a cluster.
+    """
+    return (f"{tenant}/{job}", job) if tenant == DEFAULT_TENANT else (f"{tenant}/{job}",)
+
+
+def refuse_queued(spec: JobSpec, study: StudyRow, store: Store) -> None:
+    """Refuse a study that a search of a cluster's queue goes on with, or one that waits for a study of that name.
+
+    Args:
+        spec: The specification.
+        study: The study's row; a new one has the id 0.
+        store: The store.
+
+    Raises:
+        StudyBusyError: It is one.
+    """
+    if (number := store.queued_search(study.id, DEFAULT_TENANT, spec.name)) is None:
+        return
+    which = f"the study {study.name!r} (id {study.id}) is that of search {number}" if study.id else (
+        f"search {number} of the name {spec.name!r} waits"
+    )  # fmt: skip
+    raise StudyBusyError(
+        f"{which} on a cluster, which is not over",
+        hint=f"tradewind queue shows it, tradewind cancel {number} ends it; --fresh begins another study",
+    )
 
 
 def find_or_create_study(spec: JobSpec, store: Store, *, fresh: bool = False) -> tuple[StudyRow, bool]:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import os
 import threading
-import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from tradewind.engine.ask_tell.asked_trial import (
+    Asked,
+    TrialEnd,
+    as_numbers,
+    asked_trial,
+    ended_run,
+    not_asked,
+    read_job,
+    whole_number,
+)
+from tradewind.engine.ask_tell.shared_study import LEASE_SECONDS, SharedStudy
 from tradewind.engine.function_calls import call_for_trial
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
@@ -34,6 +42,7 @@ from tradewind.engine.search_builder import (
     build_searcher,
     build_stopping_rules,
     find_or_new_study,
+    refuse_queued,
     stored_study,
 )
 from tradewind.engine.state_machine.events import (
@@ -54,8 +63,7 @@ from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.study_view import TrialList, study_html, study_text
 from tradewind.errors import ConfigurationError, StudyBusyError
-from tradewind.problem import Configuration, Fault, Offer, Run, RunState, Trial, Value
-from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
+from tradewind.problem import Run, RunState, Trial, Value
 from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.utils.clock import SystemClock
@@ -68,94 +76,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def as_numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Turn measured metrics into floats; NaN and infinities are numbers too, and fail the trial.
-
-    Args:
-        trial: The trial's number, for the words of an error.
-        metrics: What was told, by name.
-
-    Raises:
-        ConfigurationError: A metric is no number.
-    """
-    if not isinstance(metrics, Mapping):
-        raise ConfigurationError(
-            f"trial {trial}: the metrics cannot be {metrics!r}", hint="tell them by name: metrics={'loss': 0.1}"
-        )
-    found: dict[str, float] = {}
-    for name, value in metrics.items():
-        try:
-            found[str(name)] = _converted(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ConfigurationError(
-                f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
-            ) from None
-    return found
-
-
-def as_number(value: Any) -> float:
-    """A number; NaN for what is none."""
-    try:
-        return _converted(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def _converted(value: Any) -> float:
-    if isinstance(value, str | bytes):
-        raise TypeError  # float() would read some of them
-    return float(value)
-
-
-def whole_number(value: Any) -> int | None:
-    """A whole number, numpy's included; None for what is none, such as 1.5, "2" and True."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
-
-
 _LEASE = 24 * 3600.0
 """Seconds a study stays taken between two calls; a process that has died lets go of it at once."""
 
 _RENEWED_AFTER = 600.0
 """Seconds after which a call takes it for that long anew."""
 
-TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
-
 _open_here: weakref.WeakValueDictionary[str, Study] = weakref.WeakValueDictionary()
 """The studies that are open in this process, by their owner's tag."""
-
-_STATES: Mapping[str, RunState] = {
-    "succeeded": RunState.DONE,
-    "failed": RunState.FAILED,
-    "aborted": RunState.TIMED_OUT,
-    "lost": RunState.PREEMPTED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A trial for you to run.
-
-    Attributes:
-        number: The trial's number; `Study.tell` wants it.
-        configuration: The value of each parameter.
-        offer: The machines, with their price.
-        cap_seconds: Seconds after which the run cannot win any more, or the money for it is used up; None for no cap.
-            Cut it short then, and tell it as aborted.
-        fidelity: Share of the input to run.
-        why: What the searcher expects of it.
-    """
-
-    number: int
-    configuration: Configuration
-    offer: Offer
-    cap_seconds: float | None
-    fidelity: float
-    why: Mapping[str, float | str]
 
 
 class Study:
@@ -181,7 +109,7 @@ class Study:
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._closed = False
-        self.spec = _read(source)
+        self.spec = read_job(source)
         if self.spec.early_stop is not None:
             raise self.spec.error(
                 ("early_stop",),
@@ -191,6 +119,8 @@ class Study:
         self._store: Store = store_at(store or store_url())
         self._problem = build_problem(self.spec, data_folder())
         row, _ = find_or_new_study(self.spec, self._store, fresh=fresh)
+        if not fresh:
+            refuse_queued(self.spec, row, self._store)
         self._prepare(row)
         self.row, new = stored_study(row, self.spec, self._store, fresh=fresh)  # what is refused leaves none behind
         if not new and not row.id:
@@ -214,6 +144,24 @@ class Study:
         self._held = Moment.now()
         self.row = refresh_held_study(self._store, self.row)
         self._open()
+
+    @staticmethod
+    def open(
+        store: str | None = None, source: Path | str | Mapping[str, Any] | None = None, *, lease: float = LEASE_SECONDS
+    ) -> SharedStudy:
+        """Open a study for one of several workers: any number of processes and hosts may ask and tell at once.
+
+        Args:
+            store: Address of the store; the user's own without it.
+            source: A job YAML's path, or the same as a mapping: the study is made where there is none. Or the name of a
+                study that is there; without it, the newest one.
+            lease: Seconds after which a worker that says nothing has lost its trials to the others.
+
+        Raises:
+            StudyNotFoundError: There is no study of that name.
+            StudyBusyError: A process runs it alone, or a cluster does.
+        """
+        return SharedStudy(store, source, lease=lease)
 
     def _open(self) -> None:
         restore_searcher_state(self._searcher, self.row)
@@ -355,9 +303,11 @@ class Study:
             if number not in self._results:
                 run = next((run for run in self._machine.runs.values() if run.trial == number), None)
                 if run is None or number not in self._asked:
-                    raise self._not_asked(number)
+                    raise not_asked(number, self._machine.history.trials.get(number))
                 measured = as_numbers(number, {} if metrics is None else metrics)
-                ended = self._ended(run, runtime, cost, state, reason)
+                ended = ended_run(
+                    self._problem, self._machine.history.trials[number], run, runtime, cost, state, reason
+                )
                 with self._changing():
                     self._results[number] = ended, measured
                     self._events.append(RunChanged(ended))
@@ -366,38 +316,6 @@ class Study:
                 del self._asked[number]
                 del self._results[number]
             return self._machine.history.trials[number]
-
-    def _not_asked(self, number: int) -> ConfigurationError:
-        """The error for a trial that waits for no result, with the reason."""
-        trial = self._machine.history.trials.get(number)
-        if trial is None or not trial.state.ended:
-            return ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
-        return ConfigurationError(
-            f"trial {number} was told already and is {trial.state.value}", hint="the first result counts"
-        )
-
-    def _ended(self, run: Run, runtime: float, cost: float | None, state: TrialEnd, reason: str) -> Run:
-        """The run as it ended, checked."""
-        number = run.trial
-        if state not in _STATES:
-            raise ConfigurationError(
-                f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}"
-            )
-        if not 0 <= as_number(runtime) < math.inf:
-            raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
-        offer = self._machine.history.trials[number].offer
-        bill = self._problem.terms.billing.cost(float(runtime), offer.hourly) if cost is None else cost
-        if not 0 <= as_number(bill) < math.inf:
-            raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
-        return replace(
-            run,
-            state=_STATES[state],
-            runtime=float(runtime),
-            cost=float(bill),
-            ended=time.time(),
-            reason=reason,
-            fault=Fault.JOB if state == "failed" else Fault.INFRASTRUCTURE if state == "lost" else None,
-        )
 
     def optimise(
         self,
@@ -606,7 +524,7 @@ class Study:
             events = self._perform(instruction)
             with self._changing():
                 if isinstance(instruction, Launch):
-                    self._new.append(_asked(instruction.trial, instruction.wall_seconds))
+                    self._new.append(asked_trial(instruction.trial, instruction.wall_seconds))
                 self._instructions.popleft()
                 self._events.extend(events)
 
@@ -636,18 +554,3 @@ class Study:
         ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
         self._present = {}
-
-
-def _asked(trial: Trial, cap: float | None) -> Asked:
-    proposal = trial.proposal
-    return Asked(trial.number, proposal.configuration, trial.offer, cap, proposal.fidelity, proposal.why)
-
-
-def _read(source: Path | str | Mapping[str, Any]) -> JobSpec:
-    """The specification of a path or of a mapping."""
-    if not isinstance(source, Mapping):
-        return load_spec(Path(source))
-    import yaml
-
-    document = {"job": {"command": ["ask-and-tell"]}, **source}
-    return parse_spec(yaml.safe_dump(document, sort_keys=False), file="<mapping>", base=Path.cwd())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from tradewind.engine.study import Study
-from tradewind.problem import Trial
+if TYPE_CHECKING:
+    from tradewind.problem import Trial
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="float | Mapping[str, float] | None")
@@ -49,6 +49,8 @@ class Tunable(Generic[P, R]):
         Returns:
             The best trial, or None.
         """
+        from tradewind.engine.study import Study  # a run that only calls the function need not wait for it
+
         with Study(self.specification, store=store, fresh=fresh) as study:
             return study.optimise(self._function, trials, progress=progress)
 

@@ -297,6 +297,10 @@ class Interruptions:
 
 HOURS_PER_MONTH = 730.0
 
+BAND_SHARES = {"<5%": 0.025, "5-10%": 0.075, "10-15%": 0.125, "15-20%": 0.175, ">20%": 0.25}
+"""The middle of the bands in which Amazon gives the share of machines that are taken back within a month. The last has
+no end: 25 % is taken for it."""
+
 
 def hourly_interruptions(monthly_share: float) -> float:
     """Interruptions per hour of a machine, of the share that is interrupted within a month.

@@ -72,6 +72,7 @@ class Limits:
         log_bytes: The most that is kept of stdout and of stderr, each.
         asked: False when nobody asked for ``wall_seconds``: it only keeps a run from going on for ever, and an engine
             with a limit of its own may end the run sooner.
+        gpus: GPUs on each node: a whole number, or a part of one that others share; None is what the offer has.
     """
 
     cpus: float | None = None
@@ -79,6 +80,7 @@ class Limits:
     wall_seconds: float | None = None
     log_bytes: int | None = None
     asked: bool = True
+    gpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +162,14 @@ class CheckpointPlan:
     Attributes:
         folder: The folder on this machine, the same for all runs of the trial.
         every: Seconds of work between two checkpoints of the program.
+        origin: The folder of another trial's checkpoints, at whose latest one the first run begins; or None.
+        kept: The latest checkpoint stays when the trial has succeeded, for other trials to begin at.
     """
 
     folder: Path
     every: float
+    origin: Path | None = None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

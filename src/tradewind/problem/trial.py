@@ -63,6 +63,8 @@ class Proposal:
         why: What the searcher expects, by name: ``expected_cost`` (USD), ``probability_feasible``,
             ``expected_saving`` (USD), ``expected_spend`` (USD), ``stage`` in words, ...; where the user
             enqueued it, ``stage`` is `ENQUEUED`.
+        origin: Number of the ended trial whose last checkpoint the run begins at, where that was kept; None: it begins
+            anew.
     """
 
     configuration: Configuration
@@ -71,6 +73,7 @@ class Proposal:
     fidelity: float = 1.0
     repeat: bool = False
     why: Mapping[str, float | str] = field(default_factory=dict)
+    origin: int | None = None
 
     @property
     def enqueued(self) -> bool:

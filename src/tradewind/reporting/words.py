@@ -119,3 +119,13 @@ def totals_words(totals: StudyTotals) -> str:
     states = ", ".join(f"{totals.states[name]:,} {name}" for name in sorted(totals.states) if totals.states.get(name))
     aside = f", {format_money(totals.reserved)} reserved" if totals.reserved else ""
     return f"all studies: {states}; {format_money(totals.spent)} spent{aside}"
+
+
+def value_word(value: object) -> str:
+    """Write a value of a parameter as pages do: ``true`` and ``false`` as in JSON."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def natural_key(word: str) -> list[tuple[int, int | str]]:
+    """Sort key that puts ``c5.2xlarge`` before ``c5.16xlarge``."""
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", word) if part]

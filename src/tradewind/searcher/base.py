@@ -46,6 +46,10 @@ class UsesFractions(Capability):
     """Runs parts of the input (`Proposal.fidelity`) and concludes on the whole."""
 
 
+class ContinuesTrials(Capability):
+    """Has trials go on from checkpoints of ended ones (`Proposal.origin`), which are kept for that."""
+
+
 class Repeats(Capability):
     """Runs a configuration again (`Proposal.repeat`) where that tells more for its money than a new one."""
 

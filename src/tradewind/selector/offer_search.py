@@ -17,6 +17,7 @@ from tradewind.problem import Offer, OfferQuery
 from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue, DescribesOffers
 from tradewind.selector.catalogue.price_table import OfferKind, PriceTableCatalogue, TableOffers
+from tradewind.utils.machine.gpus import gpus_here
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import format_money
 from tradewind.utils.user_functions import is_reference
@@ -176,10 +177,26 @@ def require_offers(
         NoOfferError: Nothing is within the query; the hint says which bound leaves nothing.
     """
     query = _usual(query)
+    require_gpus(query, bounds=bounds)
     found = find_offers(query, data_folder, catalogue_settings)
     if not found:
         raise NoOfferError(f"no offer is within {bounds}", hint=_blame(query, data_folder, catalogue_settings))
     return found
+
+
+def require_gpus(query: OfferQuery, *, bounds: str) -> None:
+    """Refuse a query for offers of this machine with GPUs where it has none.
+
+    Args:
+        query: Bounds on the offers.
+        bounds: Name of the query for the error text.
+
+    Raises:
+        NoOfferError: This machine has no GPU.
+    """
+    if query.provider == ("local",) and query.gpus[0] and not gpus_here():
+        hint = "tradewind doctor says where it looks; without gpus it runs on processors"
+        raise NoOfferError(f"{bounds}: this machine has no GPU", hint=hint)
 
 
 def open_catalogue(name: str, data_folder: Path, catalogue_settings: GivenSettings | None = None) -> Catalogue:

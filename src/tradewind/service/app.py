@@ -52,7 +52,7 @@ def create_app(context: Context) -> FastAPI:
     def refused(address: str, call: str, error: TradewindError) -> None:
         context.audit.record_of("", "", address, "call.refused", call, "refused", {"code": error.code})
 
-    app.add_middleware(RequestGuard, settings=context.settings, refused=refused)
+    app.add_middleware(RequestGuard, settings=context.settings, refused=refused, page=error_pages.refusal_page)
     # The last to be added is the first that a call passes.
     app.state.traffic = CallMetrics()
     app.state.health = HealthChecks(context, app.state.traffic)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.errors import NotFoundError
 from tradewind.service.accounts.identity import Principal
+from tradewind.store.base import Store
 from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES, ClusterRow, ClusterStore, JobRow
 
 OTHERS = "other tenants"
@@ -76,6 +77,35 @@ class ClusterService:
         if not found or found[0].id != number or not who.may_see(found[0].tenant):
             raise NotFoundError(f"there is no search {number} on a cluster")
         return _job(found[0])
+
+    def may_continue(self, study: Mapping[str, Any]) -> bool:
+        """True of a study, as `StudyService.get` has it, whose search on a cluster is over; none of a request."""
+        if study["cluster_job"] is None or study["request"] or study["state"] == "running":
+            return False
+        return self._store.job(study["cluster_job"]).state not in OPEN_JOB_STATES
+
+    def continue_search(self, who: Principal, number: int, studies: Store, trials: int) -> dict[str, Any]:
+        """Let a search that is over go on; nothing that was paid for is run again.
+
+        Args:
+            who: The user who asks.
+            number: The search's number.
+            studies: The store.
+            trials: Number of trials at most, in all.
+
+        Returns:
+            The search, as in `jobs`.
+
+        Raises:
+            NotFoundError: There is none, or it is another tenant's.
+            InputError: Nothing is left of its budget.
+            StudyBusyError: It is not over.
+            QuotaError: The dollars of the tenant's quota do not allow it.
+        """
+        from tradewind.tenancy.submission.continuation import resume_search
+
+        self.job(who, number)
+        return _job(resume_search(self._store, studies, self._store.job(number), {"trials": trials}))
 
     def _document(self, who: Principal, row: ClusterRow) -> dict[str, Any]:
         snapshot = row.snapshot

@@ -90,6 +90,9 @@ class ServiceSettings(BaseModel):
         explore: True where the first proposal may be one to learn from; false for always the best
             known.
         shared_history: True where proposals for an application of all tenants learn from the runs of all of them.
+        user: The user of the system that a server which is started as root becomes; without it ``tradewind``, or else
+            ``nobody``.
+        allow_root: True where a server that is started as root stays root, and programs of users with it.
         user_hooks: True where requests and applications of ordinary users may bring hooks, which run on the server.
     """
 
@@ -137,6 +140,8 @@ class ServiceSettings(BaseModel):
     smtp_authorities: Path | None = Field(default=None, description="PEM file of authorities for its certificate.")
     explore: bool = Field(default=True, description="The first proposal may be one to learn from; else the best known.")
     shared_history: bool = Field(default=False, description="Proposals learn from other tenants' runs, too.")
+    user: str = Field(default="", max_length=100, description="The user that a server started as root becomes.")
+    allow_root: bool = Field(default=False, description="Stay root, if started as root, as users' programs then do.")
     user_hooks: bool = Field(default=False, description="Ordinary users may bring hooks, which run on the server.")
 
 

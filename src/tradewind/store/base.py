@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind import plugins
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import MachineLease, Run, Trial
 from tradewind.utils.processes import process_namespace, process_start_time
+
+if TYPE_CHECKING:
+    from tradewind.store.studies.study_workers import StudyWorkers
 
 StudyState = Literal["open", "finished", "interrupted"]
 
@@ -265,6 +268,16 @@ class Store(Plugin, ABC):
         """The ids of the studies that have runs which have not ended."""
         return {line.id for line in self.list_studies() if self.runs(line.id, open_only=True)}
 
+    def queued_search(self, study_id: int, tenant: str, name: str) -> int | None:
+        """The number of the search of a cluster's queue that is not over and has a study; None where none has it.
+
+        Args:
+            study_id: The study; 0 for one that is not stored yet.
+            tenant: With the name: a search that waits, and has no study yet, counts, too.
+            name: The job's name.
+        """
+        return None
+
     @abstractmethod
     def totals(self) -> StudyTotals:
         """The number of studies in each state, and what all of them have cost."""
@@ -302,6 +315,16 @@ class Store(Plugin, ABC):
         Raises:
             StudyBusyError: Another live process holds it, without ``force``.
         """
+
+    def workers(self, study_id: int) -> StudyWorkers:
+        """The steps of several workers on one study.
+
+        Raises:
+            StoreError: This store is for one worker at a time.
+        """
+        from tradewind.errors import StoreError
+
+        raise StoreError(f"the store {self.url} is for one worker at a time", hint="open the study with Study(...)")
 
     @abstractmethod
     def renew(self, study_id: int, token: str, seconds: float) -> None:

@@ -119,7 +119,10 @@ def offer_from_json(document: Mapping[str, Any]) -> Offer:
 
 def proposal_to_json(proposal: Proposal) -> dict[str, Any]:
     """A proposal as a document, without its configuration, which stands beside it."""
-    return _fields(proposal, _PROPOSAL)
+    document = _fields(proposal, _PROPOSAL)
+    if proposal.origin is None:
+        del document["origin"]
+    return document
 
 
 def proposal_from_json(document: Mapping[str, Any], configuration: Mapping[str, Any]) -> Proposal:

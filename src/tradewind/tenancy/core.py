@@ -138,7 +138,7 @@ def _keeps_own_runner(document: Mapping[str, Any], cluster: Mapping[str, Any]) -
 
 
 def with_demand_limits(make: RunRequestFactory, job: JobRow) -> RunRequestFactory:
-    """Makes requests of runs that get the CPUs and the memory that their owner says, and not those of their offer."""
+    """Makes requests of runs that get the CPUs, memory and GPUs that their owner says, and not those of their offer."""
     demand: Mapping[str, float] = job.options.get("demand", {})
 
     def made(trial: Trial, run: Run, wall_seconds: float | None) -> RunRequest:
@@ -148,6 +148,8 @@ def with_demand_limits(make: RunRequestFactory, job: JobRow) -> RunRequestFactor
             limits = replace(limits, cpus=cpus / nodes)
         if memory := demand.get("memory"):
             limits = replace(limits, memory_bytes=int(memory * 2**30 / nodes))
+        if (gpus := demand.get("gpu")) is not None:
+            limits = replace(limits, gpus=gpus / nodes)
         return replace(request, limits=limits)
 
     return made
@@ -316,12 +318,15 @@ class Core:
 
     def _study(self, store: Store) -> StudyRow:
         """The study's row; a new one is stored once nothing of the search can be refused any more."""
-        from tradewind.engine.search_builder import new_study
+        from tradewind.engine.search_builder import new_study, study_document
+        from tradewind.problem.job_spec.spec import JobSpec
 
         job = self._settings.job
-        if job.study_id is not None:
-            return store.study(job.study_id)
-        return new_study(self._spec, name=f"{job.tenant}/{job.name}")
+        if job.study_id is not None:  # it may go on with another budget
+            return replace(store.study(job.study_id), spec=study_document(self._spec))
+        # The problem is the one that was submitted: which engine and which copy of its folder it runs on is no matter.
+        key = JobSpec.from_json(job.spec).problem_key
+        return replace(new_study(self._spec, name=f"{job.tenant}/{job.name}"), problem_key=key)
 
     def _build(self, study: StudyRow, store: Store) -> Search:
         from tradewind.engine.search_builder import build_search

@@ -350,6 +350,7 @@ class SharedCluster:
 
     def _new(self, job: JobRow) -> list[ev.AllocatorEvent]:
         self._jobs[job.id] = job
+        self.failed.pop(job.id, None)
         name = str(job.id)
         if job.wanted == "cancel":
             return self._end_new(job, "cancelled", _CANCELLED)
@@ -489,6 +490,7 @@ class SharedCluster:
             self.failed[number] = f"search {number} ({self._jobs[number].name}): {reason}"
         self._change(number, state=state, reason=reason, ended=time.time())
         self.shown.pop(number, None)
+        self._crashes.pop(number, None)  # should it go on, it is as good as new
 
     def _change(self, number: int, **fields: Any) -> None:
         known, changed = self._jobs[number], self.store.change_job(number, **fields)

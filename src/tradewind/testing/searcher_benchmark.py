@@ -399,7 +399,7 @@ def draw_results(results: Sequence[SearchResult], found: Sequence[Summary], path
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    from tradewind.reporting.study.png import STYLE
+    from tradewind.reporting.charts.picture import STYLE
 
     lines: dict[str, list[Summary]] = defaultdict(list)
     for each in found:

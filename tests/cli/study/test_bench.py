@@ -75,6 +75,7 @@ def test_searchers_are_compared_and_an_interrupted_benchmark_goes_on(
     assert out.read_text().startswith(written)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_protocol_of_the_paper_pays_every_run(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plot = table.with_name("plot.png")

@@ -144,7 +144,7 @@ def test_a_second_process_learns_that_the_study_is_busy(job: Path, capsys: pytes
     [
         signal.SIGINT,
         pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.thorough),
     ],
 )
 def test_an_interruption_stops_cleanly_and_the_same_command_resumes(

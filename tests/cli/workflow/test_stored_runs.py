@@ -224,6 +224,7 @@ def test_a_killed_run_is_shown_is_found_and_is_ended(
     assert "nothing runs" in said(capsys, "down", "test", "--yes")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_is_taken_from_the_process_that_carries_it_out(
     tmp_path: Path, quick: Path, capsys: pytest.CaptureFixture[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,4 +119,31 @@ def test_without_a_plan_there_is_no_folder(tmp_path: Path) -> None:
     deployer.launch(row(), request_for(tmp_path, python(code)))
     assert drive(deployer)[-1].state is RunState.DONE
     assert said(tmp_path, "run-1") == "None\n"
+    deployer.close()
+
+
+def test_another_trial_goes_on_from_where_one_has_ended(tmp_path: Path) -> None:
+    parent = tmp_path / "checkpoints"
+    code = (
+        "import os, pathlib\n"
+        "place = pathlib.Path(os.environ['TRADEWIND_CHECKPOINT'], 'state')\n"
+        "print('from', place.read_text() if place.exists() else 'nothing')\n"
+        "place.write_text(os.environ['TRADEWIND_RUN_ID'])\n"
+    )
+    first, second = (CheckpointPlan(parent / name, 60.0, kept=True) for name in ("00000", "00001"))
+    deployer = deployer_over(tmp_path)
+    for name, plan in (
+        ("run-1", first),
+        ("run-2", replace(second, origin=first.folder)),
+        ("run-3", CheckpointPlan(parent / "00002", 60.0, origin=second.folder)),
+        ("run-4", CheckpointPlan(parent / "00003", 60.0, origin=parent / "00002")),
+    ):
+        deployer.launch(row(name), request_for(tmp_path, python(code), name, checkpoint=plan))
+        assert drive(deployer, name)[-1].state is RunState.DONE
+    said_by = [said(tmp_path, f"run-{number}").strip() for number in (1, 2, 3, 4)]
+    assert said_by == ["from nothing", "from run-1", "from run-2", "from nothing"]
+    for plan, text in ((first, "run-1"), (second, "run-2")):
+        saved = CheckpointStore(plan.folder).latest()
+        assert saved is not None and (saved.files / "state").read_text() == text
+    assert CheckpointStore(parent / "00002").latest() is None, "that one was not to be kept"
     deployer.close()

@@ -132,7 +132,13 @@ def assert_settled(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["down", "kept", "--yes"], ["reap", "--yes", "--provisioner", "simulated"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["down", "kept", "--yes"],
+        pytest.param(["reap", "--yes", "--provisioner", "simulated"], marks=pytest.mark.thorough),
+    ],
+)
 def test_after_a_kill_what_was_kept_is_shown_given_back_and_paid_for(folder: Path, words: list[str]) -> None:
     left = killed_while_keeping(folder)
     assert left.lease is not None

@@ -95,7 +95,7 @@ def test_time_left_and_the_longest_run_limit_what_is_set_aside() -> None:
     assert free.reservation(trial(problem()), None, 10.0, 0, 1800.0) == HOURLY / 2
     short = RunLimits(problem(), SearchPolicy(owner="t", longest=900.0))
     assert short.reservation(trial(problem()), None, 10.0, 0, 1800.0) == HOURLY / 4
-    assert short.limits(trial(problem()), None) == [(900.0, "it ran into deploy.longest of 15m 00s")]
+    assert short.limits(trial(problem()), None) == [(900.0, "it ran into the deadline of 15m 00s")]
     run = Run("t-0-1", 0, runtime=700.0)
     assert short.cap(trial(problem()), run, None, 100.0) == (800.0, "the time budget was used up")
 
@@ -107,4 +107,4 @@ def test_a_run_that_ran_into_deploy_longest_is_not_said_to_have_met_the_deadline
     world.drive()
     seen = world.trial_rows[0].observation
     assert seen is not None
-    assert (seen.reason, seen.runtime) == ("it ran into deploy.longest of 2.0 s", 2.0)
+    assert (seen.reason, seen.runtime) == ("it ran into the deadline of 2.0 s", 2.0)

@@ -163,6 +163,7 @@ class ManyTrials:
         return [make_trial(since, {"a": 1}, 0.1)]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_hundred_thousand_trials_are_loaded_explained_and_drawn_in_seconds() -> None:
     store: Any = ManyTrials(100_000)

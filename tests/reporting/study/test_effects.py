@@ -70,6 +70,7 @@ def test_the_range_holds_the_effect_as_often_as_it_says(store: Store, build: Bui
     assert held >= 34
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_noise_is_told_as_an_effect_as_seldom_as_the_range_says(store: Store, build: Build) -> None:
     claimed = 0

@@ -51,7 +51,7 @@ def test_one_trial(store: Store, build: Build) -> None:
     assert "Use workers=4 (trial 0)." in text
     assert "cost $0.250 this run, 10.0 s (50 %) before the deadline of 20.0 s" in text
     assert "1 × c4 of local at $0.200 per hour" in text
-    assert "No other configuration was feasible" in text
+    assert "This is the only configuration that was tried, so there is nothing to compare it with." in text
     assert "1 configuration was tried." in text
     assert "It ran once" in text
     assert "of a budget of $5.00" in text

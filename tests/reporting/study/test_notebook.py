@@ -37,7 +37,7 @@ def test_a_report_shows_the_page_of_the_command_in_a_frame(tmp_path: Path) -> No
     with Study(JOB) as study:
         study.optimise(bowl)
         report = StudyReport(study)
-    (frame,) = re.findall(r'<iframe srcdoc="([^"]*)" sandbox ', report._repr_html_())
+    (frame,) = re.findall(r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" ', report._repr_html_())
     assert unescape(frame) == report.html
     assert report.html.startswith("<!doctype html>")
     assert "every configuration has been tried" in report.html
@@ -76,7 +76,7 @@ def test_a_report_is_made_of_any_study_open_or_closed_begun_or_not(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_a_browser_shows_all_of_it_in_light_and_in_dark(browser: Browser, shots: Path | None, scheme: Scheme) -> None:
     """As a notebook has it: in the colours of its theme, and with styles of its own for tables."""
     bar = NotebookBar()

@@ -92,6 +92,7 @@ def test_a_metric_to_be_large(store: Store, build: Build) -> None:
     assert other.values.tolist() == [[1.0, 0.9], [2.0, 0.8]]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_report_shows_it_where_it_is_wanted(store: Store, build: Build, tmp_path: Path) -> None:
     plain, both = build(some()), build(some(), spec=BOTH)
@@ -103,8 +104,11 @@ def test_the_report_shows_it_where_it_is_wanted(store: Store, build: Build, tmp_
     assert text.count("★ 0") == 2  # among the best, and first of the front
     page = render_html(wanted)
     assert "Trade-off between cost and runtime" in page
-    assert page.count('class="mark front"') == 6  # three on the map, three on their own chart
-    assert render_html(unasked).count('class="mark front"') == 3
+    assert page.count('"look": "front"') == 2  # on the map and on their own chart
+    assert render_html(unasked).count('"look": "front"') == 1
+    chart = front_chart(wanted, front(wanted))
+    assert chart is not None
+    assert [len(layer.rows) for layer in chart.layers if layer.look == "front"] == [3]
     assert (tmp_path / "a/trade-off.png") in write_pngs(wanted, tmp_path / "a")
     assert (tmp_path / "b/trade-off.png") not in write_pngs(unasked, tmp_path / "b")
 
@@ -112,7 +116,7 @@ def test_the_report_shows_it_where_it_is_wanted(store: Store, build: Build, tmp_
 def test_one_that_is_best_in_all(store: Store, build: Build) -> None:
     trials = [make_trial(i, {"p": i}, 1.0 + i, runtime=10.0 + i) for i in range(3)]
     data = StudyData.load(store, build(trials, spec=BOTH))
-    assert front_chart(data, front(data)) == ""
+    assert front_chart(data, front(data)) is None
     assert "best in all" in sentence(front(data))
     empty = StudyData.load(store, build([], spec=BOTH))
     assert "No feasible trial" in sentence(front(empty))

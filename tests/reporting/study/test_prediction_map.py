@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,9 @@ from tradewind.cli.study.tune import tune
 from tradewind.errors import InputError, NothingFeasibleError
 from tradewind.plugins import create
 from tradewind.problem import Configuration, Trial
-from tradewind.reporting.study.prediction_map import PredictedMap, map_svg, map_table, print_map, write_map
+from tradewind.reporting.charts.document import chart_json
+from tradewind.reporting.charts.one_page import embed
+from tradewind.reporting.study.prediction_map import PredictedMap, map_chart, map_table, print_map, write_map
 from tradewind.searcher.base import MapPoint
 from tradewind.testing.problems import offers
 from tradewind.utils.paths import data_folder, store_url
@@ -130,20 +133,21 @@ def test_files_of_the_map(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     svg, png, page = (folder / name for name in ("m.svg", "m.png", "m.html"))
     call("report", "paris-job", "--map-plot", str(svg))
     assert capsys.readouterr().out.strip() == f"wrote {svg}"
-    root = ElementTree.parse(svg).getroot()
-    marks = [node.get("class") for node in root.iter("{http://www.w3.org/2000/svg}path")]
-    assert sum(kind in ("mark feasible", "mark infeasible", "mark best") for kind in marks) == 24 + 3  # and a legend
-    assert marks.count("mark best") == 2
-    bars = [node for node in root.iter("{http://www.w3.org/2000/svg}line") if node.get("class") == "whisker"]
-    assert len(bars) > 10
-    assert all(float(bar.get("x2", "0")) >= float(bar.get("x1", "0")) for bar in bars)
+    ElementTree.parse(svg)
     assert "deadline 30.0 s" in svg.read_text()
     call("report", "paris-job", "--map", "--map-plot", str(png), "--html", str(page))
     out = capsys.readouterr().out
     assert f"wrote {png}" in out
     assert f"wrote {page}" in out
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert "Predicted cost and run time" in page.read_text(encoding="utf-8")
+    found = re.search(r'id="charts">(.*?)</script>', page.read_text(encoding="utf-8"))
+    assert found is not None
+    drawn = json.loads(found[1])["predicted-map"]
+    layers = {layer["look"]: layer["rows"] for layer in drawn["layers"]}
+    assert sum(len(layers[look]) for look in ("feasible", "infeasible", "best")) == 24
+    assert len(layers["soft"]) > 10
+    assert all(end >= begin for begin, _, end, _ in layers["soft"])
+    assert len(drawn["table"]["rows"]) == 24
 
 
 def test_json_has_every_point(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,15 +186,15 @@ def point(name: str, cost: float, time: float, **given: Any) -> MapPoint:
 
 def test_a_map_of_one_point_and_of_free_machines_can_be_drawn(tmp_path: Path) -> None:
     for points in ([point("a", 0.5, 60.0)], [point("a", 0.0, 60.0), point("b", 0.0, 6000.0, in_time=False)]):
-        ElementTree.fromstring(map_svg(some_map(points, deadline=1e6), alone=True))
+        json.dumps(chart_json(map_chart(some_map(points, deadline=1e6))), allow_nan=False)
         assert write_map(some_map(points), tmp_path / "m.png").exists()
     none_in_time = some_map([point("a", 1.0, 60.0, in_time=False)], deadline=5.0)
-    assert "mark infeasible" in map_svg(none_in_time)
+    assert map_chart(none_in_time).layer("predicted late").rows == [(60.0, 1.0)]
 
 
 def test_nothing_of_a_name_is_markup() -> None:
     predicted = some_map([point("<b>[red]x", 1.0, 60.0), point("y&z", 2.0, 30.0)])
-    ElementTree.fromstring(map_svg(predicted, alone=True))
+    assert "<b>" not in embed({"map": map_chart(predicted)}).data
     console = Console(width=80, record=True, file=io.StringIO())
     print_map(predicted, console)
     assert "<b>[red]x" in console.export_text()

@@ -231,7 +231,14 @@ def test_it_finds_the_optimum_of_405_within_30_trials() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("billing", [Billing(), Billing(setup_seconds=120), Billing(minimum_seconds=60)])
+@pytest.mark.parametrize(
+    "billing",
+    [
+        Billing(setup_seconds=120),
+        pytest.param(Billing(), marks=pytest.mark.thorough),
+        pytest.param(Billing(minimum_seconds=60), marks=pytest.mark.thorough),
+    ],
+)
 def test_the_deadline_is_read_off_the_model_of_the_bill(billing: Billing) -> None:
     """Runs in time are told from late ones, whatever is billed besides the run."""
     problem = problems.table_problem(cliff="slow", deadline=900.0, billing=billing)
@@ -248,6 +255,7 @@ def test_the_deadline_is_read_off_the_model_of_the_bill(billing: Billing) -> Non
     assert right >= 0.85 * total
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_what_it_expects_is_near_what_happens() -> None:
     problem = problems.table_problem(cliff="slow")
@@ -297,6 +305,7 @@ def test_the_rule_waits_for_enough_runs_and_a_lower_bar_waits_longer() -> None:
     assert len(drive(make(problem, 1, stop=False), problem, 25)) == 25
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_does_not_stop_before_anything_is_feasible() -> None:
     problem = problems.infeasible_problem()

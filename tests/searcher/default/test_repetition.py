@@ -119,6 +119,7 @@ def test_what_would_be_cut_short_is_not_run_again() -> None:
     assert answer.final
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_where_they_vary_the_best_are_run_again() -> None:
     problem = problems.make_problem(

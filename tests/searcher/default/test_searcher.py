@@ -108,6 +108,7 @@ def test_it_finds_the_best_for_less_money_than_chance_and_gp() -> None:
     assert spent["tradewind"] < spent["gp"]
 
 
+@pytest.mark.thorough
 def test_failures_do_not_keep_it_from_something_good() -> None:
     """The cheapest machines have too little memory: the first runs fail."""
     problem = problems.table_problem(cliff="fail")
@@ -117,6 +118,7 @@ def test_failures_do_not_keep_it_from_something_good() -> None:
         assert best_of(drive(make(problem, seed), problem, 15, abort=True)) < 1.35 * optimum[1]
 
 
+@pytest.mark.thorough
 def test_it_minimises_runtime() -> None:
     problem = smooth(objective=Objective("runtime"))
     optimum = problem.optimum()
@@ -124,6 +126,7 @@ def test_it_minimises_runtime() -> None:
     assert best_of(drive(make(problem), problem, 30, abort=True)) <= 1.15 * optimum[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_maximises_a_metric_under_a_threshold() -> None:
     problem = smooth(objective=Objective("throughput", "maximise"), thresholds=[Threshold("cost", at_most=0.5)])
@@ -372,6 +375,7 @@ def test_proposals_beside_each_other_are_distinct() -> None:
     assert one(searcher.ask(SearchState([running], proposed=9))).configuration == later[1].configuration
 
 
+@pytest.mark.thorough
 def test_processes_of_different_roughness_are_averaged() -> None:
     """Few runs leave all of them; what one of them predicts badly loses its weight."""
     searcher, _ = informed(smooth(), 2)

@@ -357,6 +357,7 @@ def test_fantasies_leave_the_mean_and_keep_the_kind(level: float | None, runs: i
 # ---------------------------------------------------------------------- the search
 
 
+@pytest.mark.thorough
 def test_alike_jobs_choose_the_first_run_and_halve_the_money() -> None:
     problem = job(0)
     warm = replace(problem, past=family())

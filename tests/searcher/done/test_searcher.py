@@ -400,7 +400,8 @@ def several(searcher: DoneSearcher, known: int, count: int, *, together: bool) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("together", [True, False])
 def test_several_at_once_take_each_other_into_account(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
     """Pending runs are fantasized: without that the next best ones are neighbours of the best."""
     problem = problems.table_problem(noise=0.05)

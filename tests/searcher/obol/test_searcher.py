@@ -357,6 +357,7 @@ for trial in problems.drive(made, problem, 9):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_without_numba_the_choices_are_the_same() -> None:
     """To the last digit of what is said of them."""
@@ -391,8 +392,8 @@ print(kernel.worth(2.0, 0.0, 3.0, 2.0, False), kernel.worth.stats.cache_path)
     ("refusing", "where"),
     [
         ([], "searcher/obol/__pycache__"),
-        (["InTreeCacheLocator"], "home"),
-        (["InTreeCacheLocator", "UserWideCacheLocator"], "None"),
+        pytest.param(["InTreeCacheLocator"], "home", marks=pytest.mark.thorough),
+        pytest.param(["InTreeCacheLocator", "UserWideCacheLocator"], "None", marks=pytest.mark.thorough),
     ],
 )
 def test_compiled_code_is_kept_where_it_can_be(tmp_path: Path, refusing: list[str], where: str) -> None:

@@ -240,6 +240,7 @@ def test_a_matrix_that_is_nearly_singular_still_has_a_factor() -> None:
         factorise(-np.eye(3))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_noise_free_search_with_aborts_does_not_end_in_a_singular_matrix() -> None:
     """Twenty bounds and observations of a smooth function without noise: the process must still be fitted."""

@@ -182,7 +182,7 @@ def test_a_start_that_is_too_dear_on_a_part_is_not_run_on_more() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("surrogate", ["gp", "trees"])
+@pytest.mark.parametrize("surrogate", ["gp", pytest.param("trees", marks=pytest.mark.thorough)])
 def test_it_runs_parts_and_concludes_on_the_whole(surrogate: str) -> None:
     problem = problems.training_problem()
     searcher = make(problem, 1, surrogate=surrogate)
@@ -226,7 +226,7 @@ def test_the_least_cost_with_parts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric", ["runtime", "cost"])
+@pytest.mark.parametrize("metric", ["runtime", pytest.param("cost", marks=pytest.mark.thorough)])
 def test_objectives_of_time_with_setup_and_a_minimum(metric: str) -> None:
     billing = Billing(setup_seconds=30.0, minimum_seconds=60.0, granularity_seconds=1.0)
     problem = problems.table_problem(objective=Objective(metric), billing=billing, cliff="slow")
@@ -234,6 +234,7 @@ def test_objectives_of_time_with_setup_and_a_minimum(metric: str) -> None:
     assert whole(trials)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_before_the_money_is_gone_the_recommended_one_is_run_as_a_whole() -> None:
     plain = problems.training_problem()
@@ -296,6 +297,7 @@ def test_money_for_many_whole_runs_starts_with_all_parts() -> None:
     assert [trial.proposal.fidelity for trial in trials] == [1 / 60, 1 / 10, 1 / 4, 1 / 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_configuration_that_ran_as_a_whole_is_run_in_parts_no_more() -> None:
     problem = problems.training_problem()

@@ -224,3 +224,33 @@ def write_vantage(path: Path, entries: Sequence[Any] = VANTAGE) -> Path:
     path.write_text(json.dumps(entries))
     os.utime(path, (1_795_000_000, 1_795_000_000))
     return path
+
+
+SPOT_ADVISOR: dict[str, Any] = {
+    "global_rate": "<10%",
+    "instance_types": {
+        "c7i.large": {"cores": 2, "emr": True, "ram_gb": 4.0},
+        "m5.large": {"cores": 2, "emr": True, "ram_gb": 8.0},
+    },
+    "ranges": [
+        {"dots": 0, "index": 0, "label": "<5%", "max": 5},
+        {"dots": 1, "index": 1, "label": "5-10%", "max": 11},
+        {"dots": 2, "index": 2, "label": "10-15%", "max": 16},
+        {"dots": 3, "index": 3, "label": "15-20%", "max": 22},
+        {"dots": 4, "index": 4, "label": ">20%", "max": 100},
+    ],
+    "spot_advisor": {
+        "eu-west-1": {"Linux": {"c7i.large": {"r": 4, "s": 57}}, "Windows": {}},
+        "us-east-1": {
+            "Linux": {"c7i.large": {"r": 0, "s": 60}, "m5.large": {"r": 2, "s": 71}},
+            "Windows": {"c7i.large": {"r": 3, "s": 30}},
+        },
+    },
+}
+"""The shape of Amazon's spot-advisor-data.json: bands by index, and band and saving by region, system and type."""
+
+
+def write_spot_advisor(path: Path) -> Path:
+    """Write the data of the Spot Instance Advisor."""
+    path.write_text(json.dumps(SPOT_ADVISOR))
+    return path

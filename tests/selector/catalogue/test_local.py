@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.gpus import have_nvidia
 
 from tradewind import plugins
-from tradewind.errors import SpecError
-from tradewind.problem import Offer
+from tradewind.engine.search_builder import build_problem
+from tradewind.errors import NoOfferError, SpecError
+from tradewind.problem import Offer, OfferQuery
+from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.selector.catalogue import local
+from tradewind.selector.offer_search import require_offers
 
 
 def sells(**settings: Any) -> dict[str, Offer]:
@@ -98,3 +102,22 @@ def test_a_container_has_a_share_of_the_cpus(
     monkeypatch.setattr("os.sched_getaffinity", lambda _process: set(range(8)))
     assert local.available_cpus() == cpus
     assert max(offer.vcpu for offer in sells(memory_gib=100.0).values()) == cpus
+
+
+def test_slices_with_gpus_where_the_machine_has_some(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    have_nvidia(monkeypatch, tmp_path, 3)
+    offers = sells(vcpu=1, memory_gib=1.0, price_per_gpu=3.0)
+    assert list(offers) == ["local.c1", "local.c1-gpu1", "local.c1-gpu2", "local.c1-gpu3"]
+    offer = offers["local.c1-gpu2"]
+    assert (offer.gpus, offer.category, offer.facts["accelerator"]) == (2, "accelerated", "NVIDIA H100 80GB HBM3")
+    assert offer.price_per_hour == pytest.approx(offers["local.c1"].price_per_hour + 6.0)
+
+
+def test_a_machine_without_gpus_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    have_nvidia(monkeypatch, tmp_path, 0)
+    query = OfferQuery(provider=("local",), gpus=(1, None))
+    with pytest.raises(NoOfferError, match="the query: this machine has no GPU"):
+        require_offers(query, tmp_path)
+    text = "name: j\njob: {command: [run]}\nspace: {instance: {provider: local, gpus: 1}}\n"
+    with pytest.raises(NoOfferError, match="instance: this machine has no GPU"):
+        build_problem(parse_spec(text, base=tmp_path), tmp_path)

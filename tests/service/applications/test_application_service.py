@@ -181,3 +181,19 @@ def test_a_tenants_files_take_no_more_than_they_may(context: Context, ann: Princ
     with pytest.raises(ConflictError, match="the files of physics take more than the 1 MiB"):
         apps.upload(ann, "b", b"b" * 700_000)
     assert apps.upload(bob, "b", b"b" * 700_000)["size"] == 700_000
+
+
+def test_a_file_that_comes_in_pieces_is_the_same_file(context: Context, ann: Principal, bob: Principal) -> None:
+    apps = context.applications
+    pieces = [apps.upload_piece(ann, data) for data in (b"a" * 1000, b"b" * 500, b"a" * 1000)]
+    assert pieces[0] == pieces[2]
+    with pytest.raises(NotFoundError, match=r"piece .* is not kept"):
+        apps.join_pieces(bob, "x.msh", pieces)
+    whole = apps.join_pieces(ann, "x.msh", pieces)
+    assert whole == apps.upload(ann, "x.msh", b"a" * 1000 + b"b" * 500 + b"a" * 1000)
+    assert apps.upload_room(ann) == 2**20 - 2500, "the pieces are gone"
+    with pytest.raises(NotFoundError):
+        apps.join_pieces(ann, "x.msh", pieces)
+    with pytest.raises(ConflictError, match="more than the 1 MiB"):
+        apps.upload_piece(ann, bytes(2**20 - 2000))
+    assert apps.upload_room(bob) == 2**20

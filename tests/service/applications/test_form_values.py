@@ -90,6 +90,7 @@ def test_values_are_read_by_their_type(name: str, typed: Any, value: Any) -> Non
     [
         ("cells", "1", "1 is below 2"),
         ("cells", 102, "102 is above 100"),
+        ("cells", 1e12, "1000000000000 is above 100"),
         ("cells", 5, "5 is none of 2, then every 2"),
         ("cells", 4.5, "none of 2, then every 2"),
         ("cells", "many", "'many' is no number"),

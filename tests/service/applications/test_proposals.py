@@ -349,6 +349,7 @@ def test_conditions_between_what_was_chosen_and_the_rest(context: Context) -> No
 # ---------------------------------------------------------------------- time
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_thousand_past_runs_answer_at_once(solver: World) -> None:
     """In processor time, and the middle one, for the machine of the tests is not idle; the first takes longer."""

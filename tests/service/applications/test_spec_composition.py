@@ -27,7 +27,7 @@ deploy: {retries: 1, longest: 2h}
 application:
   fields:
     size: {type: integer, default: 64}
-    title: {type: text, default: ""}
+    title: {type: text, default: "", data: [files.input.json]}
     fast: {type: boolean, default: false}
     mesh: {type: file, required: false, suffix: .msh}
   files:
@@ -59,7 +59,7 @@ def cloud(context: Context, root: Principal) -> Context:
 
 def made(context: Context, who: Principal, text: str = TEXT, given: Any = None, **more: Any) -> JobSpec:
     """The specification of a request on ``cloud``."""
-    row = context.applications.register(who, text)
+    row = context.applications.register(who, text, vouch=who.is_admin)
     backend = context.backends.choose(who, row, "cloud")
     return context.applications.spec(row, given or {}, backend, **more)
 
@@ -128,6 +128,14 @@ def test_resources_in_plain_numbers(cloud: Context, root: Principal, resources: 
     spec = made(cloud, root, resources=resources)
     assert sold(cloud, spec) == machines
     assert spec.longest == resources.get("time", 3600.0)
+    assert spec.constraints.deadline == resources.get("time", 3600.0)
+
+
+def test_a_deadline_of_a_request_replaces_the_applications_and_no_backends(cloud: Context, root: Principal) -> None:
+    spec = made(cloud, root, TEXT.replace("deadline: 1h", "deadline: 3s"), resources={"time": 600.0})
+    assert (spec.longest, spec.constraints.deadline) == (600.0, 600.0)
+    spec = made(cloud, root, resources={"time": 7200.0})
+    assert (spec.longest, spec.constraints.deadline) == (3600.0, 3600.0), "the backend lets no run take longer"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def test_probes_need_no_name(there: House) -> None:
     assert there.client.get("/readyz", headers={"Host": "10.0.0.7:8765"}).status_code == 200
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_worker_that_is_dead(there: House, here: TestClient) -> None:
     for alive in (True, False):

@@ -151,6 +151,7 @@ def read_slowly(connection: socket.socket, rounds: int) -> bytes:
     return received
 
 
+@pytest.mark.thorough
 def test_a_slow_download_comes_to_its_end_though_the_server_ends(
     ending: tuple[HttpServer, threading.Thread, socket.socket],
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.service.live_server import move
 from tests.service.requests.request_world import World, clusters, working, world
 
 from tradewind.errors import (
@@ -208,6 +209,24 @@ def test_lists_are_bounded_and_know_their_states(there: World) -> None:
     with pytest.raises(InputError, match="there is no state 'flying'"):
         functions.list(there.ann, states=["flying"])
     assert functions.events(there.ann, rows[0].id, limit=0)
+
+
+def test_a_request_that_is_done_is_advised_what_works(there: World) -> None:
+    row = there.submit()
+    functions = there.context.requests
+    move(functions, row.id, "done")
+    with pytest.raises(ConflictError, match=r"is over: it is done .*resubmit makes a new one"):
+        functions.cancel(there.ann, row.id)
+    with pytest.raises(ConflictError, match=r"has ended well .*resubmit"):
+        functions.retry(there.ann, row.id)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8000/x", "http://[::1]/x", "http://169.254.169.254/", "http://10.0.0.1/"]
+)
+def test_a_webhook_inside_is_refused_at_once(there: World, url: str) -> None:
+    with pytest.raises(InputError, match="inside this network"):
+        there.submit(notify={"webhook": url})
 
 
 def test_what_waits_is_cancelled_at_once_and_begun_again(there: World) -> None:

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.errors import NotFoundError
-from tradewind.service.requests.run_files import RunFileEntry, RunLogPart, list_files, log_part, open_file, read_log
+from tradewind.service.requests.run_files import (
+    RunFileEntry,
+    RunLogPart,
+    is_declared,
+    list_files,
+    log_part,
+    open_file,
+    read_log,
+)
 
 
 @pytest.fixture
@@ -114,3 +122,47 @@ def test_the_hole_of_a_log_that_grows_over_its_limit_is_passed_over(folder: Path
         pytest.skip("this file system makes no holes")
     part = read_log(folder, "stdout", 300_000, 1 << 20, over=False)
     assert part == RunLogPart("end\n", (1 << 20) + 4, ended=False)
+
+
+@pytest.mark.parametrize("other", ["machines", "pilots", "journal.jsonl", "store.json", "run"])
+def test_what_is_private_in_the_run_of_a_workflow_is_no_result(folder: Path, other: str) -> None:
+    run = folder / "outputs" / "deep" / "plan.run"
+    for name in ("secret", "machines/.rows/a", "pilots/p/secret", "files/picture", "tasks/a/1/stdout", "results.json"):
+        if name.partition("/")[0] in ("secret", "files", "tasks", "results.json", other):
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
+            (run / name).write_text("x")
+    if other not in ("machines", "pilots"):
+        (run / other).write_text("x")
+    shown = {entry.path.partition("plan.run/")[2] for entry in list_files(folder) if "plan.run" in entry.path}
+    journal = {"journal.jsonl"} & {other}
+    assert shown == {"files/picture", "tasks/a/1/stdout", "results.json"} | journal
+    for name in ("secret", "machines/.rows/a", "pilots/p/secret", "store.json", "run"):
+        with pytest.raises(NotFoundError):
+            open_file(folder, f"outputs/deep/plan.run/{name}")
+    for name in shown:
+        open_file(folder, f"outputs/deep/plan.run/{name}").close()
+
+
+def test_a_file_that_happens_to_be_called_so_is_a_result(folder: Path) -> None:
+    (folder / "outputs" / "secret").write_text("x")
+    assert "outputs/secret" in {entry.path for entry in list_files(folder)}
+    open_file(folder, "outputs/secret").close()
+
+
+@pytest.mark.parametrize(
+    ("path", "declared"),
+    [
+        ("stdout", True),
+        ("outputs/report.txt", True),
+        ("outputs/pictures/a.png", True),
+        ("outputs/pictures/a.svg", False),
+        ("outputs/pictures/deep/a.png", False),
+        ("outputs/table/deep/a.csv", True),
+        ("outputs/tables", False),
+        ("outputs/secret", False),
+        ("outputs", False),
+    ],
+)
+def test_an_application_lists_its_results(path: str, declared: bool) -> None:
+    assert is_declared(path, ["report.txt", "pictures/*.png", "table"]) == declared
+    assert is_declared(path, [])

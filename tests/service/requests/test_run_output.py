@@ -67,6 +67,7 @@ def may_hide() -> bool:
     return subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_two_servers_show_what_the_other_one_has_run(tmp_path: Path, postgresql_url: str) -> None:

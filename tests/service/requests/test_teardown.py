@@ -109,7 +109,7 @@ def test_one_that_is_cancelled_is_over_when_its_machines_are_gone(there: World, 
     check_paid(there, ended, row.cost)
 
 
-@pytest.mark.parametrize("search", [False, True])
+@pytest.mark.parametrize("search", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_what_keeps_a_run_open_is_said_while_it_is_open(
     there: World, provider: Provider, monkeypatch: pytest.MonkeyPatch, search: bool
 ) -> None:

@@ -22,6 +22,7 @@ def over(there: World) -> int:
     return len(there.context.requests.list(there.root, states=ENDED, limit=500))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_server_dies_in_the_middle_of_100_requests(tmp_path: Path, postgresql_url: str) -> None:

@@ -425,3 +425,35 @@ def test_a_search_on_a_cluster_is_followed(tmp_path: Path) -> None:
         assert (ended.state, ended.problem) == ("cancelled", "cancelled by its owner")
         assert len(cluster.jobs()) == 1
         cluster.release("lab", token)
+
+
+SLOW = """
+name: slow
+job: {command: [sleep, "{{ seconds }}"]}
+space: {instance: {types: [local.c1]}}
+constraints: {deadline: 1s}
+deploy: {longest: LONGEST, billing: {granularity: 1ms}}
+application: {fields: {seconds: {type: number, default: 30}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("longest", "asked", "seconds", "state"),
+    [
+        ("1h", None, 30, "timed_out"),
+        ("1s", None, 30, "timed_out"),
+        ("1h", 1.0, 30, "timed_out"),
+        ("1h", 600, 1.5, "done"),
+    ],
+)
+def test_a_deadline_holds(tmp_path: Path, longest: str, asked: float | None, seconds: float, state: str) -> None:
+    with world(tmp_path) as there:
+        there.context.applications.register(there.root, SLOW.replace("LONGEST", longest), shared=True)
+        form = there.context.applications.form(there.ann, "slow")
+        assert form.deadline == 1.0, "this is what the page says"
+        more: dict[str, Any] = {} if asked is None else {"resources": {"time": asked}}
+        row = there.submit(application="slow", parameters={"seconds": seconds}, **more)
+        with working(there.context):
+            ended = there.ended(row)
+        assert ended.state == state
+        assert ("it ran into the deadline of 1.0 s" in ended.problem) == (state == "timed_out")

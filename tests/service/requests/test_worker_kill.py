@@ -58,6 +58,10 @@ def check_killed_at(place: str, there: World, seconds: float = 0.3) -> None:
         assert any(text.startswith("taken over from process") for text in texts)
 
 
+OFTEN = ("begun", "booting", "claimed", "finished", "submitted")
+"""Places that are tried by default: before and after something is made, begun and ended."""
+
+
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as found:
@@ -70,7 +74,13 @@ def test_a_killed_worker_s_request_is_gone_on_with(there: World, place: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", sorted({*POINTS, *STAGES} - {"executing", "ended"}))
+@pytest.mark.parametrize(
+    "place",
+    [
+        place if place in OFTEN else pytest.param(place, marks=pytest.mark.thorough)
+        for place in sorted({*POINTS, *STAGES} - {"executing", "ended"})
+    ],
+)
 def test_a_worker_may_die_anywhere(there: World, place: str) -> None:
     check_killed_at(place, there)
 

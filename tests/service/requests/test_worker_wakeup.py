@@ -32,6 +32,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, ClaimStore]]:
     return looks
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_an_idle_worker_looks_ever_more_seldom_and_is_woken(
     tmp_path: Path, postgresql_url: str, monkeypatch: pytest.MonkeyPatch

@@ -71,7 +71,7 @@ space:
 application:
   title: Greeting
   fields:
-    greeting: {type: text, title: What it says, default: hello}
+    greeting: {type: text, title: What it says, default: hello, data: [command.1]}
 """
 
 

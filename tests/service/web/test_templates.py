@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import posixpath
 import re
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from tradewind.reporting.charts import ASSETS
 from tradewind.service.web import static_assets
 from tradewind.service.web.rendering import environment
 
 WEB = Path(static_assets.__file__).parent
 TEMPLATES = sorted((WEB / "templates").glob("*.j2"))
-SCRIPTS = sorted((WEB / "static").rglob("*.js"))
-STYLES = sorted((WEB / "static").rglob("*.css"))
+SCRIPTS = sorted(
+    [*(WEB / "static").rglob("*.js"), *(path for path in ASSETS.glob("*.js") if path.name != "echarts.js")]
+)
+STYLES = sorted([*(WEB / "static").rglob("*.css"), *ASSETS.glob("*.css")])
 
 
 def _name(path: Path) -> str:
@@ -43,7 +47,8 @@ def test_script(path: Path) -> None:
     text = path.read_text()
     for name in re.findall(r"""from\s+["']([^"']+)""", text):
         assert name.startswith(("./", "../")), f"{name} is of another place"
-        assert (path.parent / name).is_file(), f"{name} is not there"
+        folder = "js/charts" if path.parent == ASSETS else path.parent.relative_to(static_assets.FOLDER).as_posix()
+        assert posixpath.normpath(f"{folder}/{name}") in static_assets.assets().names, f"{name} is not there"
     assert re.findall(r"\beval\(|new Function|innerHTML|outerHTML|insertAdjacentHTML|document\.write", text) == []
     assert re.findall(r"https?://", re.sub(r"^\s*//.*|http://www\.w3\.org/\S+", "", text, flags=re.MULTILINE)) == []
 

@@ -19,27 +19,77 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("browser")
 
 
-def test_a_file_arrives_although_one_types_while_it_is_sent(open_page: Opener, tmp_path: Path) -> None:
-    file = tmp_path / "start.csv"
-    file.write_text("1,2\n")
-    page = open_page()
+def test_files_come_in_pieces_and_what_is_typed_is_never_lost(
+    open_page: Opener, scene: Stage, tmp_path: Path, shots: Path | None
+) -> None:
+    page = open_page(expected="Failed to load resource")
     page.goto("/requests/new?application=plate")
-    expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
+    page.get_by_label("Points across").fill("302")
+    field, line = page.get_by_label("Temperatures to start from"), page.locator(".upload")
+    expect(page.get_by_text("At most 1 MiB.")).to_be_visible()
+
+    # Too large: nothing is sent, and nothing is lost.
+    sent: list[str] = []
+    page.on("request", lambda one: sent.append(one.url.partition("/uploads/")[2]) if "/uploads/" in one.url else None)
+    file = tmp_path / "large.csv"
+    file.write_bytes(bytes(2**20 + 1))
+    field.set_input_files(file)
+    expect(line).to_contain_text("large.csv has 1.0 MiB, and this field takes at most 1.0 MiB: choose another file.")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_timeout(200)
+    assert (sent, page.url.rpartition("/")[2]) == ([], "new?application=plate")
+
+    # In pieces; in the middle of it the session ends, and another server of the same name is away for a moment.
+    page.locator("form[data-new]").evaluate("(form) => { form.dataset.piece = 400000; }")
+    file = tmp_path / "start.csv"
+    file.write_bytes(b"1,2,3\n" * 150_000)
     held: list[Route] = []
 
-    def hold_first(route: Route) -> None:
-        if held:
-            route.continue_()
+    def disturb(route: Route) -> None:
+        held.append(route)
+        if len(held) == 1:
+            route.abort()
+        elif len(held) == 3:
+            page.context.clear_cookies()
+            route.continue_(headers={name: text for name, text in route.request.headers.items() if name != "cookie"})
         else:
-            held.append(route)
+            route.continue_()
 
-    page.route("**/requests/new/proposal", hold_first)
-    with page.expect_request("**/requests/new/proposal"):
-        page.get_by_label("Temperatures to start from").set_input_files(file)
-    with page.expect_response("**/requests/new/proposal"):
-        page.get_by_label("Points across").fill("300")
-    assert len(held) == 1, "the file was on its way when the next proposal was asked for"
-    expect(page.locator("[name='k.start']")).to_have_value(re.compile("start.csv"))
+    page.route("**/uploads/pieces", disturb)
+    field.set_input_files(file)
+    expect(line).to_contain_text("This file waits until you are signed in again.")
+    if shots is not None:
+        page.screenshot(path=shots / "upload-signed-out.png", full_page=True)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(line).to_contain_text("Handed in: start.csv (878.9 KiB).")
+    expect(page.get_by_label("Points across")).to_have_value("302")
+
+    # And it ends once more before the form is sent: its form has the proof of an older session, too.
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(re.compile(r"/requests/\d+$"))
+    document = scene.context.requests.get(scene.ann, int(page.url.rpartition("/")[2])).document
+    parameters = document["parameters"]
+    assert (parameters["size"], parameters["start"]["size"]) == (302, 900_000)
+
+
+def test_a_refusal_of_the_server_keeps_the_form(open_page: Opener, scene: Stage) -> None:
+    page = open_page(expected="Failed to load resource")
+    page.goto("/requests/new?application=plate")
+    page.get_by_label("Points across").fill("303")
+    page.get_by_label("Label").fill("mine")
+    page.get_by_label("Tell a program").fill("http://127.0.0.1/x")
+    page.route("**/account", lambda route: route.abort())
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer. What is typed in stays")
+    page.unroute("**/account")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("alert").first).to_be_visible()
+    expect(page.get_by_label("Points across")).to_have_value("303")
+    expect(page.get_by_label("Label")).to_have_value("mine")
 
 
 def test_a_budget_is_shown_in_the_unit_that_it_was_typed_in(open_page: Opener) -> None:
@@ -71,11 +121,16 @@ def test_what_is_typed_outlives_the_session(open_page: Opener, scene: Stage) -> 
     expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
     page.context.clear_cookies()
     page.get_by_label("Points across").fill("301")
-    expect(page.locator("#proposal")).to_contain_text("You are signed out. Sign in in another tab, then go on here")
+    expect(page.locator(".again")).to_contain_text(
+        "You are signed out. Sign in again, and go on: what is typed in stays"
+    )
     expect(page.get_by_label("Points across")).to_have_value("301")
-    session = scene.context.accounts.sign_in("ann", PASSWORD, "127.0.0.1", "test")
-    page.context.add_cookies([{"name": "tradewind_session", "value": session.secret, "url": scene.url}])
-    page.evaluate("dispatchEvent(new Event('focus'))")
+    page.get_by_label("Password").fill("not this one")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator(".again [role=alert]")).to_contain_text("wrong")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator(".again")).to_have_count(0)
     expect(page.get_by_role("radio", name=re.compile("local")).first).to_be_checked()
     expect(page.get_by_label("Points across")).to_have_value("301")
     page.get_by_role("button", name="Start", exact=True).click()

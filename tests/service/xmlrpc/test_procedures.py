@@ -15,7 +15,9 @@ from tests.service.live_server import move, principal
 from tests.service.module_server import House, house
 from tests.service.xmlrpc.test_codec_calls import BOMBS, param
 
+from tradewind.errors import NotFoundError, TooManyError
 from tradewind.service.accounts.identity import Principal
+from tradewind.service.xmlrpc.endpoint import _refusal
 from tradewind.service.xmlrpc.procedures import NAMES
 
 FIGURE_4 = {
@@ -37,7 +39,7 @@ class Rpc:
 
     def send(self, body: bytes) -> Any:
         answer = self.client.post("/RPC2", content=body, headers={**self.headers, "Content-Type": "text/xml"})
-        assert answer.status_code in (200, 401), answer.text
+        assert answer.status_code in (200, 401, 429), answer.text
         assert answer.headers["content-type"].startswith("text/xml")
         return xmlrpc.client.loads(answer.content, use_builtin_types=True)[0][0]
 
@@ -264,3 +266,30 @@ def test_documents_of_any_shape_are_judged(ann_rpc: Rpc, value: Any, kind: str) 
         assert isinstance(ann_rpc("submit", document), int)
     except xmlrpc.client.Fault as found:
         assert 400 <= found.faultCode < 500, found.faultString
+
+
+@pytest.mark.parametrize(
+    ("filters", "words"),
+    [
+        ({"limit": -1}, "limit of filters must be from 1 to 500"),
+        ({"limit": 0}, "limit of filters must be from 1 to 500"),
+        ({"limit": 501}, "limit of filters must be from 1 to 500"),
+        ({"before": 0}, "before of filters must be from 1"),
+    ],
+)
+def test_filters_have_the_bounds_of_rest(ann_rpc: Rpc, filters: dict[str, int], words: str) -> None:
+    found = fault(ann_rpc, "list", filters)
+    assert (found.faultCode, words in found.faultString) == (422, True)
+
+
+def test_numbers_of_nothing_are_refused(ann_rpc: Rpc) -> None:
+    assert "request of status is 0" in fault(ann_rpc, "status", 0).faultString
+    assert "offset of log is -1" in fault(ann_rpc, "log", 1, "stdout", -1).faultString
+
+
+def test_too_many_attempts_are_said_by_http_too() -> None:
+    error = TooManyError("too many attempts")
+    error.wait = 12.5
+    answer = _refusal(error)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "13")
+    assert _refusal(NotFoundError("there is none")).status_code == 200, "other faults are answers of XML-RPC itself"

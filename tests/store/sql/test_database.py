@@ -128,6 +128,7 @@ def open_at_once(url: str, processes: int) -> None:
         assert process.returncode == 0, words
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_processes_that_open_a_new_store_at_once(sqlite_url: str, open_store: OpenStore) -> None:
     open_at_once(sqlite_url, 4)

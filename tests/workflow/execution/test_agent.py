@@ -405,6 +405,7 @@ def test_many_who_say_nothing_keep_nobody_out(machine: Machine) -> None:
         guest.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_who_says_nothing_is_shown_out_after_a_while(machine: Machine) -> None:
     with knock(machine) as guest:

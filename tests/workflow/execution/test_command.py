@@ -83,6 +83,7 @@ def test_the_programs_of_a_workflow_that_ran_elsewhere_are_not_run(tmp_path: Pat
     assert results["actual"]["makespan"] >= 5.0
 
 
+@pytest.mark.thorough
 def test_a_chart_of_planned_and_actual_times(tmp_path: Path, quick: Path) -> None:
     command = Command(
         plan_of(flow_of(*chunks(2, 0.1))), tmp_path, "--gantt", "g.html", "--gantt", "g.png", program=quick
@@ -125,6 +126,7 @@ def test_a_killed_controller_finds_its_running_tasks_again(tmp_path: Path, quick
     assert past.sessions == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_what_ended_while_nobody_looked_is_not_run_again(tmp_path: Path, quick: Path) -> None:
     command = Command(plan_of(flow_of(*chunks(2, 0.6))), tmp_path, "--linger", "0.2s", program=quick)

@@ -294,6 +294,7 @@ def slow_machines(count: int) -> Plan:
     return plan_of(flow_of(*(sh(f"t{n}", script, runtime=0.2, activity="a") for n in range(count))), vms=4)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_machines_that_are_slower_than_stated_get_less_to_do(tmp_path: Path) -> None:
     plan = slow_machines(24)

@@ -202,6 +202,7 @@ def killed(tmp_path: Path, quick: Path) -> Iterator[tuple[Plan, Path, list[psuti
         each.kill()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_refused_by_another_engine_the_tasks_go_on_undisturbed(
     killed: tuple[Plan, Path, list[psutil.Process]], quick: Path

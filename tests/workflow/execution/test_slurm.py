@@ -64,6 +64,7 @@ def test_each_machine_of_the_plan_is_one_job(slurm: SlurmCluster, tmp_path: Path
     assert not agents(folder)
 
 
+@pytest.mark.thorough
 def test_a_machine_whose_first_task_is_late_is_asked_for_shortly_before(slurm: SlurmCluster, tmp_path: Path) -> None:
     plan, folder, scale = two_after_another(1000.0), tmp_path / "run", 0.01
     seen: list[int] = []

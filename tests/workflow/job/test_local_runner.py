@@ -74,6 +74,7 @@ def test_a_search_runs_the_workflow_and_its_tasks_see_the_parameters(tmp_path: P
     assert json.loads((Path(run.folder) / "workflow" / "results.json").read_text())["workflow"] == "flow"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_task_that_fails_and_a_time_that_is_over_end_a_run_with_the_reason(tmp_path: Path) -> None:
     runner = made(tmp_path, retries=0)

@@ -276,6 +276,7 @@ GOLDEN = {
 """Makespan of the thirtieth episode, and of the policy then where all goes as stated."""
 
 
+@pytest.mark.thorough
 @needs_datasets
 @pytest.mark.slow
 def test_a_hundred_episodes_of_montage_1000_take_less_than_five_seconds(tmp_path: Path) -> None:

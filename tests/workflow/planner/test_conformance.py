@@ -18,9 +18,9 @@ for _long in (
     "keeps_the_rules",
     "places_tasks_of_several_cores",
     "decides_during_a_run",
-    "plans_the_same_without_numba",
 ):
     pytest.mark.slow(getattr(PlannerConformance, f"test_{_long}"))
+pytest.mark.thorough(PlannerConformance.test_plans_the_same_without_numba)  # two of them in test_planners
 
 
 class TestPlanners(PlannerConformance):

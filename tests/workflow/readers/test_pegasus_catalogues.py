@@ -135,10 +135,62 @@ def test_patterns_of_replicas(path: Path) -> None:
 def test_containers_and_catalogues_of_old_are_named(path: Path) -> None:
     beside(path, transformations=TRANSFORMATIONS.replace("pfn: /opt/calc", "pfn: /opt/calc, container: box"))
     (path.parent / "pegasus.properties").write_text("pegasus.catalog.site.file = sites.xml\n")
-    (path.parent / "sites.xml").write_text("<sitecatalog/>\n")
+    (path.parent / "sites.xml").write_text("<config/>\n")
     flow = read_workflow(path)
     assert "programs in containers, which are run without them: calc (box)" in flow.warnings
     assert "catalogues in formats that are not read: sites.xml" in flow.warnings
+
+
+SITES_XML = """<?xml version="1.0"?>
+<!-- made by hand -->
+<sitecatalog xmlns="http://pegasus.isi.edu/schema/sitecatalog" version="4.0">
+ <site handle="pool" arch="x86_64" os="LINUX">
+  <directory type="shared-scratch" path="/scratch"><file-server operation="all" url="file:///scratch"/></directory>
+  <grid type="gt5" contact="x" scheduler="PBS"><profile namespace="pegasus" key="memory">9</profile></grid>
+  <profile namespace="pegasus" key="cores"> 3 </profile>
+  <profile namespace="env" key="HOME">/home</profile>
+ </site>
+ <site handle="other"><profile namespace="pegasus" key="cores">7</profile></site>
+</sitecatalog>
+"""
+TC = 'tr prep {\n  site pool {\n    pfn "/old/prep"\n    arch "x86_64"\n  }\n}\n'
+RC = 'f.in file:///old/f.in site="local"\n'
+
+
+def test_catalogues_of_pegasus_4_beside_a_workflow(path: Path) -> None:
+    for name, text in (("sites.xml", SITES_XML), ("tc.txt", TC), ("rc.txt", RC)):
+        (path.parent / name).write_text(text)
+    flow = read_workflow(path)
+    assert (flow.tasks[0].command[0], flow.tasks[0].cores) == ("/old/prep", 3)
+    assert flow.tasks[0].memory_bytes is None  # the gatekeeper's is not of the jobs
+    assert flow.locations == {"f.in": "/old/f.in"}
+    # Those of Pegasus 5 go before.
+    beside(path, replicas="pegasus: '5.0'\nreplicas: [{lfn: f.in, pfns: [{site: local, pfn: /new/f.in}]}]\n")
+    assert read_workflow(path).locations == {"f.in": "/new/f.in"}
+
+
+@pytest.mark.parametrize(
+    "old", ["<sitecatalog version='2.0'><site sid='pool'>", "<s:sitecatalog xmlns:s='urn:x'><s:site handle='pool'>"]
+)
+def test_site_catalogues_of_other_versions(path: Path, old: str) -> None:
+    (path.parent / "tc.data").write_text(TC)
+    prefix = "s:" if "s:site" in old else ""
+    profile = f"<{prefix}profile namespace='Condor' key='request_cpus'>5</{prefix}profile>"
+    (path.parent / "sites.xml").write_text(f"{old}{profile}</{prefix}site></{prefix}sitecatalog>")
+    assert read_workflow(path).tasks[0].cores == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<sitecatalog>\n<site>", r"sites.xml:2: it is no XML"),
+        ("<!DOCTYPE s [<!ENTITY a 'b'>]>\n<sitecatalog/>", r"sites.xml:1: it declares entities"),
+    ],
+)
+def test_mistakes_of_a_site_catalogue(path: Path, text: str, words: str) -> None:
+    (path.parent / "sites.xml").write_text(text)
+    with pytest.raises(WorkflowError, match=words):
+        read_workflow(path)
 
 
 def test_text_catalogues_of_pegasus_4(path: Path) -> None:

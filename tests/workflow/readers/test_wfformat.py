@@ -232,6 +232,7 @@ def chain_like(count: int) -> Workflow:
     return Workflow("large", tasks, parents, {f"file_{i}.dat": 1000 * i for i in range(count)})
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_time_to_read_grows_with_the_number_of_tasks_and_no_faster() -> None:
     took = []

@@ -287,7 +287,7 @@ def test_speeds_are_walked_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(steps) == 300
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_task_that_goes_through_speeds_without_end_is_refused() -> None:
     flow = Workflow("long", (Task("a", "t", 1e12),), ((),))
     for drift in (0.0, 1e-3):

@@ -144,10 +144,33 @@ def pause(
 
 def resume(
     number: Annotated[int, _NUMBER],
+    trials: Annotated[int | None, typer.Option(help="Number of trials at most, in all.", show_default=False)] = None,
+    budget: Annotated[str | None, typer.Option(help="USD that it may spend in total: $2.", show_default=False)] = None,
     tenant: Annotated[str | None, _TENANT] = None,
     store: Annotated[str | None, _STORE] = None,
 ) -> None:
-    """Let a paused search go on."""
+    """Let a paused search go on, or one that is over: nothing that was paid for is run again."""
+    from contextlib import closing
+
+    from tradewind.cli.cluster.common import open_cluster_store
+    from tradewind.cli.common import open_store
+    from tradewind.errors import InputError
+    from tradewind.store.clusters.cluster_store import OPEN_JOB_STATES
+    from tradewind.tenancy.submission.continuation import resume_search
+
+    given = {key: value for key, value in {"trials": trials, "dollars": budget}.items() if value is not None}
+    with closing(open_cluster_store(store)) as opened:
+        row = opened.job(number)
+        _mine(row, tenant)
+        if row.state not in OPEN_JOB_STATES:
+            with closing(open_store(store)) as studies:
+                row = resume_search(opened, studies, row, given)
+            typer.echo(f"Search {row.id} ({row.name}) goes on")
+            return
+    if given:
+        raise InputError(
+            f"search {number} ({row.name}) is not over: its budget stays", hint=f"tradewind cancel {number} ends it"
+        )
     _want(number, "run", tenant, store)
 
 
@@ -176,12 +199,24 @@ def _want(number: int, wanted: JobIntent, tenant: str | None, store: str | None)
     with closing(open_cluster_store(store)) as opened:
         _mine(opened.job(number), tenant)
         row = opened.want(number, wanted)
-        if wanted == "cancel" and row.study_id is None and not opened.is_run(row.cluster):
+        if wanted == "cancel" and not opened.is_run(row.cluster) and not _has_runs(row, store):
             import time
 
             row = opened.change_job(number, state="cancelled", reason="cancelled by its owner", ended=time.time())
     words = {"cancel": "is being cancelled", "pause": "is being paused", "run": "goes on"}[wanted]
     typer.echo(f"Search {row.id} ({row.name}) {'is cancelled' if row.state == 'cancelled' else words}")
+
+
+def _has_runs(row: JobRow, url: str | None) -> bool:
+    """True when a search has runs that have not ended: the next cluster ends and pays them."""
+    from contextlib import closing
+
+    from tradewind.cli.common import open_store
+
+    if row.study_id is None:
+        return False
+    with closing(open_store(url)) as studies:
+        return bool(studies.runs(row.study_id, open_only=True))
 
 
 def _mine(row: JobRow, tenant: str | None) -> None:

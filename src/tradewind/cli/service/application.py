@@ -30,6 +30,10 @@ File = Annotated[Path, typer.Argument(help="A job YAML with a block 'application
 Tenant = Annotated[
     str, typer.Option(help="The tenant that has it, on this machine's store; else all tenants.", show_default=False)
 ]
+Vouch = Annotated[
+    bool,
+    typer.Option("--vouch", help="You have read it: typed text is data wherever it says so. Administrators only."),
+]
 Name = Annotated[str, typer.Argument(help="NAME, or NAME@VERSION.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -38,6 +42,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def check(
     file: File,
     as_user: Annotated[bool, typer.Option("--as-user", help="As one that no administrator registers.")] = False,
+    vouch: Vouch = False,
     database: Database = None,
 ) -> None:
     """Say whether a document can be registered, and register nothing."""
@@ -45,7 +50,7 @@ def check(
 
     with open_local_service(database, "") as here:
         user = replace(here.who, role="user", tenant="nobody") if as_user else here.who
-        known = here.applications.check(user, _text(file), file=str(file))
+        known = here.applications.check(user, _text(file), vouch=vouch, file=str(file))
     typer.echo(f"{file}: {known.name} can be registered; fields: {', '.join(known.model.fields) or 'none'}")
 
 
@@ -56,6 +61,7 @@ def register(
         bool, typer.Option("--shared", help="For all tenants, on a server; administrators only.")
     ] = False,
     tenant: Tenant = "",
+    vouch: Vouch = False,
     as_json: Json = False,
     server: Server = None,
     database: Database = None,
@@ -68,10 +74,11 @@ def register(
         _refuse_tenant(tenant)
         text = _text(file)
         with open_client(server) as client:
-            row = client.register(text, shared=shared)
+            row = client.register(text, shared=shared, vouch=vouch)
     else:
         with open_local_service(database, tenant) as here:
-            row = here.applications.register(here.who, _text(file), shared=not tenant, file=str(file))
+            text = _text(file)
+            row = here.applications.register(here.who, text, shared=not tenant, vouch=vouch, file=str(file))
     _emit(_document(row)) if as_json else typer.echo(f"{row.reference} is registered for {_whose(row)}")
 
 

@@ -7,16 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
+StoreAddress = Annotated[
+    str | None,
+    typer.Option(help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False),
+]
+User = Annotated[
+    str | None,
+    typer.Option(help="The user to become, if started as root.", metavar="NAME", show_default="tradewind or nobody"),
+]
+AllowRoot = Annotated[bool, typer.Option("--allow-root", help="Stay root, and run users' programs as root.")]
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="The port; 0 takes a free one.", show_default="8765")] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the store: sqlite:///FILE or postgresql://...", metavar="URL", show_default=False
-        ),
-    ] = None,
+    database: StoreAddress = None,
     public_url: Annotated[
         str | None, typer.Option(help="What users type to come here, behind a proxy.", show_default=False)
     ] = None,
@@ -30,6 +35,8 @@ def serve(
     processes: Annotated[
         int | None, typer.Option(help="Processes that answer, at one port: for more processors.", show_default="1")
     ] = None,
+    user: User = None,
+    allow_root: AllowRoot = False,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any other setting: session_hours=8; repeatable.")
     ] = None,
@@ -58,6 +65,8 @@ def serve(
         "tls_key": tls_key,
         "runs": runs,
         "processes": processes,
+        "user": user,
+        "allow_root": allow_root or None,
     }
     settings, url = open_settings({name: value for name, value in flags.items() if value is not None}, setting, config)
     check_secrets(settings)

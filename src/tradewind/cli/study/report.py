@@ -143,14 +143,13 @@ def write_files(
     """Write the report as HTML and its plots as PNG, whichever is wanted; returns the files."""
     written = []
     if html is not None:
-        from tradewind.reporting.study.html import ReportFigure, render_html, write_html
+        from tradewind.reporting.study.html import render_html, write_html
 
         more = []
         if predicted is not None:
-            from tradewind.reporting.study.prediction_map import map_svg
+            from tradewind.reporting.study.prediction_map import map_chart
 
-            note = "Every configuration, tried or not. " + predicted.basis
-            more = [ReportFigure("Predicted cost and run time", note, map_svg(predicted))]
+            more = [map_chart(predicted)]
         written.append(write_html(render_html(data, more), html))
     if png is not None:
         from tradewind.reporting.study.png import write_pngs

@@ -386,13 +386,15 @@ def _search(
     from tradewind.cli.signals import GracefulInterrupt
     from tradewind.engine.past_studies import missing_past_hint
     from tradewind.engine.preflight import ending_words, future_runs_warning
-    from tradewind.engine.search_builder import build_problem, build_search, find_or_new_study
+    from tradewind.engine.search_builder import build_problem, build_search, find_or_new_study, refuse_queued
     from tradewind.reporting.study.terminal import LiveView
     from tradewind.utils.paths import data_folder
     from tradewind.utils.units import count
 
     problem = build_problem(spec, data_folder())
     study, new = find_or_new_study(spec, store, fresh=fresh)
+    if not fresh:
+        refuse_queued(spec, study, store)
     history = [] if new else store.trials(study.id)
     for warning in filter(None, (missing_past_hint(spec, store), future_runs_warning(spec))):
         typer.echo(f"tradewind: {warning}", err=True)

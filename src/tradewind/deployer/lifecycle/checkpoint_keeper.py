@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
-from tradewind.deployer.checkpoints import CheckpointLook, CheckpointStore
+from tradewind.deployer.checkpoints import CheckpointLook, CheckpointStore, SavedCheckpoint
 from tradewind.deployer.runner.base import KeepsCheckpoints, Runner
 from tradewind.errors import TradewindError
 from tradewind.problem import CheckpointPlan, Fault, Handle, Run, RunRequest, RunState
@@ -47,6 +49,7 @@ class CheckpointKeeper:
         self._copied = CheckpointLook()
         self._warned = False
         self._ended = self._removed = False
+        self._saving = threading.Lock()
         self._task: Future[None] | None = None
 
     def begin(self, run: Run) -> Run:
@@ -59,10 +62,24 @@ class CheckpointKeeper:
             Its row with these seconds.
         """
         if self._store is not None and not self._note.exists():
-            latest = self._store.latest()
+            latest = self._store.latest() or self._take_over()
             self._note.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._note, json.dumps({"seconds": latest.seconds if latest is not None else 0.0}))
         return self.resumed(run)
+
+    def _take_over(self) -> SavedCheckpoint | None:
+        """Copy the checkpoint of another trial that the first run of this one begins at; None where there is none."""
+        assert self._plan is not None and self._store is not None
+        origin = None if self._plan.origin is None else CheckpointStore(self._plan.origin).latest()
+        if origin is None:
+            return None
+
+        def copy(folder: Path) -> float:
+            shutil.copytree(origin.files, folder, symlinks=True)
+            return origin.seconds
+
+        self._store.add(copy)
+        return self._store.latest()
 
     def resumed(self, run: Run) -> Run:
         """Give the row of a run that was submitted, maybe by an earlier process, with the seconds that it was saved."""
@@ -80,11 +97,22 @@ class CheckpointKeeper:
             self._next = now + min(_LONGEST_PAUSE, self._plan.every / _LOOKS)
             self._task = self._later(partial(self._save, run.handle, now - run.runtime))
 
+    def finish(self, run: Run) -> None:
+        """Copy what a run has left at its end, where other trials may begin at it; its files are still there."""
+        if self.kept and run.handle is not None and run.started is not None:
+            self._save(run.handle, run.started)
+
+    @property
+    def kept(self) -> bool:
+        """True where the latest checkpoint stays when the trial has succeeded, for others to begin at."""
+        return self._plan is not None and self._plan.kept
+
     def _save(self, handle: Handle, began: float) -> None:
         """Copy what is new in the checkpoint of a run that began at a moment of the clock."""
         runner, store = self._runner, self._store
         assert isinstance(runner, KeepsCheckpoints)
         assert store is not None
+        self._saving.acquire()  # a look that is under way when the run ends
         try:
             found = runner.look_at_checkpoint(handle)
             if not found.fingerprint or found.fingerprint == self._saved or found.written <= began:
@@ -102,6 +130,7 @@ class CheckpointKeeper:
             self._warned = True
             _log.log(level, "run %s: its checkpoint is not copied: %s", handle.run_id, error)
         finally:
+            self._saving.release()
             if self._removed:
                 store.remove()
 
@@ -115,6 +144,7 @@ class CheckpointKeeper:
         """
         self._ended = True
         own = state is RunState.FAILED and fault in (Fault.JOB, Fault.ARCHITECTURE)
-        if self._store is not None and (own or unwanted or state in (RunState.DONE, RunState.TIMED_OUT)):
+        ended = state is RunState.TIMED_OUT or (state is RunState.DONE and not self.kept)
+        if self._store is not None and (own or unwanted or ended):
             self._removed = True
             self._store.remove()

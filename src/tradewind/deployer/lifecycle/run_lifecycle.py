@@ -460,7 +460,7 @@ class RunLifecycle:
                 self._submit()
             case RunState.EXECUTING:
                 return self._execute()
-            case RunState.COLLECTING if self._collector.needed(self.request):
+            case RunState.COLLECTING if self._collector.needed(self.request) or self._checkpoints.kept:
                 if self._context.runner.clock.now() < self.retry_at:
                     return False
                 self._later(self._bring, self._brought)
@@ -538,6 +538,7 @@ class RunLifecycle:
         return True
 
     def _bring(self) -> None:
+        self._checkpoints.finish(self.run)
         self._collector.bring(self.run, self.request, self.status)
 
     def _brought(self) -> None:

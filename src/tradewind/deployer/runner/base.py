@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tradewind.deployer.checkpoints import CheckpointLook
+from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, copy_files, look_at_files
 from tradewind.errors import TradewindError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus, Space, Value, WorkflowJob
@@ -211,6 +211,28 @@ class KeepsCheckpoints(Capability):
         Raises:
             DeployError: The machine does not answer, or the files change all the time or cannot be written.
         """
+
+
+class FolderCheckpoints(KeepsCheckpoints):
+    """Keeps checkpoints of jobs whose run folder this machine sees while they run: its own, or one of a shared disk."""
+
+    @abstractmethod
+    def checkpoint_parent(self, handle: Handle) -> Path | None:
+        """The run's folder as this machine sees it, with the job's folder for checkpoints in it; None if not known.
+
+        Args:
+            handle: The run.
+        """
+
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files of a run; see `KeepsCheckpoints.look_at_checkpoint`."""
+        parent = self.checkpoint_parent(handle)
+        return CheckpointLook() if parent is None else look_at_files(parent / FOLDER)
+
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Copy the checkpoint files of a run; see `KeepsCheckpoints.copy_checkpoint`."""
+        parent = self.checkpoint_parent(handle)
+        return CheckpointLook() if parent is None else copy_files(parent / FOLDER, folder)
 
 
 class OpensChannel(Capability):

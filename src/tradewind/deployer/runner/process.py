@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from tradewind import plugins
-from tradewind.deployer.checkpoints import FOLDER, CheckpointLook, copy_files, look_at_files, put_checkpoint
+from tradewind.deployer.checkpoints import put_checkpoint
 from tradewind.deployer.environment import METRICS, check_workdir, job_environment, resolve_secrets
 from tradewind.deployer.runner import procfs, resource_limits
 from tradewind.deployer.runner.architectures import (
@@ -28,7 +28,7 @@ from tradewind.deployer.runner.architectures import (
     wrong_architecture,
 )
 from tradewind.deployer.runner.base import (
-    KeepsCheckpoints,
+    FolderCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -55,6 +55,7 @@ from tradewind.deployer.runner.warden.control_group import group_pids, remove_gr
 from tradewind.deployer.runner.warden.files import CANCEL, PID, RESULT, STARTED
 from tradewind.errors import DeployError, JobProgramError, PrerequisiteError
 from tradewind.problem import Fault, Handle, Machine, Offer, RunRequest, RunState, RunStatus, Usage
+from tradewind.utils.machine.gpus import CONSTANTS, VARIABLES, gpus_here
 
 _DRAIN_BYTES = 4096
 _LOOK_SECONDS = 0.05
@@ -121,7 +122,7 @@ class ProcessData(HandleData):
 
 class ProcessRunner(
     Runner,
-    KeepsCheckpoints,
+    FolderCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -135,7 +136,9 @@ class ProcessRunner(
 
     A helper process, the warden, starts and watches the jobs; it outlives this object until they have ended.
     Whole CPUs only: an offer of half a CPU gets one. Memory is what the whole process tree has resident, looked
-    at 20 times a second. Without `Limits.cpus` or `Limits.memory_bytes` those of the offer hold.
+    at 20 times a second. Without `Limits.cpus` or `Limits.memory_bytes` those of the offer hold. GPUs are the run's
+    own, named in the variables of CUDA or ROCm, and runs that take a part of one share it; a run whose GPUs others
+    have waits for them.
     """
 
     name = "process"
@@ -149,6 +152,7 @@ class ProcessRunner(
         self._warden: WardenClient | None = None
         self._begun: dict[str, float] = {}
         self._results: dict[str, Mapping[str, Any]] = {}
+        self._queued: dict[str, tuple[RunRequest, Path]] = {}  # they wait for GPUs that others have
         self._wakeup = WakeupPipe()
 
     @property
@@ -161,13 +165,15 @@ class ProcessRunner(
         return resource_limits.fits_here(offer, running)
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """This machine: the CPUs that this process may use, and its memory."""
-        return {
-            socket.gethostname(): {
-                "cpu": float(resource_limits.cpus_here()),
-                "memory": resource_limits.memory_here() / 2**30,
-            }
-        }
+        """This machine: the CPUs and the GPUs that this process may use, and its memory."""
+        has = {"cpu": float(resource_limits.cpus_here()), "memory": resource_limits.memory_here() / 2**30}
+        if gpus := len(gpus_here()):
+            has["gpu"] = float(gpus)
+        return {socket.gethostname(): has}
+
+    def refuses(self, offer: Offer, *, given: bool) -> str:
+        """Refuse offers with GPUs that this machine has not; see `Runner.refuses`."""
+        return resource_limits.missing_gpus(float(offer.gpus * offer.nodes))
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start a run; see `Runner.submit`."""
@@ -175,6 +181,8 @@ class ProcessRunner(
         handle = ProcessData(owner=request.owner, folder=str(folder)).handle(request.run_id, self.name)
         if not (folder / STARTED).exists():
             check_workdir(request.workdir)
+            if why := resource_limits.missing_gpus(resource_limits.gpus_of(request) * request.offer.nodes):
+                raise DeployError(f"a run cannot have its GPUs: {why}", retryable=False)
             try:
                 (folder / "outputs").mkdir(parents=True, exist_ok=True)
                 note = self._notes.path(request.owner, request.run_id)
@@ -199,8 +207,11 @@ class ProcessRunner(
                 break
         if answer is None:
             raise DeployError("the helper process of the process runner was killed twice while it started a run")
+        self._queued.pop(request.run_id, None)
         if answer["event"] == "started":
             self._begun[request.run_id] = answer["begun"]
+        elif answer["kind"] == "busy":
+            self._queued[request.run_id] = request, folder
         elif answer["kind"] != "exists":
             self._notes.remove(request.owner, request.run_id)
             raise _refusal(answer["kind"], answer["errno"], request, folder)
@@ -222,6 +233,7 @@ class ProcessRunner(
             "cwd": str(request.workdir),
             "folder": str(folder),
             "cpus": None if cpus is None else cpus * nodes,
+            "devices": self._devices(request),
             "groups": self.settings.groups,
             "memory_bytes": None if memory is None else memory * nodes,
             "address_space": memory if self.settings.address_space else 0,
@@ -230,9 +242,31 @@ class ProcessRunner(
             "grace": self.settings.grace,
         }
 
+    def _devices(self, request: RunRequest) -> dict[str, Any] | None:
+        """The part of an order from which the warden chooses GPUs; None for a run without any."""
+        amount = resource_limits.gpus_of(request) * request.offer.nodes
+        if not amount:
+            return None
+        found = gpus_here()
+        return {
+            "amount": amount,
+            "names": [str(gpu.index) for gpu in found],
+            "folder": str(self._folder / f"gpus-{socket.gethostname()}"),
+            "variables": VARIABLES[found[0].maker],
+            "constants": CONSTANTS[found[0].maker],
+        }
+
+    def _start_queued(self) -> None:
+        """Start the runs whose GPUs others have given back, the oldest first."""
+        for name, (request, folder) in tuple(self._queued.items()):
+            self._start(request, folder)
+            if name in self._queued:
+                return  # those behind it do not go before one that needs more
+
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, RunStatus]:
         """The statuses of some runs; see `Runner.poll`."""
         self._listen()
+        self._start_queued()
         return {handle.run_id: self._status(handle) for handle in handles}
 
     def _listen(self) -> None:
@@ -244,6 +278,8 @@ class ProcessRunner(
     def _status(self, handle: Handle) -> RunStatus:
         if handle.run_id in self._results:
             return _status_of(self._results[handle.run_id])
+        if handle.run_id in self._queued:
+            return RunStatus(RunState.SUBMITTING)
         begun = self._begun.get(handle.run_id)
         if begun is not None and self._warden is not None and self._warden.alive:
             return RunStatus(RunState.EXECUTING, runtime=max(0.0, time.monotonic() - begun))
@@ -294,8 +330,13 @@ class ProcessRunner(
             pause = min(left, _LOOK_SECONDS) if foreign else left
             if self._watch(pause):
                 return
-            if left <= pause or any(self._look(handle).state.ended for handle in foreign):
+            self._start_queued()
+            if left <= pause or any(self._has_changed(handle) for handle in foreign):
                 return
+
+    def _has_changed(self, handle: Handle) -> bool:
+        """True for a run that was started by somebody else, or that waited, where it has ended or waits no more."""
+        return handle.run_id in self._begun or (handle.run_id not in self._queued and self._look(handle).state.ended)
 
     def wake(self) -> None:
         """Let the `wait` that is under way return now; see `Runner.wake`."""
@@ -323,6 +364,9 @@ class ProcessRunner(
         if folder and folder.is_dir():
             # A warden that has yet to read its order to start the run finds this and does not start it.
             write_marker(folder / CANCEL, reason)
+        if self._queued.pop(handle.run_id, None) is not None:
+            self._results[handle.run_id] = _never_started(reason)
+            return
         if handle.run_id in self._begun and self._warden is not None:
             order = {"op": "cancel", "run_id": handle.run_id, "reason": reason, "grace": self.settings.grace}
             if self._warden.send(order):
@@ -334,15 +378,9 @@ class ProcessRunner(
                 return
         _kill(handle, folder)
 
-    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
-        """Look at the checkpoint files of a run; see `KeepsCheckpoints.look_at_checkpoint`."""
-        place = ProcessData.of(handle).place
-        return CheckpointLook() if place is None else look_at_files(place / FOLDER)
-
-    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
-        """Copy the checkpoint files of a run; see `KeepsCheckpoints.copy_checkpoint`."""
-        place = ProcessData.of(handle).place
-        return CheckpointLook() if place is None else copy_files(place / FOLDER, folder)
+    def checkpoint_parent(self, handle: Handle) -> Path | None:
+        """The run's folder; see `FolderCheckpoints.checkpoint_parent`."""
+        return ProcessData.of(handle).place
 
     def find(self, owner: str | None) -> list[Handle]:
         """All runs of an owner, or of all, that live or are not settled; see `Runner.find`."""
@@ -432,6 +470,12 @@ def _status_of(result: Mapping[str, Any]) -> RunStatus:
         exit_code=code,
         usage=Usage(result["peak_memory_bytes"], result["cpu_seconds"], result.get("profile", {})),
     )
+
+
+def _never_started(reason: str) -> dict[str, Any]:
+    """The result of a run that was cancelled while it waited."""
+    nothing = {"exit_code": None, "peak_memory_bytes": 0, "cpu_seconds": 0.0}
+    return {"state": "cancelled", "reason": reason, "runtime": 0.0, **nothing}
 
 
 def _refusal(kind: str, number: int, request: RunRequest, folder: Path) -> DeployError | JobProgramError:

@@ -39,7 +39,7 @@ class RunLimits:
         """Seconds at which the trial's run is cut short, each with its reason; money and time left are not in it."""
         limits = trial_outcome.run_time_caps(self._problem, trial, best, abort=self._abort, priced=self._priced)
         if (longest := self._longest_of_all) is not None:
-            limits.append((longest, f"it ran into deploy.longest of {format_duration(longest)}"))
+            limits.append((longest, f"it ran into the deadline of {format_duration(longest)}"))
         return limits
 
     def cap(self, trial: Trial, run: Run, best: float | None, seconds_left: float | None) -> tuple[float | None, str]:

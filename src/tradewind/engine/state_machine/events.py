@@ -65,6 +65,19 @@ class ConfigurationEnqueued:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedElsewhere:
+    """Other workers of a study that several share have changed trials.
+
+    Attributes:
+        trials: As they are stored now, in the order of the changes.
+        runs: All runs of these.
+    """
+
+    trials: Sequence[Trial]
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True, slots=True)
 class NothingProposed:
     """The searcher has nothing to propose.
 
@@ -169,6 +182,7 @@ SearchEvent = (
     SearchOpened
     | ProposalsMade
     | ConfigurationEnqueued
+    | ChangedElsewhere
     | NothingProposed
     | RunChanged
     | OutputInterpreted

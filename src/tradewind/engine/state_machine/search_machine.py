@@ -180,6 +180,8 @@ class SearchMachine:
                 out += self._take(proposals)
             case ev.ConfigurationEnqueued(proposal):
                 out += self._enqueue([proposal])
+            case ev.ChangedElsewhere(trials, runs):
+                out += self._take_changes(trials, runs)
             case ev.NothingProposed(reason, final):
                 self._asking = False
                 # Who waits for a trial on its way, where there is none, would wait for ever.
@@ -236,6 +238,38 @@ class SearchMachine:
         out += [self._adopt(run) for run in list(self.runs.values())]
         self.history.last = None
         return out + self._enqueue(event.enqueued)
+
+    def _take_changes(self, trials: Sequence[Trial], runs: Sequence[Run]) -> list[ev.SearchInstruction]:
+        """Take trials as other workers have left them: what those have stored is not stored again."""
+        out: list[ev.SearchInstruction] = []
+        for trial in trials:
+            known = self.history.trials.get(trial.number)
+            if known is not None and known.state.ended:
+                continue
+            attempts = known.attempts if known is not None and known.key == trial.key else 0
+            self._waiting = deque(other for other in self._waiting if other.number != trial.number)
+            for run in sorted((run for run in runs if run.trial == trial.number), key=lambda run: run.attempt):
+                if run.run_id in self.runs or run.attempt > attempts:
+                    self._take_run(run, trial)
+            self.history.put(trial)
+            if trial.state.ended:
+                self._end_trial(trial)
+                out += [ev.TellSearcher(trial)] if trial.state.informs else []
+            elif not any(run.trial == trial.number for run in self.runs.values()):
+                self._waiting.append(trial)
+        return out
+
+    def _take_run(self, run: Run, trial: Trial) -> None:
+        """Take a run as another worker has left it: its money is set aside, or spent."""
+        if not run.state.ended:
+            self.ledger.take_over(run.run_id, run.reserved)
+            self.active_runs.put(run)
+            return
+        self._retries.note(run)
+        self._architectures.note(run, trial)
+        self.ledger.settle(run.run_id, run.cost)
+        if run.run_id in self.runs:
+            self.active_runs.remove(run.run_id)
 
     def _adopt(self, run: Run) -> ev.Launch:
         """Go on with a run of an earlier process; one that began without a budget gets a share of the new one."""

@@ -1,130 +1,265 @@
-"""The charts of the HTML report, as SVG."""
+"""Fills the charts of a study: the same for its page, for its HTML report and for PNG files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.problem import COST, RUNTIME, Objective
-from tradewind.reporting.study.data import Floats, StudyData
+from tradewind.reporting.charts.document import (
+    Chart,
+    ChartAxis,
+    ChartBound,
+    ChartLayer,
+    ChartTable,
+    ParallelAxis,
+    ParallelChart,
+    time_axis,
+)
+from tradewind.reporting.study.data import Floats, ParameterColumn, StudyData
 from tradewind.reporting.study.effects import ParameterEffects
-from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, front, losses, title
-from tradewind.reporting.study.series import ParameterLevel, best_so_far, levels, outcomes, thin, wants_log
-from tradewind.reporting.svg import Scale, Svg, Words, span, time_unit
-from tradewind.reporting.words import percent, value_words
+from tradewind.reporting.study.pareto import ParetoFront, cost_time_front, losses, sentence, title
+from tradewind.reporting.study.series import MAX_POINTS, best_so_far, levels, outcomes, thin, wants_log
+from tradewind.reporting.words import natural_key, percent, value_word, value_words
 from tradewind.utils.units import count, format_duration, format_money
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+_FEW = 600
+"""Most points of the charts beside a curve, where all trials are in the map."""
+
+_STEPS = 200
+"""Most rows of the table of a curve."""
+
+_FIFTHS = 5
+
+Rows = NDArray[np.int64]
 
 
-_WIDTH = 720.0
-_POINTS = 600
-"""Most points of the chart of a front; the front itself comes on top."""
-
-
-def metric_axis(metric: str, longest: float) -> tuple[float, str, Words]:
-    """Choose the unit of a metric's axis, its title, and the function that writes a label."""
-    if metric == COST:
-        return 1.0, "cost, USD this run", format_money
+def metric_axis(metric: str, longest: float, **more: Any) -> ChartAxis:
+    """Return the axis of a metric, in the unit that suits values up to ``longest``."""
     if metric == RUNTIME:
-        unit, name = time_unit(longest)
-        return unit, f"run time, {name}", lambda value: f"{value / unit:.4g}"
-    return 1.0, metric, "{:.4g}".format
+        return time_axis("run time", longest, **more)
+    return ChartAxis("cost, USD this run", "money", **more) if metric == COST else ChartAxis(metric, **more)
 
 
-def axes_frame(
-    svg: Svg, x: Scale, y: Scale, titles: tuple[str, str], words: tuple[Words, Words], about: int = 6
-) -> None:
-    """Draw grid, labels and titles of both axes."""
-    for value in y.ticks(5):
-        svg.line(x.start, y(value), x.end, y(value), "grid")
-        svg.text(x.start - 8, y(value) + 4, words[1](value), "tick", anchor="end")
-    for value in x.ticks(about):
-        svg.line(x(value), y.start, x(value), y.start + 5, "axis")
-        svg.text(x(value), y.start + 19, words[0](value), "tick", anchor="middle")
-    svg.line(x.start, y.start, x.end, y.start, "axis")
-    svg.text((x.start + x.end) / 2, y.start + 38, titles[0], "label", anchor="middle")
-    svg.text(14, y.end - 12, titles[1], "label")
+def progress_chart(data: StudyData, most: int = _FEW, *, words: bool = True) -> Chart | None:
+    """Chart the best so far against money spent in total, feasible trials as faint points; None without one.
 
-
-def progress_chart(data: StudyData) -> str:
-    """Best-so-far against money spent in total; every measured trial as a faint point. Empty without one."""
+    Args:
+        data: The study.
+        most: Most points besides the curve.
+        words: Add the lines that show where the pointer rests: a page that has the trials makes them itself.
+    """
     curve = best_so_far(data)
     if not len(curve.spent):
-        return ""
-    objective = data.goal.objective
+        return None
+    metric = data.goal.objective.metric
     order = data.by_end
-    total = np.cumsum(data.spent[order])
-    place = {int(row): float(total[i]) for i, row in enumerate(order)}
-    shown = [int(row) for kind in outcomes(data, 600) if kind.name == "feasible" for row in kind.rows]
-    shown = [row for row in shown if row in place and math.isfinite(data.objective[row])]
-    values = [float(data.objective[row]) for row in shown]
-    log = wants_log(values)
-    unit, title, words = metric_axis(objective.metric, max(values))
-    svg = Svg(_WIDTH, 330, f"Best {objective.metric} so far against money spent in total")
-    x = Scale(0.0, max(curve.end * 1.02, 1e-9), 84, _WIDTH - 20)
-    y = Scale(*span(values, log=log), 275, 34, log, unit)
-    axes_frame(svg, x, y, ("money spent, USD total", title), (format_money, words))
-    for row in shown:
-        svg.mark("feasible", x(place[row]), y(float(data.objective[row])), point_title(data, row), 2.2)
-    points: list[tuple[float, float]] = []
-    for i, (spent, best) in enumerate(zip(curve.spent, curve.best, strict=True)):
-        if i:
-            points.append((x(spent), points[-1][1]))
-        points.append((x(spent), y(best)))
-    points.append((x(curve.end), points[-1][1]))
-    svg.path(points, "curve")
-    for spent, best, row in list(zip(curve.spent, curve.best, curve.rows, strict=True))[-60:]:
-        svg.mark("feasible", x(spent), y(best), point_title(data, int(row)), 3.6)
-    svg.mark("best", x(curve.spent[-1]), y(curve.best[-1]), point_title(data, int(curve.rows[-1])), 4.5)
-    final = value_words(objective.metric, float(curve.best[-1]))
-    above = points[-1][1] > 60
-    svg.text(x(curve.end), points[-1][1] + (-10 if above else 20), f"best: {final}", "strong", anchor="end")
-    return svg.render()
+    total = np.full(len(data), math.nan)
+    total[order] = np.cumsum(data.spent[order])
+    rows = np.concatenate([kind.rows for kind in outcomes(data, most) if kind.name == "feasible"])
+    rows = rows[np.isfinite(data.objective[rows]) & np.isfinite(total[rows])]
+    values = data.objective[rows]
+    steps = [*zip(curve.spent.tolist(), curve.best.tolist(), strict=True)]
+    final = value_words(metric, steps[-1][1])
+    shown = thin(np.arange(len(steps)), _STEPS)
+    return Chart(
+        "best-so-far",
+        f"Best {metric} so far, against money spent",
+        ChartAxis("money spent, USD total", "money", low=0.0, high=max(curve.end * 1.02, 1e-9)),
+        metric_axis(metric, float(values.max()), log=wants_log(values)),
+        [
+            _points(data, "feasible", "feasible", rows, total, data.objective, words=words, faint=True),
+            ChartLayer("steps", "best so far", "curve", [*steps, (curve.end, steps[-1][1])]),
+            _points(data, f"best: {final}", "best", curve.rows[-1:], total, data.objective, curve.spent[-1:], words),
+        ],
+        note="Each step is a trial that beat all before it; points are feasible trials.",
+        table=ChartTable(
+            ["trial", "spent before and on it, USD total", metric_axis(metric, 0.0).title.split(", seconds")[0]],
+            [
+                [str(data.number[curve.rows[at]]), format_money(steps[at][0]), value_words(metric, steps[at][1])]
+                for at in shown
+            ],
+        ),
+    )
 
 
-def map_chart(data: StudyData) -> str:
-    """Cost against run time of the ended trials on the whole input, with the deadline. Empty without one."""
-    kinds = outcomes(data)
-    rows = [int(r) for k in kinds for r in k.rows if math.isfinite(data.cost[r]) and math.isfinite(data.runtime[r])]
-    if not rows:
-        return ""
+def map_chart(data: StudyData, most: int = MAX_POINTS, *, words: bool = True) -> Chart | None:
+    """Chart cost against run time of the ended trials on the whole input, with the deadline; None without one.
+
+    Args:
+        data: The study.
+        most: Most points; the front and the best come on top.
+        words: See `progress_chart`.
+    """
+    known = np.isfinite(data.cost) & np.isfinite(data.runtime)
+    kinds = [(kind, kind.rows[known[kind.rows]]) for kind in outcomes(data, most)]
+    rows = np.concatenate([shown for _, shown in kinds])
+    if not len(rows):
+        return None
     deadline = data.goal.constraints.deadline
-    times = [float(data.runtime[row]) for row in rows]
-    costs = [float(data.cost[row]) for row in rows]
-    log_x, log_y = wants_log(times), wants_log(costs)
-    unit, name = time_unit(max([*times, deadline or 0.0]))
-    near = [deadline] if deadline and deadline < 8 * max(times) else []
-    svg = Svg(_WIDTH, 380, "Cost and run time of every trial")
-    x = Scale(*span([*times, *near], log=log_x), 84, _WIDTH - 20, log_x, unit)
-    y = Scale(*span(costs, log=log_y), 325, 34, log_y)
-    axes_frame(svg, x, y, (f"run time, {name}", "cost, USD this run"), (lambda v: f"{v / unit:.4g}", format_money))
-    if near:
-        at = x(near[0])
-        svg.rect(at, y.end, x.end - at, y.start - y.end, "late")
-        svg.line(at, y.start, at, y.end, "deadline")
-        left = at > (x.start + x.end) / 2
-        words = f"deadline {format_duration(near[0])}"
-        svg.text(at + (-6 if left else 6), y.end + 12, words, "strong", anchor="end" if left else "start")
-    for kind in reversed(kinds):
-        for row in kind.rows:
-            if math.isfinite(data.cost[row]) and math.isfinite(data.runtime[row]):
-                place = x(float(data.runtime[row])), y(float(data.cost[row]))
-                svg.mark(kind.name, *place, point_title(data, int(row)), 4.0 if len(rows) < 300 else 3.0)
-    for row in cost_time_front(data):
-        svg.mark("front", x(float(data.runtime[row])), y(float(data.cost[row])), point_title(data, int(row)), 6.5)
-    best = data.best_row
-    if best is not None:
-        svg.mark("best", x(float(data.runtime[best])), y(float(data.cost[best])), point_title(data, best), 5.5)
-    return svg.render()
+    times, costs = data.runtime[rows], data.cost[rows]
+    near = deadline if deadline and deadline < 8 * times.max() else None
+    layers = [
+        _points(data, f"{kind.name} ({kind.total:,})", kind.name, shown, data.runtime, data.cost, words=words)
+        for kind, shown in reversed(kinds)
+        if len(shown)
+    ]
+    edge = cost_time_front(data)
+    if len(edge):
+        ring = "none as cheap and as quick"
+        layers.append(_points(data, ring, "front", edge, data.runtime, data.cost, words=words))
+    if data.best_row is not None:
+        best = np.array([data.best_row])
+        layers.append(_points(data, "the best", "best", best, data.runtime, data.cost, words=words))
+    thinned, parts = sum(kind.total - len(kind.rows) for kind, _ in kinds), int((data.ended & ~data.whole).sum())
+    return Chart(
+        "cost-time-map",
+        "Cost and run time of every trial",
+        time_axis("run time", max(float(times.max()), near or 0.0), log=wants_log(times)),
+        ChartAxis("cost, USD this run", "money", log=wants_log(costs)),
+        layers,
+        ChartBound(near, f"deadline {format_duration(near)}") if near else None,
+        note="Left of the line is in time. Trials that were cut short stand at the least that they would have cost. "
+        "A ring: no other feasible trial is both as cheap and as quick."
+        + (f" Left out of the drawing: {count(thinned, 'trial')}." if thinned else "")
+        + (f" Runs on a part of the input ({parts:,}) are not drawn." if parts else ""),
+    )
 
 
-def point_title(data: StudyData, row: int) -> str:
-    """Text shown where the pointer rests on a trial: state, configuration, cost, run time and objective."""
+def front_chart(data: StudyData, found: ParetoFront, *, words: bool = True) -> Chart | None:
+    """Chart the first two objectives against each other: feasible trials as points, the front as rings on steps.
+
+    None with fewer than two trials on the front.
+    """
+    if len(found.rows) < 2:
+        return None
+    first, second = found.objectives[:2]
+    across, up = _values(data, first), _values(data, second)
+    usable = data.feasible & np.isfinite(across) & np.isfinite(up)
+    shown = np.union1d(thin(np.flatnonzero(usable), _FEW), found.rows)
+    x, y = (
+        metric_axis(one.metric, float(values[shown].max()), log=wants_log(values[shown]))
+        for one, values in ((first, across), (second, up))
+    )
+    layers = [
+        _points(data, "feasible", "feasible", shown, across, up, words=words, faint=True),
+        ChartLayer("steps", "", "feasible", [(float(across[row]), float(up[row])) for row in found.rows]),
+        _points(data, "no other trial is as good in all", "front", found.rows, across, up, words=words),
+    ]
+    if data.best_row is not None and np.isfinite([across[data.best_row], up[data.best_row]]).all():
+        layers.append(_points(data, "the best", "best", np.array([data.best_row]), across, up, words=words))
+    lines = [
+        [str(data.number[row]), value_words(first.metric, across[row]), value_words(second.metric, up[row])]
+        for row in found.rows
+    ]
+    table = ChartTable(["trial", first.metric, second.metric], lines)
+    return Chart("trade-off", title(found), x, y, layers, note=sentence(found), table=table, height=360)
+
+
+def level_chart(
+    data: StudyData, name: str, limits: tuple[float, float] | None = None, *, words: str = ""
+) -> Chart | None:
+    """Chart the objective at each level of one parameter: range, quartiles and median; None without measured trials.
+
+    Args:
+        data: The study.
+        name: The parameter.
+        limits: The range of the objective's axis, so that all parameters can share one.
+        words: What is known of the parameter's effect.
+    """
+    found = levels(data, data.parameters[name])
+    if not found:
+        return None
+    metric = data.goal.objective.metric
+    low, high = limits or (min(one.quartiles[0] for one in found), max(one.quartiles[4] for one in found))
+    about = [
+        f"{one.label}: median {value_words(metric, one.quartiles[2])}\n"
+        f"middle half {value_words(metric, one.quartiles[1])} to {value_words(metric, one.quartiles[3])}\n"
+        f"{count(one.count, 'trial')}, {percent(one.feasible)} feasible"
+        for one in found
+    ]
+    boxes = [(one.quartiles[1], at - 0.3, one.quartiles[3], at + 0.3) for at, one in enumerate(found)]
+    best = [at for at, one in enumerate(found) if one.best]
+    labels = [(float(at), f"{one.label} ★" if one.best else one.label) for at, one in enumerate(found)]
+    return Chart(
+        f"levels-{name}",
+        f"{metric} by {name}",
+        metric_axis(metric, high, log=wants_log([low, high])),
+        ChartAxis(low=-0.6, high=len(found) - 0.4, labels=labels, down=True),
+        [
+            ChartLayer("segments", "", "soft", [(o.quartiles[0], i, o.quartiles[4], i) for i, o in enumerate(found)]),
+            ChartLayer(
+                "boxes", "", "box", boxes, about, looks=["best-box" if i in best else "box" for i in range(len(found))]
+            ),
+            ChartLayer(
+                "segments",
+                "",
+                "ink",
+                [(o.quartiles[2], i - 0.38, o.quartiles[2], i + 0.38) for i, o in enumerate(found)],
+            ),
+        ],
+        note=words,
+        table=ChartTable(
+            [name, "least", "a quarter below", "median", "a quarter above", "greatest", "trials"],
+            [[one.label, *(value_words(metric, q) for q in one.quartiles), f"{one.count:,}"] for one in found],
+        ),
+        height=64 + 30 * len(found),
+    )
+
+
+def level_charts(data: StudyData, told: ParameterEffects | None) -> dict[str, Chart]:
+    """Return the chart of each parameter, those with the largest effects first."""
+    known = {one.parameter: one.words(data.goal.objective.metric) for one in told.found} if told else {}
+    measured = data.objective[data.measured]
+    limits = (float(measured.min()), float(measured.max())) if len(measured) else None
+    names = dict.fromkeys([*known, *data.parameters])
+    drawn = {name: level_chart(data, name, limits, words=known.get(name, "")) for name in names}
+    return {name: chart for name, chart in drawn.items() if chart is not None}
+
+
+def parallel_chart(data: StudyData, told: ParameterEffects | None, most: int = MAX_POINTS) -> ParallelChart | None:
+    """Chart every ended trial as a line over its parameters, the largest effects first, and its figures.
+
+    Args:
+        data: The study.
+        told: What is known of the parameters.
+        most: Most lines; the best trials are always among them.
+    """
+    metric = data.goal.objective.metric
+    names = list(dict.fromkeys([*(told.names if told else []), *data.parameters]))
+    pairs = [_parameter_axis(data.parameters[name]) for name in names]
+    figures = {"objective": data.objective} if metric not in (COST, RUNTIME) else {}
+    for id_, values in (figures | {"runtime": data.runtime, "cost": data.cost}).items():
+        axis = metric_axis(metric if id_ == "objective" else id_, float(np.nanmax(values, initial=0.0)))
+        about = axis.title.removesuffix(", USD this run")
+        pairs.append((ParallelAxis(id_, about, axis.kind, wants_log(values, 30.0), axis.unit), values))
+    pairs = [(axis, values) for axis, values in pairs if len(np.unique(values[np.isfinite(values)])) > 1]
+    ended = np.flatnonzero(data.ended)
+    if len(pairs) < 2 or not len(ended):
+        return None
+    ranked = data.ranking
+    ranks = np.full(len(data), _FIFTHS)
+    ranks[ranked] = np.arange(len(ranked)) * _FIFTHS // max(1, len(ranked))
+    rows = ended if len(ended) <= most else np.union1d(ranked[: most // 5], thin(ended, most * 4 // 5))
+    return ParallelChart(
+        "parallel-coordinates",
+        "All trials, parameter by parameter",
+        [axis for axis, _ in pairs],
+        np.column_stack([values[rows] for _, values in pairs]).tolist(),
+        ranks[rows].tolist(),
+        data.number[rows].tolist(),
+        None if data.best_row is None else int(data.number[data.best_row]),
+        "A line is a trial, the strongest colours are the best fifth. Drag along an axis to keep a range of it."
+        + (f" {len(rows):,} of {len(ended):,} lines are drawn." if len(rows) < len(ended) else ""),
+    )
+
+
+def point_words(data: StudyData, row: int) -> str:
+    """Lines shown where the pointer rests on a trial: state, configuration, cost, run time and objective."""
     state = "infeasible" if data.infeasible[row] else str(data.states[row])
     bound = "at least " if state == "aborted" else ""
     lines = [
@@ -138,75 +273,23 @@ def point_title(data: StudyData, row: int) -> str:
     return "\n".join([*lines, *filter(None, [data.reason(row)])])
 
 
-def effects_chart(effects: ParameterEffects, metric: str) -> str:
-    """Bars: the effect of each parameter, and beside them what it is."""
-    high, bar = 26, 120.0
-    widest = min(200.0, 20 + 7.6 * max(len(name) for name in effects.names))
-    most = max(one.weight for one in effects.found) or 1.0
-    svg = Svg(_WIDTH, high * len(effects.found) + 8, "What each parameter does")
-    for i, one in enumerate(effects.found):
-        top = 4 + i * high
-        svg.text(widest - 8, top + 17, _short(one.parameter, 24), "tick", anchor="end")
-        if one.verdict != "unknown":
-            svg.rect(widest, top + 4, max(1.0, one.weight / most * bar), high - 9, "bar", one.parameter)
-        svg.text(widest + bar + 12, top + 17, _short(one.words(metric), 76), "tick")
-    return svg.render()
-
-
-def effect_chart(data: StudyData, name: str, limits: tuple[float, float] | None = None) -> str:
-    """Draw the objective at each level of one parameter: range, quartiles and median. Empty without measured trials.
-
-    Args:
-        data: The study.
-        name: The parameter.
-        limits: The range of the objective's axis, so that all parameters can share one.
-    """
-    found = levels(data, data.parameters[name])
-    if not found:
-        return ""
-    metric = data.goal.objective.metric
-    low = min(level.quartiles[0] for level in found)
-    high = max(level.quartiles[4] for level in found)
-    log = wants_log(limits or (low, high))
-    unit, title, words = metric_axis(metric, high)
-    row, top = 26, 30
-    widest = min(250.0, 36 + 8.0 * max(len(_short(level.label, 28)) for level in found))
-    svg = Svg(_WIDTH, top + row * len(found) + 52, f"{metric} by {name}")
-    x = Scale(*span(list(limits or (low, high)), log=log), widest, _WIDTH - 84, log, unit)
-    bottom = top + row * len(found) + 4
-    for value in x.ticks(5):
-        svg.line(x(value), top - 6, x(value), bottom, "grid")
-        svg.text(x(value), bottom + 16, words(value), "tick", anchor="middle")
-    svg.text((x.start + x.end) / 2, bottom + 36, title, "label", anchor="middle")
-    svg.text(x.end + 12, top - 10, "trials", "tick")
-    for i, level in enumerate(found):
-        _box(svg, x, top + i * row + row / 2, level, lambda v: value_words(metric, v))
-    return svg.render()
-
-
-def _box(svg: Svg, x: Scale, middle: float, level: ParameterLevel, words: Words) -> None:
-    least, q1, median, q3, most = level.quartiles
-    title = (
-        f"{level.label}: median {words(median)}, middle half {words(q1)} to {words(q3)}, "
-        f"all {words(least)} to {words(most)}; {count(level.count, 'trial')}, {percent(level.feasible)} feasible"
-    )
-    svg.text(x.start - 10, middle + 4, _short(level.label, 28), "strong" if level.best else "tick", anchor="end")
-    svg.line(x(least), middle, x(most), middle, "whisker")
-    svg.rect(x(q1), middle - 7, max(2.0, x(q3) - x(q1)), 14, "box", title)
-    svg.line(x(median), middle - 8, x(median), middle + 8, "median")
-    if level.best:
-        svg.mark("best", x.end + 52, middle, "the recommended value", 3.6)
-    svg.text(x.end + 12, middle + 4, f"{level.count:,}", "tick")
-
-
-def _short(words: str, most: int) -> str:
-    return words if len(words) <= most else words[: most - 1] + "…"
-
-
-def effect_limits(data: StudyData) -> tuple[float, float] | None:
-    """The range of the objective over all measured trials, or None without any."""
-    values: Sequence[float] = data.objective[data.measured].tolist()
-    return (min(values), max(values)) if values else None
+def _points(
+    data: StudyData,
+    name: str,
+    look: str,
+    rows: Rows,
+    across: Floats,
+    up: Floats,
+    places: Sequence[float] | Floats | None = None,
+    words: bool = True,
+    *,
+    faint: bool = False,
+) -> ChartLayer:
+    """Return trials as points; ``places`` are where they stand across, if not at their own value."""
+    chosen: Iterable[float] = (across[rows] if places is None else np.asarray(places)).tolist()
+    pairs = list(zip(chosen, up[rows].tolist(), strict=True))
+    about = [point_words(data, int(row)) for row in rows] if words else ()
+    return ChartLayer("points", name, look, pairs, about, data.number[rows].tolist(), faint=faint)
 
 
 def _values(data: StudyData, objective: Objective) -> Floats:
@@ -214,83 +297,12 @@ def _values(data: StudyData, objective: Objective) -> Floats:
     return found if objective.goal == "minimise" else -found
 
 
-def front_chart(data: StudyData, found: ParetoFront) -> str:
-    """Draw the first two objectives against each other: feasible trials as points, the front as rings on steps.
-
-    Empty with fewer than two trials on the front.
-    """
-    if len(found.rows) < 2:
-        return ""
-    first, second = found.objectives[:2]
-    columns = [_values(data, one) for one in (first, second)]
-    usable = data.feasible & np.isfinite(columns[0]) & np.isfinite(columns[1])
-    shown = np.union1d(thin(np.flatnonzero(usable), _POINTS), found.rows)
-    xs, ys = (column[shown] for column in columns)
-    svg = Svg(_WIDTH, 360, title(found))
-    log_x, log_y = wants_log(xs), wants_log(ys)
-    (unit_x, name_x, words_x), (unit_y, name_y, words_y) = (
-        metric_axis(one.metric, float(values.max())) for one, values in ((first, xs), (second, ys))
-    )
-    x = Scale(*span(xs.tolist(), log=log_x), 84, _WIDTH - 20, log_x, unit_x)
-    y = Scale(*span(ys.tolist(), log=log_y), 305, 34, log_y, unit_y)
-    axes_frame(svg, x, y, (name_x, name_y), (words_x, words_y))
-    for row, a, b in zip(shown, xs, ys, strict=True):
-        svg.mark("feasible", x(float(a)), y(float(b)), point_title(data, int(row)), 2.6)
-    svg.path(_stairs([(x(float(columns[0][r])), y(float(columns[1][r]))) for r in found.rows]), "curve")
-    for row in found.rows:
-        place = x(float(columns[0][row])), y(float(columns[1][row]))
-        svg.mark("front", *place, point_title(data, int(row)), 5.5)
-    if data.best_row is not None and np.isfinite([c[data.best_row] for c in columns]).all():
-        row = data.best_row
-        svg.mark("best", x(float(columns[0][row])), y(float(columns[1][row])), point_title(data, row), 5.0)
-    return svg.render()
-
-
-def _stairs(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Turn a front into steps: from one trial, nothing is gained in the second objective until the next."""
-    way: list[tuple[float, float]] = []
-    for at, height in points:
-        if way:
-            way.append((at, way[-1][1]))
-        way.append((at, height))
-    return way
-
-
-def draw_front(data: StudyData, figure: Figure) -> bool:
-    """Draw the chart of `front_chart` with matplotlib.
-
-    Returns:
-        False with fewer than two trials on the front, or where the user did not ask for a front.
-    """
-    found = front(data)
-    if len(found.rows) < 2 or not found.wanted:
-        return False
-    first, second = found.objectives[:2]
-    xs, ys = _values(data, first), _values(data, second)
-    usable = thin(np.flatnonzero(data.feasible & np.isfinite(xs) & np.isfinite(ys)), _POINTS)
-    axes = figure.add_subplot()
-    axes.scatter(xs[usable], ys[usable], s=16, c="#0072b2", alpha=0.45, linewidths=0, label="feasible")
-    steps = np.array(_stairs([(float(xs[r]), float(ys[r])) for r in found.rows]))
-    axes.plot(steps[:, 0], steps[:, 1], c="#0072b2", lw=1.6)
-    axes.scatter(
-        xs[found.rows],
-        ys[found.rows],
-        s=80,
-        facecolors="none",
-        edgecolors="#1b2733",
-        linewidths=1.4,
-        label="no other trial is as good in all",
-    )
-    if wants_log(xs[usable]):
-        axes.set_xscale("log")
-    if wants_log(ys[usable]):
-        axes.set_yscale("log")
-    axes.set_xlabel(_axis(first))
-    axes.set_ylabel(_axis(second))
-    axes.set_title(title(found))
-    axes.legend(frameon=False)
-    return True
-
-
-def _axis(objective: Objective) -> str:
-    return {"cost": "cost, USD this run", "runtime": "run time, seconds"}.get(objective.metric, objective.metric)
+def _parameter_axis(column: ParameterColumn) -> tuple[ParallelAxis, Floats]:
+    if column.numbers is not None:
+        numbers = np.where(column.active, column.numbers, math.nan)
+        return ParallelAxis(f"p {column.name}", column.name, log=wants_log(numbers, 30.0)), numbers
+    words = [None if value is None else value_word(value) for value in column.values]
+    labels = sorted({word for word in words if word is not None}, key=natural_key)
+    places = {word: float(at) for at, word in enumerate(labels)}
+    values = np.array([math.nan if word is None else places[word] for word in words])
+    return ParallelAxis(f"p {column.name}", column.name, labels=labels), values

@@ -5,20 +5,22 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import IO, Any
 
 import numpy as np
 
 from tradewind.problem import COST, RUNTIME, TrialState
+from tradewind.reporting.charts.document import DIGITS, Chart, ParallelChart, chart_json
+from tradewind.reporting.study.charts import level_charts, map_chart, parallel_chart, progress_chart
 from tradewind.reporting.study.data import Floats, ParameterColumn, StudyData, read_goal
 from tradewind.reporting.study.effects import METHOD, ParameterEffects, parameter_effects
 from tradewind.reporting.study.explanation import explain_choice
-from tradewind.reporting.study.pareto import cost_time_front, front, front_document
-from tradewind.reporting.study.series import best_so_far, levels
+from tradewind.reporting.study.pareto import front, front_document
+from tradewind.reporting.study.series import best_so_far
 from tradewind.reporting.study.tables import state_words
+from tradewind.reporting.words import natural_key, value_word
 from tradewind.store.base import Store, StudySummary
 from tradewind.store.studies.tabular import flat_rows
 from tradewind.store.studies.tabular import trial_document as trial_document
@@ -113,8 +115,8 @@ def write_json(found: Iterator[Mapping[str, Any]], stream: IO[str]) -> int:
     return written
 
 
-DIGITS = 6
-"""Figures that are kept of a measured number: pages show fewer, and sorting needs no more."""
+PAGE_POINTS = 20_000
+"""Most points of a chart on a page, whose library draws so many at once."""
 
 _TIMES = ("created", "started", "ended")
 _FIGURES = ("objective", "cost", "runtime", "spent", "fidelity", "price_per_hour")
@@ -147,10 +149,10 @@ def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, A
 
     Returns:
         ``words`` (sentences), ``curve`` (``spent``, ``best``, ``number``: the trial that brought it; ``end``),
-        ``front`` (numbers of the trials that no other is both as cheap and as quick as), ``pareto`` (where several
-        objectives are named), ``effects`` (of each varied parameter, the largest first), ``method`` (how they were
-        estimated), ``levels`` (for each parameter what was measured at each of its values) and ``split`` (money by
-        state).
+        ``pareto`` (where several objectives are named), ``effects`` (of each varied parameter, the largest first),
+        ``method`` (how they were estimated), ``charts`` (``progress``, ``map`` and ``parallel``, as
+        `tradewind.reporting.charts.document` describes them, None where there is nothing to draw), ``levels`` (the
+        chart of each parameter) and ``split`` (money by state).
     """
     effects = parameter_effects(data)
     curve = best_so_far(data)
@@ -163,11 +165,15 @@ def figures_document(data: StudyData, *, by_command: bool = True) -> dict[str, A
             "number": data.number[curve.rows].tolist(),
             "end": curve.end,
         },
-        "front": data.number[cost_time_front(data)].tolist(),
         "pareto": front_document(data, traded) if traded.wanted else None,
         "effects": _effects(data, effects),
         "method": METHOD,
-        "levels": _levels(data, effects),
+        "charts": {
+            "progress": _drawn(progress_chart(data, PAGE_POINTS, words=False)),
+            "map": _drawn(map_chart(data, PAGE_POINTS, words=False)),
+            "parallel": _drawn(parallel_chart(data, effects)),
+        },
+        "levels": {name: chart_json(chart) for name, chart in level_charts(data, effects).items()},
         "split": _split(data),
     }
 
@@ -241,19 +247,10 @@ def _values(column: ParameterColumn, rows: slice) -> Any:
     values = column.values[rows]
     if column.numbers is not None:
         return short(column.numbers[rows])
-    words = [None if value is None else _word(value) for value in values]
-    distinct = sorted({word for word in words if word is not None}, key=_natural)
+    words = [None if value is None else value_word(value) for value in values]
+    distinct = sorted({word for word in words if word is not None}, key=natural_key)
     place = {word: i for i, word in enumerate(distinct)}
     return {"words": distinct, "codes": [None if word is None else place[word] for word in words]}
-
-
-def _natural(word: str) -> list[tuple[int, int | str]]:
-    """Sort key that puts ``c5.2xlarge`` before ``c5.16xlarge``."""
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", word) if part]
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _reasons(data: StudyData, first: int, last: int) -> Mapping[str, str]:
@@ -280,25 +277,8 @@ def _figure(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _levels(data: StudyData, effects: ParameterEffects | None) -> list[dict[str, Any]]:
-    names = effects.names if effects else []
-    names += [name for name in data.parameters if name not in names]
-    found = []
-    for name in names:
-        known = levels(data, data.parameters[name])
-        rows: Sequence[dict[str, Any]] = [
-            {
-                "label": level.label,
-                "count": level.count,
-                "quartiles": list(level.quartiles),
-                "feasible": level.feasible,
-                "best": level.best,
-            }
-            for level in known
-        ]
-        if rows:
-            found.append({"parameter": name, "levels": rows})
-    return found
+def _drawn(chart: Chart | ParallelChart | None) -> dict[str, Any] | None:
+    return None if chart is None else chart_json(chart)
 
 
 def _split(data: StudyData) -> list[dict[str, Any]]:

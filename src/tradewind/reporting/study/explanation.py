@@ -142,7 +142,9 @@ def _margin(data: StudyData) -> list[str]:
             f"{value_words(objective.metric, b)}, {by}."
         )
     elif len(ranking) == 1:
-        sentences.append("No other configuration was feasible, so there is nothing to compare it with.")
+        tried = len(np.unique(keys))
+        words = "This is the only configuration that was tried" if tried == 1 else "No other configuration was feasible"
+        sentences.append(f"{words}, so there is nothing to compare it with.")
     if len(ranking) >= 4:
         a, middle = float(data.objective[best]), float(np.median(data.objective[ranking]))
         if a != middle:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind import __version__
 from tradewind.errors import InputError
 from tradewind.problem import TrialState
-from tradewind.reporting.study import charts
-from tradewind.reporting.study.charts import front_chart
+from tradewind.reporting.charts.document import Chart, ParallelChart
+from tradewind.reporting.charts.one_page import embed
+from tradewind.reporting.study.charts import front_chart, level_charts, map_chart, parallel_chart, progress_chart
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.effects import METHOD, ParameterEffects, parameter_effects
 from tradewind.reporting.study.explanation import explain_choice
-from tradewind.reporting.study.pareto import front, sentence, title
-from tradewind.reporting.study.series import outcomes
+from tradewind.reporting.study.pareto import front
 from tradewind.reporting.study.tables import TrialLine, best_facts, share_words, state_words
-from tradewind.reporting.svg import Svg
 from tradewind.reporting.words import compact, goal_words, value_words
 from tradewind.utils.atomic_files import atomic_user_path
-from tradewind.utils.units import count, format_duration, format_money
+from tradewind.utils.units import format_duration, format_money
 
 TABLE_ROWS = 200
 """Trials in the table: those of 100,000 are what `tradewind export` is for."""
@@ -29,27 +27,12 @@ TABLE_ROWS = 200
 _FIRST_ROWS = 25
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFigure:
-    """A chart with its heading and a note.
-
-    Attributes:
-        title: Heading above the chart.
-        note: A sentence below it.
-        svg: The drawing.
-    """
-
-    title: str
-    note: str
-    svg: str
-
-
-def render_html(data: StudyData, more: Sequence[ReportFigure] = ()) -> str:
+def render_html(data: StudyData, more: Sequence[Chart] = ()) -> str:
     """The whole report as HTML text.
 
     Args:
         data: The study.
-        more: Further figures, shown behind those of the study.
+        more: Further charts, shown behind those of the study.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -63,8 +46,10 @@ def render_html(data: StudyData, more: Sequence[ReportFigure] = ()) -> str:
     )
     found = parameter_effects(data)
     rows = _table_rows(data)
-    marks = [(kind.name, kind.total, Markup(_legend_mark(kind.name))) for kind in outcomes(data) if kind.total]  # noqa: S704  (our own drawing)
+    drawn = figures(data, found) + list(more)
+    levels = list(level_charts(data, found).values()) if data.measured.any() else []
     objective = data.goal.objective
+    embedded = embed({chart.name: chart for chart in (*drawn, *levels)})
     return environment.get_template(
         "report.html.j2"
     ).render(
@@ -74,10 +59,17 @@ def render_html(data: StudyData, more: Sequence[ReportFigure] = ()) -> str:
         heading=_heading(data),
         sentences=explain_choice(data, found),
         recommended=best_facts(data.best, objective) if data.best is not None else [],
-        figures=[(f, Markup(f.svg)) for f in (*figures(data, found), *more)],  # noqa: S704  (our own drawings, their words escaped)
-        effects=[(f, Markup(f.svg)) for f in effects(data, found)],  # noqa: S704  (as above)
-        marks=marks,
-        star=Markup(_legend_mark("best")),  # noqa: S704  (our own drawing)
+        figures=drawn,
+        levels=levels,
+        effects=[
+            (one.parameter, one.weight / _most(found), one.verdict, one.words(objective.metric)) for one in found.found
+        ]
+        if found
+        else [],
+        method=METHOD,
+        policy=embedded.policy,
+        # Our own scripts and styles, and JSON without a "<".
+        **{name: Markup(getattr(embedded, name)) for name in ("style", "library", "script", "data")},  # noqa: S704
         tiles=_tiles(data),
         split=_split(data),
         metric="" if objective.metric in ("cost", "runtime") else objective.metric,
@@ -105,47 +97,20 @@ def write_html(page: str, path: Path) -> Path:
     return path
 
 
-def figures(data: StudyData, told: ParameterEffects | None) -> list[ReportFigure]:
+def figures(data: StudyData, told: ParameterEffects | None) -> list[Chart | ParallelChart]:
     """The charts of the whole study that have something to show."""
-    objective = data.goal.objective
-    thinned = sum(kind.total - len(kind.rows) for kind in outcomes(data))
-    note = f" Left out of the drawing: {count(thinned, 'trial')}." if thinned else ""
-    parts = int((data.ended & ~data.whole).sum())
-    note += f" Runs on a part of the input ({parts:,}) are not drawn." if parts else ""
-    found = [
-        ReportFigure(
-            f"Best {objective.metric} so far, against money spent",
-            "Each step is a trial that beat all before it; small points are feasible trials that did not.",
-            charts.progress_chart(data),
-        ),
-        ReportFigure(
-            "Cost and run time of every trial",
-            "Left of the line is in time. Trials that were cut short stand at the least that they would have cost. "
-            "A ring: no other feasible trial is both as cheap and as quick." + note,
-            charts.map_chart(data),
-        ),
-    ]
     traded = front(data)
-    if traded.wanted:
-        found.append(ReportFigure(title(traded), sentence(traded), front_chart(data, traded)))
-    if told is not None:
-        found.append(ReportFigure("What each parameter does", METHOD, charts.effects_chart(told, objective.metric)))
-    return [figure for figure in found if figure.svg]
+    found = [
+        progress_chart(data),
+        map_chart(data),
+        front_chart(data, traded) if traded.wanted else None,
+        parallel_chart(data, told),
+    ]
+    return [chart for chart in found if chart is not None]
 
 
-def effects(data: StudyData, told: ParameterEffects | None) -> list[ReportFigure]:
-    """The charts of the single parameters, those with the largest effects first."""
-    known = {one.parameter: one.words(data.goal.objective.metric) for one in told.found} if told else {}
-    names = list(dict.fromkeys([*known, *data.parameters]))
-    limits = charts.effect_limits(data)
-    found = (ReportFigure(name, known.get(name, ""), charts.effect_chart(data, name, limits)) for name in names)
-    return [figure for figure in found if figure.svg]
-
-
-def _legend_mark(kind: str) -> str:
-    svg = Svg(16, 16, kind)
-    svg.mark(kind, 8, 8, size=3.4 if kind == "best" else 5)
-    return svg.render().replace('class="chart"', 'class="key"')
+def _most(told: ParameterEffects) -> float:
+    return max((one.weight for one in told.found), default=0.0) or 1.0
 
 
 def _heading(data: StudyData) -> list[str]:

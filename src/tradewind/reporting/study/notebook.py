@@ -88,6 +88,6 @@ class StudyReport:
     def _repr_html_(self) -> str:
         # The page has its own style and its own head: in a frame neither meets those of the notebook.
         return (
-            f'<iframe srcdoc="{escape(self.html)}" sandbox title="{escape(self._data.study.name)}" '
+            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" title="{escape(self._data.study.name)}" '
             f'style="width:100%;height:{_HEIGHT};border:0;border-radius:8px"></iframe>'
         )

@@ -8,26 +8,27 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import InputError, MissingProgramError
+from tradewind.errors import InputError
 from tradewind.problem import COST, Configuration, Problem, Trial, TrialState
-from tradewind.reporting.study.charts import axes_frame
+from tradewind.reporting.charts.document import Chart, ChartAxis, ChartBound, ChartLayer, ChartTable, time_axis
+from tradewind.reporting.charts.picture import write_chart
 from tradewind.reporting.study.series import wants_log
 from tradewind.reporting.study.tables import grid_table
-from tradewind.reporting.svg import Scale, Svg, span, time_unit
 from tradewind.reporting.text_layout import TableColumn, TextTable
 from tradewind.reporting.words import compact, configuration_words
 from tradewind.searcher.base import MapPoint, MapsAll
 from tradewind.store.base import Store
-from tradewind.utils.dependencies import install_command
 from tradewind.utils.units import count, format_duration, format_money
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from rich.console import Console
 
 
 _LINES = 20
 """Configurations in the table of the terminal."""
+
+_ROWS = 100
+"""Configurations in the table beside the chart."""
 
 
 @dataclass(frozen=True)
@@ -189,76 +190,55 @@ def print_map(predicted: PredictedMap, console: Console, most: int = _LINES) -> 
         console.print(predicted.basis, markup=False, highlight=False)
 
 
-_WIDTH, _HEIGHT = 720.0, 420.0
-
-_STYLE = (
-    "<style>svg{background:#fff;font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
-    "text{font-size:13px;fill:#5b6675}.strong{fill:#1c2430;font-weight:600}.label{fill:#1c2430}"
-    ".grid{stroke:#e9edf1}.axis{stroke:#5b6675}.deadline{stroke:#c1440e;stroke-width:1.6;stroke-dasharray:5 4}"
-    ".late{fill:#d55e00;fill-opacity:.07}.whisker{stroke:#5b6675;stroke-width:1}"
-    ".feasible{fill:#0072b2;fill-opacity:.7}.infeasible{fill:none;stroke:#c98500;stroke-width:1.6}"
-    ".aborted{fill:none;stroke:#a3528a;stroke-width:1.6}.best{fill:#007d5a;stroke:#fff;stroke-width:1}</style>"
-)
-"""For a drawing on its own: in a page the page's colours hold."""
-
-_LEGEND = [
-    ("feasible", "predicted in time"),
-    ("infeasible", "predicted late"),
-    ("best", "predicted best"),
-    ("aborted", "measured"),
-]
-
-
-def map_svg(predicted: PredictedMap, *, alone: bool = False) -> str:
-    """Cost against run time of all configurations as predicted, with the deadline and what was measured.
+def map_chart(predicted: PredictedMap) -> Chart:
+    """Chart cost against run time of all configurations as predicted, with the deadline and what was measured.
 
     A line to the right of a point reaches to the time that one in ten runs is expected to exceed.
-
-    Args:
-        predicted: The map.
-        alone: True for a file of its own, with colours and white ground.
     """
-    x, y, unit_name = _scales(predicted)
-    svg = Svg(_WIDTH, _HEIGHT, "Predicted cost and run time of all configurations")
-    titles = f"run time of a whole run, {unit_name}", "cost, USD a run"
-    axes_frame(svg, x, y, titles, (lambda v: f"{v / x.unit:.4g}", format_money))
-    if predicted.deadline is not None and x.low < predicted.deadline < x.high:
-        at = x(predicted.deadline)
-        svg.rect(at, y.end, x.end - at, y.start - y.end, "late")
-        svg.line(at, y.start, at, y.end, "deadline")
-        left = at > (x.start + x.end) / 2
-        words = f"deadline {format_duration(predicted.deadline)}"
-        svg.text(at + (-6 if left else 6), y.end + 12, words, "strong", anchor="end" if left else "start")
-    best = next((point for point in predicted.points if point.in_time), None)
-    for point in reversed(predicted.points):
-        if point.time_p90 is not None and point.time_p90 > point.time:
-            svg.line(x(point.time), y(point.cost), x(point.time_p90), y(point.cost), "whisker")
-    for point in reversed(predicted.points):
-        kind = "best" if point is best else "feasible" if point.in_time else "infeasible"
-        svg.mark(kind, x(point.time), y(point.cost), _title(predicted, point), 5.5 if point is best else 3.4)
-    for point in predicted.points:
-        seen = predicted.measured(point)
-        if seen is not None:
-            svg.mark("aborted", x(seen[0]), y(seen[1]), _title(predicted, point), 5.0)
-    across = x.start
-    for kind, words in _LEGEND:
-        svg.mark(kind, across + 6, _HEIGHT - 8, size=4.5 if kind != "best" else 3.6)
-        svg.text(across + 16, _HEIGHT - 4, words)
-        across += 34 + 7.2 * len(words)
-    drawn = svg.render()
-    return drawn.replace(">", f">{_STYLE}", 1) if alone else drawn
-
-
-def _scales(predicted: PredictedMap) -> tuple[Scale, Scale, str]:
-    seen = [found for point in predicted.points if (found := predicted.measured(point)) is not None]
-    times = [point.time for point in predicted.points] + [time for time, _ in seen]
-    times += [point.time_p90 for point in predicted.points if point.time_p90 is not None]
-    costs = [point.cost for point in predicted.points] + [cost for _, cost in seen]
-    near = [predicted.deadline] if predicted.deadline and predicted.deadline < 8 * max(times) else []
-    log_x, log_y = wants_log(times), wants_log(costs)
-    unit, name = time_unit(max([*times, *near]))
-    x = Scale(*span([*times, *near], log=log_x), 84, _WIDTH - 20, log_x, unit)
-    return x, Scale(*span(costs, log=log_y), _HEIGHT - 75, 34, log_y), name
+    points, deadline = predicted.points, predicted.deadline
+    seen = [(point, found) for point in points if (found := predicted.measured(point)) is not None]
+    times = [point.time for point in points] + [time for _, (time, _) in seen]
+    times += [point.time_p90 for point in points if point.time_p90 is not None]
+    costs = [point.cost for point in points] + [cost for _, (_, cost) in seen]
+    near = deadline if deadline and deadline < 8 * max(times) else None
+    best = next((point for point in points if point.in_time), None)
+    late = [(p.time, p.cost, p.time_p90, p.cost) for p in points if p.time_p90 is not None and p.time_p90 > p.time]
+    groups = [
+        ("predicted late", "infeasible", [point for point in points if not point.in_time]),
+        ("predicted in time", "feasible", [point for point in points if point.in_time and point is not best]),
+        ("predicted best", "best", [] if best is None else [best]),
+    ]
+    layers = [ChartLayer("segments", "", "soft", late, faint=True)] if late else []
+    layers += [
+        ChartLayer("points", name, look, [(p.time, p.cost) for p in group], [_title(predicted, p) for p in group])
+        for name, look, group in groups
+        if group
+    ]
+    if seen:
+        layers.append(
+            ChartLayer(
+                "points",
+                "measured",
+                "aborted",
+                [ran for _, ran in seen],
+                [_title(predicted, point) for point, _ in seen],
+            )
+        )
+    rows = [
+        [predicted.words(p.configuration), format_duration(p.time), format_money(p.cost), "yes" if p.in_time else "no"]
+        for p in points[:_ROWS]
+    ]
+    return Chart(
+        "predicted-map",
+        "Predicted cost and run time of all configurations",
+        time_axis("run time of a whole run", max([*times, near or 0.0]), log=wants_log(times)),
+        ChartAxis("cost, USD a run", "money", log=wants_log(costs)),
+        layers,
+        ChartBound(near, f"deadline {format_duration(near)}") if near else None,
+        note=" ".join(filter(None, [predicted.basis, "A bar: one in ten runs is longer." if late else ""])),
+        table=ChartTable(["configuration", "run time", "cost, USD a run", "in time"], rows),
+        height=420,
+    )
 
 
 def _title(predicted: PredictedMap, point: MapPoint) -> str:
@@ -284,72 +264,8 @@ def write_map(predicted: PredictedMap, file: Path) -> Path:
 
     Raises:
         InputError: Another ending, or the file cannot be written.
-        MissingProgramError: PNG is wanted and matplotlib is not installed.
+        MissingProgramError: matplotlib is not installed.
     """
     if file.suffix.lower() not in (".svg", ".png"):
         raise InputError(f"cannot write the map as {file.name}", hint="the name must end in .svg or .png")
-    try:
-        if file.suffix.lower() == ".svg":
-            file.write_text(map_svg(predicted, alone=True), encoding="utf-8")
-        else:
-            _write_png(predicted, file)
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror}", hint="choose another file") from None
-    return file
-
-
-def _write_png(predicted: PredictedMap, file: Path) -> None:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint=install_command("plots")) from None
-    from tradewind.reporting.study.png import STYLE
-
-    with mpl.rc_context(STYLE):
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(9, 5.4), dpi=130)
-        FigureCanvasAgg(figure)
-        _draw(predicted, figure.add_subplot())
-        figure.savefig(file)
-
-
-def _draw(predicted: PredictedMap, axes: Axes) -> None:
-    from tradewind.reporting.study.png import words_axis
-
-    x, y, name = _scales(predicted)
-    axes.set_xscale("log" if x.log else "linear")
-    axes.set_yscale("log" if y.log else "linear")
-    axes.set_xlim(x.low / x.unit, x.high / x.unit)
-    axes.set_ylim(y.low, y.high)
-    best = next((point for point in predicted.points if point.in_time), None)
-    for point in predicted.points:
-        if point.time_p90 is not None:
-            ends = [point.time / x.unit, point.time_p90 / x.unit]
-            axes.plot(ends, [point.cost, point.cost], color="#5b6675", linewidth=0.8, alpha=0.6, zorder=1)
-    look: dict[bool, dict[str, Any]] = {
-        True: {"marker": "o", "c": "#0072b2", "alpha": 0.75, "linewidths": 0, "s": 24, "label": "predicted in time"},
-        False: {"marker": "^", "facecolors": "none", "edgecolors": "#c98500", "s": 28, "label": "predicted late"},
-    }
-    for ok, how in look.items():
-        shown = [point for point in predicted.points if point.in_time is ok and point is not best]
-        if shown:
-            axes.scatter([p.time / x.unit for p in shown], [p.cost for p in shown], zorder=2, **how)
-    seen = [found for point in predicted.points if (found := predicted.measured(point)) is not None]
-    if best is not None:
-        star: dict[str, Any] = {"marker": "*", "c": "#007d5a", "s": 190, "edgecolors": "white", "zorder": 3}
-        axes.scatter([best.time / x.unit], [best.cost], label="predicted best", **star)
-    if seen:
-        diamond: dict[str, Any] = {"marker": "D", "facecolors": "none", "edgecolors": "#a3528a", "s": 40, "zorder": 4}
-        axes.scatter([t / x.unit for t, _ in seen], [c for _, c in seen], label="measured", **diamond)
-    if predicted.deadline is not None and x.low < predicted.deadline < x.high:
-        label = f"deadline {format_duration(predicted.deadline)}"
-        axes.axvline(predicted.deadline / x.unit, color="#c1440e", linestyle="--", linewidth=1.4, label=label)
-    bars = "; bars: one in ten runs is longer" if predicted.ranged else ""
-    axes.set_title(f"{predicted.study}: predicted {COST} and run time{bars}")
-    axes.set_xlabel(f"run time of a whole run, {name}")
-    axes.set_ylabel("cost, USD a run")
-    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    words_axis(axes.xaxis, lambda value: f"{value:.4g}", x.log)
-    words_axis(axes.yaxis, format_money, y.log)
+    return write_chart(map_chart(predicted), file, f"{predicted.study}: predicted {COST} and run time")

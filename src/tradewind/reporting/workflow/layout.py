@@ -14,11 +14,14 @@ A Gantt document is plain data::
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tradewind.errors import InputError
+from tradewind.reporting.charts.document import Chart, ChartAxis, ChartLayer, chart_json, time_axis
+from tradewind.utils.units import format_duration
 
 Document = Mapping[str, Any]
 
@@ -30,6 +33,15 @@ COLOURS = (
 
 OTHER = "#a7aeb6"
 """Colour of all further activities."""
+
+_ROW_PIXELS = ((240, 4), (120, 7), (60, 11))
+"""Height of a row of tasks where there are more than so many of them."""
+
+_FEW_IDLE = 3
+"""Machines without a task that are still drawn."""
+
+_GAP = 0.35
+"""Rows between two machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,47 +197,116 @@ def dark(colour: str) -> bool:
     return 0.299 * red + 0.587 * green + 0.114 * blue < 140
 
 
+def gantt_charts(document: Document) -> tuple[Chart, Chart]:
+    """Chart the slots in use over time, and the tasks of each machine below each other.
+
+    Planned times stand above those of the real run, which are drawn in full colour; the critical path is outlined.
+
+    Args:
+        document: The schedule, as described at the top of this module.
+
+    Raises:
+        InputError: A task is on a machine that is not in the document.
+    """
+    every = lanes(document)
+    shown = [lane for lane in every if lane.planned or lane.actual]
+    if len(every) - len(shown) <= _FEW_IDLE:
+        shown = every
+    rows = sum(lane.planned_rows + lane.actual_rows for lane in shown)
+    pixels = next((size for least, size in _ROW_PIXELS if rows > least), 18)
+    end, top, places = horizon(shown), 0.0, []
+    for lane in shown:
+        places.append((lane, top))
+        top += lane.planned_rows + lane.actual_rows + _GAP
+    labels = [(at + (lane.planned_rows + lane.actual_rows) / 2, lane.name) for lane, at in places]
+    across = time_axis("time since tasks could begin", end, low=0.0, high=end)
+    planned, ran = (usage(shown, actual=actual) for actual in (False, True))
+    used = [ChartLayer("area", "planned", "use", [*planned, (end, 0.0)])] if len(planned) > 1 else []
+    used += [ChartLayer("steps", "as it ran", "real", [*ran, (end, ran[-1][1])])] if len(ran) > 1 else []
+    slots = float(sum(lane.slots for lane in shown)) or 1.0
+    strip = replace(across, title="")
+    title = str(document["title"])
+    use = ChartAxis("slots in use", low=0.0, high=slots)
+    machines = ChartAxis(low=-_GAP, high=top, labels=labels, down=True)
+    return (
+        Chart("slots", f"Slots in use: {title}", strip, use, used, height=110, zooms="x"),
+        Chart(
+            "gantt",
+            f"Gantt chart of {title}",
+            across,
+            machines,
+            _bar_layers(document, places),
+            height=int(60 + pixels * top),
+            zooms="x",
+        ),
+    )
+
+
+def _bar_layers(document: Document, places: Sequence[tuple[GanttLane, float]]) -> list[ChartLayer]:
+    """The tasks as boxes, planned and as they ran, and lines along the critical path."""
+    number = {task["task"]: at for at, task in enumerate(document["tasks"])}
+    colours = {name: each[0] for name, each in activities(document["tasks"]).items()}
+    both = any(lane.actual for lane, _ in places)
+    planned = [(bar, top + bar.row, lane) for lane, top in places for bar in lane.planned]
+    ran = [(bar, top + lane.planned_rows + bar.row, lane) for lane, top in places for bar in lane.actual]
+    layers = []
+    for name, bars in (("planned", planned), ("as it ran", ran)):
+        if bars:
+            layers.append(
+                ChartLayer(
+                    "boxes",
+                    name,
+                    OTHER,
+                    [(bar.start, at + 0.06, bar.finish, at + bar.rows - 0.06) for bar, at, _ in bars],
+                    [_bar_words(bar, lane, name) for bar, _, lane in bars],
+                    [number[bar.task] for bar, *_ in bars],
+                    [bar.task for bar, *_ in bars],
+                    [colours[bar.activity] for bar, *_ in bars],
+                    [at for at, (bar, *_) in enumerate(bars) if bar.critical and bars is planned],
+                    faint=both and bars is planned,
+                )
+            )
+    path = sorted((bar.start, bar.finish, at + bar.rows / 2) for bar, at, _ in planned if bar.critical)
+    links = [(before[1], before[2], after[0], after[2]) for before, after in itertools.pairwise(path)]
+    return [*layers, *([ChartLayer("segments", "critical path", "ink", links)] if links else [])]
+
+
+def _bar_words(bar: GanttBar, lane: GanttLane, kind: str) -> str:
+    path = "\non the critical path" if bar.critical else ""
+    begin, end, took = (exact_seconds(value) for value in (bar.start, bar.finish, bar.finish - bar.start))
+    times = f"{begin} to {end} on {lane.name}, {took}"
+    return f"{bar.task}\n{bar.activity}\n{kind}: {times}{path}"
+
+
+def exact_seconds(seconds: float) -> str:
+    """Write a duration, short ones to a hundredth of a second."""
+    return f"{seconds:.2f} s" if seconds < 60 else format_duration(seconds)
+
+
 def page_document(document: Document) -> dict[str, Any]:
-    """A Gantt document with its bars laid out, for a page that draws them.
+    """A Gantt document as its charts and its tasks, for a page.
 
     Args:
         document: The schedule, as described at the top of this module.
 
     Returns:
-        ``title``, ``figures``, ``end`` (s), ``activities`` (``name``, ``colour``, ``tasks``, ``seconds``), ``lanes``
-        (``name``, ``kind``, ``slots``, ``planned_rows``, ``actual_rows``, and ``planned`` and ``actual`` as rows of
-        task, place of its activity, start, finish, row, rows, and 1 for the critical path), ``usage`` (``planned``
-        and ``actual``: slots in use from each second on).
+        ``title``, ``figures``, ``activities`` (``name``, ``colour``, ``tasks``, ``seconds``), ``tasks`` (rows of
+        task, activity, and of the plan and of the run machine, start and finish in seconds; None where there is none),
+        ``slots`` and ``gantt`` (charts, whose keys are places in ``tasks``).
 
     Raises:
         InputError: A task is on a machine that is not in the document.
     """
-    shown = lanes(document)
-    groups = activities(document["tasks"])
-    place = {name: i for i, name in enumerate(groups)}
-
-    def rows(bars: Sequence[GanttBar]) -> list[list[Any]]:
-        return [[b.task, place[b.activity], b.start, b.finish, b.row, b.rows, int(b.critical)] for b in bars]
-
+    slots, gantt = gantt_charts(document)
+    names = ("task", "activity", "vm", "start", "finish", "actual_vm", "actual_start", "actual_finish")
     return {
         "title": document["title"],
         "figures": [list(pair) for pair in document.get("figures") or ()],
-        "end": horizon(shown),
         "activities": [
             {"name": name, "colour": colour, "tasks": count, "seconds": seconds}
-            for name, (colour, count, seconds) in groups.items()
+            for name, (colour, count, seconds) in activities(document["tasks"]).items()
         ],
-        "lanes": [
-            {
-                "name": lane.name,
-                "kind": lane.kind,
-                "slots": lane.slots,
-                "planned_rows": lane.planned_rows,
-                "actual_rows": lane.actual_rows,
-                "planned": rows(lane.planned),
-                "actual": rows(lane.actual),
-            }
-            for lane in shown
-        ],
-        "usage": {"planned": usage(shown, actual=False), "actual": usage(shown, actual=True)},
+        "tasks": [[*(task.get(name) for name in names), bool(task.get("critical"))] for task in document["tasks"]],
+        "slots": chart_json(slots),
+        "gantt": chart_json(gantt),
     }

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import InputError, MissingProgramError
-from tradewind.reporting.study.png import STYLE, words_axis
-from tradewind.reporting.svg import time_unit
+from tradewind.reporting.charts.picture import draw_chart, words_axis, write_picture
 from tradewind.reporting.text_layout import shortened_names, step_plot
 from tradewind.reporting.workflow.dag import GROUPED, MOST, GraphDrawing, edge_points, grouped, labels, single
-from tradewind.reporting.workflow.layout import (
-    OTHER,
-    Document,
-    GanttBar,
-    GanttLane,
-    activities,
-    dark,
-    horizon,
-    lanes,
-    usage,
-)
-from tradewind.utils.dependencies import install_command
+from tradewind.reporting.workflow.layout import OTHER, Document, activities, dark, gantt_charts, lanes
 from tradewind.utils.units import format_duration
 
 _COLOURS = ("#c1440e", "#007d5a", "#7a828c")
@@ -35,7 +22,6 @@ _NARROWEST = 6.0
 """Inches of a graph's picture, at least: its legend has to be read."""
 _INK = "#1c2430"
 _SOFT = "#5b6675"
-_REAL = "#c1440e"
 
 
 def draw_gantt(document: Document, path: Path) -> None:
@@ -49,12 +35,23 @@ def draw_gantt(document: Document, path: Path) -> None:
         MissingProgramError: matplotlib is not installed.
         InputError: The file cannot be written.
     """
-    shown = [lane for lane in lanes(document) if lane.planned or lane.actual] or lanes(document)
-    rows = sum(lane.planned_rows + lane.actual_rows for lane in shown)
-    high = min(18.0, max(4.5, 2.2 + 0.27 * rows))
-    marks = _marks(document, any(bar.critical for lane in shown for bar in lane.planned))
+    slots, gantt = gantt_charts(document)
+    high = min(18.0, max(4.5, 2.2 + 0.27 * (gantt.y.high or 0.0)))
+    marks = _marks(document, any(layer.strong for layer in gantt.layers))
     more = 0.2 * max(0, math.ceil(len(marks) / _columns(marks, 13.0)) - 2)  # a legend of many rows takes no bars' room
-    _save(path, (13.0, high + more), lambda figure: _gantt(figure, document, shown, high))
+
+    def draw(figure: Any) -> None:
+        ratios = {"height_ratios": [0.8, high - 1.6], "hspace": 0.02}
+        strip, chart = figure.subplots(2, 1, sharex=True, gridspec_kw=ratios)
+        draw_chart(slots, strip, str(document["title"]), size=8.5, legend=False)
+        strip.tick_params(labelbottom=False)
+        draw_chart(gantt, chart, " ", size=8.5, legend=False)
+        if any(lane.actual for lane in lanes(document)):
+            chart.set_xlabel(f"{gantt.x.title}; above as planned, below as it ran", fontsize=8.5)
+        chart.grid(axis="y", visible=False)
+        _legend(figure, marks)
+
+    write_picture(path, (13.0, high + more), draw)
 
 
 def draw_dag(document: Document, path: Path) -> None:
@@ -80,113 +77,7 @@ def draw_dag(document: Document, path: Path) -> None:
     marks = _marks(document, critical=True)
     # Beside what is drawn, room for the title and for the legend, whose letters are not scaled.
     room = 0.5 + 0.2 * math.ceil(len(marks) / _columns(marks, wide))
-    _save(path, (wide, high * scale + room), lambda figure: _dag(figure, document, drawings, scale))
-
-
-def _save(path: Path, size: tuple[float, float], draw: Callable[[Any], None]) -> None:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingProgramError("PNG pictures need matplotlib", hint=install_command("plots")) from None
-    with mpl.rc_context(STYLE):
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=size, dpi=130)
-        FigureCanvasAgg(figure)
-        draw(figure)
-        try:
-            figure.savefig(path, format="png")
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _gantt(figure: Any, document: Document, shown: list[GanttLane], high: float) -> None:
-    end = horizon(shown)
-    unit, name = time_unit(end)
-    groups = activities(document["tasks"])
-    strip, chart = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [0.8, high - 1.6], "hspace": 0.02})
-    _strip(strip, shown, unit)
-    strip.set_title(document["title"])
-    ticks, labels, top = [], [], 0.0
-    rows = sum(lane.planned_rows + lane.actual_rows for lane in shown)
-    each = (high - 2.2) * 72 / max(1.0, rows * 1.2)
-    for place, lane in enumerate(shown):
-        height = lane.planned_rows + lane.actual_rows
-        if place % 2:
-            chart.axhspan(top - 0.1, top + height + 0.1, color="#f3f5f8", zorder=0)
-        _bars(chart, lane.planned, top, groups, unit, end, each, 0.5 if lane.actual else 1.0)
-        _bars(chart, lane.actual, top + lane.planned_rows, groups, unit, end, each, 1.0, plain=True)
-        ticks.append(top + height / 2)
-        labels.append(lane.name)
-        top += height + 0.2
-    every = max(1, math.ceil(len(ticks) * 9.5 / max(1.0, (high - 2.2) * 72)))
-    chart.set_yticks(ticks[::every], labels[::every], fontsize=8.5)
-    chart.set_ylim(top, -0.2)
-    chart.set_xlim(0, end / unit)
-    chart.set_xlabel(f"{name}" + ("; above as planned, below as it ran" if any(lane.actual for lane in shown) else ""))
-    chart.grid(axis="y", visible=False)
-    _legend(figure, _marks(document, any(bar.critical for lane in shown for bar in lane.planned)))
-
-
-def _strip(axes: Any, shown: list[GanttLane], unit: float) -> None:
-    """Draw the slots in use over time."""
-    planned, actual = usage(shown, actual=False), usage(shown, actual=True)
-    axes.fill_between(
-        [moment / unit for moment, _ in planned], [used for _, used in planned], step="post", color="#9db9d6"
-    )
-    if len(actual) > 1:
-        axes.step(
-            [moment / unit for moment, _ in actual], [used for _, used in actual], where="post", color=_REAL, lw=1.2
-        )
-    axes.set_ylim(0, sum(lane.slots for lane in shown) * 1.02)
-    axes.set_ylabel("slots in use", fontsize=8.5, color=_SOFT)
-    axes.tick_params(labelsize=8, labelbottom=False)
-
-
-def _bars(
-    axes: Any,
-    bars: tuple[GanttBar, ...],
-    top: float,
-    groups: dict[str, tuple[str, int, float]],
-    unit: float,
-    end: float,
-    points: float,
-    alpha: float,
-    *,
-    plain: bool = False,
-) -> None:
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
-    for critical in (False, True):
-        chosen = [bar for bar in bars if (bar.critical and not plain) == critical]
-        boxes = [
-            Rectangle((bar.start / unit, top + bar.row + 0.06), (bar.finish - bar.start) / unit, bar.rows - 0.12)
-            for bar in chosen
-        ]
-        axes.add_collection(
-            PatchCollection(
-                boxes,
-                facecolors=[(*_rgb(groups[bar.activity][0]), alpha) for bar in chosen],
-                edgecolors=_INK if critical else "white",
-                linewidths=1.3 if critical else 0.4,
-                zorder=3 if critical else 2,
-            )
-        )
-    for bar in bars:
-        wide = (bar.finish - bar.start) / end * 11.4 * 72
-        if points >= 7 and wide >= 5.2 * len(bar.task) + 6:
-            colour = "white" if dark(groups[bar.activity][0]) and alpha == 1.0 else _INK
-            where = (bar.start / unit, top + bar.row + bar.rows / 2)
-            axes.annotate(
-                bar.task, where, (3, 0), textcoords="offset points", fontsize=7.5, va="center", color=colour, zorder=4
-            )
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    return red, green, blue
+    write_picture(path, (wide, high * scale + room), lambda figure: _dag(figure, document, drawings, scale))
 
 
 def _legend(figure: Any, marks: Sequence[tuple[str, str]]) -> None:
@@ -312,21 +203,7 @@ def draw_learning_curve(
         MissingProgramError: matplotlib is not installed.
         InputError: The file cannot be written.
     """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingProgramError("PNG charts need matplotlib", hint=install_command("plots")) from None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9, 5.2), dpi=130)
-        FigureCanvasAgg(figure)
-        _draw_learning(figure, title, makespans, lines, best)
-        try:
-            figure.savefig(path, format="png")
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}", hint="name a file in another folder") from None
+    write_picture(path, (9, 5.2), lambda figure: _draw_learning(figure, title, makespans, lines, best))
 
 
 def _draw_learning(figure: Any, title: str, makespans: Sequence[float], lines: Mapping[str, float], best: bool) -> None:

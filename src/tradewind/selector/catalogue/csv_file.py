@@ -17,7 +17,7 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
 from tradewind.problem import Offer
-from tradewind.problem.offer import hourly_interruptions
+from tradewind.problem.offer import BAND_SHARES, hourly_interruptions
 from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
 from tradewind.utils.paths import expand
@@ -68,9 +68,6 @@ _REQUIRED = {
 }
 _MOST_BYTES = 1 << 28
 _RESERVED = frozenset(("nodes", "source", "facts", "hourly", "key"))
-_BANDS = {"<5%": 0.025, "5-10%": 0.075, "10-15%": 0.125, "15-20%": 0.175, ">20%": 0.25}
-"""The middle of the bands in which Amazon gives the share of machines that are taken back within a month. The last has
-no end: 25 % is taken for it."""
 _YES_NO = {"": False, "no": False, "false": False, "0": False, "yes": True, "true": True, "1": True}
 
 
@@ -294,11 +291,13 @@ def _interruptions(row: _Row) -> float | None:
     if not band:
         return None
     plain = band.replace(" ", "").replace("–", "-")
-    if plain in _BANDS:
-        return hourly_interruptions(_BANDS[plain])
+    if plain in BAND_SHARES:
+        return hourly_interruptions(BAND_SHARES[plain])
     share = row.number("Interruption Frequency", plain.removesuffix("%")) / 100.0 if plain.endswith("%") else -1.0
     if not 0 <= share < 1:
-        raise row.error(f"Interruption Frequency {band!r} is no share of a month", "write 7.5% or " + ", ".join(_BANDS))
+        raise row.error(
+            f"Interruption Frequency {band!r} is no share of a month", "write 7.5% or " + ", ".join(BAND_SHARES)
+        )
     return hourly_interruptions(share)
 
 

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from tradewind import plugins
 from tradewind.problem import Offer, round_money
 from tradewind.selector.canonical_words import canonical_arch
 from tradewind.selector.catalogue.base import Catalogue
+from tradewind.utils.machine.gpus import Gpu, gpus_here
 
 _GIB = 1 << 30
 _RATIOS = (("c", "compute", 1), ("g", "general", 2), ("m", "memory", 4))
@@ -33,6 +35,7 @@ class LocalSettings(plugins.Settings):
 
     price_per_vcpu: float = Field(default=0.04, gt=0, description="USD per vCPU and hour, a stand-in price.")
     price_per_gib: float = Field(default=0.005, ge=0, description="USD per GiB and hour, a stand-in price.")
+    price_per_gpu: float = Field(default=2.0, ge=0, description="USD per GPU and hour, a stand-in price.")
     vcpu: int | None = Field(
         default=None, ge=1, description="CPUs to sell; those this process or its container may use when not set."
     )
@@ -43,7 +46,8 @@ class LocalCatalogue(Catalogue):
     """Sells slices of this machine, at stand-in prices that the user can change.
 
     CPU counts double from 1 to the machine's own; each comes with 1, 2 and 4 GiB per vCPU, as far as the memory
-    goes: ``local.c2`` has 2 vCPU and 2 GiB, ``local.m2`` 2 vCPU and 8 GiB.
+    goes: ``local.c2`` has 2 vCPU and 2 GiB, ``local.m2`` 2 vCPU and 8 GiB. Where the machine has GPUs, each
+    slice is sold with 1, 2, 4, ... of them as well: ``local.c2-gpu1``.
     """
 
     provider: ClassVar[str] = "local"
@@ -51,7 +55,7 @@ class LocalCatalogue(Catalogue):
     settings: LocalSettings
 
     def offers(self) -> Sequence[Offer]:
-        """List the slices that fit on this machine; the smallest is always there."""
+        """List the slices that fit on this machine; the smallest is always there, and those with GPUs come last."""
         cpus = self.settings.vcpu or available_cpus()
         memory = self.settings.memory_gib or available_memory() / _GIB
         fitting = [
@@ -60,7 +64,15 @@ class LocalCatalogue(Catalogue):
             for letter, category, ratio in _RATIOS
             if count * ratio <= memory
         ]
-        return fitting or [self._offer("c", "compute", 1, round(memory, 3))]
+        slices = fitting or [self._offer("c", "compute", 1, round(memory, 3))]
+        gpus = gpus_here()
+        return [*slices, *(self._with_gpus(each, gpus, count) for count in _counts(len(gpus)) for each in slices)]
+
+    def _with_gpus(self, offer: Offer, gpus: Sequence[Gpu], count: int) -> Offer:
+        facts: dict[str, float | str] = {"accelerator": gpus[0].name}
+        price = round_money(offer.price_per_hour + count * self.settings.price_per_gpu)
+        name = f"{offer.instance_type}-gpu{count}"
+        return replace(offer, instance_type=name, price_per_hour=price, category="accelerated", gpus=count, facts=facts)
 
     def _offer(self, letter: str, category: str, count: int, memory: float) -> Offer:
         return Offer(
@@ -77,8 +89,8 @@ class LocalCatalogue(Catalogue):
 
 
 def _counts(cpus: int) -> list[int]:
-    """1, 2, 4, ... and the machine's own count."""
-    return sorted({1 << power for power in range(cpus.bit_length())} | {cpus})
+    """1, 2, 4, ... and the machine's own count; nothing where that is 0."""
+    return sorted({1 << power for power in range(cpus.bit_length())} | ({cpus} - {0}))
 
 
 def available_cpus() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 Rows = list[ApplicationRow]
 """Within the class `list` is its own function."""
 
-_MONTH = 30 * 86400.0
+_DAY = 86400.0
+_MONTH = 30 * _DAY
+
+MAX_PIECE = 4 * 2**20
+"""Bytes of a piece of a file that comes in pieces: proxies and the server take as much as that."""
 
 
 class ApplicationService:
@@ -59,21 +64,32 @@ class ApplicationService:
 
     # ------------------------------------------------------------------ registering
 
-    def check(self, who: Principal, document: str | Mapping[str, Any], *, file: str = "<text>") -> CheckedApplication:
+    def check(
+        self, who: Principal, document: str | Mapping[str, Any], *, vouch: bool = False, file: str = "<text>"
+    ) -> CheckedApplication:
         """Check a document as `register` does, and register nothing.
 
         Raises:
+            ForbiddenError: Somebody else than an administrator vouches for it.
             SpecError: Something in it is wrong, with file and line.
             NotFoundError: It names a backend that is not there.
         """
+        if vouch and not who.is_admin:
+            raise ForbiddenError("only an administrator may vouch for where typed text goes")
         source = parse_source(document, file) if isinstance(document, str) else YamlSource(dict(document), file)
-        known = check_application(source, trusted=who.is_admin, hooks=self._settings.user_hooks)
+        known = check_application(source, trusted=who.is_admin, hooks=self._settings.user_hooks, vouched=vouch)
         if known.model.backend:
             self._backends.get(who, known.model.backend)
         return known
 
     def register(
-        self, who: Principal, document: str | Mapping[str, Any], *, shared: bool = False, file: str = "<text>"
+        self,
+        who: Principal,
+        document: str | Mapping[str, Any],
+        *,
+        shared: bool = False,
+        vouch: bool = False,
+        file: str = "<text>",
     ) -> ApplicationRow:
         """Register an application, or the next version of one.
 
@@ -81,6 +97,8 @@ class ApplicationService:
             who: Who registers it.
             document: A job YAML with a block ``application``, or the same as a mapping.
             shared: For all tenants; only an administrator may do that.
+            vouch: The administrator has read the document, and vouches that typed text is data where it says so, also
+                where that cannot be seen from it.
             file: The name that errors give the text.
 
         Returns:
@@ -88,19 +106,20 @@ class ApplicationService:
 
         Raises:
             SpecError: Something in it is wrong, with file and line.
-            ForbiddenError: Somebody else than an administrator wants to share it.
+            ForbiddenError: Somebody else than an administrator wants to share it, or vouches for it.
             NotFoundError: It names a backend that is not there.
         """
         if shared and not who.is_admin:
             raise ForbiddenError("only an administrator may register an application for all tenants")
-        known = self.check(who, document, file=file)
+        known = self.check(who, document, vouch=vouch, file=file)
         tenant = SHARED if shared else who.tenant
         text = document if isinstance(document, str) else _as_text(document)
         newest = self.store.find(tenant, known.name)
         if newest is not None and newest.document == text and newest.trusted == who.is_admin:
             return newest
         row = self.store.add(ApplicationRow(0, tenant, known.name, 0, text, who.name, who.is_admin))
-        record_action(self._database, who, "application.register", f"application {row.reference}", shared=shared)
+        facts = {"shared": shared} | ({"vouched": True} if vouch else {})
+        record_action(self._database, who, "application.register", f"application {row.reference}", **facts)
         return row
 
     def retire(self, who: Principal, name: str) -> None:
@@ -217,6 +236,38 @@ class ApplicationService:
         self._keep(who, value)
         return value.to_json()
 
+    def upload_piece(self, who: Principal, data: bytes) -> str:
+        """Keep a piece of a file for a day; `join_pieces` makes the file.
+
+        Returns:
+            The piece's name for `join_pieces`.
+
+        Raises:
+            ConflictError: The tenant's files would take too much room.
+        """
+        name = hashlib.sha256(b"piece" + data).hexdigest()
+        self.store.drop_uploads(time.time() - _MONTH)
+        self.store.add_piece(who.tenant, name, data, most=self._upload_quota, used=time.time() - _MONTH + _DAY)
+        return name
+
+    def join_pieces(self, who: Principal, name: str, pieces: Sequence[str]) -> dict[str, Any]:
+        """Make a file for a form of its pieces; see `upload`.
+
+        Raises:
+            NotFoundError: A piece is not kept.
+            ConflictError: The tenant's files would take too much room.
+        """
+        digest, size = self.store.join_pieces(who.tenant, pieces, most=self._upload_quota)
+        return replace(FileValue.of(name, b""), digest=digest, size=size, data=None).to_json()
+
+    def upload_room(self, who: Principal) -> int:
+        """Bytes that the files of a tenant may still have."""
+        return max(0, self._upload_quota - self.store.uploaded_bytes(who.tenant))
+
+    @property
+    def _upload_quota(self) -> int:
+        return int(self._settings.upload_mib * 2**20)
+
     def values(self, who: Principal, row: ApplicationRow, given: Mapping[str, Any]) -> dict[str, Any]:
         """Check and read the values typed into a form, as a request keeps them; files that came with it are kept.
 
@@ -230,9 +281,9 @@ class ApplicationService:
 
         Raises:
             FormError: A field is wrong, missing or unknown: with one message for each.
-            ConflictError: The tenant's files would take too much room.
+            ConflictError: The tenant's files would take too much room, or it is not known whether text is data.
         """
-        known = stored_application(row)
+        known = _safe(row)
         values = read_values(known.model.fields, given, words=known.words)
         wrong: dict[str, str] = {}
         for name, value in values.items():
@@ -250,9 +301,8 @@ class ApplicationService:
         return {name: _as_json(value) for name, value in values.items() if _as_json(value) is not None}
 
     def _keep(self, who: Principal, value: FileValue) -> None:
-        most = int(self._settings.upload_mib * 2**20)
         self.store.drop_uploads(time.time() - _MONTH)
-        self.store.add_upload(who.tenant, value.digest, value.data or b"", most=most)
+        self.store.add_upload(who.tenant, value.digest, value.data or b"", most=self._upload_quota)
 
     # ------------------------------------------------------------------ running
 
@@ -281,8 +331,9 @@ class ApplicationService:
             NoOfferError: The backend has nothing that the application asks for.
             NotFoundError: A file that was handed in is not kept any more.
             StoreError: The folder cannot be made.
+            ConflictError: It is not known whether typed text is data.
         """
-        known = stored_application(row)
+        known = _safe(row)
         values = read_values(known.model.fields, parameters, words=known.words)
         given = parameters_of(known.model, values)
         files = self._files(known, values, given)
@@ -301,6 +352,15 @@ class ApplicationService:
                 data = value.data if value.data is not None else self.store.upload(value.digest)
                 files[f"{UPLOADS}/{name}{known.model.fields[name].suffix}"] = data
         return files
+
+
+def _safe(row: ApplicationRow) -> CheckedApplication:
+    known = stored_application(row)
+    if known.unsafe:
+        raise ConflictError(
+            f"{row.reference} cannot run: {known.unsafe}", hint="register it again with its data: [...]"
+        )
+    return known
 
 
 def _check_size(known: CheckedApplication, name: str, size: int, wrong: dict[str, str]) -> None:

@@ -13,6 +13,9 @@ from tradewind.errors import InputError
 from tradewind.problem.job_spec.model import Scalar
 from tradewind.problem.job_spec.values import Number, SchemaForms, StrictModel, parse_with, validation_error
 
+VARIABLE_PREFIX = "FIELD_"
+"""The beginning of variables that no program reads by itself: what people type may go into them."""
+
 FieldKind = Literal["integer", "number", "text", "choice", "boolean", "file"]
 
 MAX_FILE = 65_536
@@ -38,6 +41,12 @@ class FieldModel(StrictModel):
     unit: str = Field("", max_length=20, description="What the number counts, for people: MiB, degrees.")
     step: Number | None = Field(None, gt=0, description="The distance between values, counted from min or 0.")
     lines: bool = Field(False, description="Whether a text may have several lines.")
+    data: list[Annotated[str, Field(max_length=300)]] = Field(
+        [],
+        max_length=100,
+        description="Where a text goes, all places: command.3 (0 is the program), env.FIELD_TITLE, files.input.json. "
+        "It says that what reads the text there never takes it for code.",
+    )
     suffix: str = Field(
         "", pattern=r"^(\.[A-Za-z0-9]{1,15})?$", description="The ending of the file's name in the run: .dat"
     )
@@ -88,6 +97,7 @@ _OWN_KEYS = {
     "unit": ("integer", "number"),
     "step": ("integer", "number"),
     "lines": ("text",),
+    "data": ("text",),
     "suffix": ("file",),
     "default": ("integer", "number", "text", "choice", "boolean"),
 }
@@ -148,6 +158,13 @@ class ApplicationModel(StrictModel):
     backend: str = Field("", max_length=100, description="The backend that it runs on where nobody says otherwise.")
     files: dict[FileName, Annotated[FileModel, BeforeValidator(_file), SchemaForms({"type": "string"})]] = Field(
         {}, description="Small text files that lie in the job's folder, by name."
+    )
+
+    results: list[Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^/]")]] = Field(
+        [],
+        max_length=100,
+        description="What people see of the job's outputs, as patterns: [report.txt, pictures/*.png, table]; a folder "
+        "stands for all that is in it. All outputs without it.",
     )
 
     @model_validator(mode="after")

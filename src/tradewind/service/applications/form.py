@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.service.applications.document_model import MAX_TEXT, FieldModel
 from tradewind.service.applications.validation import CheckedApplication
 from tradewind.store.service.applications import ApplicationRow
@@ -104,10 +105,15 @@ def form_of(row: ApplicationRow, known: CheckedApplication) -> ApplicationForm:
         fields=tuple(_field(name, one) for name, one in model.fields.items()),
         space=tuple(parameter.name for parameter in spec.parameters),
         objective=f"{spec.objective.goal} {spec.objective.metric}",
-        deadline=spec.constraints.deadline,
+        deadline=deadline_of(spec),
         backend=model.backend,
         schema=schema_of(title, model.fields),
     )
+
+
+def deadline_of(spec: JobSpec) -> float | None:
+    """Return the seconds after which a run is ended: the deadline, or ``deploy.longest`` where that is shorter."""
+    return min((one for one in (spec.constraints.deadline, spec.longest) if one is not None), default=None)
 
 
 def _field(name: str, model: FieldModel) -> ApplicationFormField:

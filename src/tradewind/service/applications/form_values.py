@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
 from typing import Any
 
 from tradewind.errors import FormError, InputError
@@ -93,14 +94,14 @@ def _number(field: FieldModel, given: Any) -> float:
     if not check_finite(number):
         raise InputError(f"{_short(given)} is no number")
     if field.min is not None and number < field.min:
-        raise InputError(f"{number:g} is below {_bound(field.min, field)}")
+        raise InputError(f"{_exact(number)} is below {_bound(field.min, field)}")
     if field.max is not None and number > field.max:
-        raise InputError(f"{number:g} is above {_bound(field.max, field)}")
+        raise InputError(f"{_exact(number)} is above {_bound(field.max, field)}")
     if field.step is not None:
         steps = (number - (field.min or 0.0)) / field.step
         if abs(steps - round(steps)) > 1e-6 * max(1.0, abs(steps)):
-            begin = f"{field.min:g}" if field.min is not None else "0"
-            raise InputError(f"{number:g} is none of {begin}, then every {field.step:g}")
+            begin = _exact(field.min or 0.0)
+            raise InputError(f"{_exact(number)} is none of {begin}, then every {_exact(field.step)}")
     return number
 
 
@@ -175,7 +176,15 @@ def _as_value(value: Any) -> Any:
 
 
 def _bound(value: float, field: FieldModel) -> str:
-    return f"{value:g} {field.unit}".rstrip()
+    return f"{_exact(value)} {field.unit}".rstrip()
+
+
+def _exact(number: float) -> str:
+    """Write a number as people do, whatever its size, unless that would be very long."""
+    text = repr(float(number))
+    if "e" in text and 1e-9 <= abs(number) < 1e15:
+        text = f"{Decimal(text):f}"
+    return text.removesuffix(".0")
 
 
 def _short(value: Any) -> str:

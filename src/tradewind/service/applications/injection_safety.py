@@ -1,39 +1,59 @@
-"""Safety of applications: uses of typed text that could inject code, and what ordinary users may not declare."""
+"""Safety of typed text: it goes only where the application says that it is data.
+
+A list of dangerous programs, options and variables would never end: almost every program takes some word, variable or
+file for code. So the rule names what is allowed. A field of free text lists the places that it goes to (``data``), and
+this word of its author counts by itself only where nothing but a file of the application reads the text: as a word
+behind that file, in a variable ``FIELD_...``, in a ``.json`` file. For any other place an administrator has to vouch.
+Numbers, booleans and choices are harmless by their type, and so is the name of a file that is handed in.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
-from tradewind import plugins
-from tradewind.errors import PluginError, SpecError
-from tradewind.problem.template import begins_with, names_in
+from tradewind.errors import SpecError
+from tradewind.problem.template import begins_with, fill_text, names_in, split_command
 from tradewind.problem.yaml_source import KeyPath, YamlSource
-from tradewind.service.applications.document_model import ApplicationModel
-from tradewind.utils.user_functions import JobRelativePath, is_reference
+from tradewind.service.applications.document_model import VARIABLE_PREFIX, ApplicationModel
 
-_CODE = re.compile(r"-[A-Za-z]*[ceE]|--(command|eval|exec|expression)")
-"""A flag after which the next word is read as a program: sh -c, bash -lc, perl -e, node --eval."""
+_INTERPRETERS = frozenset({"python", "python3", "sh", "bash", "dash", "node"})
+"""Programs that leave all words behind the name of a script to it."""
 
-_READ_ALL = frozenset({"ssh", "rsh", "parallel", "watch", "eval", "su"})
-"""Programs that put all their words together and give them to a shell."""
+_PRINTERS = frozenset({"echo"})
+"""Programs that only print their words."""
 
-_STARTERS = frozenset(
-    ("env", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "srun", "nice", "nohup", "time", "timeout", "taskset")
-) | frozenset(("numactl", "stdbuf", "xargs", "sudo", "setsid", "unshare", "sh", "bash", "dash", "ksh", "zsh", "exec"))
-"""Programs that start the program that one of their words names."""
-
-_LOADED = re.compile(
-    r"PATH|LD_.*|DYLD_.*|BASH_ENV|ENV|PYTHON.*|PERL5.*|RUBY.*|NODE_.*|JAVA_.*|.*_OPTIONS|IFS|SHELLOPTS"
-)
-"""Variables that make programs load or run what they name."""
+_BIN = re.compile(r"(?:/bin/|/usr/bin/|/usr/local/bin/)?([a-z0-9]+)")
+_PYTHON = re.compile(r"\{\{\s*python\s*\}\}")
+_FIRST_LINE = re.compile(r"#! ?(?:/usr/bin/env |/bin/|/usr/bin/|/usr/local/bin/)(?:python3?|sh|bash|dash|node)\n")
+"""How a file begins that may be started by itself: no options, by which a shell would take words for code."""
 
 _SCRIPTS = (".sh", ".bash", ".zsh", ".ksh", ".csh", ".py", ".pl", ".rb", ".js", ".r", ".jl", ".lua", ".sbatch", ".awk")
 
-_USER_DEPLOY = ("longest", "retries", "log_limit", "fallback", "spot_attempts", "hooks")
-_USER_JOB = ("command", "env", "outputs", "image", "parameters", "load", "ports", "fraction", "workdir", "inputs")
+_VOUCH = "let a file of the application read it, or let an administrator who has read the application vouch for it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place of the document whose template may name fields.
+
+    Attributes:
+        label: Its name, as ``data`` of a field has it: ``command.3``, ``env.FIELD_TITLE``, ``files.input.json``.
+        keys: The keys that lead to it.
+        template: What stands there.
+        text_reason: Why the author's word does not let text go there; empty where it does.
+        file_reason: The same for a file that is handed in, of which only the path goes there.
+    """
+
+    label: str
+    keys: KeyPath
+    template: str
+    text_reason: str = ""
+    file_reason: str = ""
 
 
 def free_texts(model: ApplicationModel) -> frozenset[str]:
@@ -44,173 +64,175 @@ def free_texts(model: ApplicationModel) -> frozenset[str]:
 def command_starts(source: YamlSource, model: ApplicationModel) -> frozenset[str]:
     """List the text fields that begin a word of a command: what is typed there must not look like an option."""
     texts = free_texts(model)
-    found = [begins_with(word) for _, words in _commands(source) for word in words]
+    found = [begins_with(word) for _, _, words in _commands(source) for word in words]
     return texts & frozenset().union(*found)
 
 
-def unsafe_texts(source: YamlSource, model: ApplicationModel) -> list[SpecError]:
-    """Find places where typed text would be read as a program, an option of one, or a part of a script.
+def unsafe_texts(source: YamlSource, model: ApplicationModel, *, vouched: bool = False) -> list[SpecError]:
+    """Find places where what people type or hand in may be read as code.
 
     Args:
         source: The document.
         model: Its block ``application``.
+        vouched: True where an administrator vouches that what stands at each declared place is read as data.
     """
     texts = free_texts(model)
-    problems = [_error(source, place, name, why) for place, name, why in _in_commands(source, texts)]
-    for name, place, value in _variables(source):
-        used_here = sorted(names_in(value) & texts) if _LOADED.fullmatch(name) else []
-        why = f"the variable {name} decides what programs load"
-        problems += [_error(source, place, used, why) for used in used_here]
+    handed_in = frozenset(name for name, field in model.fields.items() if field.type == "file")
+    problems, used = [], set()
+    for place in (*_in_job(source, model), *_in_files(source, model)):
+        name = ".".join(str(key) for key in place.keys)
+        for field in sorted(names_in(place.template) & texts):
+            used.add((field, place.label))
+            if place.label not in model.fields[field].data:
+                message = f"{name}: the text {field!r} is used in {place.label}, and nobody says that it is data there"
+                hint = f"write data: [{place.label}] at the field, if what reads it never takes it for code"
+                problems.append(source.error(place.keys, message, hint))
+            elif place.text_reason and not vouched:
+                problems.append(source.error(place.keys, f"{name}: the text {field!r} {place.text_reason}", _VOUCH))
+        given = sorted(names_in(place.template) & handed_in) if place.file_reason and not vouched else []
+        problems += [source.error(place.keys, f"{name}: the file {one!r} {place.file_reason}", _VOUCH) for one in given]
+    return [*problems, *_stale(source, model, used), *_raw_in_files(source, model)]
+
+
+def _stale(source: YamlSource, model: ApplicationModel, used: Collection[tuple[str, str]]) -> Iterator[SpecError]:
+    """Find declared places that do not use the field, as after a word of the command was added."""
+    for name in sorted(free_texts(model)):
+        for label in model.fields[name].data:
+            if (name, label) not in used:
+                there = ", ".join(sorted(place for field, place in used if field == name)) or "nowhere"
+                message = f"application.fields.{name}.data: {label} does not use this field"
+                yield source.error(("application", "fields", name, "data"), message, f"it is used: {there}")
+
+
+def _raw_in_files(source: YamlSource, model: ApplicationModel) -> Iterator[SpecError]:
+    """Find files that text is written into as it is typed, and scripts that are templates."""
+    texts = free_texts(model)
     for name, file in model.files.items():
         if not file.template:
             continue
         at: KeyPath = ("application", "files", name)
         if file.text.startswith("#!") or PurePosixPath(name).suffix.lower() in _SCRIPTS:
             hint = "give it the values as arguments or environment variables"
-            problems.append(source.error(at, f"application.files.{name}: a script is no template", hint))
+            yield source.error(at, f"application.files.{name}: a script is no template", hint)
             continue
         for used in sorted(names_in(file.text, but="tojson") & texts):
             message = f"application.files.{name}: the text {used!r} is written into the file as it is typed"
-            problems.append(source.error(at, message, f"write {{{{ {used} | tojson }}}}"))
-    return problems
+            yield source.error(at, message, f"write {{{{ {used} | tojson }}}}")
 
 
-def _error(source: YamlSource, place: KeyPath, name: str, why: str) -> SpecError:
-    label = ".".join(str(piece) for piece in place[:3])
-    hint = f"give it by an environment variable, as --name={{{{ {name} }}}}, or let people choose of a list"
-    return source.error(place, f"{label}: the text {name!r} cannot be used here: {why}", hint)
+def broken_json(source: YamlSource, model: ApplicationModel, values: Mapping[str, Any]) -> Iterator[SpecError]:
+    """Find .json files with typed text that are no JSON when filled in, as where ``tojson`` stands within quotes.
+
+    Args:
+        source: The document.
+        model: Its block ``application``.
+        values: Some value for each field.
+    """
+    for name, file in model.files.items():
+        if file.template and name.endswith(".json") and names_in(file.text) & free_texts(model):
+            try:
+                json.loads(fill_text(file.text, values, name))
+            except ValueError as error:
+                message = f"application.files.{name}: filled in, it is no JSON: {error}"
+                yield source.error(("application", "files", name), message, "tojson brings its own quotes")
 
 
-def _in_commands(source: YamlSource, texts: Collection[str]) -> Iterator[tuple[KeyPath, str, str]]:
-    for place, words in _commands(source):
-        programs = {PurePosixPath(word).name for word in words}
+# ---------------------------------------------------------------------- places
+
+
+def _in_job(source: YamlSource, model: ApplicationModel) -> Iterator[_Place]:
+    for keys, owner, words in _commands(source):
+        label = ".".join(str(key) for key in keys[1:])
         for i, word in enumerate(words):
-            used = sorted(names_in(word) & set(texts))
-            if not used:
-                continue
-            if i == 0:
-                yield place, used[0], "it would name the program"
-            elif _CODE.fullmatch(words[i - 1]):
-                yield place, used[0], f"the word after {words[i - 1]} is read as a program"
-            elif programs & _READ_ALL:
-                yield place, used[0], f"{min(programs & _READ_ALL)} gives its words to a shell"
-            elif programs & _STARTERS and begins_with(word) & set(texts):
-                yield place, used[0], f"{min(programs & _STARTERS)} starts the program that a word names"
-            elif re.match(r"-[A-Za-z]*[ceE]\{\{", word):
-                yield place, used[0], "the flag before it may have it read as a program"
+            yield _Place(f"{label}.{i}", keys, word, *_reasons_of_word(words, i, model))
+        env = owner.get("env")
+        for name, value in env.items() if isinstance(env, Mapping) else ():
+            reasons = _reasons_of_variable(str(name), words, model)
+            label_of_it = ".".join((*(str(key) for key in keys[1:-1]), "env", str(name)))
+            yield _Place(label_of_it, (*keys[:-1], "env", str(name)), str(value), *reasons)
+    for keys, text in _leaves(("job",), source.document.get("job")):
+        label = ".".join(str(key) for key in keys[1:])
+        yield _Place(label, keys, text, *[f"is in {label}, which is no argument"] * 2)
 
 
-def _commands(source: YamlSource) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-    from tradewind.problem.template import split_command
+def _in_files(source: YamlSource, model: ApplicationModel) -> Iterator[_Place]:
+    own = all(_reads_alone(words, model) for _, _, words in _commands(source))
+    for name, file in model.files.items():
+        if file.template:
+            reason = "" if own and name.endswith(".json") else f"is in {name}, which other programs may read as code"
+            yield _Place(f"files.{name}", ("application", "files", name), file.text, reason)
 
+
+def _reasons_of_word(words: Sequence[str], i: int, model: ApplicationModel) -> tuple[str, str]:
+    script = _script_at(words, model)
+    if i > 0 and ((script is not None and i > script) or _program(words[0]) in _PRINTERS):
+        return "", ""
+    if i == 0:
+        return ("would name the program",) * 2
+    if i == 1 and _program(words[0]) in _INTERPRETERS:
+        return (f"would be a script of {_program(words[0])}",) * 2
+    return f"is an argument of {words[0]}, which is no file of the application", ""
+
+
+def _reasons_of_variable(name: str, words: Sequence[str], model: ApplicationModel) -> tuple[str, str]:
+    if not name.startswith(VARIABLE_PREFIX):
+        return (f"is in the variable {name}, which programs may read; only {VARIABLE_PREFIX}... is left alone",) * 2
+    if not _reads_alone(words, model):
+        return f"is in a variable of {words[0]}, which is no file of the application", ""
+    return "", ""
+
+
+def _reads_alone(words: Sequence[str], model: ApplicationModel) -> bool:
+    return _script_at(words, model) is not None or (bool(words) and _program(words[0]) in _PRINTERS)
+
+
+def _script_at(words: Sequence[str], model: ApplicationModel) -> int | None:
+    """Return the index of the word that names a file of the application, which gets all words behind it."""
+    if not words:
+        return None
+    bare = words[0].removeprefix("./")
+    if words[0] != bare:
+        return 0 if bare in model.files and _FIRST_LINE.match(model.files[bare].text) else None
+    program, script = _program(words[0]), words[1].removeprefix("./") if len(words) > 1 else ""
+    if program not in _INTERPRETERS or script not in model.files:
+        return None
+    # `node inspect` is no script.
+    return None if program == "node" and not script.endswith((".js", ".mjs", ".cjs")) else 1
+
+
+def _program(word: str) -> str:
+    """Return the name of a program of the system; empty where the word may name something else."""
+    if _PYTHON.fullmatch(word):
+        return "python"
+    match = _BIN.fullmatch(word)
+    return match[1] if match else ""
+
+
+def _commands(source: YamlSource) -> Iterator[tuple[KeyPath, Mapping[str, Any], Sequence[str]]]:
+    """Iterate over the commands: the keys that lead there, the mapping that has it, its words."""
     job = source.document.get("job")
-    for place, owner in ((("job", "command"), job), (("job", "load", "command"), _part(job, "load"))):
-        command = _part(owner, "command")
+    load = job.get("load") if isinstance(job, Mapping) else None
+    for keys, owner in ((("job", "command"), job), (("job", "load", "command"), load)):
+        if not isinstance(owner, Mapping):
+            continue
+        command = owner.get("command")
         if isinstance(command, str):
             try:
                 command = list(split_command(command))
             except SpecError:
                 continue  # said by whoever reads the job
         if isinstance(command, list):
-            yield place, [str(word) for word in command]
+            yield keys, owner, [str(word) for word in command]
 
 
-def _variables(source: YamlSource) -> Iterator[tuple[str, KeyPath, str]]:
-    job = source.document.get("job")
-    for place, owner in ((("job", "env"), job), (("job", "load", "env"), _part(job, "load"))):
-        env = _part(owner, "env")
-        for name, value in env.items() if isinstance(env, Mapping) else ():
-            yield str(name), (*place, name), str(value)
-
-
-def _part(document: Any, key: str) -> Any:
-    return document.get(key) if isinstance(document, Mapping) else None
-
-
-# ---------------------------------------------------------------------- ordinary users
-
-
-def administrator_only(source: YamlSource, model: ApplicationModel, *, hooks: bool) -> list[SpecError]:
-    """Find what an application of an ordinary user may not declare, because it would act on the server itself.
-
-    Args:
-        source: The document.
-        model: Its block ``application``.
-        hooks: True where it may bring hooks.
-    """
-    problems = []
-    ask = "leave it out, or ask an administrator to register the application"
-
-    def refuse(place: KeyPath, why: str) -> None:
-        label = ".".join(str(piece) for piece in place)
-        problems.append(source.error(place, f"{label}: {why}", ask))
-
-    document = source.document
-    for key in document.get("catalogues") or ():
-        refuse(("catalogues", key), "only an administrator may set catalogues")
-    deploy = document.get("deploy")
-    for key in deploy if isinstance(deploy, Mapping) else ():
-        if key not in _USER_DEPLOY:
-            refuse(("deploy", key), "where and how jobs run is the backend's to say")
-        elif key == "hooks" and not hooks:
-            refuse(("deploy", key), "hooks run on the server, which its administrator has not allowed")
-    job = document.get("job")
-    for key in job if isinstance(job, Mapping) else ():
-        if key not in _USER_JOB:
-            refuse(("job", key), "only an administrator may use this")
-    if str(_part(job, "workdir") or ".") != ".":
-        refuse(("job", "workdir"), "a folder of the server")
-    inputs = _part(job, "inputs")
-    for i, text in enumerate(inputs if isinstance(inputs, list) else ()):
-        if str(text).partition("#")[0] not in model.files:
-            refuse(("job", "inputs", i), "only embedded files can be inputs")
-    for place, kind, choice in _choices(document):
-        if why := _reads_server(kind, choice):
-            refuse(place, why)
-    return problems
-
-
-def own_parts(source: YamlSource) -> list[SpecError]:
-    """Find parts that are classes in files or modules; the server would run them as soon as it looks at them.
-
-    Args:
-        source: The document.
-    """
-    document = source.document
-    deploy = document.get("deploy")
-    places: list[tuple[KeyPath, Any]] = [(place, choice) for place, _, choice in _choices(document)]
-    places += [(("deploy", key), _part(deploy, key)) for key in ("runner", "provisioner")]
-    catalogues = document.get("catalogues")
-    places += [(("catalogues", key), key) for key in (catalogues if isinstance(catalogues, Mapping) else ())]
-    found = []
-    for place, choice in places:
-        name = choice if isinstance(choice, str) else _part(choice, "use")
-        if isinstance(name, str) and is_reference(name):
-            label = ".".join(str(piece) for piece in place)
-            hint = "leave it out, or ask an administrator to register the application"
-            found.append(source.error(place, f"{label}: the server would run {name}", hint))
-    return found
-
-
-def _choices(document: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
-    for key, kind in (("searcher", "searcher"), ("select", "selector"), ("early_stop", "stopper")):
-        if document.get(key) is not None:
-            yield (key,), kind, document[key]
-    given = document.get("interpret")
-    for i, one in enumerate(given if isinstance(given, list) else [given]):
-        if one is not None:
-            yield ("interpret", i) if isinstance(given, list) else ("interpret",), "interpreter", one
-
-
-def _reads_server(kind: str, choice: Any) -> str:
-    """Explain why a part acts on the server by its settings; empty where it does not."""
-    name = choice if isinstance(choice, str) else str(_part(choice, "use"))
-    try:
-        fields = plugins.load(kind, name).Settings.model_fields
-    except PluginError:
-        return ""  # said, with what is installed, by whoever reads the job
-    if any(isinstance(mark, JobRelativePath) for field in fields.values() for mark in field.metadata):
-        return "the server would run the function"
-    named = [key for key in choice if key in fields] if isinstance(choice, Mapping) else []
-    files = [key for key in named if fields[key].annotation in (Path, Path | None)]
-    return f"{files[0]} is a file of the server" if files else ""
+def _leaves(keys: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
+    """Iterate over the texts of a job besides commands, variables, and parameters, which are no templates."""
+    if isinstance(value, str):
+        yield keys, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if keys not in (("job",), ("job", "load")) or key not in ("command", "env", "parameters"):
+                yield from _leaves((*keys, str(key)), inner)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _leaves((*keys, i), inner)

@@ -13,6 +13,7 @@ from tradewind.problem.job_spec.spec import JobSpec, build_spec
 from tradewind.problem.yaml_source import YamlSource
 from tradewind.service.applications.backends import Backend
 from tradewind.service.applications.validation import CheckedApplication, job_source
+from tradewind.utils.units import parse_duration
 
 RESOURCES = ("nodes", "cpu", "memory", "time")
 """Resources that a request may ask for in plain numbers: machines, CPUs of each, MiB of each, seconds."""
@@ -59,7 +60,7 @@ def compose_spec(
     if backend.offers:
         _narrow_offers(document, backend)
     if resources:
-        _narrow_resources(document, resources)
+        _narrow_resources(document, resources, backend)
     return build_spec(YamlSource(document, source.file, source.lines), folder)
 
 
@@ -115,7 +116,7 @@ def _both(one: list[float | None], other: list[float | None]) -> list[float | No
     return [low, high]
 
 
-def _narrow_resources(document: dict[str, Any], resources: Mapping[str, Any]) -> None:
+def _narrow_resources(document: dict[str, Any], resources: Mapping[str, Any], backend: Backend) -> None:
     """Keep only configurations with at least these resources on each node, and just so many nodes."""
     given = _read_resources(resources)
     least = {"vcpu": [given["cpu"], None]} if "cpu" in given else {}
@@ -125,7 +126,11 @@ def _narrow_resources(document: dict[str, Any], resources: Mapping[str, Any]) ->
         needed = Backend("resources", offers=least)
         _narrow_offers(document, needed)
     if "time" in given:
-        document["deploy"]["longest"] = given["time"]
+        # It takes the place of the application's own deadline; what the backend allows at most stays.
+        most = backend.deploy.get("longest")
+        time = given["time"] if most is None else min(given["time"], parse_duration(most))
+        document["deploy"]["longest"] = time
+        document["constraints"] = {**(document.get("constraints") or {}), "deadline": time}
     if "nodes" in given:
         count = int(given["nodes"])
         if "nodes" in document["space"]:

@@ -17,8 +17,9 @@ from tradewind.problem.template import BUILT_IN, check_text
 from tradewind.problem.yaml_source import KeyPath, YamlSource, parse_source
 from tradewind.service.applications.document_model import ApplicationModel
 from tradewind.service.applications.form_values import read_value
-from tradewind.service.applications.injection_safety import administrator_only, command_starts, own_parts, unsafe_texts
+from tradewind.service.applications.injection_safety import broken_json, command_starts, unsafe_texts
 from tradewind.service.applications.uploaded_files import UPLOADS, FileValue
+from tradewind.service.applications.user_limits import administrator_only, own_parts
 from tradewind.store.service.applications import ApplicationRow
 from tradewind.utils.suggestions import did_you_mean
 
@@ -41,12 +42,14 @@ class CheckedApplication:
         model: Its block ``application``.
         spec: The job with some values in its fields, on no backend.
         words: Text fields that begin a word of the command.
+        unsafe: What is wrong with the places that text goes to, of one that was registered before these were declared.
     """
 
     source: YamlSource
     model: ApplicationModel
     spec: JobSpec
     words: frozenset[str]
+    unsafe: str = ""
 
     @property
     def name(self) -> str:
@@ -54,13 +57,14 @@ class CheckedApplication:
         return self.spec.name
 
 
-def check_application(source: YamlSource, *, trusted: bool, hooks: bool) -> CheckedApplication:
+def check_application(source: YamlSource, *, trusted: bool, hooks: bool, vouched: bool = False) -> CheckedApplication:
     """Check an application document.
 
     Args:
         source: The document.
         trusted: True where an administrator registers it.
         hooks: True where one of an ordinary user may bring hooks.
+        vouched: True where an administrator vouches that text is data at all places that the document declares.
 
     Raises:
         SpecError: Something is wrong; the first thing in the file is named.
@@ -74,7 +78,8 @@ def check_application(source: YamlSource, *, trusted: bool, hooks: bool) -> Chec
     spec = build_spec(job_source(source, model, placeholders(model)), NOWHERE)
     problems = [*_wrong_files(source, model), *_wrong_folder(source, model)]
     if not problems:
-        problems = unsafe_texts(source, model)
+        problems = unsafe_texts(source, model, vouched=trusted and vouched)
+        problems += broken_json(source, model, placeholders(model)) if not problems else ()
     if not trusted:
         problems += administrator_only(source, model, hooks=hooks)
     if problems:
@@ -84,15 +89,16 @@ def check_application(source: YamlSource, *, trusted: bool, hooks: bool) -> Chec
 
 def stored_application(row: ApplicationRow) -> CheckedApplication:
     """Parse a registered application, which was checked at registration."""
-    return _stored_application(row.document, row.reference)
+    return _stored_application(row.document, row.reference, row.trusted)
 
 
 @functools.lru_cache(maxsize=128)
-def _stored_application(text: str, name: str) -> CheckedApplication:
+def _stored_application(text: str, name: str, trusted: bool) -> CheckedApplication:
     source = parse_source(text, f"application {name}")
     model = _model(source)
     spec = build_spec(job_source(source, model, placeholders(model)), NOWHERE, check_parts=False)
-    return CheckedApplication(source, model, spec, command_starts(source, model))
+    unsafe = next((error.message for error in unsafe_texts(source, model, vouched=trusted)), "")
+    return CheckedApplication(source, model, spec, command_starts(source, model), unsafe)
 
 
 def job_source(source: YamlSource, model: ApplicationModel, values: Mapping[str, Any]) -> YamlSource:

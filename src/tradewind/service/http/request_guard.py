@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 
 from tradewind.errors import ForbiddenError, ServiceError, SlowError, TooLargeError, TradewindError
 from tradewind.service.accounts.identity import clean_text
@@ -22,14 +23,17 @@ from tradewind.service.http.session_cookies import SAFE_METHODS
 from tradewind.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOG = logging.getLogger("tradewind.service.guard")
 
-_PAGE_POLICY = (
+PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+"""The policy of pages: what a browser loads and runs for them comes from this server."""
+
 # Files of users go out below these: a page that is one of them runs no scripts, and is nobody's origin.
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
 _DATA = ("/api/", "/r/", "/RPC2")
@@ -54,6 +58,7 @@ class RequestGuard:
         app: The application that answers.
         settings: The server's settings.
         refused: Called for each refusal with address, path and error.
+        page: Makes the page of a refusal for a browser; None for a program, which gets a document.
         seconds: Time for a small body to arrive; a large one gets more.
     """
 
@@ -62,11 +67,13 @@ class RequestGuard:
         app: ASGIApp,
         settings: ServiceSettings,
         refused: Callable[[str, str, TradewindError], None] | None = None,
+        page: Callable[[Request, TradewindError], Response | None] | None = None,
         *,
         seconds: float = _BODY_SECONDS,
     ) -> None:
         self._app = app
         self._refused = refused
+        self._page = page
         self._most = round(settings.max_body_mib * 2**20)
         self._seconds = seconds
         public = urlsplit(settings.public_url)
@@ -84,6 +91,8 @@ class RequestGuard:
         if self._secure and host == self._public:
             scope["scheme"] = "https"  # the proxy before us has it, whether or not it says so
         answer = _Answer(scope, send)
+        if scope["method"] == "HEAD":  # every address that answers GET answers HEAD, with the same headers
+            scope = {**scope, "method": "GET"}
         try:
             self._check(scope, headers, host)
         except TradewindError as error:
@@ -92,7 +101,7 @@ class RequestGuard:
         body = _Body(receive, self._most, self._seconds)
         answer.broken = body.problem
         try:
-            await self._app(scope, body.receive, answer.send)
+            await self._app(scope, answer.receive(body.receive), answer.send)
         except Exception:
             if body.error is None:
                 raise
@@ -101,6 +110,8 @@ class RequestGuard:
 
     def _check(self, scope: Scope, headers: Headers, host: str) -> None:
         if self._hosts is not None and _name(host) not in self._hosts and scope["path"] not in _PROBES:
+            if scope["path"].startswith("/static/"):
+                return  # style of the page that says so
             raise ServiceError("this server has another name", hint=f"it is {self._public}")
         if scope["method"] not in SAFE_METHODS and not self._is_ours(headers, host):
             raise ForbiddenError(
@@ -125,15 +136,24 @@ class RequestGuard:
         _LOG.warning("refused %s from %s: %s", path, address, error.code)
         if self._refused is not None:
             await asyncio.to_thread(self._refused, address, path, error)
+        answer.broken = lambda: False
+        page = await asyncio.to_thread(self._page, Request(scope), error) if self._page is not None else None
+        if page is not None:
+            page.headers["Connection"] = "close"
+            await page(scope, _nothing, answer.send)
+            return
         content = json.dumps(problem_document(error)).encode()
         headers = [
             (b"content-type", b"application/problem+json"),
             (b"content-length", str(len(content)).encode()),
             (b"connection", b"close"),  # what is still on its way is not worth reading
         ]
-        answer.broken = lambda: False
         await answer.send({"type": "http.response.start", "status": http_status(error), "headers": headers})
         await answer.send({"type": "http.response.body", "body": content})
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
 
 
 class _Body:
@@ -184,21 +204,36 @@ class _Answer:
         self._send = send
         self._path = scope["path"]
         self._secure = scope["scheme"] == "https"
+        self._head = scope["method"] == "HEAD"
+        self._over = False
+
+    def receive(self, receive: Receive) -> Receive:
+        """Make the other side of a call: once a call for headers alone has them, nobody is there any more."""
+        if not self._head:
+            return receive
+
+        async def gone() -> Message:
+            return {"type": "http.disconnect"} if self._over else await receive()
+
+        return gone
 
     async def send(self, message: Message) -> None:
         """Forward a part, unless the body made the call fail: then that error is the answer."""
-        if self.broken() and not self.started:
+        if self._over or (self.broken() and not self.started):
             return
         if message["type"] == "http.response.start":
             self.started = True
             self._add(MutableHeaders(scope=message))
         await self._send(message)
+        if self._head and message["type"] == "http.response.start":
+            self._over = True
+            await self._send({"type": "http.response.body", "body": b""})
 
     def _add(self, headers: MutableHeaders) -> None:
         for name, value in _ALWAYS:
             headers.setdefault(name, value)
         data = self._path.startswith(_DATA)
-        headers.setdefault("Content-Security-Policy", _DATA_POLICY if data else _PAGE_POLICY)
+        headers.setdefault("Content-Security-Policy", _DATA_POLICY if data else PAGE_POLICY)
         # What says nothing belongs to somebody: no cache keeps it.
         headers.setdefault("Cache-Control", "no-store")
         if self._secure:

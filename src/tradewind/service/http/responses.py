@@ -191,7 +191,10 @@ Before = Annotated[
 ]
 """Where a page of a list begins."""
 
-Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+MAX_LISTED = 500
+"""Rows that a page of a list has at most."""
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LISTED, description="How many at most.")]
 """How long a page of a list is."""
 
 IfNoneMatch = Annotated[

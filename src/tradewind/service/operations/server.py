@@ -27,10 +27,11 @@ from tradewind.service.operations.http_server import (
     server_url,
     tls_context,
 )
+from tradewind.service.operations.privileges import leave_root
 from tradewind.service.operations.supervision import http_process, worker_process
 from tradewind.service.operations.supervision.child_process import ChildProcess
 from tradewind.service.operations.supervision.process_metrics import ProcessMetrics, ProcessMetricsFolder
-from tradewind.service.settings import ServiceSettings
+from tradewind.service.settings import ServiceSettings, check_secrets
 from tradewind.store.service.operations import OperationsStore
 
 FIRST_ADMINISTRATOR = "admin"
@@ -110,13 +111,17 @@ class Server:
 
         Raises:
             ServiceError: The port is taken.
-            InputError: The certificate cannot be used.
+            InputError: The certificate cannot be used, or there is no such user.
+            ServiceError: The user that the server becomes cannot reach its data.
             StoreError: The database cannot be opened.
         """
         # What is cheap and often wrong comes first; people come in last, when everything else is there.
         tls = tls_context(self._settings)
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(contextlib.closing(open_listening_socket(self._settings)))
+            if line := leave_root(self._settings, self._data_folder):
+                say(line)
+                check_secrets(self._settings)  # as the user that it is now
             context = open_context(self._settings, self._url, self._data_folder)
             stack.callback(context.close)
             answering = self._answering = prepare_http_server(context, tls)

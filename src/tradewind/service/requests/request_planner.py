@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind import plugins
 from tradewind.engine.search_builder import build_problem
-from tradewind.errors import ConfigurationError, ForbiddenError, InputError, NoOfferError, NotFoundError
+from tradewind.errors import (
+    ConfigurationError,
+    ForbiddenError,
+    InputError,
+    NoOfferError,
+    NotFoundError,
+    UnreachableError,
+)
 from tradewind.problem import Configuration, Problem
 from tradewind.problem.job_spec.spec import JobSpec, build_spec
 from tradewind.problem.yaml_source import YamlSource
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.backends import Backend
+from tradewind.service.applications.form import deadline_of
 from tradewind.service.applications.spec_composition import compose_spec
 from tradewind.service.applications.uploaded_files import shared_job_folder, write_job_files
 from tradewind.service.applications.validation import CheckedApplication, check_application
@@ -30,6 +39,7 @@ from tradewind.service.requests.request_document import (
 )
 from tradewind.service.requests.state import DOLLARS
 from tradewind.store.service.request_values import RequestKind, RequestRow
+from tradewind.utils.ssrf_guard import resolve_addresses
 from tradewind.utils.user_functions import is_reference
 
 if TYPE_CHECKING:
@@ -111,13 +121,19 @@ class RequestPlanner:
         """
         asked = read_document(document)
         if asked.model.notify.webhook:
-            parse_outbound_url(asked.model.notify.webhook)
+            self._check_webhook(asked.model.notify.webhook)
         if asked.model.results:
             self._dependencies.results.destination(who.user_id, asked.model.results, is_admin=who.is_admin)
         if asked.figure is not None:
             return self._accept_figure(who, asked, asked.figure)
         assert asked.own is not None
         return self._accept_own(who, asked, asked.own)
+
+    def _check_webhook(self, url: str) -> None:
+        """Check that a webhook goes to no address inside; one whose name is not known now may be later."""
+        target = parse_outbound_url(url)
+        with contextlib.suppress(UnreachableError):
+            resolve_addresses(target.host, target.port, private=self._dependencies.settings.private_addresses)
 
     def _accept_own(self, who: Principal, asked: ParsedRequest, own: RequestModel) -> AcceptedRequest:
         applications = self._dependencies.applications
@@ -264,9 +280,15 @@ def change_spec(spec: JobSpec, changes: Mapping[str, Any], *, anew: tuple[str, .
 
 
 def single_run_spec(spec: JobSpec) -> JobSpec:
-    """Build the specification of one run: what the application says of searches is left out."""
+    """Build the specification of one run: what the application says of searches is left out, and the deadline holds."""
     nothing = {"abort": False, "parallel": 1, "stop": [], "early_stop": None, "budget": {}}
-    return change_spec(spec, nothing, anew=("budget",))
+    return change_spec(spec, {**nothing, **_held_deadline(spec)}, anew=("budget",))
+
+
+def _held_deadline(spec: JobSpec) -> dict[str, Any]:
+    """Return the change by which no run outlives its deadline, also where nothing else cuts it short."""
+    deadline = deadline_of(spec)
+    return {} if deadline is None else {"deploy": {"longest": deadline}}
 
 
 def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
@@ -287,6 +309,8 @@ def search_spec(spec: JobSpec, search: SearchModel) -> JobSpec:
     if search.deadline is not None:
         changes["constraints"] = {"deadline": search.deadline}
     made = change_spec(spec, changes, anew=("budget", "searcher", "objective")) if changes else spec
+    if not made.abort and (held := _held_deadline(made)):
+        made = change_spec(made, held)
     if made.budget.dollars is None and made.budget.trials is None and made.budget.hours is None:
         raise InputError("search: nothing says what it may spend", hint="write search: {budget: $2}")
     return made

@@ -294,7 +294,8 @@ class RequestService:
         """
         row = self._row(who, number)
         if row.over:
-            raise ConflictError(f"request {number} is over: it is {row.state}", hint="retry makes it run again")
+            hint = "resubmit makes a new one of it" if row.state == "done" else "retry makes it run again"
+            raise ConflictError(f"request {number} is over: it is {row.state}", hint=hint)
         words = f"cancelled by {who.name}"
         if row.hold_holder is None:
             fields = {"state": "cancelled", "problem": words, "hint": "", "ended": time.time()}

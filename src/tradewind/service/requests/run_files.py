@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import fnmatch
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from tradewind.deployer.result_folders import is_result, results_in
 from tradewind.deployer.runner.log_limit import skip_hole
 from tradewind.errors import NotFoundError
 
@@ -64,6 +66,23 @@ def list_files(folder: Path) -> list[RunFileEntry]:
     return sorted(found, key=lambda entry: entry.path)
 
 
+def is_declared(path: str, patterns: Sequence[str]) -> bool:
+    """Return True where a file is a result by the patterns of its application.
+
+    Args:
+        path: Path below the run's folder.
+        patterns: Patterns of paths below ``outputs``; a folder stands for all that is in it. Without any, all is.
+    """
+    first, *pieces = PurePosixPath(path).parts or ("",)
+    if not patterns or first != "outputs":
+        return True
+    return any(_matches(pieces, PurePosixPath(pattern).parts) for pattern in patterns)
+
+
+def _matches(pieces: Sequence[str], pattern: Sequence[str]) -> bool:
+    return len(pieces) >= len(pattern) and all(map(fnmatch.fnmatchcase, pieces, pattern))
+
+
 def _walk(folder: Path) -> Iterator[tuple[str, int]]:
     if not folder.is_dir():
         return
@@ -72,6 +91,10 @@ def _walk(folder: Path) -> Iterator[tuple[str, int]]:
         if str(below) == ".":
             folders[:] = [name for name in folders if name in _SHOWN]
             names = [name for name in names if name in _SHOWN]
+        else:
+            results = results_in({*folders, *names})
+            folders[:] = [name for name in folders if name in results]
+            names = [name for name in names if name in results]
         for name in names:
             try:
                 about = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -117,6 +140,8 @@ def _descend(folder: Path, pieces: tuple[str, ...]) -> int:
         last = index == len(pieces) - 1
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_NONBLOCK if last else os.O_DIRECTORY)
         try:
+            if index and not is_result(here, piece):
+                raise FileNotFoundError(piece)
             below = os.open(piece, flags, dir_fd=here)
         finally:
             os.close(here)

@@ -22,9 +22,11 @@ from tradewind.engine.remote_logs import has_remote_logs
 from tradewind.errors import DeployError, NotFoundError, UnreachableError
 from tradewind.problem import Run
 from tradewind.problem.job_spec.spec import JobSpec
+from tradewind.service.applications.validation import stored_application
 from tradewind.service.requests import run_files
 from tradewind.service.requests.run_files import RunFileEntry, RunLogPart, log_part
 from tradewind.store.base import Store, this_process
+from tradewind.store.service.applications import ApplicationStore
 from tradewind.store.service.request_values import RequestRow
 from tradewind.store.service.requests import RequestStore
 from tradewind.store.service.shared_values import WorkerQuestionStore
@@ -89,6 +91,7 @@ class RunOutputReader:
     def __init__(self, database: Database, studies: Store, data_folder: Path) -> None:
         self._asks = WorkerQuestionStore(database)
         self._requests = RequestStore(database)
+        self._applications = ApplicationStore(database)
         self._shared = database.path is None
         self._studies, self._data_folder = studies, data_folder
         self._silent: dict[str, float] = {}
@@ -117,9 +120,12 @@ class RunOutputReader:
     def files(self, row: RequestRow, run: Run) -> list[RunFileEntry]:
         """List the files of a run that its user may have; see `run_files.list_files`."""
         if not self._is_elsewhere(run):
-            return run_files.list_files(Path(run.folder))
-        answer = self._asked(row, run, "files")
-        return [RunFileEntry(**entry) for entry in answer["files"]] if answer is not None else []
+            found = run_files.list_files(Path(run.folder))
+        else:
+            answer = self._asked(row, run, "files")
+            found = [RunFileEntry(**entry) for entry in answer["files"]] if answer is not None else []
+        patterns = self._results_of(row)
+        return [entry for entry in found if run_files.is_declared(entry.path, patterns)]
 
     def open(self, row: RequestRow, run: Run, path: str) -> BinaryIO:
         """Open a file of a run.
@@ -128,6 +134,8 @@ class RunOutputReader:
             NotFoundError: There is no such file.
             UnreachableError: It is too large to come from another server, or that one does not answer.
         """
+        if not run_files.is_declared(path, self._results_of(row)):
+            raise NotFoundError("the run has no such file", hint="the list of its files shows what there is")
         if not self._is_elsewhere(run):
             return run_files.open_file(Path(run.folder), path)
         with contextlib.ExitStack() as stack:
@@ -136,6 +144,12 @@ class RunOutputReader:
             stack.pop_all()  # who asked for it closes it
         file.seek(0)
         return file
+
+    def _results_of(self, row: RequestRow) -> list[str]:
+        """Return the patterns of what is a result of a request's application; empty where all outputs are."""
+        if row.application_id is None:
+            return []
+        return stored_application(self._applications.application(row.application_id)).model.results
 
     def _fetch(self, row: RequestRow, run: Run, path: str, file: BinaryIO) -> None:
         """Copy a file of another server into one that is here, part by part."""

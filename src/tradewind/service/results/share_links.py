@@ -143,7 +143,7 @@ class ShareLinkService:
             if user.state == "active":
                 return link, request, Principal(user.id, user.name, "user", request.tenant)
         raise NotFoundError(
-            "this link leads nowhere", hint="it may have run out, or have been taken away: ask who gave it to you"
+            "this link is wrong, has expired, or was taken back", hint="ask who gave it to you for a new one"
         )
 
 

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from tradewind.errors import NotFoundError
+from tradewind.reporting.charts import ASSETS
 from tradewind.service.http.responses import accepts_gzip
 
 FOLDER = Path(__file__).parent / "static"
@@ -47,14 +48,18 @@ class StaticAssets:
 
     Args:
         folder: Folder of the files.
+        charts: Folder of the scripts and styles of charts, which reports have too: ``js/charts/`` of pages.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, charts: Path = ASSETS) -> None:
         bodies: dict[str, bytes] = {}
-        for path in sorted(folder.rglob("*")):
+        names = {path: path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*"))}
+        names |= {
+            path: f"{'css' if path.suffix == '.css' else 'js/charts'}/{path.name}" for path in sorted(charts.iterdir())
+        }
+        for path, name in names.items():
             if not path.is_file() or path.name.startswith((".", "_")):
                 continue
-            name = path.relative_to(folder).as_posix()
             if name.startswith("css/"):
                 bodies["app.css"] = bodies.get("app.css", b"") + path.read_bytes()
             else:

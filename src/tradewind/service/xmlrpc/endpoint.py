@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import hmac
 import logging
+import math
 import secrets
 import threading
 from collections import OrderedDict
@@ -128,6 +129,10 @@ def _refusal(error: TradewindError) -> Response:
     if http_status(error) == HTTPStatus.UNAUTHORIZED:
         response.status_code = HTTPStatus.UNAUTHORIZED
         response.headers["WWW-Authenticate"] = 'Basic realm="Tradewind", charset="UTF-8"'
+    elif http_status(error) in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        response.status_code = http_status(error)
+        if wait := getattr(error, "wait", 0.0):
+            response.headers["Retry-After"] = str(math.ceil(wait))
     return response
 
 

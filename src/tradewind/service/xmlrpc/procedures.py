@@ -12,6 +12,7 @@ from tradewind.service.api.request_models import request_of
 from tradewind.service.api.routes.proposals import proposal_of
 from tradewind.service.context import Context
 from tradewind.service.document_limits import check_document
+from tradewind.service.http.responses import MAX_ID, MAX_LISTED
 from tradewind.store.service.requests import RequestRow
 
 Array = list[Any]
@@ -223,6 +224,8 @@ def call_procedure(shared: Context, who: Principal, name: str, arguments: tuple[
 def _check(name: str, parameter: inspect.Parameter, value: Any) -> None:
     word = _word(parameter.annotation)
     # A boolean is an int for Python, but none for XML-RPC.
+    if parameter.name in ("request", "offset") and isinstance(value, int) and value < (parameter.name == "request"):
+        raise InputError(f"{parameter.name} of {name} is {value}", hint="see system.methodHelp")
     if not isinstance(value, _TYPES[word]) or (isinstance(value, bool) and word != "boolean"):
         raise InputError(f"{parameter.name} of {name} must be of the type {word}", hint="see system.methodHelp")
 
@@ -241,6 +244,9 @@ def _known(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> dict[
             raise InputError(f"{what} has no {name[:40]!r}", hint=f"known: {', '.join(names)}")
         if isinstance(value, bool) or not isinstance(value, types.get(name, (str,))):
             raise InputError(f"{name} of {what} has the wrong type", hint="see system.methodHelp")
+    for name, most in (("limit", MAX_LISTED), ("count", MAX_LISTED), ("before", MAX_ID)):
+        if name in given and not 1 <= given[name] <= most:
+            raise InputError(f"{name} of {what} must be from 1 to {most}")
     if not all(isinstance(state, str) for state in given.get("states", ())):
         raise InputError(f"states of {what} must be strings")
     return dict(given)

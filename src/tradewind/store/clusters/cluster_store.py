@@ -220,6 +220,12 @@ class ClusterStore:
         with self._database.read() as connection:
             return [JobRow(**_read(row)) for row in connection.execute(query.limit(limit)).mappings()]
 
+    def searches_of(self, study_id: int) -> list[JobRow]:
+        """The searches that have had a study, the newest first."""
+        query = sa.select(*_JOB_COLUMNS).where(cluster_jobs.c.study_id == study_id).order_by(cluster_jobs.c.id.desc())
+        with self._database.read() as connection:
+            return [JobRow(**_read(row)) for row in connection.execute(query).mappings()]
+
     def durations(self, job: JobRow, most: int = 20) -> list[SearchDuration]:
         """Durations of earlier searches that are like one, the newest first; see `similar_search_durations`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -280,18 +281,55 @@ class ApplicationStore:
         Raises:
             ConflictError: They would have more.
         """
-        own = (uploads.c.tenant == tenant) & (uploads.c.digest == digest)
         with self._database.write() as connection:
-            if connection.execute(sa.update(uploads).where(own).values(used=time.time())).rowcount:
-                return
-            total = sa.select(sa.func.coalesce(sa.func.sum(uploads.c.size), 0)).where(uploads.c.tenant == tenant)
-            if int(connection.execute(total).scalar() or 0) + len(data) > most:
-                raise ConflictError(
-                    f"the files of {tenant} take more than the {most / 2**20:.0f} MiB that they may",
-                    hint="files that nobody used for a month go by themselves; ask the administrator for more",
-                )
-            values = {"tenant": tenant, "digest": digest, "size": len(data), "data": data, "used": time.time()}
-            connection.execute(sa.insert(uploads).values(values))
+            _keep(connection, tenant, digest, data, most=most, used=time.time())
+
+    def add_piece(self, tenant: str, piece: str, data: bytes, *, most: int, used: float) -> None:
+        """Keep a piece of a file that comes in pieces; see `add_upload` and `join_pieces`.
+
+        Args:
+            tenant: Whose it is.
+            piece: A digest of it that no whole file has.
+            data: The piece.
+            most: Bytes that the files of a tenant may have together.
+            used: The time from which on it counts as unused, in seconds since the epoch.
+
+        Raises:
+            ConflictError: They would have more.
+        """
+        with self._database.write() as connection:
+            _keep(connection, tenant, piece, data, most=most, used=used)
+
+    def join_pieces(self, tenant: str, pieces: Sequence[str], *, most: int) -> tuple[str, int]:
+        """Make one file of its pieces, which are dropped.
+
+        Args:
+            tenant: Whose they are.
+            pieces: What `add_piece` had, in order; a piece may stand there twice.
+            most: Bytes that the files of a tenant may have together.
+
+        Returns:
+            SHA-256 of the file, in hexadecimal, and its bytes.
+
+        Raises:
+            NotFoundError: A piece is not there, or not the tenant's.
+            ConflictError: The tenant's files would have more.
+        """
+        own = (uploads.c.tenant == tenant) & uploads.c.digest.in_(set(pieces))
+        with self._database.write() as connection:
+            found = {row.digest: bytes(row.data) for row in connection.execute(sa.select(uploads).where(own))}
+            if missing := [one for one in pieces if one not in found]:
+                raise NotFoundError(f"the piece {missing[0][:12]} is not kept", hint="send the file again")
+            data = b"".join(found[one] for one in pieces)
+            digest = hashlib.sha256(data).hexdigest()
+            connection.execute(sa.delete(uploads).where(own))
+            _keep(connection, tenant, digest, data, most=most, used=time.time())
+        return digest, len(data)
+
+    def uploaded_bytes(self, tenant: str) -> int:
+        """Count the bytes of the files that a tenant handed in."""
+        with self._database.read() as connection:
+            return _total(connection, tenant)
 
     def use_upload(self, tenant: str, digest: str) -> int | None:
         """Bytes of a file that a tenant handed in, which is kept for longer then; None where it did not."""
@@ -325,6 +363,24 @@ class ApplicationStore:
             where &= uploads.c.digest.not_in(list(but))
         with self._database.write() as connection:
             return int(connection.execute(sa.delete(uploads).where(where)).rowcount)
+
+
+def _total(connection: sa.engine.Connection, tenant: str) -> int:
+    total = sa.select(sa.func.coalesce(sa.func.sum(uploads.c.size), 0)).where(uploads.c.tenant == tenant)
+    return int(connection.execute(total).scalar() or 0)
+
+
+def _keep(connection: sa.engine.Connection, tenant: str, digest: str, data: bytes, *, most: int, used: float) -> None:
+    own = (uploads.c.tenant == tenant) & (uploads.c.digest == digest)
+    if connection.execute(sa.update(uploads).where(own).values(used=used)).rowcount:
+        return
+    if _total(connection, tenant) + len(data) > most:
+        raise ConflictError(
+            f"the files of {tenant} take more than the {most / 2**20:.0f} MiB that they may",
+            hint="files that nobody used for a month go by themselves; ask the administrator for more",
+        )
+    values = {"tenant": tenant, "digest": digest, "size": len(data), "data": data, "used": used}
+    connection.execute(sa.insert(uploads).values(values))
 
 
 def _of(both: _Both, tenant: str, name: str, seen_by: str | None) -> tuple[sa.Select[Any], dict[str, str]]:

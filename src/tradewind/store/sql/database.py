@@ -263,6 +263,14 @@ class Database:
         """The log that `direct` writes to, or None where SQLite has synced it by itself."""
         return self._direct.log
 
+    def sync(self) -> None:
+        """Return when all that `direct` has committed is on the disk."""
+        try:
+            if self.log is not None:
+                self.log.sync()
+        except _ERRORS as error:
+            raise error_translation.from_database_error(error, self.place, self.path) from error
+
     def tidy(self) -> None:
         """Bring what `direct` has written from the log into the file, now and then."""
         self._direct.tidy()

@@ -153,6 +153,30 @@ class PreparedStatement:
         return connection.executemany(self._text, values).rowcount
 
 
+class PreparedQuery:
+    """A query without its way through SQLAlchemy; see `PreparedStatement`.
+
+    Args:
+        query: The query; its parameters are named.
+        dialect: Of the connections that it is run on.
+    """
+
+    def __init__(self, query: Any, dialect: Dialect) -> None:
+        compiled = query.compile(dialect=dialect)
+        self._text = str(compiled)
+        self._order: Sequence[str] | None = compiled.positiontup
+
+    def fetch(self, connection: AnyConnection, values: Mapping[str, Any]) -> Sequence[Any]:
+        """All rows."""
+        if self._order is None:
+            assert isinstance(connection, Connection)
+            return connection.exec_driver_sql(self._text, dict(values)).all()
+        given = tuple(values[name] for name in self._order)
+        if isinstance(connection, Connection):
+            return connection.exec_driver_sql(self._text, given).all()
+        return connection.execute(self._text, given).fetchall()
+
+
 class HeldStudyUpdate:
     """Changes of a study by who holds it: whether it is still held and the change are one statement.
 

@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -111,6 +111,28 @@ runs = Table(
     # Covers the sums of `status`: no row of a run is read for them.
     Index("runs_by_state", "study_id", "state", "cost", "reserved"),
     Index("runs_by_trial", "study_id", "trial", "attempt"),
+)
+
+# The workers of a study that several share: each has the trials that it was handed until its lease ends.
+study_workers = Table(
+    "study_workers",
+    metadata,
+    Column("token", Text, primary_key=True),
+    Column("study_id", Integer, ForeignKey("studies.id"), nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("expires", Float(53), nullable=False),
+    Index("study_workers_by_study", "study_id"),
+)
+
+# The trials that workers have changed: who has each of them now, and its place in the order of all changes of a study.
+shared_trials = Table(
+    "shared_trials",
+    metadata,
+    Column("study_id", Integer, ForeignKey("studies.id"), primary_key=True),
+    Column("trial", Integer, primary_key=True),
+    Column("changed", BigInteger, nullable=False),
+    Column("worker", Text),
+    Index("shared_trials_by_change", "study_id", "changed"),
 )
 
 # What is known of a run of a workflow beside its row among the studies; a plan may be megabytes, which no list reads.

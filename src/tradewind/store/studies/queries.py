@@ -13,8 +13,9 @@ from tradewind.problem import MachineLease, Trial, TrialState, round_money
 from tradewind.problem.ranking import ConfigurationRanking, MeasuredRun
 from tradewind.problem.stored_goal import read_constraints, read_objective
 from tradewind.store.base import EarlierStudy, StudyLine, StudyRow, StudySummary, StudyTotals
+from tradewind.store.clusters.rows import OPEN_JOB_STATES
 from tradewind.store.holders import live_holder, live_holder_name
-from tradewind.store.sql.schema import runs, studies, trials
+from tradewind.store.sql.schema import cluster_jobs, runs, studies, trials
 from tradewind.store.studies import rows
 
 _HOLD_COLUMNS = (studies.c.hold_holder, studies.c.hold_expires)
@@ -27,6 +28,14 @@ def study_lines(connection: Connection, name: str | None, limit: int | None) -> 
     if name is not None:
         query = query.where(studies.c.name == rows.storable_text(name))
     return [StudyLine(*row[:4], holder=live_holder_name(*row[-2:]), kind=row.kind) for row in connection.execute(query)]
+
+
+def queued_search(connection: Connection, study_id: int, tenant: str, name: str) -> int | None:
+    """See `Store.queued_search`."""
+    row = cluster_jobs.c
+    waits = row.study_id.is_(None) & (row.tenant == tenant) & (row.name == rows.storable_text(name))
+    query = sa.select(row.id).where(row.state.in_(OPEN_JOB_STATES), waits | (row.study_id == study_id))
+    return connection.scalar(query.order_by(row.id.desc()).limit(1))
 
 
 def study_totals(connection: Connection) -> StudyTotals:

@@ -17,7 +17,7 @@ and that of a trial these::
     state          succeeded | failed | aborted | lost | pending | running
     key            what makes two trials the same
     configuration  value by parameter name
-    proposal       abort_cost, abort_time, fidelity, repeat, why
+    proposal       abort_cost, abort_time, fidelity, repeat, why; and origin where it went on from another trial
     offer          provider, instance_type, vcpu, memory_gib, price_per_hour, nodes, ...
     observation    objective, cost, runtime, feasible, censored, metrics, profile, reason, earlier_readings; or null
     spent          USD, total
@@ -142,6 +142,7 @@ class _Proposal(_Part):
     fidelity: _Number = 1.0
     repeat: bool = False
     why: dict[str, _Fact] = {}
+    origin: _Count | None = None
 
 
 class _Offer(_Part):

@@ -34,6 +34,7 @@ from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import queries, rows
 from tradewind.store.studies.queries import earlier_studies_query, earlier_study_of, study_summaries_of
 from tradewind.store.studies.step_writer import step_writer_for, upsert
+from tradewind.store.studies.study_workers import SHARED, StudyWorkers, live_workers
 
 if TYPE_CHECKING:
     from tradewind.store.studies.records import TrialRecord
@@ -125,6 +126,11 @@ class SqlStore(Store):
         with self._database.read() as connection:
             return set(connection.execute(_OPEN).scalars())
 
+    def queued_search(self, study_id: int, tenant: str, name: str) -> int | None:
+        """See `Store.queued_search`."""
+        with self._database.read() as connection:
+            return queries.queued_search(connection, study_id, tenant, name)
+
     def totals(self) -> StudyTotals:
         """The number of studies in each state, and what all of them have cost."""
         with self._database.read() as connection:
@@ -171,12 +177,18 @@ class SqlStore(Store):
         with self._database.write() as connection:
             row = _held(connection, study_id)
             other, now = holders.live_holder(row.hold_holder, row.hold_expires), time.time()
+            if row.hold_token == SHARED and not live_workers(connection, study_id):
+                other = None
             if other is not None and other != holder and not force:
                 raise StudyBusyError(
                     f"study {study_id} ({row.name}) is being run by process {holders.display_name(other)}",
                     hint=f"wait for it to end; if it is gone, the study is free in {row.hold_expires - now:.0f} s",
                 )
             return STUDY_LEASES.take(connection, study_id, holder, seconds, hold_since=now)
+
+    def workers(self, study_id: int) -> StudyWorkers:
+        """See `Store.workers`."""
+        return StudyWorkers(self._database, study_id)
 
     def renew(self, study_id: int, token: str, seconds: float) -> None:
         """Hold on for ``seconds`` more; a hold that ran out and that nobody else took is taken up again.

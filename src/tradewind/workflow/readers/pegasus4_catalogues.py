@@ -1,10 +1,12 @@
-"""Parses the text catalogues of Pegasus 4: ``tc.txt`` of programs, and ``rc.txt`` of files."""
+"""Parses the catalogues of Pegasus 4: ``tc.txt`` of programs, ``rc.txt`` of files, and ``sites.xml`` of sites."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from tradewind.errors import WorkflowError
 
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([{}])|([^\s{}"]+)')
 _NAME = re.compile(r"(?:(.*?)::)?([^:]+)(?::(.*))?")
@@ -76,6 +78,56 @@ def parse_files(text: str) -> list[ListedFile] | None:
         attributes = {key: quoted or word for key, quoted, word in given}
         found.append(ListedFile(words[1].strip('"'), words[2].strip('"'), attributes))
     return found or None
+
+
+def parse_sites(text: str, file: str) -> dict[str, dict[tuple[str, str], str]] | None:
+    """Parse ``sites.xml``: for each site the values of its profiles by namespace and key; None where it is another XML.
+
+    Args:
+        text: The XML text, of any version of the format.
+        file: The file's name, for errors.
+
+    Raises:
+        WorkflowError: It is no XML, or declares entities.
+    """
+    from xml.parsers import expat
+
+    parser = expat.ParserCreate()
+    found: dict[str, dict[tuple[str, str], str]] = {}
+    stack: list[tuple[str, dict[str, str]]] = []
+    roots, words = [""], [""]
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        roots.append(name.rpartition(":")[2])
+        stack.append((roots[-1], attributes))
+        words.clear()
+        if [each for each, _ in stack[1:]] == ["site"]:
+            found.setdefault(_handle(attributes), {})
+
+    def end(_name: str) -> None:
+        name, attributes = stack.pop()
+        # A profile within a folder or a gatekeeper of the site is not of its jobs.
+        if name == "profile" and [each for each, _ in stack[1:]] == ["site"]:
+            key = attributes.get("namespace", "").lower(), attributes.get("key", "")
+            found[_handle(stack[1][1])][key] = "".join(words).strip()
+
+    def refused(*_: object) -> None:
+        raise WorkflowError("it declares entities, which are not read", file=file, line=parser.CurrentLineNumber)
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = words.append
+    parser.EntityDeclHandler = refused
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        message = f"it is no XML: {expat.errors.messages[error.code]}"
+        raise WorkflowError(message, file=file, line=error.lineno) from None
+    return found if roots[1] == "sitecatalog" else None
+
+
+def _handle(attributes: dict[str, str]) -> str:
+    """The name of a site; it was called sid before version 3 of the format."""
+    return attributes.get("handle") or attributes.get("sid", "")
 
 
 def _tokens(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from tradewind.errors import WorkflowError
 from tradewind.utils.yaml_lines import YamlMapping, YamlSequence
 from tradewind.workflow.readers.builder import WorkflowBuilder
-from tradewind.workflow.readers.pegasus4_catalogues import ListedProgram, parse_files, parse_programs
+from tradewind.workflow.readers.pegasus4_catalogues import ListedProgram, parse_files, parse_programs, parse_sites
 from tradewind.workflow.readers.profiles import METADATA, ProfileLevel, file_size, requirements_of
 from tradewind.workflow.readers.yaml_lines import YamlValueReader, read_yaml_lines
 
@@ -19,8 +19,12 @@ ProgramKey = tuple[str, str, str]
 """Namespace, name and version of a program."""
 
 PROPERTIES = "pegasus.properties"
-_FILES = {"transformations": "transformations.yml", "replicas": "replicas.yml", "sites": "sites.yml"}
-"""The catalogues that Pegasus looks for where it is not told of others, by the key that each has."""
+_FILES = {
+    "transformations": ("transformations.yml", "tc.txt", "tc.data", "tc.dat"),
+    "replicas": ("replicas.yml", "rc.txt", "rc.data", "rc.dat"),
+    "sites": ("sites.yml", "sites.xml"),
+}
+"""The catalogues beside a workflow, by the key that each has in YAML: that of Pegasus 5, or else one of Pegasus 4."""
 
 _NAMED = {
     "transformations": "pegasus.catalog.transformation.file",
@@ -138,9 +142,10 @@ class PegasusCatalogues:
         """
         found = properties or folder / PROPERTIES
         named = _properties(found) if found.is_file() else {}
-        for kind, name in _FILES.items():
+        for kind, names in _FILES.items():
             told = named.get(_NAMED[kind], "")
-            path = found.parent / (local_path(told, found.parent) or told) if told else folder / name
+            usual = next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
+            path = found.parent / (local_path(told, found.parent) or told) if told else usual
             if path.is_file():
                 self._file(path)
             elif told:
@@ -150,6 +155,15 @@ class PegasusCatalogues:
         self._general = requirements_of(given)
 
     def _file(self, path: Path) -> None:
+        text = _text(path)
+        if text.lstrip().startswith("<"):
+            sites = parse_sites(text, str(path))
+            if sites is None:
+                self._builder.note("catalogues in formats that are not read", path.name)
+            for site, profiles in (sites or {}).items():
+                level = {key: (value, None) for key, value in profiles.items()}
+                self._sites.setdefault(site, requirements_of(level))
+            return
         document = _yaml(path)
         if document is not None and document.keys() & _FILES.keys():
             self._document(YamlValueReader(str(path)), document, path.parent)

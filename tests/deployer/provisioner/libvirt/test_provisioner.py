@@ -163,6 +163,7 @@ def test_stuck_machines_fail_and_expired_ones_turn_themselves_off(
     assert libvirt.pids("expired") == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.example
 def test_the_example_is_a_study_with_a_job_across_two_machines(tmp_path: Path, libvirt: Libvirt) -> None:
     def smaller(job: dict[str, Any]) -> None:

@@ -62,11 +62,10 @@ def driven(base: Path, application: Sequence[str], load: Load, run_id: str = "ru
 @pytest.mark.parametrize(
     ("ready", "files"),
     [
-        ({"cpus": 1, "memory_bytes": 1 << 28}, "mount"),
-        ({"ready_path": "/health"}, "mount"),
-        ({"ready_pattern": "listening n.w"}, "copy"),
+        pytest.param({"cpus": 1, "memory_bytes": 1 << 28}, "mount", id="port", marks=pytest.mark.thorough),
+        pytest.param({"ready_path": "/health"}, "mount", id="path", marks=pytest.mark.thorough),
+        pytest.param({"ready_pattern": "listening n.w"}, "copy", id="pattern"),
     ],
-    ids=["port", "path", "pattern"],
 )
 def test_the_load_begins_when_the_application_is_ready(
     make: Make,
@@ -126,6 +125,7 @@ def test_failures_of_the_application_are_told_apart(make: Make, tmp_path: Path) 
         assert cases[name][2] in status.reason
 
 
+@pytest.mark.thorough
 def test_it_is_cancelled_and_limited_as_one_run(make: Make, tmp_path: Path, docker: DockerEngine) -> None:  # noqa: F811
     runner = make()
     load = Load(("sleep", "60"))

@@ -52,6 +52,7 @@ def everybodys(runner: DockerRunner) -> list[Handle]:
     return [handle for handle in runner.find(None) if handle.data["owner"] == OWNER]
 
 
+@pytest.mark.thorough
 def test_the_wall_times_grace_is_that_of_who_started_it(make: Make, other: DockerRunner, tmp_path: Path) -> None:
     runner = make(grace=5)
     handle = runner.submit(in_container(tmp_path, _SAVES, wall=1.0), [])

@@ -547,6 +547,7 @@ def test_nothing_is_lost_or_left_when_controllers_are_killed(bench: RayBench) ->
     assert kill_controllers(bench, 5) == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.example
 def test_the_example_is_searched(bench: RayBench) -> None:

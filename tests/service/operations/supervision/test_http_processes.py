@@ -105,6 +105,7 @@ def begun_upload(served: Served, secret: str) -> socket.socket:
     return opened
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_uploads_that_do_not_end_are_broken_off(tmp_path: Path) -> None:
     context, root = seed(tmp_path)
@@ -123,6 +124,7 @@ def test_uploads_that_do_not_end_are_broken_off(tmp_path: Path) -> None:
     context.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_all_end_when_the_first_is_killed(served: Served) -> None:
     others = list(answering(served).values())
@@ -134,6 +136,7 @@ def test_all_end_when_the_first_is_killed(served: Served) -> None:
         served.get("/healthz")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_no_request_is_lost_or_made_twice_when_processes_are_killed(tmp_path: Path) -> None:
     """Clients that ask again with the same key get one request each, and each of those is carried out once."""
@@ -181,6 +184,7 @@ def test_no_request_is_lost_or_made_twice_when_processes_are_killed(tmp_path: Pa
     context.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_renewed_certificate_reaches_all(tmp_path: Path) -> None:
     chain, key = certificate(tmp_path / "tls")

@@ -167,8 +167,8 @@ def _host_config(request: RunRequest, role: str, engine: ContainerEngine, settin
         document["NanoCpus"] = max(10_000_000, round(cpus * 1e9))
     if memory is not None:
         document["Memory"] = document["MemorySwap"] = memory
-    if request.offer.gpus and not _drives(request, role):
-        document["DeviceRequests"] = [{"Count": request.offer.gpus, "Capabilities": [["gpu"]]}]
+    if (gpus := resource_limits.whole_gpus(request, "Docker")) and not _drives(request, role):
+        document["DeviceRequests"] = [{"Count": gpus, "Capabilities": [["gpu"]]}]
     return document
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from tradewind import plugins
 from tradewind.deployer.runner.base import (
     DrivesLoad,
+    FolderCheckpoints,
     HasOwnFiles,
     LimitsCpu,
     LimitsMemory,
@@ -63,6 +64,7 @@ class DockerRunner(
     Runner,
     CallsNetwork,
     DrivesLoad,
+    FolderCheckpoints,
     HasOwnFiles,
     LimitsCpu,
     LimitsMemory,
@@ -258,6 +260,11 @@ class DockerRunner(
         finally:
             client.close()
         return piece
+
+    def checkpoint_parent(self, handle: Handle) -> Path | None:
+        """The run's folder, which containers of this machine's engine see; see `FolderCheckpoints`."""
+        folder = DockerData.of(handle).folder
+        return Path(folder) if folder else None
 
     def open_channel(self, handle: Handle, argv: Sequence[str]) -> socket.socket:
         """Run a command in a run's container; see `OpensChannel`."""

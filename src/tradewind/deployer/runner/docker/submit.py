@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.checkpoints import put_checkpoint
 from tradewind.deployer.environment import OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.architectures import (
     architecture_error,
@@ -152,7 +153,13 @@ class _Start:
         from docker.errors import APIError
 
         request = self._request
-        self._prepare()
+        if request.checkpoint is not None and not self._engine.mounts:
+            raise DeployError(
+                f"the container engine at {self._engine.address} works on copies of files, and keeps no checkpoints",
+                hint="leave deploy.checkpoint out, or use ssh",
+                retryable=False,
+            )
+        self._prepare(role)
         if self._secrets is None:
             self._secrets = resolve_secrets(request.secrets)
         document = container_spec(request, role, self._engine, self._settings, self._secrets)
@@ -207,11 +214,13 @@ class _Start:
         for words in warnings:
             _warn_once(place, words)
 
-    def _prepare(self) -> None:
+    def _prepare(self, role: str) -> None:
         request = self._request
         check_workdir(request.workdir)
         try:
             (request.folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
+            if request.checkpoint is not None and role == names.JOB:
+                put_checkpoint(request.checkpoint, request.folder)
         except OSError as error:
             raise folder_error(error, request.folder) from error
 

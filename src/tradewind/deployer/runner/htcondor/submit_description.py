@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tradewind.deployer.environment import OUTPUTS, check_variables, job_environment
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.log_limit import shares
-from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of, whole_gpus
 from tradewind.errors import DeployError
 from tradewind.problem import RunRequest
 
@@ -90,7 +90,7 @@ class ResourceNeeds:
     def of(cls, request: RunRequest) -> ResourceNeeds:
         """The needs of a request: its limits, or the amounts of its offer where there are none."""
         cpus, memory = max(1, math.ceil(cpus_of(request) or 0)), max(1, math.ceil((memory_of(request) or 0) / 2**20))
-        return cls(cpus, memory, request.offer.gpus, request.limits.wall_seconds)
+        return cls(cpus, memory, whole_gpus(request, "HTCondor"), request.limits.wall_seconds)
 
 
 def shares_folders(request: RunRequest, settings: HtCondorSettings) -> bool:

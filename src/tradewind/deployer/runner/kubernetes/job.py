@@ -21,7 +21,7 @@ from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.pod_scripts import PREPARE
 from tradewind.deployer.runner.kubernetes.settings import INSTANCE_TYPE, KubernetesSettings
 from tradewind.deployer.runner.log_limit import log_words
-from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of, whole_gpus
 from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
 
@@ -236,7 +236,8 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
     offer, limits = request.offer, request.limits
     cpus, memory = cpus_of(request) or 0.0, memory_of(request) or 0
     share = given.request_share or (_OF_A_NODE if given.instance_type else 1.0)
-    gpus = {given.gpu_resource: str(offer.gpus)} if offer.gpus else {}
+    number = whole_gpus(request, "Kubernetes")
+    gpus = {given.gpu_resource: str(number)} if number else {}
     wall = limits.wall_seconds
     own = {
         "TW": FOLDER,

@@ -37,7 +37,7 @@ from tradewind.deployer.runner.ray.node_executor import FOLDER
 from tradewind.deployer.runner.ray.node_files import METRICS
 from tradewind.deployer.runner.ray.scheduling import why_waits
 from tradewind.deployer.runner.ray.status import RayData, status_of, unreachable_status, with_expiry
-from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.runner.resource_limits import cpus_of, gpus_of, memory_of
 from tradewind.deployer.runner.run_files import folder_error
 from tradewind.errors import TradewindError
 from tradewind.plugins import CallsNetwork
@@ -219,7 +219,7 @@ class RayRunner(
         given, offer = self.settings, request.offer
         wanted = {
             "CPU": cpus_of(request) or 0,
-            "GPU": offer.gpus,
+            "GPU": gpus_of(request),
             "memory": int(offer.memory_gib * 2**30) if given.reserve_memory else 0,
             **given.resources,
             **({offer.instance_type: 1} if given.instance_resource else {}),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from tradewind import plugins
-from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
+from tradewind.deployer.runner.resource_limits import cpus_of, memory_of, whole_gpus
 from tradewind.deployer.runner.slurm.option_words import CONTAINER_RULES, SBATCH
 from tradewind.deployer.ssh_target import HostText, SshSettings
 from tradewind.errors import ImageError
@@ -126,8 +126,8 @@ def sbatch_options(request: RunRequest, settings: SlurmSettings) -> tuple[str, .
     if request.limits.wall_seconds is not None and request.limits.asked:
         minutes = math.ceil((request.limits.wall_seconds + settings.grace + settings.margin) / 60)
         words.append(f"--time={max(1, minutes)}")
-    if request.offer.gpus:
-        words.append(f"--gres={settings.gres}:{request.offer.gpus}")
+    if gpus := whole_gpus(request, "Slurm"):
+        words.append(f"--gres={settings.gres}:{gpus}")
     chosen = {name: getattr(settings, name) for name in ("partition", "account", "qos", "constraint")}
     words += [f"--{name}={value}" for name, value in chosen.items() if value]
     if settings.exclusive:

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.runner.base import (
+    FolderCheckpoints,
     HasOwnMachines,
     LimitsCpu,
     LimitsMemory,
@@ -49,6 +50,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
 
 class SlurmRunner(
     Runner,
+    FolderCheckpoints,
     HasOwnMachines,
     LimitsCpu,
     LimitsMemory,
@@ -206,6 +208,10 @@ class SlurmRunner(
         if run.data.batch:
             self._forgotten.add(run.key)
         self.spool.forget(run)
+
+    def checkpoint_parent(self, handle: Handle) -> Path | None:
+        """The run's folder on the shared file system; see `FolderCheckpoints.checkpoint_parent`."""
+        return self._known(handle).folder
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """Read a run's log from a byte on; see `StreamsLogs.read_log`."""

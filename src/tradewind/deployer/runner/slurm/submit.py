@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tradewind.deployer.checkpoints import put_checkpoint
 from tradewind.deployer.environment import (
     OUTPUTS,
     check_variables,
@@ -193,6 +194,11 @@ class SlurmSubmitter:
         settings = self.settings
         folder = request.folder.absolute() if self.runs is None else self.runs / quoted_name(request.run_id)
         make_folder(folder)
+        if request.checkpoint is not None:
+            try:
+                put_checkpoint(request.checkpoint, folder)
+            except OSError as error:
+                raise folder_error(error, folder) from error
         memory, wall = memory_of(request), request.limits.wall_seconds
         names = [*request.env, *request.secrets, *job_environment(request, folder)]
         words = command_of(request, folder, settings, list(dict.fromkeys(names)), label_of(mark))

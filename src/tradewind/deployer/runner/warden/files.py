@@ -16,7 +16,10 @@ Document = dict[str, Any]
 
 
 class StartRefused(Exception):  # noqa: N818  (it is an answer)
-    """A run that cannot be started; ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing`` or ``system``."""
+    """A run that cannot be started.
+
+    Its ``kind`` is ``exists``, ``cancelled``, ``workdir``, ``missing``, ``busy`` or ``system``.
+    """
 
     def __init__(self, kind: str, number: int = 0) -> None:
         super().__init__(kind)

@@ -31,6 +31,7 @@ import time
 from tradewind.deployer.runner import procfs
 from tradewind.deployer.runner.log_limit import GrowingLog
 from tradewind.deployer.runner.warden.control_group import group_pids
+from tradewind.deployer.runner.warden.devices import DeviceNotes
 from tradewind.deployer.runner.warden.files import (
     CANCEL,
     PID,
@@ -218,6 +219,7 @@ class Warden:
             "warden": [self._pid, me.ticks],
         }
         self._launcher = Launcher(self._libc, f"{self._pid}-{me.ticks}")
+        self._devices = DeviceNotes(self._identity)
         self._wake, wake = os.pipe()
         for fd in (self._wake, wake):
             os.set_blocking(fd, False)
@@ -332,12 +334,28 @@ class Warden:
             finally:
                 os.close(room)
             cpus = self._choose_cpus(order.get("cpus"))
+            self._give_devices(order)
             return WardenJob(order, cpus, self._launcher.start(order, cpus))
         except BaseException:
             # Nothing runs: the same run may be asked for again and gets the same answer.
+            self._devices.give_back(order["run_id"])
             for name in (f"{folder}/{STARTED}", part):
                 quietly(os.unlink, name)
             raise
+
+    def _give_devices(self, order: Document) -> None:
+        """Choose the devices of a run that wants some, and name them in its environment.
+
+        Raises:
+            StartRefused: Others have them (``busy``).
+        """
+        wanted = order.get("devices")
+        if wanted is None:
+            return
+        own = self._devices.take(order["run_id"], wanted["folder"], wanted["names"], wanted["amount"])
+        order["env"].update(wanted["constants"])
+        for variable, counted in wanted["variables"].items():
+            order["env"][variable] = ",".join(own if counted == "number" else map(str, range(len(own))))
 
     def _choose_cpus(self, wanted: float | None) -> set[int]:
         every = os.sched_getaffinity(0)
@@ -441,6 +459,7 @@ class Warden:
             time.sleep(0.002)
             self._reap()
         job.finish_logs()
+        self._devices.give_back(job.run_id)
         result = result_of(job)
         if job.group is not None:
             self._launcher.give_back(job.group)

@@ -8,8 +8,10 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from tradewind.errors import TooLargeError
 from tradewind.service.api.authentication import Caller, Shared
 from tradewind.service.api.request_bodies import Document, described
+from tradewind.service.applications.application_service import MAX_PIECE
 from tradewind.service.applications.form import ApplicationForm
 from tradewind.store.service.applications import ApplicationRow
 
@@ -123,9 +125,14 @@ async def register_application(
     shared: Shared,
     document: Document,
     for_all: Annotated[bool, Query(alias="shared", description="For all tenants; administrators only.")] = False,
+    vouch: Annotated[
+        bool,
+        Query(description="You have read it: typed text is data wherever it says so; administrators only."),
+    ] = False,
 ) -> ApplicationAnswer:
     """Register an application, or the next version of one; an unchanged document is the version that is there."""
-    return _whole(await run_in_threadpool(shared.applications.register, who, document, shared=for_all, file="body"))
+    register = shared.applications.register
+    return _whole(await run_in_threadpool(register, who, document, shared=for_all, vouch=vouch, file="body"))
 
 
 @router.get("/applications/{name}")
@@ -180,6 +187,45 @@ async def upload_file(
     data = await request.body()
     kept = await run_in_threadpool(shared.applications.upload, who, name, data)
     return UploadedFile.model_validate(kept)
+
+
+class UploadedPiece(BaseModel):
+    """A piece of a file."""
+
+    piece: str = Field(description="Its name for POST /uploads/join.")
+
+
+class PiecesToJoin(BaseModel):
+    """A file that came in pieces."""
+
+    name: str = Field(min_length=1, max_length=200, description="What you call it.", examples=["mesh.dat"])
+    pieces: list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
+        min_length=1, max_length=10_000, description="Its pieces, in order."
+    )
+
+
+@router.post(
+    "/uploads/pieces",
+    status_code=201,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def upload_piece(request: Request, who: Caller, shared: Shared) -> UploadedPiece:
+    """Hand in a piece of a file, of at most 4 MiB; it is kept for a day."""
+    data = await request.body()
+    if len(data) > MAX_PIECE:
+        raise TooLargeError(MAX_PIECE, hint="send it in several pieces")
+    return UploadedPiece(piece=await run_in_threadpool(shared.applications.upload_piece, who, data))
+
+
+@router.post("/uploads/join", status_code=201)
+def join_pieces(who: Caller, shared: Shared, sent: PiecesToJoin) -> UploadedFile:
+    """Make a file for a form of pieces that were handed in: the answer is the value of the form's field."""
+    return UploadedFile.model_validate(shared.applications.join_pieces(who, sent.name, sent.pieces))
 
 
 def _reference(name: str, tenant: str | None) -> str:

@@ -73,15 +73,15 @@ def register(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respo
     if isinstance(upload, UploadFile) and upload.filename:
         file = upload.filename
         text = upload.file.read().decode("utf-8", "replace").replace("\r\n", "\n")
-    everybody, of = "shared" in sent, str(sent.get("of", ""))
+    everybody, vouch, of = "shared" in sent, "vouch" in sent, str(sent.get("of", ""))
     try:
         if sent.get("do") == "check":
-            known = shared.applications.check(who, text, file=file)
+            known = shared.applications.check(who, text, vouch=vouch, file=file)
             preview = form_of_checked(known)
-            return _register_page(request, who, text, shared=everybody, of=of, preview=preview)
-        row = shared.applications.register(who, text, shared=everybody, file=file)
+            return _register_page(request, who, text, shared=everybody, vouch=vouch, of=of, preview=preview)
+        row = shared.applications.register(who, text, shared=everybody, vouch=vouch, file=file)
     except TradewindError as error:
-        return _register_page(request, who, text, shared=everybody, of=of, problem=error)
+        return _register_page(request, who, text, shared=everybody, vouch=vouch, of=of, problem=error)
     where = f"/applications/{row.name}" + ("?tenant=" if row.shared else "")
     return redirect(request, where, f"{row.reference} is registered: this is its form.")
 
@@ -92,7 +92,8 @@ def check(request: Request, who: Viewer, shared: Shared, sent: Posted) -> HTMLRe
     text = sent.get("text", "").replace("\r\n", "\n")
     problem, preview = None, None
     try:
-        preview = form_of_checked(shared.applications.check(who, text, file="application.yaml"))
+        vouch = "vouch" in sent
+        preview = form_of_checked(shared.applications.check(who, text, vouch=vouch, file="application.yaml"))
     except TradewindError as error:
         problem = error
     values = {"problem": problem, "preview": preview, "excerpt": _excerpt(text, problem)}
@@ -136,12 +137,13 @@ def _register_page(
     text: str,
     *,
     shared: bool = False,
+    vouch: bool = False,
     of: str = "",
     problem: TradewindError | None = None,
     preview: Any = None,
 ) -> HTMLResponse:
     status = 200 if problem is None else http_status(problem)
-    values = {"text": text, "shared": shared, "of": of, "problem": problem, "preview": preview}
+    values = {"text": text, "shared": shared, "vouch": vouch, "of": of, "problem": problem, "preview": preview}
     return render(request, who, "application_new.html.j2", status=status, excerpt=_excerpt(text, problem), **values)
 
 

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import ConflictError, FormError, InputError, TradewindError
 from tradewind.service.accounts.identity import Principal
+from tradewind.service.applications.application_service import MAX_PIECE
 from tradewind.service.applications.form import ApplicationForm, form_of
 from tradewind.service.applications.validation import stored_application
 from tradewind.service.context import Context
@@ -47,7 +48,11 @@ def new(request: Request, who: Viewer, shared: Shared, application: str = "", ag
     form = shared.applications.form(who, application)
     ways = shared.notices.ways(who)
     return _form_page(
-        request, who, shared, form, drafts.new_draft(form, email=bool(ways.address and ways.preferences.email))
+        request,
+        who,
+        shared,
+        form,
+        drafts.new_draft(form, email=bool(ways.mail and ways.address and ways.preferences.email)),
     )
 
 
@@ -97,18 +102,11 @@ def submit(request: Request, who: Viewer, shared: Shared, sent: Sent) -> Respons
 
 @router.post("/requests/new/proposal")
 def proposal(request: Request, who: Viewer, shared: Shared, sent: Sent) -> HTMLResponse:
-    """Propose configurations for the values so far, for the page's script; a file that came along is kept."""
+    """Propose configurations for the values so far, for the page's script."""
     form = shared.applications.form(who, str(sent.get("application", "")))
     draft = drafts.draft_of_form(form, sent)
-    kept = {}
-    for name, value in draft.files.items():
-        upload = sent.get(f"p.{name}")
-        if "base64" in value and upload is not None and not isinstance(upload, str):
-            upload.file.seek(0)
-            kept[name] = shared.applications.upload(who, upload.filename or "", upload.file.read())
-    draft = replace(draft, files={**draft.files, **kept})
     proposed = propose(shared, who, form, draft)
-    values = {"form": form, "draft": draft, "proposed": proposed, "kept": kept, "errors": draft.errors()}
+    values = {"form": form, "draft": draft, "proposed": proposed, "errors": draft.errors()}
     return render_part(request, who, "new_proposal.html.j2", **values)
 
 
@@ -146,9 +144,17 @@ def _form_page(
         "values": {one.name: drafts.shown_value(one, draft) for one in form.fields},
         "titles": {f"p.{one.name}": one.title for one in form.fields} | {"budget": "Budget", "deadline": "Deadline"},
         "sum": proposed.choices[0] if proposed is not None and proposed.choices else None,
-        "kept": {},
+        "limits": _limits(shared, who, form),
+        "piece": min(MAX_PIECE, int(shared.settings.max_body_mib * 2**20)),
     }
     return render(request, who, "new.html.j2", status=status, **values)
+
+
+def _limits(shared: Context, who: Principal, form: ApplicationForm) -> dict[str, int]:
+    """Find the most bytes that each file field takes: as it says, and as the tenant has room for."""
+    files = [one for one in form.fields if one.type == "file"]
+    room = shared.applications.upload_room(who) if files else 0
+    return {one.name: min(room, int(one.max * 2**20)) if one.max is not None else room for one in files}
 
 
 def _document_page(

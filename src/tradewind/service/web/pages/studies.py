@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.datastructures import UploadFile
 
 from tradewind.errors import InputError, NotFoundError, TradewindError
@@ -17,7 +17,7 @@ from tradewind.reporting.words import goal_words, value_words
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
 from tradewind.service.http.responses import http_status
-from tradewind.service.web.page_access import Number, Sent, Shared, Viewer
+from tradewind.service.web.page_access import Number, Posted, Sent, Shared, Viewer
 from tradewind.service.web.rendering import PER_PAGE, list_address, list_page, render, render_part
 from tradewind.service.workflows import draw_chart
 from tradewind.utils.units import format_duration
@@ -103,6 +103,9 @@ def _list(request: Request, who: Principal, shared: Context, problem: TradewindE
 
 router = APIRouter(include_in_schema=False)
 
+_DIGITS = 9
+"""Digits of a number of trials."""
+
 GROUPS = {
     "": "All",
     "running": "Running",
@@ -154,11 +157,26 @@ def study(request: Request, who: Viewer, shared: Shared, number: Number, part: b
     found = shared.studies.get(who, number)
     if found["kind"] == "workflow":
         return _stored_run(request, who, found)
-    values = _head(found)
+    values = _head(found) | {"may_continue": shared.clusters.may_continue(found)}
     if part:
         return render_part(request, who, "study_live.html.j2", **values)
     metric = found["objective"]["metric"]
     return render(request, who, "study.html.j2", axis=axis_words(metric), marks=MARKS, **values)
+
+
+@router.post("/studies/{number:int}/continue")
+def continue_study(who: Viewer, shared: Shared, number: Number, posted: Posted) -> RedirectResponse:
+    """Let the search of a study that is over go on with more trials; nothing that was paid for is run again."""
+    found = shared.studies.get(who, number)
+    if not shared.clusters.may_continue(found):
+        raise InputError(
+            f"study {number} cannot go on from here", hint="only a search that was submitted to a cluster, and is over"
+        )
+    text = posted.get("trials", "").strip()
+    if not text.isdecimal() or len(text) > _DIGITS:
+        raise InputError(f"{text!r} is no number of trials", hint="write a whole number, of all trials together")
+    shared.clusters.continue_search(who, found["cluster_job"], shared.store, int(text))
+    return RedirectResponse(f"/studies/{number}", 303)
 
 
 @router.get("/studies/{number:int}/trials.csv")

@@ -13,5 +13,5 @@ document.addEventListener("submit", (event) => {
   setTimeout(() => delete form.dataset.sent, 4000);
 });
 
-// A page that comes back by the "back" button is as fresh as any other.
-addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+// A page that comes back by the "back" button is as fresh as any other, but for what somebody typed.
+addEventListener("pageshow", (event) => { if (event.persisted && !document.querySelector("[data-keep]")) location.reload(); });

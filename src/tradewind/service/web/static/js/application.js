@@ -1,4 +1,5 @@
 // The text of an application: line numbers, what is wrong while one types, and the way to the line that is.
+import "./keep.js";
 import { onReturn, signedIn, signedOut } from "./session.js";
 
 const form = document.querySelector("[data-register]");
@@ -44,6 +45,8 @@ text.addEventListener("input", () => {
   timer = setTimeout(check, 600);
 });
 
+form.elements.vouch?.addEventListener("change", () => check());
+
 async function check() {
   running?.abort();
   const mine = running = new AbortController();
@@ -52,12 +55,13 @@ async function check() {
   if (mine !== running) return;
   const data = new FormData();
   data.set("text", text.value);
+  if (form.elements.vouch?.checked) data.set("vouch", "on");
   data.set("csrf", form.elements.csrf.value);
   try {
     const answer = await fetch("/applications/new/check", { method: "POST", body: data, signal: mine.signal, headers: { Accept: "text/html" } });
     if (answer.redirected) {
       out = true;
-      place.replaceChildren(signedOut());
+      if (!document.querySelector(".again")) signedOut(form, check);
     } else if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").body;
       place.replaceChildren(...[...fresh.childNodes].map((node) => document.importNode(node, true)));

@@ -1,5 +1,6 @@
 // The form of a new request: fields that exist only with others, a proposal while one types, and what it will cost.
 import { onReturn, signedIn, signedOut } from "./session.js";
+import { watchFiles } from "./upload.js";
 
 const form = document.querySelector("[data-new]");
 const place = document.getElementById("proposal");
@@ -28,7 +29,7 @@ const hiddenField = (name) => form.elements[`p.${name}`]?.closest?.(".slot")?.hi
 // ---------------------------------------------------------------- the proposal
 let timer = null, turn = 0, running = null, out = false;
 onReturn(() => { if (out) soon(0); });
-const sentFiles = new Map();
+watchFiles(form, () => soon(0));
 
 function soon(wait = 450) {
   clearTimeout(timer);
@@ -42,26 +43,21 @@ async function ask() {
   place.setAttribute("aria-busy", "true");
   if (out) out = !await signedIn().catch(() => false);
   if (mine !== turn) return;
-  const data = new FormData(form), fresh = [];
-  for (const [name, entry] of [...data.entries()]) {
-    if (!(entry instanceof File)) continue;
-    const mark = `${entry.name} ${entry.size} ${entry.lastModified}`;
-    if (!entry.name || sentFiles.get(name) === mark) data.delete(name);
-    else fresh.push([name, mark]);
-  }
+  const data = new FormData(form);
+  for (const [name, entry] of [...data.entries()]) if (entry instanceof File) data.delete(name);
   try {
     const answer = await fetch("/requests/new/proposal", { method: "POST", body: data, signal: running.signal, headers: { Accept: "text/html" } });
     if (answer.redirected) {
       out = true;
-      return mine === turn && place.replaceChildren(signedOut());
+      if (mine !== turn) return;
+      tell("Machines are proposed once you are signed in again.");
+      if (!document.querySelector(".again")) signedOut(form, () => soon(0));
+      return;
     }
     const text = await answer.text();
     if (mine !== turn) return;
-    if (answer.ok) {
-      show(text);
-      // Only now: what was given up on its way has not come, and goes along once more.
-      for (const [name, mark] of fresh) sentFiles.set(name, mark);
-    } else tell("Nothing can be proposed just now.");
+    if (answer.ok) show(text);
+    else tell("Nothing can be proposed just now.");
   } catch (error) {
     if (error.name !== "AbortError" && mine === turn) tell("The server does not answer; what is typed in stays.");
   } finally {
@@ -81,7 +77,6 @@ function show(text) {
   const focus = document.activeElement, inside = place.contains(focus) ? focus : null;
   const mark = inside && (inside.name === "choice" ? `[name="choice"][value="${CSS.escape(inside.value)}"]` : `[name="${CSS.escape(inside.name)}"]`);
   const errors = { ...prefixed(JSON.parse(fresh.dataset.errors)), ...JSON.parse(fresh.dataset.ownErrors) };
-  for (const [name, kept] of Object.entries(JSON.parse(fresh.dataset.kept))) form.elements[`k.${name}`].value = JSON.stringify(kept);
   const chosen = form.querySelector('[name="choice"]:checked')?.value;
   const typed = new Map([...place.querySelectorAll('[name^="c."]')].filter((one) => touched.has(one.name)).map((one) => [one.name, one.value]));
   place.replaceChildren(document.importNode(fresh, true));
@@ -151,7 +146,9 @@ form.addEventListener("input", (event) => {
   if (event.target.name && event.target.type !== "radio") touched.add(event.target.name);
   hide();
   sum();
-  if (!["name", "results", "webhook", "email", "budget"].includes(event.target.name)) soon(event.target.type === "radio" ? 50 : 450);
+  // What the server said of a field counts until the field is changed: it is asked again, or when the form is sent.
+  if (["name", "results", "webhook", "email"].includes(event.target.name)) complain(event.target, "");
+  else soon(event.target.type === "radio" ? 50 : 450);
 });
 form.addEventListener("change", (event) => { if (event.target.name) touched.add(event.target.name); });
 for (const field of form.querySelectorAll('[aria-invalid="true"]')) touched.add(field.name);

@@ -1,6 +1,6 @@
 // The catalogue of offers: filtered as one types, sorted, and compared.
 import { GridTable } from "./plots/grid-table.js";
-import { figure, make, money, saveCsv } from "./plots/words.js";
+import { figure, make, money, saveCsv } from "./charts/words.js";
 
 const MOST = 6;
 const place = (id) => document.getElementById(id), form = place("filter");

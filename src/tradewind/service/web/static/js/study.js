@@ -1,73 +1,87 @@
 // The page of one study: its charts and table, linked with each other, and kept up to date while the search goes on.
-import { effectTable, effectsTable, splitTable } from "./plots/bars.js";
-import { figuresTable, tools } from "./plots/frame.js";
-import { Model, STATE_WORDS } from "./plots/model.js";
-import { ParallelChart } from "./plots/parallel.js";
-import { MapChart, ProgressChart } from "./plots/study-charts.js";
+import { Chart } from "./charts/chart.js";
+import { ParallelView } from "./charts/parallel.js";
+import { dataTable, tools } from "./charts/view.js";
+import { count, make, valueWords } from "./charts/words.js";
+import { effectsTable, splitTable } from "./plots/bars.js";
 import { TrialFilter } from "./plots/filter.js";
-import { trialTable } from "./plots/trial-table.js";
+import { Model, STATE_WORDS } from "./plots/model.js";
 import { trialSheet } from "./plots/trial-sheet.js";
-import { count, money, make, valueWords } from "./plots/words.js";
+import { trialTable } from "./plots/trial-table.js";
 import { tellTimes } from "./times.js";
 
 const place = (id) => document.getElementById(id);
-const holder = place("study"), { id, metric, goal, kind, title, deadline, stamp } = holder.dataset;
+const holder = place("study"), { id, metric, goal, kind, deadline, stamp } = holder.dataset;
 const api = `/api/v1/studies/${id}`;
 const value = valueWords(kind);
 const model = new Model({ metric, goal, kind, deadline: deadline ? Number(deadline) : null });
 const FIRST_WORDS = 4;
 let figures = null, shownEffect = "";
 
-const progress = new ProgressChart(place("progress"), model, title);
-const map = new MapChart(place("map"), model);
-const parallel = new ParallelChart(place("parallel"), model, { kind, title });
+// Keys of charts are numbers of trials: what is said of them, and what they lead to, is the table's.
+const linked = {
+  lines: (number) => model.lines(model.rowOf(number)),
+  open: (number) => model.choose(model.rowOf(number)),
+  hover: (number) => model.point(number === null ? -1 : model.rowOf(number)),
+};
+const charts = { progress: new Chart(place("progress"), linked), map: new Chart(place("map"), linked) };
+const parallel = new ParallelView(place("parallel"), { ...linked, ranged: keepRange, sliders: place("ranges") });
+const effect = new Chart(place("effect"));
 const table = trialTable(place("trials"), model);
 trialSheet(place("trial"), model, api);
 new TrialFilter(place("filter"), model);
 
 // ---------------------------------------------------------------------- tools of the charts
 
-function pointTools(chart, id, axes) {
-  const head = place(`${id}-tools`);
-  head.dataset.title = chart.box.getAttribute("aria-label").split(".")[0];
+function keepRange(id, low, high, words) {
+  if (low === null) return model.filter(`axis ${id}`, null);
+  const read = id.startsWith("p ") ? () => model.parameter(id.slice(2)) : () => ({ values: model.columns[id] });
+  const near = 1e-5 * Math.max(Math.abs(low), Math.abs(high));
+  const kept = words && new Set(words.filter((_, at) => at >= low && at <= high));
+  model.filter(`axis ${id}`, (row) => {
+    const { values, words: known } = read();
+    return kept ? kept.has(known[values[row]]) : values[row] >= low - near && values[row] <= high + near;
+  });
+}
+
+const goToTable = { words: "Go to the table of trials", act: () => table.table.focus() };
+
+for (const [name, axes, more] of [["progress", ["y"], { words: "Show as a table", act: () => showTable("progress", charts.progress) }], ["map", ["x", "y"], goToTable]]) {
+  const chart = charts[name], head = place(`${name}-tools`);
+  head.dataset.title = place(`${name}-title`).textContent;
   const all = make("button", { type: "button", class: "button small", hidden: true }, "Show all");
   all.addEventListener("click", () => chart.setZoom(null));
   chart.host.addEventListener("zoomed", (event) => { all.hidden = !event.detail; });
   head.append(all);
-  const entries = [];
-  for (const axis of axes) {
-    // Without a choice of the reader's the values themselves say whether an axis is logarithmic.
-    entries.push({ words: `Logarithmic ${axis === "x" ? "across" : "upwards"}`, checked: false, act: (on) => chart.setLog(axis, on), axis });
-  }
-  entries.push({ words: "Zoom in", act: () => chart._zoomBy(0.6) }, { words: "Save as PNG", act: () => chart.savePng() }, { words: "Save as CSV", act: () => chart.saveCsv() });
-  return { head, entries };
+  tools(head, [
+    ...axes.map((axis) => ({ words: `Logarithmic ${axis === "x" ? "across" : "upwards"}`, checked: () => chart.isLog(axis), act: (on) => chart.setLog(axis, on) })),
+    { words: "Zoom in", act: () => chart.zoomBy(0.6) }, ...files(chart), more,
+  ]);
+}
+for (const [name, chart, more] of [["parallel", parallel, goToTable], ["effect", effect, { words: "Show as a table", act: () => showTable("effect", effect) }]]) {
+  place(`${name}-tools`).dataset.title = place(`${name}-title`).textContent;
+  tools(place(`${name}-tools`), [...files(chart), more]);
 }
 
-const mapTools = pointTools(map, "map", ["x", "y"]), progressTools = pointTools(progress, "progress", ["y"]);
-const progressTable = place("progress-table");
-progressTools.entries.push({ words: "Show as a table", act: () => { progressTable.hidden = !progressTable.hidden; if (!progressTable.hidden) progressTable.querySelector("[tabindex]")?.focus(); } });
-mapTools.entries.push({ words: "Go to the table of trials", act: () => table.table.focus() });
-for (const [chart, { head, entries }] of [[map, mapTools], [progress, progressTools]]) {
-  const details = tools(head, entries);
-  details.addEventListener("toggle", () => {
-    details.querySelectorAll("input").forEach((box, i) => { box.checked = chart.isLog(entries[i].axis); });
-  });
+function files(chart) {
+  return [{ words: "Save as PNG", act: () => chart.savePng() }, ...(chart === effect ? [] : [{ words: "Save as CSV", act: () => chart.saveCsv() }])];
 }
-place("parallel-tools").dataset.title = "parallel coordinates";
-tools(place("parallel-tools"), [
-  { words: "Save as PNG", act: () => parallel.savePng() },
-  { words: "Save as CSV", act: () => parallel.saveCsv() },
-  { words: "Go to the table of trials", act: () => table.table.focus() },
-]);
+
+function showTable(name, { document }) {
+  const host = place(`${name}-table`);
+  host.hidden = !host.hidden;
+  fillTable(host, document);
+  host.querySelector("[tabindex]")?.focus();
+}
+
+function fillTable(host, document) {
+  host.replaceChildren(...(document?.table ? [dataTable(document.table, document.title)] : []));
+}
+
 place("trials-csv").addEventListener("click", () => table.saveCsv());
 
 const clear = place("clear");
 clear.addEventListener("click", () => { parallel.clear(); place("filter").dispatchEvent(new Event("clear")); });
-parallel.host.addEventListener("thinned", (event) => {
-  const { drawn, of } = event.detail;
-  place("thinned").textContent = drawn < of ? `${drawn.toLocaleString("en-US")} lines drawn.` : "";
-});
-
 function tellPassing() {
   clear.hidden = !model.filtered;
   place("passing").textContent = model.filtered
@@ -75,10 +89,14 @@ function tellPassing() {
     : count(model.n, "trial");
 }
 model.addEventListener("filter", tellPassing);
+model.addEventListener("filter", () => { for (const chart of [charts.progress, charts.map, parallel]) chart.filter(model.filtered ? (number) => model.mask[model.rowOf(number)] === 1 : null); });
 model.addEventListener("data", tellPassing);
 // Without a trial there is nothing to draw: empty axes would look as if something had failed.
 model.addEventListener("data", () => { for (const part of document.querySelectorAll("[data-trials]")) part.hidden = !model.n; });
-model.addEventListener("hover", () => table.point(model.hover));
+model.addEventListener("hover", () => {
+  table.point(model.hover);
+  for (const chart of Object.values(charts)) chart.point(model.hover < 0 ? null : model.number[model.hover]);
+});
 model.addEventListener("choose", () => { if (model.chosen >= 0) table.show(model.chosen); });
 
 // ---------------------------------------------------------------------- what the server says
@@ -94,17 +112,19 @@ async function ask(path, tag = "") {
 
 function showFigures(found) {
   figures = found;
-  progress.setCurve(found.curve);
-  map.setFront(found.front);
-  parallel.setWeights(found.effects);
+  for (const [name, chart] of [...Object.entries(charts), ["parallel", parallel]]) {
+    const drawn = found.charts[name];
+    place(`${name}-title`).closest("section").hidden = !drawn;
+    if (!drawn) continue;
+    chart.show(drawn);
+    place(`${name}-note`).textContent = drawn.note;
+  }
   showWords(found.words);
-  const names = found.levels.map((one) => one.parameter);
+  const names = Object.keys(found.levels);
   if (!names.includes(shownEffect)) shownEffect = names[0] ?? "";
   showEffect();
   splitTable(place("split"), found.split, { ...STATE_WORDS, succeeded: "ran to the end" });
-  const { spent, best, number } = found.curve;
-  figuresTable(progressTable, "Trials that beat all before them", ["trial", "spent before and on it, USD total", title],
-    number.map((one, at) => [one, money(spent[at]), value(best[at])]));
+  if (!place("progress-table").hidden) fillTable(place("progress-table"), found.charts.progress);
 }
 
 // The first sentences say what stands beside them already: which configuration, and what it took.
@@ -122,9 +142,12 @@ function showEffect() {
     showEffect();
     place("effects").querySelector("[aria-pressed=true]")?.focus();
   });
-  const effect = figures.levels.find((one) => one.parameter === shownEffect);
-  place("effect-title").textContent = effect ? `${metric} by ${shownEffect}` : "What each parameter did";
-  effectTable(place("effect"), effect, { kind, title, value });
+  const drawn = figures.levels[shownEffect];
+  place("effect-title").textContent = drawn?.title ?? "What each parameter did";
+  place("effect-note").textContent = drawn ? "The box holds the middle half of the trials, the line in it is their median, the thin line all of them." : "No trial was measured yet.";
+  place("effect-tools").hidden = !drawn;
+  if (drawn) effect.show(drawn);
+  if (!place("effect-table").hidden) fillTable(place("effect-table"), drawn);
 }
 
 let known = stamp, tag = "", live = "live" in holder.dataset, figuresAt = 0, figuresDue = false;

@@ -1,32 +1,15 @@
 // The page of a workflow: its Gantt chart and its tasks, kept up to date while it runs.
-import { tools } from "./plots/frame.js";
-import { GanttChart } from "./plots/gantt.js";
+import { Chart } from "./charts/chart.js";
+import { tools } from "./charts/view.js";
+import { duration, make } from "./charts/words.js";
 import { GridTable } from "./plots/grid-table.js";
-import { duration, make } from "./plots/words.js";
 
 const place = (id) => document.getElementById(id), holder = place("workflow");
-let data = null, chart = null, table = null, tasks = [];
-
-// Every task once, with what was planned and what happened.
-function rowsOf(found) {
-  const rows = new Map();
-  for (const lane of found.lanes) {
-    for (const [name, activity, start, finish, , , critical] of lane.planned) {
-      rows.set(name, { name, activity: found.activities[activity].name, critical, vm: lane.name, start, finish, really: "", began: NaN, ended: NaN });
-    }
-  }
-  for (const lane of found.lanes) {
-    for (const [name, activity, start, finish] of lane.actual) {
-      const row = rows.get(name) ?? { name, activity: found.activities[activity].name, vm: "", start: NaN, finish: NaN };
-      rows.set(name, { ...row, really: lane.name, began: start, ended: finish });
-    }
-  }
-  return [...rows.values()];
-}
+let data = null, slots = null, chart = null, table = null, tasks = [], only = null;
 
 function columns() {
   const time = (id, title) => ({ id, title, right: true, value: (row) => tasks[row][id], text: (row) => duration(tasks[row][id]), plain: (row) => tasks[row][id] });
-  const late = (row) => tasks[row].ended - tasks[row].finish, ran = data.lanes.some((lane) => lane.actual.length);
+  const late = (row) => tasks[row].ended - tasks[row].finish, ran = tasks.some((task) => task.really);
   const text = (id, title) => ({ id, title, value: (row) => tasks[row][id], text: (row) => tasks[row][id] });
   return [
     { ...text("name", "Task"), text: (row) => tasks[row].name + (tasks[row].critical ? "  ●" : "") },
@@ -44,16 +27,18 @@ function columns() {
 }
 
 function legend() {
-  const buttons = data.activities.slice(0, 24).map((activity, at) => {
+  const buttons = data.activities.slice(0, 24).map((activity) => {
     const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = activity.colour;
-    const button = make("button", { type: "button", class: "plot-pick", "aria-pressed": "false" }, swatch, `${activity.name} `, make("span", { class: "soft" }, `${activity.tasks} × ${duration(activity.seconds / activity.tasks)}`));
+    const button = make("button", { type: "button", class: "plot-pick", "aria-pressed": String(activity.name === only) }, swatch, `${activity.name} `, make("span", { class: "soft" }, `${activity.tasks} × ${duration(activity.seconds / activity.tasks)}`));
     button.addEventListener("click", () => {
       const on = button.getAttribute("aria-pressed") !== "true";
       for (const one of buttons) one.setAttribute("aria-pressed", "false");
       button.setAttribute("aria-pressed", String(on));
-      chart.choose(on ? at : null);
-      table.setRows(tasks.length, on ? (row) => tasks[row].activity === activity.name : () => true);
+      only = on ? activity.name : null;
+      const passes = (row) => only === null || tasks[row].activity === only;
+      chart.filter(only === null ? null : passes);
+      table.setRows(tasks.length, passes);
     });
     return button;
   });
@@ -61,15 +46,22 @@ function legend() {
 }
 
 function show() {
-  tasks = rowsOf(data);
+  const known = (value) => value ?? NaN;
+  tasks = data.tasks.map(([name, activity, vm, start, finish, really, began, ended, critical]) => ({ name, activity, critical, vm: vm ?? "", start: known(start), finish: known(finish), really: really ?? "", began: known(began), ended: known(ended) }));
   place("figures").replaceChildren(...data.figures.map(([name, value]) => make("div", { class: "tile" }, make("dt", {}, name), make("dd", {}, value))));
   if (!chart) {
-    chart = new GanttChart(place("gantt"), data, { name: "gantt" });
-    table = new GridTable(place("tasks"), { label: "Tasks", columns: columns(), rows: tasks.length, height: 480, name: "tasks", open: (row) => { chart.point(tasks[row].name); place("gantt").scrollIntoView({ block: "nearest" }); } });
+    slots = new Chart(place("slots"));
+    chart = new Chart(place("gantt"), { open: (task) => table.show(task), hover: (task) => table.point(task ?? -1) });
+    table = new GridTable(place("tasks"), { label: "Tasks", columns: columns(), rows: tasks.length, height: 480, name: "tasks", open: (row) => { chart.point(row); place("gantt").scrollIntoView({ block: "nearest" }); } });
     const all = make("button", { type: "button", class: "button small", hidden: true }, "Show all");
-    all.addEventListener("click", () => chart.setWindow(null));
-    chart.host.addEventListener("zoomed", (event) => { all.hidden = !event.detail; });
-    chart.host.addEventListener("pointed", (event) => table.point(tasks.findIndex((task) => task.name === event.detail)));
+    all.addEventListener("click", () => chart.setZoom(null));
+    // What one of them shows of the time, the other shows too.
+    for (const [one, other] of [[chart, slots], [slots, chart]]) {
+      one.host.addEventListener("zoomed", () => {
+        all.hidden = !one.zoom;
+        if (String(one.zoom?.x) !== String(other.zoom?.x)) other.setZoom(one.zoom);
+      });
+    }
     place("gantt-tools").dataset.title = "the Gantt chart";
     place("gantt-tools").append(all);
     tools(place("gantt-tools"), [
@@ -80,10 +72,11 @@ function show() {
       { words: "Go to the table of tasks", act: () => table.table.focus() },
     ]);
   } else {
-    chart.renew(data);
     table.setRows(tasks.length);
     table.setColumns(columns());
   }
+  slots.show(data.slots);
+  chart.show(data.gantt);
   legend();
 }
 

@@ -1,6 +1,6 @@
 // Filters trials by what is typed: words, name=value, name<value, name>=value; money and times as people write them.
 import { STATES, STATE_WORDS } from "./model.js";
-import { parseAmount } from "./words.js";
+import { parseAmount } from "../charts/words.js";
 
 const FIGURES = { cost: "cost", time: "runtime", runtime: "runtime", spent: "spent", nodes: "nodes", price: "price_per_hour", input: "fidelity" };
 const TERM = /^([^\s<>=!]+)(<=|>=|!=|=|<|>)(.*)$/;

@@ -1,9 +1,15 @@
 // A table of thousands of rows, of which only those in sight are in the page: sorted, walked through with keys, and
 // told to screen readers as the whole table that it stands for.
-import { textWidth } from "./frame.js";
-import { make, saveCsv } from "./words.js";
+import { make, saveCsv } from "../charts/words.js";
 
 const ROW = 34, SPARE = 6;
+
+const pen = document.createElement("canvas").getContext("2d");
+
+function textWidth(words, size) {
+  pen.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(words).width;
+}
 
 export class GridTable {
   // columns: {id, title, right?, value(row): for sorting, text(row): shown, state?(row): a mark before it, most?: px}

@@ -1,5 +1,5 @@
 // The trials of a study in the page: typed columns, which of them pass the filters, and which one is pointed at.
-import { duration, figure, money, valueWords } from "./words.js";
+import { duration, figure, money, valueWords } from "../charts/words.js";
 
 export const STATES = ["succeeded", "infeasible", "aborted", "failed", "lost", "running", "pending"];
 export const STATE_WORDS = {

@@ -1,5 +1,5 @@
 // What is known of one trial, at the side of the page.
-import { duration, figure, make, money } from "./words.js";
+import { duration, figure, make, money } from "../charts/words.js";
 
 export function trialSheet(sheet, model, api) {
   let asked = 0, from = null;

@@ -1,7 +1,7 @@
 // The table of all trials of a study.
 import { GridTable } from "./grid-table.js";
 import { STATES } from "./model.js";
-import { duration, figure, money, percent } from "./words.js";
+import { duration, figure, money, percent } from "../charts/words.js";
 
 const NONE = "There is no trial yet.";
 

@@ -1,0 +1,156 @@
+"""A trial that is handed out to be run by whoever asked, and what may be told of it."""
+
+from __future__ import annotations
+
+import math
+import operator
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tradewind.errors import ConfigurationError
+from tradewind.problem import Configuration, Fault, Offer, Problem, Run, RunState, Trial
+from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
+
+TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
+
+_STATES: Mapping[str, RunState] = {
+    "succeeded": RunState.DONE,
+    "failed": RunState.FAILED,
+    "aborted": RunState.TIMED_OUT,
+    "lost": RunState.PREEMPTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A trial for you to run.
+
+    Attributes:
+        number: The trial's number; `Study.tell` wants it.
+        configuration: The value of each parameter.
+        offer: The machines, with their price.
+        cap_seconds: Seconds after which the run cannot win any more, or the money for it is used up; None for no cap.
+            Cut it short then, and tell it as aborted.
+        fidelity: Share of the input to run.
+        why: What the searcher expects of it.
+    """
+
+    number: int
+    configuration: Configuration
+    offer: Offer
+    cap_seconds: float | None
+    fidelity: float
+    why: Mapping[str, float | str]
+
+
+def asked_trial(trial: Trial, cap: float | None) -> Asked:
+    """A trial as it is handed out, with the seconds after which its run is not wanted any more."""
+    proposal = trial.proposal
+    return Asked(trial.number, proposal.configuration, trial.offer, cap, proposal.fidelity, proposal.why)
+
+
+def as_numbers(trial: int, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Turn measured metrics into floats; NaN and infinities are numbers too, and fail the trial.
+
+    Args:
+        trial: The trial's number, for the words of an error.
+        metrics: What was told, by name.
+
+    Raises:
+        ConfigurationError: A metric is no number.
+    """
+    if not isinstance(metrics, Mapping):
+        raise ConfigurationError(
+            f"trial {trial}: the metrics cannot be {metrics!r}", hint="tell them by name: metrics={'loss': 0.1}"
+        )
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        try:
+            found[str(name)] = _converted(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigurationError(
+                f"trial {trial}: the metric {name} cannot be {value!r}", hint="tell a number"
+            ) from None
+    return found
+
+
+def as_number(value: Any) -> float:
+    """A number; NaN for what is none."""
+    try:
+        return _converted(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _converted(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError  # float() would read some of them
+    return float(value)
+
+
+def whole_number(value: Any) -> int | None:
+    """A whole number, numpy's included; None for what is none, such as 1.5, "2" and True."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def ended_run(
+    problem: Problem, trial: Trial, run: Run, runtime: float, cost: float | None, state: TrialEnd, reason: str
+) -> Run:
+    """A run as it ended, checked.
+
+    Args:
+        problem: The problem.
+        trial: The trial of the run.
+        run: The run.
+        runtime: Seconds that it took.
+        cost: USD that it cost; the offer's price for the run time without it.
+        state: How it ended.
+        reason: Why, in words.
+
+    Raises:
+        ConfigurationError: What is told makes no sense.
+    """
+    number = trial.number
+    if state not in _STATES:
+        raise ConfigurationError(f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}")
+    if not 0 <= as_number(runtime) < math.inf:
+        raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
+    bill = problem.terms.billing.cost(float(runtime), trial.offer.hourly) if cost is None else cost
+    if not 0 <= as_number(bill) < math.inf:
+        raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
+    return replace(
+        run,
+        state=_STATES[state],
+        runtime=float(runtime),
+        cost=float(bill),
+        ended=time.time(),
+        reason=reason,
+        fault=Fault.JOB if state == "failed" else Fault.INFRASTRUCTURE if state == "lost" else None,
+    )
+
+
+def not_asked(number: int, trial: Trial | None) -> ConfigurationError:
+    """The error for a trial that waits for no result, with the reason."""
+    if trial is None or not trial.state.ended:
+        return ConfigurationError(f"trial {number} is not waiting to be told", hint="ask for it first")
+    return ConfigurationError(
+        f"trial {number} was told already and is {trial.state.value}", hint="the first result counts"
+    )
+
+
+def read_job(source: Path | str | Mapping[str, Any]) -> JobSpec:
+    """The specification of a job YAML's path, or of the same as a mapping."""
+    if not isinstance(source, Mapping):
+        return load_spec(Path(source))
+    import yaml
+
+    document = {"job": {"command": ["ask-and-tell"]}, **source}
+    return parse_spec(yaml.safe_dump(document, sort_keys=False), file="<mapping>", base=Path.cwd())

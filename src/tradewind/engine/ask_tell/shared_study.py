@@ -1,0 +1,526 @@
+"""A study that several workers share: processes of one host or of many, each with its own database connection."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from tradewind.engine.ask_tell.asked_trial import (
+    Asked,
+    TrialEnd,
+    as_numbers,
+    asked_trial,
+    ended_run,
+    not_asked,
+    read_job,
+    whole_number,
+)
+from tradewind.engine.function_calls import call_for_trial
+from tradewind.engine.past_studies import with_past_studies
+from tradewind.engine.proposals import (
+    ask_searcher,
+    first_proposals,
+    known_trial_words,
+    restore_searcher_state,
+    searcher_state_fields,
+    user_proposal,
+)
+from tradewind.engine.search_builder import (
+    build_problem,
+    build_searcher,
+    build_stopping_rules,
+    find_or_create_study,
+    refuse_queued,
+    study_document,
+)
+from tradewind.engine.state_machine import events as ev
+from tradewind.engine.state_machine.search_machine import SearchMachine
+from tradewind.engine.state_machine.search_policy import SearchPolicy
+from tradewind.errors import ConfigurationError, StudyNotFoundError, TradewindError
+from tradewind.problem import Run, RunState, Trial, Value
+from tradewind.problem.job_spec.spec import JobSpec
+from tradewind.searcher.base import PricesAborts
+from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
+from tradewind.store.studies.study_workers import SharedChanges, SharedStep
+from tradewind.utils.clock import SystemClock
+from tradewind.utils.paths import data_folder, store_url
+from tradewind.utils.processes import Moment
+
+LEASE_SECONDS = 120.0
+"""Seconds after which a worker that says nothing has lost its trials to the others; one of this host that has died has
+lost them at once."""
+
+_HEARTBEAT = 0.25
+"""Share of the lease after which it is renewed."""
+
+_LIVE_SECONDS = 1.0
+"""Seconds for which it counts who was seen alive."""
+
+_MANY = 4
+"""Changed trials of others that are worth a read of their own before a step."""
+
+_PATIENCE = 0.1
+"""Seconds between two looks whether others have left something to do."""
+
+
+class SharedStudy:
+    """A study whose trials any number of workers run at once; `Study.open` opens it.
+
+    Each worker asks and tells as with a `Study`. Each trial is handed to exactly one of them; one that dies gives its
+    trials back when its lease ends, and on its own host at once. All that is told is in the store before the call
+    returns. Any thread may call it; it belongs to the process that opened it.
+
+    Args:
+        store: Address of the store; the user's own without it.
+        source: A job YAML's path, or the same as a mapping: the study is made where there is none. A name of a study
+            that is there; without it, the newest one.
+        lease: Seconds after which a worker that says nothing has lost its trials.
+
+    Raises:
+        StudyNotFoundError: There is no study of that name.
+        StudyBusyError: A process runs it alone, or a cluster does.
+    """
+
+    def __init__(
+        self,
+        store: str | None = None,
+        source: Path | str | Mapping[str, Any] | None = None,
+        *,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        self._lock = threading.RLock()
+        self._process, self._closed = os.getpid(), False
+        self._lease = lease
+        self._store: Store = store_at(store or store_url())
+        try:
+            self.spec, self.row = _found(self._store, source)
+            refuse_queued(self.spec, self.row, self._store)
+            if self.spec.early_stop is not None:
+                raise self.spec.error(("early_stop",), "early_stop: nobody watches your own loop while it runs")
+            self._problem = build_problem(self.spec, data_folder())
+            self._prepare()
+            self._workers = self._store.workers(self.row.id)
+            self._holder = this_process()
+            self._token = self._workers.join(self._holder, self._lease)
+            self._renewed = Moment.now()
+        except BaseException:
+            self._store.close()
+            raise
+        self._asked: dict[int, Asked] = {}
+        self._new: list[Asked] = []
+        self._told: dict[int, dict[str, float]] = {}  # the metrics of a `tell` on its way, by trial
+        self._present: dict[str, Any] = {"state": "open", "reason": "", "spec": study_document(self.spec)}
+        self._open()
+        self._end = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name=f"study-{self.row.id}-lease", daemon=True)
+        self._heart.start()
+
+    # ------------------------------------------------------------------ asking and telling
+
+    def ask(self, count: int = 1) -> list[Asked]:
+        """Configurations to run, at most ``count``: those first that a worker has given back, or died with.
+
+        Fewer, or none, come back when the budget or the space is used up, or when the searcher first wants to be told
+        of what is on its way; `finished` says why.
+        """
+        if (wanted := whole_number(count)) is None or wanted < 1:
+            raise ConfigurationError(
+                f"ask({count!r}): at least one configuration must be asked for", hint="write ask(), or a whole number"
+            )
+        with self._step("ask", lasting=False, ahead=True) as step:
+            given = self._abandoned(step, wanted)
+            if not given:
+                self._machine.parallel = len(self._machine.runs) + wanted
+                self._feed(step, ev.Tick())
+                self._machine.parallel = 0
+                given, self._new = self._new[:wanted], []
+            if not given:
+                self._look_who_lives(step)
+                given = self._abandoned(step, wanted)
+            if given:
+                self._write(step, ev.WriteRows(), {asked.number: self._token for asked in given})
+        self._asked |= {asked.number: asked for asked in given}
+        return given
+
+    def tell(
+        self,
+        asked: Asked | int,
+        *,
+        runtime: float,
+        metrics: Mapping[str, float] | None = None,
+        cost: float | None = None,
+        state: TrialEnd = "succeeded",
+        reason: str = "",
+    ) -> Trial:
+        """Say what a run did, as `Study.tell`; a call that raised can be repeated.
+
+        A result that comes after the lease counts, unless another worker has told the trial: then the first result
+        counts, with a warning.
+
+        Returns:
+            The trial as it is stored now.
+
+        Raises:
+            ConfigurationError: No such trial is waiting to be told here, or what is told of it makes no sense.
+            StoreError: It could not be written.
+        """
+        number = asked.number if isinstance(asked, Asked) else whole_number(asked)
+        if number is None:
+            raise ConfigurationError(
+                f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"
+            )
+        with self._step("tell", lasting=True, catch_up=not self._tells_alone) as step:
+            run = self._run_of(number)
+            if self._tells_alone and run is not None and step.stands(number, run.attempt):
+                self._number = step.last()
+            else:
+                self._catch_up(step)
+                run = self._run_of(number)
+            trial = self._machine.history.trials.get(number)
+            if number not in self._asked or trial is None:
+                raise not_asked(number, trial)
+            if run is not None:
+                self._told[number] = as_numbers(number, {} if metrics is None else metrics)
+                ended = ended_run(self._problem, trial, run, runtime, cost, state, reason)
+                self._feed(step, ev.RunChanged(ended))
+            trial = self._machine.history.trials[number]
+        self._told.pop(number, None)
+        self._asked.pop(number, None)
+        if run is None:
+            warnings.warn(
+                f"trial {number} was told by another worker after its lease had ended: the first result counts",
+                stacklevel=2,
+            )
+        return trial
+
+    def give_back(self, asked: Sequence[Asked]) -> None:
+        """Return trials that nobody here runs: the next `ask` of any worker gives them out again."""
+        back = [one.number for one in asked if one.number in self._asked]
+        with self._step("give_back", lasting=False) as step:
+            running = {run.trial for run in self._machine.runs.values()}
+            mine: dict[int, str | None] = {
+                number: None for number in back if number in running and self._owners.get(number) == self._token
+            }
+            if mine:
+                self._write(step, ev.WriteRows(), mine)
+        for number in back:
+            self._asked.pop(number, None)
+
+    def enqueue(self, configuration: Mapping[str, Value]) -> Trial:
+        """Have a configuration tried before all that the searcher proposes, by whichever worker asks next.
+
+        Returns:
+            The new trial. Of a configuration that is on its way, or was tried before, the trial that there is, with
+            a warning.
+
+        Raises:
+            ConfigurationError: It is not in the space, nobody sells it, or the study has ended.
+        """
+        with self._step("enqueue", lasting=True) as step:
+            priced = user_proposal(self._problem, configuration)
+            if (known := self._machine.history.of_key(priced.key)) is not None:
+                warnings.warn(known_trial_words(known), stacklevel=2)
+                return known
+            if (why := self._machine.why_closed) is not None:
+                raise ConfigurationError(f"{priced.proposal.configuration} cannot be enqueued: {why}")
+            self._feed(step, ev.ConfigurationEnqueued(priced))
+            return self._machine.history.pending[-1]
+
+    def optimise(self, function: Callable[..., Any], trials: int | None = None) -> Trial | None:
+        """Call a function with each configuration that this worker is handed, as `Study.optimise`.
+
+        Where nothing is left but trials of other workers it waits for their end: should one die, its trials come here.
+
+        Args:
+            function: What to call.
+            trials: How many times at most, by this worker.
+
+        Returns:
+            The best trial of all workers, or None.
+        """
+        done = 0
+        while trials is None or done < trials:
+            given = self.ask()
+            if not given:
+                if self.finished is not None or not self._machine.runs:
+                    break
+                time.sleep(_PATIENCE)
+                continue
+            try:
+                self.tell(given[0], **call_for_trial(function, given[0], self._problem.objective.metric))
+            except BaseException:  # Ctrl-C, or the end of the interpreter
+                self.give_back(given)
+                raise
+            done += 1
+        return self.best
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def pending(self) -> list[Asked]:
+        """The trials that this worker asked for and has not told, by number."""
+        return [self._asked[number] for number in sorted(self._asked)]
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials of all workers as they are now, by number."""
+        with self._step("trials", lasting=False):
+            history = self._machine.history
+            return [history.trials[number] for number in sorted(history.trials)]
+
+    @property
+    def best(self) -> Trial | None:
+        """The best feasible trial of all workers as they are now, or None."""
+        with self._step("best", lasting=False):
+            return self._machine.history.best
+
+    @property
+    def best_configuration(self) -> dict[str, Value] | None:
+        """The best feasible trial's values, or None."""
+        return dict(best.configuration) if (best := self.best) else None
+
+    @property
+    def spent(self) -> float:
+        """USD, total, as of the last call."""
+        return self._machine.ledger.spent
+
+    @property
+    def finished(self) -> str | None:
+        """The reason why the study proposes nothing more, as of the last call, or None."""
+        return stopped.reason if (stopped := self._machine.stopped) else None
+
+    @property
+    def store_url(self) -> str:
+        """Address of the store that the study is in."""
+        return self._store.url
+
+    def close(self) -> None:
+        """Be a worker no more: what was asked for here and not told is for the others."""
+        if self._process != os.getpid() or self._closed:
+            return
+        with self._lock:
+            self._closed = True
+            self._end.set()
+            try:
+                self._workers.leave(self._token)
+            finally:
+                self._store.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigurationError("a study cannot be pickled", hint="each process opens it: Study.open(url)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ the replica of the search
+
+    def _prepare(self) -> None:
+        self._problem = with_past_studies(self._problem, self.spec, self.row, self._store)
+        self._searcher = build_searcher(self.spec, self._problem)
+        policy = SearchPolicy(
+            owner=self.row.owner,
+            retries=self.spec.retries,
+            abort=self.spec.abort,
+            priced_aborts=isinstance(self._searcher, PricesAborts),
+            rules=build_stopping_rules(self.spec),
+            searcher=self._searcher.name,
+        )
+        self._machine = SearchMachine(self._problem, policy)
+        self._machine.parallel = 0
+
+    def _open(self) -> None:
+        """Make the search anew out of the store."""
+        self._new = []
+        self._owed: list[ev.WriteRows] = []  # what follows from others' changes, for the next step
+        self._many = False
+        self._ahead = 0  # changes that were read before the step
+        self._number = 0  # of the last change of all
+        self._owners: dict[int, str | None] = {}  # of the runs that have not ended
+        self._live: set[str] = set()
+        self._live_at = -math.inf
+        self._damaged = False
+        with self._workers.step(lasting=False) as step:
+            self.row = self._store.study(self.row.id)
+            restore_searcher_state(self._searcher, self.row)
+            self._searcher_state = step.searcher_state
+            trials, runs = self._store.trials(self.row.id), self._store.runs(self.row.id)
+            news = step.changes(0)
+            self._seen = self._number = news.number
+            self._owners = dict(news.owners)
+            first = list(first_proposals(self.spec, self._problem, trials).proposals.values())
+            self._feed(step, ev.SearchOpened(trials, runs, self.row.elapsed, enqueued=first))
+            self._new = []  # runs that go on: who has them is known
+
+    @property
+    def _tells_alone(self) -> bool:
+        """True where a result decides nothing that the changes of others may decide, too: they can be read later."""
+        budget, left = self.spec.budget, self._machine.trials_left
+        free = not self.spec.stop and budget.dollars is None and budget.hours is None
+        return free and self._machine.ending is None and (left is None or left > 0)
+
+    def _run_of(self, number: int) -> Run | None:
+        return next((run for run in self._machine.runs.values() if run.trial == number), None)
+
+    @contextmanager
+    def _step(self, call: str, *, lasting: bool, catch_up: bool = True, ahead: bool = False) -> Generator[SharedStep]:
+        """One step: all that others have changed is taken, and nobody comes between until it is written.
+
+        Args:
+            call: The call, for the words of an error.
+            lasting: It survives a power cut.
+            catch_up: Take what others have changed.
+            ahead: Take most of it before anybody is kept waiting, where there was much the last time.
+        """
+        if self._process != os.getpid():
+            raise ConfigurationError(
+                f"{call}: this study was opened by process {self._process}", hint="each process opens it: Study.open"
+            )
+        with self._lock:
+            if self._closed:
+                raise ConfigurationError(f"{call}: this study was closed", hint="open it again: Study.open(url)")
+            if self._damaged:
+                self._prepare()
+                self._open()
+            try:
+                if ahead and self._many:
+                    self._ahead = self._take(self._workers.changes(self._seen))
+                with self._workers.step(lasting=lasting) as step:
+                    self._hold_on(step)
+                    if catch_up:
+                        self._catch_up(step)
+                    yield step
+            except BaseException:  # what the replica has done is not in the store
+                self._damaged = True
+                self._told.clear()
+                raise
+
+    def _catch_up(self, step: SharedStep) -> None:
+        if step.searcher_state is not None and step.searcher_state != self._searcher_state:
+            self._searcher_state = step.searcher_state
+            kept = json.loads(step.searcher_state)
+            if kept.get("searcher") == self._searcher.name and kept.get("state"):
+                self._searcher.restore(kept["state"])
+        self._many = self._take(step.changes(self._seen)) >= _MANY or self._ahead >= _MANY
+        self._ahead = 0
+        for rows in self._owed:
+            self._write(step, rows, {})
+        self._owed.clear()
+        self._number = self._seen
+
+    def _take(self, news: SharedChanges) -> int:
+        """Take what others have changed; how many trials."""
+        if news.trials:
+            self._seen = news.number
+            self._owners |= news.owners
+            self._feed(None, ev.ChangedElsewhere(news.trials, news.runs))
+        for trial in news.trials:
+            if trial.state.ended:
+                self._owners.pop(trial.number, None)
+        return len(news.trials)
+
+    def _abandoned(self, step: SharedStep, most: int) -> list[Asked]:
+        """Trials that run for nobody: they were given back, or their worker is dead."""
+        if time.monotonic() - self._live_at > _LIVE_SECONDS:
+            self._look_who_lives(step)
+        runs = self._orphaned()
+        if any(self._owners.get(run.trial) is not None for run in runs):  # or it has joined since the last look
+            self._look_who_lives(step)
+            runs = self._orphaned()
+        history = self._machine.history
+        return [asked_trial(history.trials[run.trial], self._cap(run)) for run in runs[:most]]
+
+    def _look_who_lives(self, step: SharedStep) -> None:
+        self._live, self._live_at = step.live() | {self._token}, time.monotonic()
+
+    def _orphaned(self) -> list[Run]:
+        """The runs that are nobody's, or those of workers that were not seen alive, by trial."""
+        owners, live = self._owners, self._live
+        found = [run for run in self._machine.runs.values() if owners.get(run.trial) not in live]
+        return sorted(found, key=lambda run: run.trial)
+
+    def _cap(self, run: Run) -> float | None:
+        return self._machine.cap(self._machine.history.trials[run.trial], run)[0]
+
+    def _feed(self, step: SharedStep | None, event: ev.SearchEvent) -> None:
+        """Carry an event out with all that follows from it; without a step, what is to be written waits for one."""
+        events = deque([event])
+        while events:
+            for instruction in self._machine.handle(events.popleft(), SystemClock().now()):
+                match instruction:
+                    case ev.WriteRows() as rows if step is None:
+                        self._owed.append(rows)
+                    case ev.WriteRows() as rows:
+                        assert step is not None
+                        self._write(step, rows, {trial.number: None for trial in rows.trials})
+                    case ev.AskSearcher(count):
+                        events.append(ask_searcher(self._machine, self._searcher, count))
+                    case ev.TellSearcher(trial):
+                        self._searcher.tell(trial)
+                    case ev.Launch(trial, run, cap, again) if not again:
+                        self._new.append(asked_trial(trial, cap))
+                        events.append(ev.RunChanged(_executing(run)))
+                    case ev.InterpretOutput(_, run):
+                        events.append(ev.OutputInterpreted(run.run_id, self._told[run.trial]))
+
+    def _write(self, step: SharedStep, rows: ev.WriteRows, owners: dict[int, str | None]) -> None:
+        fields = {**rows.study, **(searcher_state_fields(self._searcher) if rows.study else {})}
+        if rows.trials:  # who only looks at a study that is finished leaves it so
+            fields = {**self._present, **fields}
+            self._present = {}
+        if owners:
+            # One's own changes need not be read again, unless others' before them are still to be read.
+            self._seen += self._number == self._seen
+            self._number += 1
+        step.write(Change(rows.trials, rows.runs, fields), self._number, owners)
+        self._owners |= owners
+        for trial in rows.trials:
+            if trial.state.ended:
+                self._owners.pop(trial.number, None)
+
+    def _hold_on(self, step: SharedStep) -> None:
+        """Renew the lease with a step now and then."""
+        if self._renewed.ago() > self._lease * _HEARTBEAT:
+            step.renew(self._token, self._holder, self._lease)
+            self._renewed = Moment.now()
+
+    def _beat(self) -> None:
+        """Renew the lease of a worker that makes no step; what fails is tried again, and noticed by the next call."""
+        while not self._end.wait(self._lease * _HEARTBEAT):
+            if self._renewed.ago() > self._lease * _HEARTBEAT:
+                with suppress(TradewindError), self._workers.step(lasting=False) as step:
+                    self._hold_on(step)
+
+
+def _executing(run: Run) -> Run:
+    from dataclasses import replace
+
+    return replace(run, state=RunState.EXECUTING)
+
+
+def _found(store: Store, source: Path | str | Mapping[str, Any] | None) -> tuple[JobSpec, StudyRow]:
+    """The specification and the study; of a job, a new one where there is none."""
+    if isinstance(source, Mapping | Path) or (isinstance(source, str) and Path(source).is_file()):
+        spec = read_job(source)
+        return spec, find_or_create_study(spec, store)[0]
+    found = [study for study in store.find_studies(source) if study.kind == "search"]
+    if not found:
+        raise StudyNotFoundError(
+            f"there is no study {source!r} at {store.url}" if source else f"there is no study at {store.url} yet",
+            hint="give the job, too: Study.open(url, {...})",
+        )
+    return JobSpec.from_json(found[0].spec), found[0]

@@ -1,0 +1,271 @@
+"""Several workers on one study: each of their steps is one short transaction, which nobody else comes between.
+
+A worker has a row with a lease, renewed by a heartbeat. A step locks the study's row (on SQLite: the file), reads what
+others have changed since the last one, and writes what follows from it. The trials that a step changes get the next
+number in the order of all changes, and the worker that has them, if any.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from tradewind.errors import StudyBusyError, StudyNotFoundError
+from tradewind.problem import Run, Trial, TrialState
+from tradewind.store import holders
+from tradewind.store.base import Change
+from tradewind.store.sql.database import Database
+from tradewind.store.sql.raw_driver import AnyConnection, PreparedQuery, PreparedStatement
+from tradewind.store.sql.schema import runs, shared_trials, studies, study_workers, trials
+from tradewind.store.studies import rows
+from tradewind.store.studies.step_writer import upsert
+
+SHARED = "shared"
+"""The token of a study that several workers hold; the one that takes it alone finds out by it."""
+
+WORKERS = "several workers"
+"""The holder of such a study, for people."""
+
+_STUDY: sa.BindParameter[int] = sa.bindparam("study_")
+_SINCE: sa.BindParameter[int] = sa.bindparam("since_")
+_news = (shared_trials.c.study_id == _STUDY) & (shared_trials.c.changed > _SINCE)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedChanges:
+    """The news of a study since a step.
+
+    Attributes:
+        number: Number of the last change.
+        trials: The trials that were changed, in that order.
+        runs: All runs of these.
+        owners: The worker that has each of them now; None where nobody has it.
+    """
+
+    number: int
+    trials: Sequence[Trial]
+    runs: Sequence[Run]
+    owners: Mapping[int, str | None]
+
+
+class SharedStep:
+    """A step of one worker, within its transaction.
+
+    Args:
+        workers: Whose step it is.
+        connection: In the transaction.
+        searcher_state: The document that the study has of its searcher now, as text; None where only changes are read.
+    """
+
+    def __init__(self, workers: StudyWorkers, connection: AnyConnection, searcher_state: str | None) -> None:
+        self._workers, self._connection = workers, connection
+        self.searcher_state = searcher_state
+
+    def changes(self, since: int) -> SharedChanges:
+        """Read what was changed after the change of that number."""
+        place = {"study_": self._workers.study_id, "since_": since}
+        queries = self._workers.queries
+        found = queries["trials"].fetch(self._connection, place)
+        if not found:
+            return SharedChanges(since, (), (), {})
+        made = [rows.run_of(row) for row in queries["runs"].fetch(self._connection, place)]
+        news = [rows.trial_of(row[2:]) for row in found]
+        owners = {trial.number: row[1] for trial, row in zip(news, found, strict=True)}
+        return SharedChanges(found[-1][0], news, made, owners)
+
+    def stands(self, trial: int, attempt: int) -> bool:
+        """True where that attempt of a trial runs: nobody has told it yet."""
+        place = {"study_": self._workers.study_id, "trial_": trial}
+        found = self._workers.queries["trial"].fetch(self._connection, place)
+        return [tuple(row) for row in found] == [(TrialState.RUNNING.value, attempt)]
+
+    def last(self) -> int:
+        """The number of the last change of the study."""
+        ((number,),) = self._workers.queries["last"].fetch(self._connection, {"study_": self._workers.study_id})
+        return number or 0
+
+    def write(self, change: Change, number: int, owners: Mapping[int, str | None]) -> None:
+        """Write rows.
+
+        Args:
+            change: The rows.
+            number: The number of this change.
+            owners: The worker that has each of the trials from now on, by number; None for nobody.
+        """
+        study, put = self._workers.study_id, self._workers.statements
+        if fields := rows.study_values(change.study):
+            self._workers.change_study(self._connection, fields)
+        if change.trials:
+            put["trials"].run(self._connection, [rows.trial_values(study, trial) for trial in change.trials])
+        if change.runs:
+            put["runs"].run(self._connection, [rows.run_values(study, run) for run in change.runs])
+        if owners:
+            marks = [
+                {"study_id": study, "trial": trial, "changed": number, "worker": worker}
+                for trial, worker in owners.items()
+            ]
+            put["shared"].run(self._connection, marks)
+
+    def renew(self, token: str, holder: str, seconds: float) -> None:
+        """Have a worker's lease end so many seconds from now, even if it had run out."""
+        expires, study = time.time() + seconds, self._workers.study_id
+        lease = {"token": token, "study_id": study, "holder": holder, "expires": expires}
+        self._workers.statements["workers"].run(self._connection, [lease])
+        self._workers.change_study(self._connection, {"hold_expires": expires})
+
+    def live(self) -> set[str]:
+        """The tokens of the workers that are alive: their lease has not ended, and their process not, where seen."""
+        found = self._workers.queries["workers"].fetch(self._connection, {"study_": self._workers.study_id})
+        return {token for token, holder, expires in found if holders.live_holder(holder, expires) is not None}
+
+
+class StudyWorkers:
+    """The steps of one worker of a study.
+
+    Args:
+        database: The open database.
+        study_id: The study.
+    """
+
+    def __init__(self, database: Database, study_id: int) -> None:
+        self.study_id = study_id
+        self._database = database
+        dialect = database.sql
+        self.statements = {
+            name: PreparedStatement(upsert(table, dialect.name), dialect)
+            for name, table in (
+                ("trials", trials),
+                ("runs", runs),
+                ("shared", shared_trials),
+                ("workers", study_workers),
+            )
+        }
+        changed = sa.select(shared_trials.c.changed, shared_trials.c.worker, *rows.TRIAL_COLUMNS).join_from(
+            shared_trials,
+            trials,
+            (trials.c.study_id == shared_trials.c.study_id) & (trials.c.number == shared_trials.c.trial),
+        )
+        of_changed = sa.select(*rows.RUN_COLUMNS).join_from(
+            shared_trials, runs, (runs.c.study_id == shared_trials.c.study_id) & (runs.c.trial == shared_trials.c.trial)
+        )
+        held = sa.select(studies.c.hold_token, studies.c.searcher_state).where(studies.c.id == _STUDY).with_for_update()
+        worker = study_workers.c
+        self.queries = {
+            "held": PreparedQuery(held, dialect),
+            "trials": PreparedQuery(
+                changed.where(_news).order_by(shared_trials.c.changed, shared_trials.c.trial), dialect
+            ),
+            "runs": PreparedQuery(of_changed.where(_news).order_by(runs.c.trial, runs.c.attempt), dialect),
+            "trial": PreparedQuery(
+                sa.select(trials.c.state, trials.c.attempts).where(
+                    (trials.c.study_id == _STUDY) & (trials.c.number == sa.bindparam("trial_"))
+                ),
+                dialect,
+            ),
+            "last": PreparedQuery(
+                sa.select(sa.func.max(shared_trials.c.changed)).where(shared_trials.c.study_id == _STUDY), dialect
+            ),
+            "workers": PreparedQuery(
+                sa.select(worker.token, worker.holder, worker.expires).where(worker.study_id == _STUDY), dialect
+            ),
+        }
+        self._changes: dict[tuple[str, ...], PreparedStatement] = {}
+
+    def join(self, holder: str, seconds: float) -> str:
+        """Become a worker of the study, with a lease of so many seconds; the token is returned.
+
+        Raises:
+            StudyBusyError: A live process holds it alone.
+            StudyNotFoundError: There is no such study.
+        """
+        token = secrets.token_hex(16)
+        with self._database.write() as connection:
+            columns = (studies.c.name, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
+            query = sa.select(*columns).where(studies.c.id == self.study_id).with_for_update()
+            row = connection.execute(query).first()
+            if row is None:
+                raise StudyNotFoundError(f"there is no study number {self.study_id}")
+            other = holders.live_holder(row.hold_holder, row.hold_expires)
+            if row.hold_token != SHARED and other is not None:
+                raise StudyBusyError(
+                    f"study {self.study_id} ({row.name}) is being run by process {holders.display_name(other)} alone",
+                    hint="open it there with Study.open, too, or wait for its end",
+                )
+            now = time.time()
+            lease = {"study_id": self.study_id, "holder": holder, "expires": now + seconds}
+            connection.execute(sa.insert(study_workers).values(token=token, **lease))
+            hold: dict[str, Any] = {"hold_token": SHARED, "hold_holder": WORKERS, "hold_expires": now + seconds}
+            hold |= {} if row.hold_token == SHARED else {"hold_since": now}
+            connection.execute(sa.update(studies).where(studies.c.id == self.study_id).values(hold))
+        return token
+
+    def leave(self, token: str) -> None:
+        """Be a worker no more; the last one lets go of the study."""
+        with self._database.write() as connection:
+            mine = (studies.c.id == self.study_id) & (studies.c.hold_token == SHARED)
+            connection.execute(sa.select(studies.c.id).where(mine).with_for_update()).all()
+            connection.execute(sa.delete(study_workers).where(study_workers.c.token == token))
+            if not live_workers(connection, self.study_id):
+                free = {"hold_token": None, "hold_holder": None, "hold_since": None, "hold_expires": time.time()}
+                connection.execute(sa.update(studies).where(mine).values(free))
+
+    def changes(self, since: int) -> SharedChanges:
+        """As `SharedStep.changes`, without keeping anybody from anything."""
+        with self._database.read() as connection:
+            return SharedStep(self, connection, None).changes(since)
+
+    @contextmanager
+    def step(self, *, lasting: bool) -> Iterator[SharedStep]:
+        """A transaction in which nobody else changes the study; it is written when the block ends, or not at all.
+
+        Args:
+            lasting: It survives a power cut, and not only a crash of the process.
+
+        Raises:
+            StudyBusyError: Another process has taken the study for itself.
+            StoreError: It could not be written.
+        """
+        if self._database.path is None:
+            with self._database.write(lasting=lasting) as connection:
+                yield self._begun(connection)
+            return
+        with self._database.direct(lasting=lasting) as driver:
+            yield self._begun(driver)
+        if lasting:
+            self._database.sync()
+        self._database.tidy()
+
+    def change_study(self, connection: AnyConnection, fields: Mapping[str, Any]) -> None:
+        """Change fields of the study, within a step."""
+        names = tuple(fields)
+        if names not in self._changes:
+            change = sa.update(studies).where(studies.c.id == sa.bindparam("id_"))
+            self._changes[names] = PreparedStatement(change, self._database.sql, names)
+        self._changes[names].run(connection, [{**fields, "id_": self.study_id}])
+
+    def _begun(self, connection: AnyConnection) -> SharedStep:
+        ((token, searcher_state),) = self.queries["held"].fetch(connection, {"study_": self.study_id})
+        if token != SHARED:
+            raise StudyBusyError(
+                f"study {self.study_id} is not shared any more: another process took it for itself",
+                hint="open it again once that one has ended",
+            )
+        return SharedStep(self, connection, searcher_state)
+
+
+def live_workers(connection: Connection, study_id: int) -> bool:
+    """True where a study has a worker that is alive; those of this host that died are forgotten."""
+    worker = study_workers.c
+    query = sa.select(worker.token, worker.holder, worker.expires).where(worker.study_id == study_id)
+    found = connection.execute(query).all()
+    dead = [row.token for row in found if holders.live_holder(row.holder, row.expires) is None]
+    if dead:
+        connection.execute(sa.delete(study_workers).where(worker.token.in_(dead)))
+    return len(dead) < len(found)

@@ -1,0 +1,1 @@
+"""Hands searches over to a cluster: job YAMLs, and Python functions that are tunable."""

@@ -1,0 +1,93 @@
+"""The program of a run of a Python function: loads it, calls it with the trial's values, reports what it returns.
+
+``python -m tradewind.tenancy.submission.function_program train.py:train METRIC``; the values come from the variables
+that every run gets.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tradewind import runtime_api
+
+MODULE = "tradewind.tenancy.submission.function_program"
+
+LOADING = "TRADEWIND_LOADING"
+"""Set while a run loads the function's file: a file that submits itself when it is loaded would do so for ever."""
+
+
+def arguments_from(environment: Mapping[str, str], space: Mapping[str, Any]) -> dict[str, Any]:
+    """The function's arguments, of the variables of a run; a parameter without a value in this trial is left out.
+
+    Args:
+        environment: The variables.
+        space: The function's space as it was declared: of listed values the very one is given.
+    """
+    found: dict[str, Any] = {}
+    for name, declared in space.items():
+        variable = runtime_api.PARAMETER + re.sub(r"[^0-9A-Za-z]", "_", name).upper()
+        if variable in environment:
+            found[name] = _value(environment[variable], declared)
+    return found
+
+
+def _value(text: str, declared: Any) -> Any:
+    listed = declared.get("values") if isinstance(declared, Mapping) else declared
+    number = runtime_api.value_of(text)
+    if isinstance(listed, list | tuple):
+        for value in listed:
+            alike = isinstance(value, int | float) and not isinstance(value, bool) and value == number
+            if alike or str(value) == text:
+                return value
+    kind = declared.get("type") if isinstance(declared, Mapping) else None
+    return float(text) if kind == "float" else number
+
+
+def call(function: Any, metric: str, environment: Mapping[str, str]) -> int:
+    """Call a tunable function as a run, and report what it returns; the exit code of the run.
+
+    Args:
+        function: A `tradewind.engine.tunable.Tunable`.
+        metric: What a bare number is a value of; empty where the run time or the cost counts.
+        environment: The variables of the run.
+    """
+    arguments = arguments_from(environment, function.specification["space"])
+    try:
+        value = function(**arguments)
+    except SystemExit as error:
+        sys.stderr.write(f"{function.__name__} called sys.exit({'' if error.code is None else repr(error.code)})\n")
+        return error.code if isinstance(error.code, int) and 0 < error.code < 256 else 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    if isinstance(value, Mapping):
+        runtime_api.report(**value)
+    elif value is not None and metric:
+        runtime_api.report(**{metric: value})
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Load and call the function that the arguments name; the exit code."""
+    from tradewind.utils.user_functions import UserFunctionError, load_object
+
+    reference, metric = arguments
+    os.environ[LOADING] = reference
+    try:
+        function = load_object(reference, Path.cwd())
+    except UserFunctionError as error:
+        sys.stderr.write(f"{reference}: {error}\n")
+        return 1
+    finally:
+        del os.environ[LOADING]
+    return call(function, metric, os.environ)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Parts of this machine beside processors and memory."""

@@ -1,0 +1,233 @@
+"""Several workers on one study: each trial goes to one of them, and none is lost with a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind import Study
+from tradewind.engine.ask_tell.shared_study import SharedStudy
+from tradewind.errors import ConfigurationError, StudyBusyError, StudyNotFoundError
+from tradewind.problem import TrialState
+from tradewind.store.base import store_at
+
+JOB: dict[str, Any] = {
+    "name": "shared",
+    "space": {"x": "0..200"},
+    "objective": {"minimise": "value"},
+    "searcher": "random",
+    "budget": {"trials": 12},
+}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'shared.db'}"
+
+
+def _tell(study: SharedStudy, asked: Any, **more: Any) -> Any:
+    return study.tell(asked, runtime=1.0, metrics={"value": float(asked.configuration["x"])}, **more)
+
+
+def _expire(study: SharedStudy) -> None:
+    """Let a worker's lease end, as if it had said nothing for long."""
+    with study._workers.step(lasting=False) as step:
+        step.renew(study._token, study._holder, -1.0)
+
+
+def test_workers_are_handed_different_trials_and_know_what_the_others_found(url: str) -> None:
+    with Study.open(url, JOB) as one, Study.open(url, "shared") as two, Study.open(url) as three:
+        workers, seen = (one, two, three), list[int]()
+        while given := [(worker, asked) for worker in workers for asked in worker.ask()]:
+            for worker, asked in given:
+                seen.append(asked.number)
+                _tell(worker, asked)
+        assert sorted(seen) == list(range(12))
+        found = [worker.trials for worker in workers]
+        assert found[0] == found[1] == found[2]
+        assert len({trial.key for trial in found[0]}) == 12
+        assert one.best == two.best == three.best
+        assert one.spent == two.spent == three.spent == pytest.approx(sum(trial.spent for trial in found[0]))
+        assert {worker.finished for worker in workers} == {"the budget of 12 trials is used up"}
+    with closing(store_at(url)) as store:
+        (study,) = store.find_studies()
+        (summary,) = store.summaries()
+        assert (study.state, summary.holder, summary.counts) == ("finished", "", {"succeeded": 12})
+    with Study(JOB, store=url) as alone:
+        assert len(alone.trials) == 12
+
+
+def test_money_is_set_aside_once_for_all_workers(url: str) -> None:
+    job = {**JOB, "budget": {"trials": 30, "dollars": 3.0}}
+    with Study.open(url, job) as one, Study.open(url, job) as two:
+        while given := [(worker, asked) for worker in (one, two) for asked in worker.ask()]:
+            for worker, asked in given:
+                worker.tell(asked, runtime=1.0, cost=0.5, metrics={"value": 1.0})
+        assert (one.spent, two.spent) == (3.0, 3.0)
+        assert len(one.trials) == 6
+
+
+def test_what_is_given_back_or_lost_is_for_whichever_worker_asks_next(url: str) -> None:
+    with Study.open(url, JOB) as one, Study.open(url, JOB) as two:
+        first, second = one.ask(2)
+        assert one.pending == [first, second]
+        one.give_back([first])
+        assert two.ask() == [first]
+        assert one.pending == [second]
+        assert one.tell(second, runtime=1.0, state="lost", reason="the node went").state == TrialState.PENDING
+        (again,) = two.ask()
+        assert (again.number, again.configuration) == (second.number, second.configuration)
+        _tell(two, again)
+        with pytest.raises(ConfigurationError, match="told already"):
+            _tell(one, second)
+        assert _tell(two, first).state == TrialState.SUCCEEDED
+
+
+def test_a_worker_that_leaves_or_whose_lease_ends_loses_its_trials_to_the_others(url: str) -> None:
+    with Study.open(url, JOB) as slow, Study.open(url, JOB) as two:
+        (left,) = slow.ask()
+        _expire(slow)
+        (taken,) = two.ask()
+        assert taken == left
+        assert _tell(two, taken).state == TrialState.SUCCEEDED
+        with pytest.warns(UserWarning, match="told by another worker after its lease"):
+            late = slow.tell(left, runtime=5.0, metrics={"value": 99.0})
+        assert late.observation is not None
+        assert late.observation.runtime == 1.0, "the first result counts"
+        (mine,) = slow.ask()
+        slow.close()
+        with Study.open(url, JOB) as three:
+            assert three.ask() == [mine]
+
+
+def test_a_late_result_counts_where_nobody_has_told_the_trial(url: str) -> None:
+    with Study.open(url, JOB) as slow, Study.open(url, JOB) as two:
+        (asked,) = slow.ask()
+        _expire(slow)
+        assert two.ask() == [asked]
+        assert _tell(slow, asked).state == TrialState.SUCCEEDED
+        with pytest.warns(UserWarning, match="told by another worker"):
+            _tell(two, asked)
+
+
+def test_a_study_is_run_alone_or_by_several(url: str) -> None:
+    with Study(JOB, store=url), pytest.raises(StudyBusyError, match=r"being run by process .* alone"):
+        Study.open(url, JOB)
+    with Study.open(url, JOB), pytest.raises(StudyBusyError, match="several workers"):
+        Study(JOB, store=url)
+    with Study(JOB, store=url) as alone:
+        assert alone.trials == []
+
+
+def test_who_takes_a_study_by_force_is_noticed_by_its_workers(url: str) -> None:
+    with Study.open(url, JOB) as one, closing(store_at(url)) as store:
+        (asked,) = one.ask()
+        store.hold(one.row.id, "elsewhere:1:1.00@x", 60.0, force=True)
+        with pytest.raises(StudyBusyError, match="took it for itself"):
+            _tell(one, asked)
+
+
+def test_names_of_studies_that_are_not_there(url: str) -> None:
+    for source, words in ((None, "there is no study at"), ("nothing", "there is no study 'nothing'")):
+        with pytest.raises(StudyNotFoundError, match=words):
+            Study.open(url, source)
+
+
+def test_what_is_enqueued_by_one_worker_is_handed_out_first_by_another(url: str) -> None:
+    with Study.open(url, JOB) as one, Study.open(url, JOB) as two:
+        one.enqueue({"x": 77})
+        assert two.ask()[0].configuration["x"] == 77
+        with pytest.warns(UserWarning, match="on its way already"):
+            one.enqueue({"x": 77})
+
+
+def test_a_call_that_fails_half_way_changes_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Study.open(url, JOB) as one, Study.open(url, JOB) as two:
+        (asked,) = one.ask()
+        wrong: list[dict[str, Any]] = [{"metrics": {"value": "x"}}, {"runtime": -1.0}, {"state": "odd"}]
+        for bad in wrong:
+            with pytest.raises(ConfigurationError):
+                one.tell(asked, **{"runtime": 1.0, "metrics": {"value": 1.0}, **bad})
+        assert len(one.trials) == 1  # made anew out of the store
+        monkeypatch.setattr(one._machine, "handle", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            _tell(one, asked)
+        assert two.trials[0].state == TrialState.RUNNING
+        assert _tell(one, asked).state == TrialState.SUCCEEDED
+        assert one.trials == two.trials
+
+
+def _interrupt(*given: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_optimise_goes_on_with_the_trials_of_a_worker_that_dies(url: str) -> None:
+    with Study.open(url, {**JOB, "budget": {"trials": 3}}) as two:
+        one = Study.open(url, JOB)
+        (asked,) = one.ask()
+        calls: list[int] = []
+
+        def function(x: int) -> float:
+            calls.append(x)
+            if len(calls) == 2:
+                one.close()
+            return float(x)
+
+        best = two.optimise(function)
+        assert best is not None and best.configuration["x"] == min(calls)
+        assert len(calls) == 3
+        assert asked.configuration["x"] in calls
+
+
+_WORKER = """
+import sys
+from tradewind import Study
+with Study.open(sys.argv[1], "shared") as study, open(sys.argv[2], "a", buffering=1) as told:
+    print("up", flush=True)
+    def function(x):
+        return float(x)
+    while study.finished is None:
+        for asked in study.ask():
+            study.tell(asked, runtime=1.0, metrics={"value": float(asked.configuration["x"])})
+            told.write(f"{asked.number}\\n")
+"""
+
+
+@pytest.mark.slow
+def test_no_trial_is_lost_or_run_twice_when_workers_are_killed(url: str, tmp_path: Path) -> None:
+    trials, kills = 150, 3
+    Study.open(url, {**JOB, "budget": {"trials": trials}}).close()
+    logs = [tmp_path / f"told-{i}" for i in range(4 + kills)]
+
+    def start(log: Path) -> subprocess.Popen[str]:
+        made = subprocess.Popen([sys.executable, "-c", _WORKER, url, str(log)], stdout=subprocess.PIPE, text=True)
+        assert made.stdout is not None and made.stdout.readline() == "up\n"
+        return made
+
+    running = [start(log) for log in logs[:4]]
+    for log in logs[4:]:
+        victim = running.pop(0)
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.communicate()
+        running.append(start(log))
+    for process in running:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    with closing(store_at(url)) as store:
+        (study,) = store.find_studies()
+        found = store.trials(study.id)
+        runs = store.runs(study.id)
+    assert [trial.number for trial in found] == list(range(trials))
+    assert {trial.state for trial in found} == {TrialState.SUCCEEDED}
+    assert len({trial.key for trial in found}) == trials
+    assert len(runs) == trials and {run.attempt for run in runs} == {1}
+    told = [line for log in logs if log.exists() for line in log.read_text().splitlines()]
+    assert len(told) == len(set(told))
+    assert len(told) >= trials - kills, "but for those that were killed between the store and the log"

@@ -1,0 +1,159 @@
+"""Python functions that are handed over to a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import tradewind
+from tradewind import plugins, tunable
+from tradewind.cli.app import run
+from tradewind.errors import InputError
+from tradewind.problem import TrialState
+from tradewind.store.clusters.cluster_store import ClusterStore
+from tradewind.tenancy.submission.function_jobs import function_job, load_function
+from tradewind.utils.paths import store_url
+
+FILE = """
+import sys
+from tradewind import report, tunable
+from beside import CENTRE
+
+SPACE = {"X": "1..4", "word": ["1", "a"], "step": [0.5, 2]}
+
+@tunable(SPACE, budget={"trials": 16}, searcher="exhaustive", parallel=2)
+def bowl(X, word, step):
+    assert isinstance(X, int) and isinstance(word, str) and isinstance(step, int | float)
+    if X == 4:
+        sys.exit(7)
+    if X == 2:
+        raise ValueError("no such X")
+    return {"value": (X - CENTRE) ** 2 + step + (word == "a")}
+
+@tunable({"x": [1]}, objective={"maximise": "score"})
+def scored(x):
+    report(step=1, score=x)
+
+@tunable({"x": [1]}, objective="runtime", job={"image": "python:3.12"})
+def timed(x):
+    return 5.0
+
+def plain(x):
+    return x
+
+if __name__ == "__main__":
+    import tradewind
+    print(tradewind.submit(bowl, trials=3, tenant="physics").id)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "train.py").write_text(FILE)
+    (made / "beside.py").write_text("CENTRE = 3\n")
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def test_a_function_becomes_a_job_that_starts_in_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = load_function("work/train.py:bowl").spec({"budget.trials": 2})
+    assert spec.job.workdir == folder
+    assert spec.job.command[0] == sys.executable
+    assert spec.job.command[-2:] == ("train.py:bowl", "value")
+    assert (spec.name, spec.budget.trials, spec.objective.goal) == ("bowl", 2, "minimise")
+    timed = load_function("work/train.py:timed").spec()
+    assert (timed.job.command[0], timed.job.command[-1]) == ("python3", "")
+    monkeypatch.chdir(folder)
+    assert load_function("train:scored").spec().job.command[-2:] == ("train:scored", "score")
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("work/train.py:plain", r"train.py:plain is not tunable.*@tradewind.tunable"),
+        ("work/train.py:nothing", "has no nothing"),
+        ("work/nowhere.py:bowl", "there is no file"),
+        ("nowhere_at_all:bowl", "No module named"),
+    ],
+)
+def test_what_is_no_tunable_function_is_refused(folder: Path, reference: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_function(reference)
+
+
+def test_functions_that_no_other_process_finds_are_refused() -> None:
+    @tunable({"x": [1, 2]})
+    def local(x: int) -> float:
+        return x
+
+    with pytest.raises(InputError, match=r"no other process finds this function.*top level of a file"):
+        tradewind.submit(local)
+    with pytest.raises(InputError, match=r"cannot be submitted.*tunable function"):
+        tradewind.submit(3)  # type: ignore[arg-type]
+
+
+def test_a_function_of_a_package_is_found_from_the_folder_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tw_package" / "inner").mkdir(parents=True)
+    for part in ("tw_package", "tw_package/inner"):
+        (tmp_path / part / "__init__.py").write_text("")
+    (tmp_path / "tw_package/inner/mine.py").write_text(
+        "from tradewind import tunable\n@tunable({'x': [1]})\ndef f(x):\n    return x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from tw_package.inner.mine import f  # type: ignore[import-not-found]
+
+    found = function_job(f)
+    assert (found.reference, found.folder) == ("tw_package.inner.mine:f", tmp_path)
+
+
+def test_a_file_that_submits_itself_when_it_is_loaded_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_LOADING", "train.py:bowl")
+    function = load_function("work/train.py:bowl").function
+    with pytest.raises(InputError, match=r"so would each run.*if __name__ == \"__main__\""):
+        tradewind.submit(function)
+
+
+def test_job_parameters_are_of_job_yamls(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", "work/train.py:bowl", "--param", "size=3"]) != 0
+    assert "a function has no job parameters" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_submitted_function_is_searched_and_its_exits_fail_their_trials_only(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["submit", "work/train.py:bowl", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "bowl"
+    done = subprocess.run(
+        [sys.executable, str(folder / "train.py")], env={**os.environ}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "2"
+    (folder / "train.py").write_text("edited after it was submitted")
+    assert run(["cluster", "start", "--until-empty"]) == 0
+    with closing(ClusterStore(store_url())) as queue, closing(plugins.create("store", "sql", {}, url=store_url())) as s:
+        first, second = sorted(queue.jobs(), key=lambda row: row.id)
+        assert (first.state, second.state, second.tenant) == ("done", "done", "physics")
+        assert first.study_id is not None and second.study_id is not None
+        trials = s.trials(first.study_id)
+        assert len(s.trials(second.study_id)) == 3
+    assert len(trials) == 16
+    for trial in trials:
+        assert trial.observation is not None
+        if trial.configuration["X"] in (2, 4):
+            assert trial.state is TrialState.FAILED
+            code = 7 if trial.configuration["X"] == 4 else 1
+            assert f"exited with code {code}" in trial.observation.reason
+        else:
+            values = trial.configuration
+            wanted = (int(values["X"]) - 3) ** 2 + float(values["step"]) + (values["word"] == "a")
+            assert trial.observation.objective == wanted
