@@ -217,7 +217,7 @@ def test_pages_of_the_list(shared: Context) -> None:
         ("/requests?text=%00", 422, "A text has the character U+0000"),
         ("/applications/none", 404, "There is no application 'none'"),
         ("/requests/new?application=none", 404, "There is no application 'none'"),
-        ("/requests?before=x", 422, "Something in that is wrong"),
+        ("/requests?before=x", 422, "Something is wrong"),
         ("/sign-out", 405, "Method Not Allowed"),
     ],
 )
