@@ -214,7 +214,7 @@ def test_a_run_that_was_cut_short_is_reported_with_what_it_reached() -> None:
     searcher.tell(evaluate(problem, Proposal(best), 0, abort_at_deadline=True))
     answer = ForecastVerifier(searcher, forecast, 0).ask(SearchState(proposed=1, money_left=0.0), 1)
     assert isinstance(answer, NothingLeft)
-    assert re.search(r", aborted at \$\S+ and 20\.0 s; ", answer.reason)
+    assert re.search(r", aborted at \$\S+ per 1,000 runs and 20\.0 s; ", answer.reason)
 
 
 @pytest.mark.parametrize(("reached", "least"), [(20.0, 20.0), (math.nan, None), (math.inf, None), (0.0, None)])

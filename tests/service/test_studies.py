@@ -178,7 +178,7 @@ def test_figures_say_what_the_report_says(context: Context, make: Make) -> None:
     found = context.studies.figures(ROOT, study)
     assert found["curve"]["best"] == sorted(found["curve"]["best"], reverse=True)
     assert found["curve"]["number"][-1] == context.studies.get(ROOT, study)["best"]["number"]
-    assert found["axis"] == {"kind": "money", "title": "cost, USD this run"}
+    assert found["axis"] == {"kind": "money", "title": "cost, this run"}
     assert found["words"][0].startswith("Use ")
     assert sum(one["share"] for one in found["split"]) == pytest.approx(1.0)
     assert set(found["levels"]) == {"workers", "codec", "fast", "size"}

@@ -208,7 +208,7 @@ COMMANDS = [
         "searcher-option",
         "a searcher that is not installed",
         3,
-        "the command line: searcher: there is no searcher named 'lottery' (installed: cherrypick, coordinate_descent, done, ernest, exhaustive, gp, obol, optuna, paris, random, tradewind, trimtuner; a class of your own is FILE.py:CLASS)",
+        "the command line: searcher: there is no searcher named 'lottery' (installed: asha, cherrypick, …, trimtuner; a class of your own is FILE.py:CLASS)",
         ("tune", "job.yaml", "--searcher", "lottery"),
         job(),
     ),

@@ -177,9 +177,9 @@ def test_a_far_deadline_does_not_squeeze_the_points(store: Store, build: Build) 
 def test_the_curve_ends_at_the_best(store: Store, build: Build) -> None:
     chart = progress_chart(StudyData.load(store, build(some_trials(60))))
     assert chart is not None
-    assert chart.layer("best: $0.000130").rows == [chart.layer("best so far").rows[-2]]
+    assert chart.layer("best: $0.130 per 1,000 runs").rows == [chart.layer("best so far").rows[-2]]
     assert chart.table is not None
-    assert chart.table.rows[-1][-1] == "$0.000130"
+    assert chart.table.rows[-1][-1] == "$0.130 per 1,000 runs"
 
 
 def test_effects_have_a_box_for_each_level(store: Store, build: Build) -> None:
