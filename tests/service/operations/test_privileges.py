@@ -94,6 +94,20 @@ def test_what_that_user_cannot_reach_is_said(seen: Path) -> None:
     (hidden / "python").write_text("x")
     found = left(seen / "data", str(hidden / "python"), user="nobody")
     assert found["said"].startswith(f"the user nobody cannot read {hidden}/python")
+    assert (seen / "data").stat().st_uid == 0, "what is refused changes nothing"
+
+
+@as_root
+@pytest.mark.slow
+def test_for_this_machine_only_it_stays_root_where_the_user_cannot_reach_what_it_needs(seen: Path) -> None:
+    hidden = seen / "hidden"
+    hidden.mkdir(mode=0o700)
+    found = left(hidden / "data")
+    assert found["said"].startswith("This server runs as root, and so do the programs of its users: the user ")
+    assert (found["uid"], (hidden / "data").stat().st_uid) == (0, 0)
+    found = left(hidden / "data", host="0.0.0.0")
+    assert "cannot use the data folder" in found["said"]
+    assert not found["said"].startswith("This server")
 
 
 @as_root
