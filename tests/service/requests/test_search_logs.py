@@ -15,6 +15,7 @@ from tests.service.requests.request_world import World, world
 
 from tradewind.problem import Configuration, Offer, Proposal, Run, RunState, Trial, TrialState
 from tradewind.service.requests.run_files import RunLogPart
+from tradewind.store import codec
 from tradewind.store.base import Change, StudyRow
 from tradewind.store.service.requests import RequestRow
 from tradewind.store.sql.schema import requests
@@ -52,9 +53,9 @@ class Search:
         trial = Trial(number, Proposal(chosen), OFFER, state, chosen.key, created=1.0)
         self.there.context.store.write(self.study.id, Change([trial], [run]))
 
-    def end(self) -> None:
-        """It is over."""
-        self._set(state="done")
+    def end(self, best: int | None = None) -> None:
+        """It is over, with or without a best trial."""
+        self._set(state="done", progress=codec.dumps({} if best is None else {"best": {"trial": best}}))
 
     def log(self, after: RunLogPart | None = None) -> RunLogPart:
         """Its log, from its last run or where a part ended."""
@@ -107,6 +108,19 @@ def test_the_log_of_a_search_that_is_over_ends_with_its_last_trial(search: Searc
     assert (last.text, last.ended, last.run) == ("one\n", True, "r1")
     before = search.log(RunLogPart("", 5, False, "r0", 0))
     assert (before.text, before.ended, before.run) == ("one\n", True, "r1")
+
+
+def test_of_a_search_that_is_over_the_best_trial_is_shown(search: Search) -> None:
+    for number in range(3):
+        search.trial(number, f"trial {number}\n")
+    there, number = search.there, search.row.id
+    assert search.log().run == "r2", "it has begun last"
+    search.end(best=1)
+    shown = search.log()
+    assert (shown.text, shown.ended, shown.run) == ("trial 1\n", True, "r1")
+    for trial, text in ((None, b"trial 1\n"), (2, b"trial 2\n")):
+        with there.context.requests.open(there.ann, number, "stdout", trial=trial) as file:
+            assert file.read() == text
 
 
 def test_a_run_that_is_gone_gives_way_to_the_last(search: Search) -> None:

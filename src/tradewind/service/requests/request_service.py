@@ -418,7 +418,8 @@ class RequestService:
             stream: ``stdout``, ``stderr`` or another one of `files.LOGS`.
             offset: Offset to begin at, in bytes.
             limit: Bytes at most.
-            trial: Of this trial of a search; without it, of the one that was started last.
+            trial: Of this trial of a search; without it, of the one that was started last, and once the search is over
+                of the best one.
             run: Without a trial, the run that the offset is of: once its log is read to the end, that of the run that
                 was started next follows, from its beginning, and ``run`` of the answer is another one.
 
@@ -428,7 +429,7 @@ class RequestService:
         return self._runs.log(self._row(who, number), stream, offset, limit, trial=trial, run=run)
 
     def files(self, who: Principal, number: int, *, trial: int | None = None) -> RunFileEntries:
-        """List the files that a request's last run (or that of a trial) has left.
+        """List the files that a request's last run, a finished search's best one or that of a trial has left.
 
         Raises:
             NotFoundError: There is no such request or trial.

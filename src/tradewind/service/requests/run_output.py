@@ -286,19 +286,26 @@ class RequestRuns:
         self._store, self._studies, self._left, self._data_folder = store, studies, left, data_folder
 
     def last(self, row: RequestRow, trial: int | None = None) -> Run | None:
-        """Return the last run of a request, or of one of its trials; None before there is one.
+        """Return the run of a request that people look at, or the last one of a trial; None before there is one.
+
+        That is the run which was started last, and of a search that is over the best trial's.
 
         Raises:
             NotFoundError: The trial has no run.
         """
         if row.study_id is None:
             return None
-        wanted = self._store.last_trial(row.study_id) if trial is None else trial  # of 10,000 runs, read those of one
+        wanted = self._looked_at(row, row.study_id) if trial is None else trial  # of 10,000 runs, read those of one
         runs = [] if wanted is None else self._studies.runs(row.study_id, trial=wanted)
         if not runs and trial is not None:
             raise NotFoundError(f"request {row.id} has no run of a trial {trial}")
         last = max(runs, key=lambda run: (run.started or 0.0, run.trial, run.attempt), default=None)
         return self._placed(row.study_id, last)
+
+    def _looked_at(self, row: RequestRow, study: int) -> int | None:
+        best = row.progress.get("best") if row.over else None
+        found = best.get("trial") if isinstance(best, Mapping) else None
+        return found if isinstance(found, int) else self._store.last_trial(study)
 
     def log(
         self, row: RequestRow, stream: str, offset: int, limit: int, *, trial: int | None = None, run: str = ""

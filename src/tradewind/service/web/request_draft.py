@@ -153,6 +153,17 @@ def draft_of_request(form: ApplicationForm, document: Mapping[str, Any]) -> Requ
     )
 
 
+def document_of_best(document: Mapping[str, Any], configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the document of a run with the best configuration of a search.
+
+    Args:
+        document: The search's.
+        configuration: The values of the best trial's parameters.
+    """
+    kept = {name: value for name, value in document.items() if name != "search"}
+    return {**kept, "configuration": dict(configuration)}
+
+
 def beyond(form: ApplicationForm, document: Mapping[str, Any]) -> list[str]:
     """List what an earlier request has beside its parameters that the form would leave out or change.
 

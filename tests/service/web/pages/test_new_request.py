@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.service.live_server import principal
 from tests.service.web.page_client import Visitor, words
-from tests.service.web.sample_server import GREET
+from tests.service.web.sample_server import GREET, STATES, put
 
 from tradewind.errors import ConflictError
 from tradewind.service.context import Context
@@ -38,7 +38,23 @@ def ask(context: Context, **document: Any) -> int:
 def test_a_request_fills_the_form_in_as_it_was(shared: Context, ann: Visitor) -> None:
     number = ask(shared, parameters={"size": 300}, configuration={"instance": "local.c1", "threads": 2}, name="mine")
     page = ann.get(f"/requests/new?again={number}").text
-    assert [field(page, name) for name in ("p.size", "name")] == ["300", "mine"]
+    kept = ("p.size", "name", "choice", "c.instance", "c.threads")
+    assert [field(page, name) for name in kept] == ["300", "mine", "own", "local.c1", "2"]
+
+
+def test_the_best_configuration_of_a_search_is_run_with_one_click(shared: Context, ann: Visitor) -> None:
+    who = principal(shared, "ann")
+    number = put(shared, who, **{**STATES["search"], "state": "done"})
+    page = ann.get(f"/requests/{number}").text
+    assert f'href="/requests/new?again={number}&amp;best=1"' in page
+    assert "Files and log of the best trial, 9." in words(page)
+    form = ann.get(f"/requests/new?again={number}&best=1").text
+    assert [field(form, name) for name in ("p.size", "c.threads", "c.instance")] == ["200", "4", "c5.xlarge"]
+    assert "Runs with instance c5.xlarge threads 4" in words(form)
+    running = put(shared, who, **STATES["search"])
+    assert "best=1" not in ann.get(f"/requests/{running}").text
+    single = ask(shared, parameters={"size": 300})
+    assert ann.get(f"/requests/new?again={single}&best=1").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from tradewind.errors import ConflictError, FormError, InputError, TradewindError
+from tradewind.errors import ConflictError, FormError, InputError, NotFoundError, TradewindError
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.application_service import MAX_PIECE
 from tradewind.service.applications.form import ApplicationForm, form_of
@@ -22,6 +22,7 @@ from tradewind.service.web.configuration_choices import ConfigurationChoices, pr
 from tradewind.service.web.page_access import Cursor, Posted, Sent, Shared, Viewer
 from tradewind.service.web.rendering import redirect, render, render_part
 from tradewind.service.web.request_draft import RequestDraft
+from tradewind.store.service.requests import RequestRow
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,18 +31,21 @@ _TITLES = {"budget": "Budget", "deadline": "Deadline", "try_first": "Try first"}
 
 
 @router.get("/requests/new")
-def new(request: Request, who: Viewer, shared: Shared, application: str = "", again: Cursor = None) -> Response:
-    """Show the choice of an application, or its form."""
+def new(
+    request: Request, who: Viewer, shared: Shared, application: str = "", again: Cursor = None, best: bool = False
+) -> Response:
+    """Show the choice of an application, or its form, filled in like an earlier request or with a search's best."""
     if again is not None:
         row = shared.requests.get(who, again)
-        text = json.dumps(dict(row.document), indent=2, ensure_ascii=False)
+        document = _best_run(row) if best else dict(row.document)
+        text = json.dumps(document, indent=2, ensure_ascii=False)
         if row.application_id is None:
             return _document_page(request, who, again, text)
         of = shared.applications.by_id(row.application_id)
         form = shared.applications.form(who, f"{of.tenant}/{of.name}")
-        if beyond := drafts.beyond(form, row.document):
+        if beyond := drafts.beyond(form, document):
             return _document_page(request, who, again, text, beyond=beyond)
-        return _form_page(request, who, shared, form, drafts.draft_of_request(form, row.document), again=again)
+        return _form_page(request, who, shared, form, drafts.draft_of_request(form, document), again=again)
     if not application:
         rows = shared.applications.list(who)
         forms = [form_of(row, stored_application(row)) for row in rows]
@@ -57,6 +61,14 @@ def new(request: Request, who: Viewer, shared: Shared, application: str = "", ag
         form,
         drafts.new_draft(form, email=bool(ways.mail and ways.address and ways.preferences.email)),
     )
+
+
+def _best_run(row: RequestRow) -> dict[str, Any]:
+    best = row.progress.get("best")
+    configuration = best.get("configuration") if isinstance(best, Mapping) else None
+    if row.kind != "search" or not isinstance(configuration, Mapping):
+        raise NotFoundError(f"request {row.id} has no best configuration", hint="its page shows what it has found")
+    return drafts.document_of_best(row.document, configuration)
 
 
 @router.get("/requests/new/document")

@@ -19,13 +19,21 @@ from tradewind.service.results.upload_state import upload_again, upload_trouble
 from tradewind.service.web.page_access import Cursor, Number, Posted, Shared, Viewer
 from tradewind.service.web.rendering import PER_PAGE, list_address, list_page, redirect, render, render_part
 from tradewind.service.web.request_view import GROUPS, compare_predictions, stage_views, view_request
+from tradewind.store.service.requests import RequestRow
 
 router = APIRouter(include_in_schema=False)
 
 Offset = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
 """Offset of a part of a log, in bytes."""
 
+TrialNumber = Annotated[int | None, Query(ge=0, le=MAX_INTEGER)]
+"""Number of the trial of a search whose files and log are meant; the best or the last one without."""
+
 _SHOWN_EVENTS = 200
+_FAILED = ("failed", "timed_out")
+_LAST_LINES, _WORDS_BYTES = 5, 4096
+"""Lines of a failed program that stand at the top of its page, and bytes that they are looked for in."""
+
 _TAIL = 65_536
 """Bytes of a log that are shown at once."""
 
@@ -64,26 +72,33 @@ def requests(
 
 
 @router.get("/requests/{number:int}")
-def one(request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False) -> HTMLResponse:
-    """Show one request: its progress, the reasons, and its results."""
+def one(
+    request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False, trial: TrialNumber = None
+) -> HTMLResponse:
+    """Show one request: its progress, the reasons, and its results, of a search those of its best or another trial."""
     if part:
-        return render_part(request, who, "request_live.html.j2", **_values(shared, who, number))
-    return _page(request, who, shared, number)
+        return render_part(request, who, "request_live.html.j2", **_values(shared, who, number, trial))
+    return _page(request, who, shared, number, trial=trial)
 
 
-def _page(request: Request, who: Principal, shared: Context, number: int, link: str = "") -> HTMLResponse:
-    values = _values(shared, who, number)
-    logs = _logs(shared, who, number, values["files"])
+def _page(
+    request: Request, who: Principal, shared: Context, number: int, link: str = "", trial: int | None = None
+) -> HTMLResponse:
+    values = _values(shared, who, number, trial)
+    logs = _logs(shared, who, number, values["files"], trial)
+    if values["shown"].row.problem:  # what went wrong stands there, as a rule
+        logs = dict(sorted(logs.items(), key=lambda one: one[0] != "stderr"))
     return render(request, who, "request.html.j2", logs=logs, link=link, **values)
 
 
-def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
+def _values(shared: Context, who: Principal, number: int, trial: int | None = None) -> dict[str, Any]:
     row, now = shared.requests.get(who, number), time.time()
     # Of the many events of a search only the last ones are shown.
     events, count = shared.requests.store.latest(number, _SHOWN_EVENTS)
     way = stage_views(row, shared.requests.store.turns(number), now)
-    files = shared.requests.files(who, number)
+    files = shared.requests.files(who, number, trial=trial)
     return {
+        "trial": trial,
         "shown": view_request(row, now),
         "application_tenant": ""
         if row.application_id is None
@@ -92,6 +107,7 @@ def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
         "events": events,
         "event_count": count,
         "files": files,
+        "last_words": _last_words(shared, who, row, files, trial),
         "workflow": any(entry.path.endswith(("/journal.jsonl", "/results.json")) for entry in files),
         "links": shared.links.list(who, number) if row.over else [],
         "upload": upload_trouble(shared, number) if row.over else None,
@@ -99,7 +115,9 @@ def _values(shared: Context, who: Principal, number: int) -> dict[str, Any]:
     }
 
 
-def _logs(shared: Context, who: Principal, number: int, files: Sequence[RunFileEntry]) -> dict[str, Any]:
+def _logs(
+    shared: Context, who: Principal, number: int, files: Sequence[RunFileEntry], trial: int | None
+) -> dict[str, Any]:
     """Return the end of each log that has anything in it."""
     found: dict[str, Any] = {}
     sizes = {entry.path: entry.size for entry in files}
@@ -107,10 +125,25 @@ def _logs(shared: Context, who: Principal, number: int, files: Sequence[RunFileE
         if stream not in sizes and stream != "stdout":
             continue
         offset = max(0, sizes.get(stream, 0) - _TAIL)
-        part = shared.requests.log(who, number, stream, offset, _TAIL)
+        part = shared.requests.log(who, number, stream, offset, _TAIL, trial=trial)
         if part.text or stream == "stdout":
             found[stream] = {**_said(part), "cut": offset > 0}
     return found
+
+
+def _last_words(
+    shared: Context, who: Principal, row: RequestRow, files: Sequence[RunFileEntry], trial: int | None
+) -> list[str] | None:
+    """Return the last lines of a failed request: of stderr, or else of stdout; None where it has not failed."""
+    if row.state not in _FAILED:
+        return None
+    sizes = {entry.path: entry.size for entry in files}
+    for stream in ("stderr", "stdout"):
+        offset = max(0, sizes.get(stream, 0) - _WORDS_BYTES)
+        text = shared.requests.log(who, row.id, stream, offset, _WORDS_BYTES, trial=trial).text if row.study_id else ""
+        if lines := [line.rstrip() for line in text.splitlines() if line.strip()]:
+            return lines[-_LAST_LINES:]
+    return []
 
 
 @router.get("/requests/{number:int}/log/{stream}")
@@ -132,9 +165,11 @@ def _said(part: RunLogPart) -> dict[str, Any]:
 
 
 @router.get("/requests/{number:int}/files/{path:path}")
-def file(request: Request, who: Viewer, shared: Shared, number: Number, path: str) -> Response:
+def file(
+    request: Request, who: Viewer, shared: Shared, number: Number, path: str, trial: TrialNumber = None
+) -> Response:
     """Download one file of the run: none is ever shown as a page of this server."""
-    return FileDownload(request, shared.requests.open(who, number, path), path)
+    return FileDownload(request, shared.requests.open(who, number, path, trial=trial), path)
 
 
 @router.post("/requests/{number:int}/{action}")
