@@ -388,7 +388,7 @@ def test_an_administrator_looks_after_users_and_tenants(open_page: Opener, shelf
     expect(form.get_by_label("Name")).to_have_value("zoe")
     form.get_by_label("Password").fill("a long sentence of words")
     form.get_by_role("button", name="Add").click()
-    expect(page.get_by_role("heading", level=2).first).to_contain_text("zoe")
+    expect(page.locator("main").get_by_role("heading", level=2).first).to_contain_text("zoe")
     page.get_by_label("State").select_option("locked")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".user-name .badge")).to_have_text("locked")

@@ -52,6 +52,7 @@ _WARDEN = (
     "ray/warden",
     "warden/__init__",
     "warden/control_group",
+    "warden/devices",
     "warden/files",
     "warden/launcher",
     "warden/warden",
