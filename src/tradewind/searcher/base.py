@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
-from tradewind.searcher.stopping import why_stop, worth_of_history
+from tradewind.searcher.stopping import saving_price, why_stop, worth_of_history
 from tradewind.utils.units import format_money
 
 
@@ -422,8 +422,9 @@ class Searcher(Plugin, ABC):
         Searchers that `WeighsFutureRuns` weigh their own expectations when they are asked, by the same rule.
         """
         terms = self.problem.terms
-        if isinstance(self, WeighsFutureRuns) or (terms.future_runs is None and terms.least_improvement is None):
-            return None
+        paid = terms.future_runs is not None and saving_price(self.problem) is not None
+        if isinstance(self, WeighsFutureRuns) or not (paid or terms.least_improvement):
+            return None  # nothing could end it: of thousands of trials none is looked at
         worth = worth_of_history(self.problem, self.history)
         if worth is None or worth.spend <= 0:
             return None
