@@ -444,6 +444,28 @@ def _deployment(
     return deployer, _policy(spec, study, problem, searcher, deployer, data_folder)
 
 
+def ask_tell_machine(spec: JobSpec, problem: Problem, searcher: Searcher, owner: str) -> SearchMachine:
+    """Make the state machine of a search whose runs somebody else carries out, as many as that one asks for.
+
+    Args:
+        spec: The specification.
+        problem: The problem.
+        searcher: The searcher.
+        owner: The study's owner tag.
+    """
+    policy = SearchPolicy(
+        owner=owner,
+        retries=spec.retries,
+        abort=spec.abort,
+        priced_aborts=isinstance(searcher, PricesAborts),
+        rules=build_stopping_rules(spec),
+        searcher=searcher.name,
+    )
+    machine = SearchMachine(problem, policy)
+    machine.parallel = 0
+    return machine
+
+
 def _policy(
     spec: JobSpec, study: StudyRow, problem: Problem, searcher: Searcher, deployer: Deployer, data_folder: Path
 ) -> SearchPolicy:

@@ -38,9 +38,9 @@ from tradewind.engine.proposals import (
     user_proposal,
 )
 from tradewind.engine.search_builder import (
+    ask_tell_machine,
     build_problem,
     build_searcher,
-    build_stopping_rules,
     find_or_new_study,
     refuse_queued,
     stored_study,
@@ -59,12 +59,9 @@ from tradewind.engine.state_machine.events import (
     Tick,
     WriteRows,
 )
-from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.study_view import TrialList, study_html, study_text
 from tradewind.errors import ConfigurationError, StudyBusyError
 from tradewind.problem import Run, RunState, Trial, Value
-from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.utils.clock import SystemClock
 from tradewind.utils.interrupts import delayed_interrupt
@@ -176,16 +173,7 @@ class Study:
         self._problem = with_past_studies(self._problem, self.spec, row, self._store)
         self._searcher = build_searcher(self.spec, self._problem)
         first_proposals(self.spec, self._problem, ())  # what is wrong with them is said before the study is stored
-        policy = SearchPolicy(
-            owner=row.owner,
-            retries=self.spec.retries,
-            abort=self.spec.abort,
-            priced_aborts=isinstance(self._searcher, PricesAborts),
-            rules=build_stopping_rules(self.spec),
-            searcher=self._searcher.name,
-        )
-        self._machine = SearchMachine(self._problem, policy)
-        self._machine.parallel = 0
+        self._machine = ask_tell_machine(self.spec, self._problem, self._searcher, row.owner)
 
     # ------------------------------------------------------------------ asking and telling
 

@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -36,20 +37,17 @@ from tradewind.engine.proposals import (
     user_proposal,
 )
 from tradewind.engine.search_builder import (
+    ask_tell_machine,
     build_problem,
     build_searcher,
-    build_stopping_rules,
     find_or_create_study,
     refuse_queued,
     study_document,
 )
 from tradewind.engine.state_machine import events as ev
-from tradewind.engine.state_machine.search_machine import SearchMachine
-from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.errors import ConfigurationError, StudyNotFoundError, TradewindError
 from tradewind.problem import Run, RunState, Trial, Value
 from tradewind.problem.job_spec.spec import JobSpec
-from tradewind.searcher.base import PricesAborts
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.store.studies.study_workers import SharedChanges, SharedStep
 from tradewind.utils.clock import SystemClock
@@ -332,16 +330,7 @@ class SharedStudy:
     def _prepare(self) -> None:
         self._problem = with_past_studies(self._problem, self.spec, self.row, self._store)
         self._searcher = build_searcher(self.spec, self._problem)
-        policy = SearchPolicy(
-            owner=self.row.owner,
-            retries=self.spec.retries,
-            abort=self.spec.abort,
-            priced_aborts=isinstance(self._searcher, PricesAborts),
-            rules=build_stopping_rules(self.spec),
-            searcher=self._searcher.name,
-        )
-        self._machine = SearchMachine(self._problem, policy)
-        self._machine.parallel = 0
+        self._machine = ask_tell_machine(self.spec, self._problem, self._searcher, self.row.owner)
 
     def _open(self) -> None:
         """Make the search anew out of the store."""
@@ -473,7 +462,7 @@ class SharedStudy:
                         self._searcher.tell(trial)
                     case ev.Launch(trial, run, cap, again) if not again:
                         self._new.append(asked_trial(trial, cap))
-                        events.append(ev.RunChanged(_executing(run)))
+                        events.append(ev.RunChanged(replace(run, state=RunState.EXECUTING)))
                     case ev.InterpretOutput(_, run):
                         events.append(ev.OutputInterpreted(run.run_id, self._told[run.trial]))
 
@@ -504,12 +493,6 @@ class SharedStudy:
             if self._renewed.ago() > self._lease * _HEARTBEAT:
                 with suppress(TradewindError), self._workers.step(lasting=False) as step:
                     self._hold_on(step)
-
-
-def _executing(run: Run) -> Run:
-    from dataclasses import replace
-
-    return replace(run, state=RunState.EXECUTING)
 
 
 def _found(store: Store, source: Path | str | Mapping[str, Any] | None) -> tuple[JobSpec, StudyRow]:
