@@ -56,6 +56,18 @@ class CallsNetwork(Capability):
     """True if calls may take seconds (a network, another program): they are made in threads, several at a time."""
 
 
+class CallsProgram(Capability):
+    """True if it calls a program of the user's, which has to be there before a search begins."""
+
+    def check_program(self) -> None:
+        """See that the program is there and can be executed.
+
+        Raises:
+            PrerequisiteError: It is not.
+        """
+        raise NotImplementedError
+
+
 class Plugin:
     """Common base of all parts.
 

@@ -134,12 +134,11 @@ def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
     """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
     from tradewind.deployer.compatibility import offer_incompatibility
     from tradewind.deployer.runner.base import AnswersFromRecords, RunsWorkflows
-    from tradewind.deployer.script_program import CallsProgram, check_program
 
     for room, part in (("provisioner", deployer.provisioner), ("runner", deployer.runner)):
-        if isinstance(part, CallsProgram):
+        if isinstance(part, plugins.CallsProgram):
             try:
-                check_program(part.program)
+                part.check_program()
             except PrerequisiteError as error:
                 raise spec.error(("deploy", room), error.message, error.hint) from error
     if isinstance(deployer.runner, AnswersFromRecords):

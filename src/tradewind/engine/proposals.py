@@ -129,7 +129,7 @@ def user_proposal(problem: Problem, values: Mapping[str, Value]) -> PricedPropos
 
 
 def enqueued_proposal(problem: Problem, machine: SearchMachine, values: Mapping[str, Value]) -> PricedProposal | Trial:
-    """What `enqueue` of a configuration adds to a search: a new proposal, or the trial that there is of it.
+    """Find what `enqueue` of a configuration adds to a search: a new proposal, or the trial that there is of it.
 
     Raises:
         ConfigurationError: They are no configuration of the space, nobody sells it, or the search has ended.

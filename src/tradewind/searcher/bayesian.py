@@ -30,10 +30,17 @@ from tradewind.searcher.base import (
 )
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
 from tradewind.searcher.posterior import AbortCaps, CandidatePrediction, Posterior
-from tradewind.searcher.stopping import why_stop
+from tradewind.searcher.stopping import saving_price, why_stop
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.utils.units import format_duration, format_money
+
+_IMPROVING_TRIALS = 6
+"""Trials before a least improvement may end a search; CherryPick has so many."""
+
+_PAYING_TRIALS = 3
+"""Trials before the money rule may. It weighs by itself how little is known: a later start costs a tenth of the bill
+of 10 runs, and did not pay on any table (benchmarks/compare/lifetime.py)."""
 
 
 class BayesianSettings(plugins.Settings):
@@ -51,7 +58,11 @@ class BayesianSettings(plugins.Settings):
         lt=1,
         description="Stop when no candidate is expected to improve the best by this share (CherryPick: 0.1).",
     )
-    min_trials: int = Field(default=6, ge=1, description="Trials before min_improvement or future_runs may stop.")
+    min_trials: int | None = Field(
+        default=None,
+        ge=1,
+        description="Trials before the search may stop; without it 3 where future_runs decides, and 6 otherwise.",
+    )
     pool: int = Field(default=2048, ge=16, description="Random candidates scored where the space is too large to list.")
 
 
@@ -177,10 +188,21 @@ class BayesianSearcher(
 
     def _enough(self, prediction: CandidatePrediction, posterior: Posterior) -> str | None:
         """The reason to stop, in words; None to go on."""
-        if posterior.best is None or len(self.history) < max(self.settings.min_trials, self.settings.starts):
+        if posterior.best is None or not self._may_stop:
             return None
         share = self.settings.min_improvement
         return why_stop(self.problem, prediction.improvement, prediction.spend, posterior.best, share)
+
+    @property
+    def _may_stop(self) -> bool:
+        """True after the trials that the rules wait for that end the search."""
+        least = self.settings.min_trials
+        if least is None:
+            terms = self.problem.terms
+            shares = self.settings.min_improvement is not None or terms.least_improvement is not None
+            paid = terms.future_runs is not None and saving_price(self.problem) is not None
+            least = _PAYING_TRIALS if paid and not shares else _IMPROVING_TRIALS
+        return len(self.history) >= max(least, self.settings.starts)
 
     # ------------------------------------------------------------------ proposals
 

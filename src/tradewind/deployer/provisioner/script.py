@@ -27,15 +27,15 @@ from tradewind.deployer.provisioner.base import (
     TagsMachines,
 )
 from tradewind.deployer.script_program import (
-    CallsProgram,
     ScriptAnswer,
     answered_document,
     call_script,
+    check_program,
     end_group,
     script_error,
 )
 from tradewind.errors import DeployError, PrerequisiteError, TeardownError
-from tradewind.plugins import CallsNetwork
+from tradewind.plugins import CallsNetwork, CallsProgram
 from tradewind.problem import Machine, Offer
 from tradewind.utils.atomic_files import write_atomically
 from tradewind.utils.paths import expand
@@ -69,13 +69,17 @@ class ScriptProvisioner(Provisioner, CallsNetwork, CallsProgram, MakesMachines, 
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
-        self.program = expand(self.settings.program).absolute()
+        self._program = expand(self.settings.program).absolute()
         self._folder = data_folder / "script"
         self._guard = threading.Lock()
         self._calls: dict[str, subprocess.Popen[bytes]] = {}
         self._abandoned: set[str] = set()
 
     # ------------------------------------------------------------------ the contract
+
+    def check_program(self) -> None:
+        """See that the program can be called; see `CallsProgram`."""
+        check_program(self._program)
 
     def make(self, run_id: str, owner: str, expires: float, offer: Offer) -> Cluster:
         """Have the program make the machines of an offer, and wait for it; see `Provisioner.make`.
@@ -180,17 +184,17 @@ class ScriptProvisioner(Provisioner, CallsNetwork, CallsProgram, MakesMachines, 
     def _made(self, file: Path, note: dict[str, Any], lock: int) -> dict[str, Any]:
         """Call the program, and note what it has made."""
         answer = self._call("make", file, note, self.settings.make_seconds, lock)
-        what = f"the script {self.program.name} could not make the machines of run {note['run_id']}"
+        what = f"the script {self._program.name} could not make the machines of run {note['run_id']}"
         if answer.code:
             raise script_error(what, answer)
-        machines = _machines(answered_document(answer, f"the script {self.program.name} make"), note)
+        machines = _machines(answered_document(answer, f"the script {self._program.name} make"), note)
         return self._write(file, {**note, "machines": machines, "ready": self.clock.now()})
 
     def _destroy(self, file: Path, note: Mapping[str, Any], lock: int) -> None:
         """Call the program until there is nothing left, and only then remove the note."""
         answer = self._call("destroy", file, note, self.settings.destroy_seconds, lock)
         if answer.code:
-            what = f"the script {self.program.name} could not destroy the machines of run {note['run_id']}"
+            what = f"the script {self._program.name} could not destroy the machines of run {note['run_id']}"
             raise TeardownError(f"{what}: {answer.complaint or f'exit code {answer.code}'}")
         file.unlink(missing_ok=True)
         for left in self._folder.glob(f"{file.stem}.*"):
@@ -210,7 +214,7 @@ class ScriptProvisioner(Provisioner, CallsNetwork, CallsProgram, MakesMachines, 
 
         environment = {"TRADEWIND_RUN_ID": run_id, "TRADEWIND_OWNER": str(note["owner"])}
         try:
-            return call_script(self.program, verb, file, environment, seconds, keep=(lock,), started=started)
+            return call_script(self._program, verb, file, environment, seconds, keep=(lock,), started=started)
         finally:
             with self._guard:
                 if verb == "make":

@@ -157,7 +157,7 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
     def _pays(self, gain: Array, spend: Array, least: float) -> NDArray[np.bool_]:
         """Mask of the repetitions that are worth their money by the rules that end the search."""
         pays = np.ones(len(gain), dtype=bool)
-        if len(self.history) >= max(self.settings.min_trials, self.settings.starts):
+        if self._may_stop:
             if self.settings.min_improvement is not None:
                 pays &= gain >= self.settings.min_improvement * abs(least)
             if self.problem.terms.future_runs is not None and self.problem.objective.metric == COST:
