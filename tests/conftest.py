@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +66,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Before the first module is looked for."""
+    """Before the first module is looked for. What is collected stays: to look for garbage takes a fifth of the time."""
+    gc.disable()
     workers.import_own_share(session)
 
 
@@ -75,7 +77,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first test."""
+    """Before the first test. Nothing collected so far is looked at again: tests that collect garbage have less to do."""
+    gc.freeze()
+    gc.enable()
     if getattr(session.config, "cache", None) is not None:
         workers.compile_once(session.config.cache.mkdir("compiling"))
 
