@@ -77,7 +77,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first test. Nothing collected so far is looked at again: tests that collect garbage have less to do."""
+    """Before the first test. What is there by now is looked at no more when garbage is collected."""
     gc.freeze()
     gc.enable()
     if getattr(session.config, "cache", None) is not None:
