@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests import workers
 from tests.browser import browser, shots  # noqa: F401  (fixtures)
 from tests.durations import Durations
-from tests.effort import EVERYTHING
+from tests.effort import EVERYTHING, share
 from tests.quick import program
 
 # Workers and the programs that they start keep all cores busy, and matrices are small: further threads would only take
@@ -24,7 +24,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TRADEWIND_SERVICE_ALLOW_ROOT", "true")
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "shared-machine", max_examples=share(100, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("shared-machine")
 
 
