@@ -267,7 +267,8 @@ def test_modules_import_each_other_in_one_direction() -> None:
 @cache
 def _top(path: Path) -> list[ast.stmt]:
     """What stands at the top of a module and matters here, without what is in its classes."""
-    found = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef | _Import)]
+    body = ast.parse(path.read_text()).body
+    found: list[ast.stmt] = [node for node in body if isinstance(node, ast.ClassDef | _Import)]
     for node in found:
         if isinstance(node, ast.ClassDef):
             node.body = []
