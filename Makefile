@@ -42,9 +42,10 @@ $(VENV)/.plots: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plots]'
 	@touch $@
 
+# Python compiles a module when it is first imported: of these packages few are, and to compile all takes a minute.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo 'Installing Tradewind and what its tests need into $(VENV) ...'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,pandas,polars,postgresql]'
+	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[dev,plots,pandas,polars,postgresql]'
 	@touch $@ $(VENV)/.plots $(VENV)/.site
 
 $(VENV)/.site: pyproject.toml | $(BIN)/python

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests import workers
 from tests.browser import browser, shots  # noqa: F401  (fixtures)
 from tests.durations import Durations
-from tests.effort import EVERYTHING
+from tests.effort import EVERYTHING, share
 from tests.quick import program
 
 # Workers and the programs that they start keep all cores busy, and matrices are small: further threads would only take
@@ -23,7 +24,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TRADEWIND_SERVICE_ALLOW_ROOT", "true")
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "shared-machine", max_examples=share(100, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("shared-machine")
 
 
@@ -65,7 +68,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Before the first module is looked for."""
+    """Before the first module is looked for. What is collected stays: to look for garbage takes a fifth of the time."""
+    gc.disable()
     workers.import_own_share(session)
 
 
@@ -75,7 +79,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first test."""
+    """Before the first test. What is there by now is looked at no more when garbage is collected."""
+    gc.freeze()
+    gc.enable()
     if getattr(session.config, "cache", None) is not None:
         workers.compile_once(session.config.cache.mkdir("compiling"))
 

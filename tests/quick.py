@@ -158,8 +158,9 @@ def main() -> int:
     for name in _IMPORTED:
         importlib.import_module(name)
     from tradewind import plugins
-    from tradewind.cli.app import run
+    from tradewind.cli.app import app, run
 
+    assert app.registered_commands, "they are imported now"
     for kind in plugins.KINDS:
         plugins.load_all(kind)
     server = _Server(sys.argv[1])

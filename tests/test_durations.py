@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,8 +64,9 @@ def test_a_long_test_is_left_out_as_soon_as_it_was_measured(workers: str, tmp_pa
     (tmp_path / "test_some.py").write_text(_TESTS)
 
     def ran(*words: str) -> set[str]:
-        command = [sys.executable, "-m", "pytest", "-n", workers, "-v", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", workers, "-v", *words]
+        alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take longer than all of this
+        done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
         return {name for name in ("long", "short", "with_a_program") if f"::test_{name}" in done.stdout}
 

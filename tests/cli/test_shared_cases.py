@@ -21,11 +21,10 @@ OTHERWISE = {
 @pytest.mark.slow
 @pytest.mark.skipif(not CASES.is_dir(), reason=f"the cases are not at {CASES}")
 @pytest.mark.parametrize("case", sorted(path.parent.name for path in CASES.glob("*/run.sh")))
-def test_a_case_of_real_life(case: str, tmp_path: Path) -> None:
+def test_a_case_of_real_life(case: str, tmp_path: Path, quick: Path) -> None:
     if case in OTHERWISE:
         pytest.skip(OTHERWISE[case])
-    program = Path(sys.executable).parent / "tradewind"
-    environment = {**os.environ, "TRADEWIND": str(program), "PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "TRADEWIND": str(quick), "PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         ["bash", str(CASES / case / "run.sh")],
         env=environment,

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 
 from tradewind import errors
 from tradewind.client import Client
@@ -241,7 +242,7 @@ _EVENT = st.tuples(
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=share(50))
 @given(st.lists(_EVENT, max_size=4))
 def test_what_the_server_writes_is_read(events: list[tuple[dict[str, Any], int, str]]) -> None:
     stream = SSE_HEARTBEAT + b"".join(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 
 from tradewind import plugins
 from tradewind.deployer.runner.log_limit import gap_line
@@ -158,7 +159,7 @@ def test_wrong_settings_are_one_clear_line(tmp_path: Path, given: dict[str, Any]
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.binary(max_size=12) | st.just(b"0123456789abcdef"), max_size=12),
     end=st.sampled_from([b"", b"\n", b"\r\n"]),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
+from tests.effort import share
 
 from tradewind.searcher import acquisition
 
@@ -32,7 +33,7 @@ def integrate(value: object, mean: float, sd: float, edges: list[float]) -> floa
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(MEAN, SD, MONEY, MONEY, SMALL, SMALL)
 def test_expected_saving_is_the_integral(
     mean: float, sd: float, best: float, cap: float, setup: float, floor: float
@@ -46,7 +47,7 @@ def test_expected_saving_is_the_integral(
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(MEAN, SD, MONEY, SMALL, SMALL)
 def test_expected_spend_is_the_integral(mean: float, sd: float, cap: float, setup: float, floor: float) -> None:
     wanted = integrate(lambda x: max(setup + min(x, cap), floor), mean, sd, [cap, floor - setup])
@@ -54,7 +55,7 @@ def test_expected_spend_is_the_integral(mean: float, sd: float, cap: float, setu
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share(40), deadline=None)
 @given(MEAN, SD, st.floats(-5.0, 5.0))
 def test_expected_improvement_is_the_integral(mean: float, sd: float, best: float) -> None:
     wanted, _ = quad(lambda y: max(0.0, best - y) * norm.pdf(y, mean, sd), mean - 9 * sd, max(best, mean - 8.9 * sd))

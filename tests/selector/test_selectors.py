@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 
 from tradewind import plugins
 from tradewind.errors import NoOfferError, SpecError
@@ -246,7 +247,7 @@ def test_wrong_settings(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(
     sizes=st.lists(
         st.tuples(st.integers(1, 64), st.integers(1, 512), st.integers(1, 500)), min_size=1, max_size=25, unique=True

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.workflow.datasets import dax, needs_datasets
 from tests.workflow.simulator.test_reference import platforms, workflows
 
@@ -160,7 +161,7 @@ def test_an_alias_bomb_stays_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(workflows(), st.booleans())
 def test_what_is_written_is_read_again(flow: Workflow, packed: bool) -> None:
     import tempfile
@@ -284,7 +285,7 @@ def plan_of(flow: Workflow, platform: Platform) -> Plan:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(workflows(), platforms())
 def test_a_plan_holds_all_that_it_is_about(flow: Workflow, platform: Platform) -> None:
     import tempfile

@@ -1,6 +1,7 @@
 """The table of commands, and what happens when one of them fails.
 
-Modules of commands import only typer at the top: ``tradewind --help`` must not pay for numpy.
+The module of a command is imported when the command is called, or when the help lists all of them. It imports only
+typer at the top: ``tradewind --help`` must not pay for numpy.
 """
 
 from __future__ import annotations
@@ -9,21 +10,19 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Annotated, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.main
 
 from tradewind import __version__
-from tradewind.cli import doctor, job_file, offers, output, plugins
-from tradewind.cli import job_file as schema
-from tradewind.cli.cluster import add_to
-from tradewind.cli.service import add_to as add_service_to
-from tradewind.cli.study import bench, down, export, interpret, logs, reap, recommend, report, status, tune
-from tradewind.cli.study import run as run_command
-from tradewind.cli.workflow import workflow_app
+from tradewind.cli import output
+
+if TYPE_CHECKING:
+    app: typer.Typer
 
 _FORM: dict[str, Any] = {
     "name": "tradewind",
@@ -35,7 +34,48 @@ _FORM: dict[str, Any] = {
     "rich_markup_mode": None,
 }
 
-app = typer.Typer(**_FORM)
+_COMMANDS = {
+    "tune": "study.tune:tune",
+    "run": "study.run:run",
+    "recommend": "study.recommend:recommend",
+    "status": "study.status:status",
+    "logs": "study.logs:logs",
+    "down": "study.down:down",
+    "reap": "study.reap:reap",
+    "report": "study.report:report",
+    "export": "study.export:export",
+    "import": "study.export:import_records",
+    "bench": "study.bench:bench",
+    "interpret": "study.interpret:interpret",
+    "init": "job_file:init",
+    "schema": "job_file:schema",
+    "submit": "cluster.submit:submit",
+    "queue": "cluster.queue:queue",
+    "top": "cluster.queue:top",
+    "cancel": "cluster.queue:cancel",
+    "pause": "cluster.queue:pause",
+    "resume": "cluster.queue:resume",
+    "nice": "cluster.queue:nice",
+    "serve": "service.serve:serve",
+    "login": "service.login:login",
+    "logout": "service.login:logout",
+    "plugins": "plugins:plugins_command",
+    "doctor": "doctor:doctor",
+}
+"""Module and function of each command, in the order of the help."""
+
+_GROUPS = {
+    "offers": "offers:offers_app",
+    "workflow": "workflow:workflow_app",
+    "cluster": "cluster.start:cluster_app",
+    "tenant": "cluster.tenant:tenant_app",
+    "request": "service.request:request_app",
+    "application": "service.application:application_app",
+    "backend": "service.backend:backend_app",
+    "user": "service.user:user_app",
+    "service": "service.maintenance:service_app",
+}
+"""Module and name of each group of commands, likewise."""
 
 
 def _version(wanted: bool) -> None:
@@ -44,7 +84,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
@@ -53,42 +92,41 @@ def _root(
     pass
 
 
-app.command("tune")(tune.tune)
-app.command("run")(run_command.run)
-app.command("recommend")(recommend.recommend)
-app.command("status")(status.status)
-app.command("logs")(logs.logs)
-app.command("down")(down.down)
-app.command("reap")(reap.reap)
-app.command("report")(report.report)
-app.command("export")(export.export)
-app.command("import")(export.import_records)
-app.command("bench")(bench.bench)
-app.command("interpret")(interpret.interpret)
-app.command("init")(job_file.init)
-app.command("schema")(schema.schema)
-app.add_typer(offers.offers_app, name="offers")
-app.add_typer(workflow_app, name="workflow")
-add_to(app)
-add_service_to(app)
-app.command("plugins")(plugins.plugins_command)
-app.command("doctor")(doctor.doctor)
+def _app_of(names: Iterable[str]) -> typer.Typer:
+    """The command line with some of the commands and groups: only their modules are imported."""
+    made = typer.Typer(**_FORM)
+    made.callback()(_root)
+    for name in names:
+        module, _, attribute = (_COMMANDS.get(name) or _GROUPS[name]).partition(":")
+        found = getattr(import_module(f"tradewind.cli.{module}"), attribute)
+        if name in _GROUPS:
+            made.add_typer(found, name=name)
+        else:
+            made.command(name)(found)
+    return made
 
 
 @cache
-def _command(whole: typer.Typer, word: str) -> Callable[..., Any]:
+def _whole() -> typer.Typer:
+    return _app_of([*_COMMANDS, *_GROUPS])
+
+
+def __getattr__(name: str) -> typer.Typer:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _whole()
+
+
+@cache
+def _command(word: str) -> Callable[..., Any]:
     """Make the reader of the command line: the command of that name alone, or all of them where there is none.
 
-    To make one out of a function takes milliseconds, and all of them a tenth of a second.
+    To import all modules of commands, and to make commands of their functions, takes a fifth of a second.
     """
-    commands = [each for each in whole.registered_commands if each.name == word]
-    groups = [each for each in whole.registered_groups if each.name == word]
-    if not commands and not groups:
-        return typer.main.get_command(whole)
-    small = typer.Typer(**_FORM)
-    small.callback()(_root)
-    small.registered_commands, small.registered_groups = commands, groups
-    return typer.main.get_command(small)
+    if word == "--version":
+        return typer.main.get_command(_app_of([]))
+    alone = word in _COMMANDS or word in _GROUPS
+    return typer.main.get_command(_app_of([word]) if alone else _whole())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -115,7 +153,9 @@ def _run(arguments: Sequence[str] | None) -> int:
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _command(app, words[0] if words else "")(args=words, prog_name="tradewind", standalone_mode=False)
+        other = globals().get("app")  # a program of its own may have put its commands there
+        command = typer.main.get_command(other) if other else _command(words[0] if words else "")
+        code = command(args=words, prog_name="tradewind", standalone_mode=False)
         if code == InterruptedSearch.exit_code:  # typer makes a number of an interrupt
             print("tradewind: interrupted", file=sys.stderr)
         return code if isinstance(code, int) else 0

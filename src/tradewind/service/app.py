@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from starlette.routing import BaseRoute
 
 from tradewind import __version__
 from tradewind.errors import TradewindError
@@ -43,11 +44,8 @@ def create_app(context: Context) -> FastAPI:
     app.state.context = context
     responses.install_error_handlers(app)
     app.add_exception_handler(TradewindError, _refuse)
-    for router in api.ROUTERS:
-        app.include_router(router, prefix=PREFIX)
-    app.include_router(xmlrpc.router)
-    app.include_router(health.router)
-    web.install(app)
+    app.router.routes.extend(_routes())
+    web.show_errors_as_pages(app)
 
     def refused(address: str, call: str, error: TradewindError) -> None:
         context.audit.record_of("", "", address, "call.refused", call, "refused", {"code": error.code})
@@ -58,6 +56,18 @@ def create_app(context: Context) -> FastAPI:
     app.state.health = HealthChecks(context, app.state.traffic)
     app.add_middleware(CallMetricsMiddleware, traffic=app.state.traffic, prefix=PREFIX)
     return app
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """The routes of all applications of this process: to prepare them takes as long as hundreds of calls."""
+    made = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, generate_unique_id_function=openapi.operation_id)
+    for router in api.ROUTERS:
+        made.include_router(router, prefix=PREFIX)
+    made.include_router(xmlrpc.router)
+    made.include_router(health.router)
+    web.add_pages(made)
+    return tuple(made.routes)
 
 
 def _refuse(request: Request, error: Exception) -> Response:

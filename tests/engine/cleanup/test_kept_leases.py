@@ -6,7 +6,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -28,8 +27,6 @@ from tradewind.engine.cleanup.orphan_policy import (
 )
 from tradewind.problem import Run
 from tradewind.store.base import Store, store_at
-
-PROGRAM = [sys.executable, "-m", "tradewind"]
 
 JOB = """
 name: kept
@@ -63,8 +60,8 @@ def write_job(folder: Path, *, pauses: str, levels: str, parallel: int = 2, tria
     (folder / "job.yaml").write_text(text.replace("TRIALS", str(trials)).replace("KEEP", "10m"))
 
 
-def tradewind(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=120, check=False)
+def tradewind(quick: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([quick, *words], capture_output=True, text=True, timeout=120, check=False)
 
 
 def opened(folder: Path) -> Store:
@@ -99,12 +96,12 @@ def fleet(folder: Path) -> dict[str, object]:
     return dict(json.loads(found[0].read_text() or "{}")) if found else {}
 
 
-def killed_while_keeping(folder: Path) -> Run:
+def killed_while_keeping(folder: Path, quick: Path) -> Run:
     """Kill a search with -9 while it keeps machines for a next trial: the other trial goes on for long."""
     write_job(folder, pauses="0.05, 60", levels="1")
     text = (folder / "job.yaml").read_text().replace("limit: 2", "limit: 1").replace("shuffled", "declared")
     (folder / "job.yaml").write_text(text)
-    process = subprocess.Popen([*PROGRAM, "tune", "job.yaml", "--quiet"], stdout=subprocess.PIPE)
+    process = subprocess.Popen([quick, "tune", "job.yaml", "--quiet"], stdout=subprocess.PIPE)
     try:
         eventually(lambda: bool(kept(folder)), 60)
     finally:
@@ -139,31 +136,33 @@ def assert_settled(folder: Path) -> None:
         pytest.param(["reap", "--yes", "--provisioner", "simulated"], marks=pytest.mark.thorough),
     ],
 )
-def test_after_a_kill_what_was_kept_is_shown_given_back_and_paid_for(folder: Path, words: list[str]) -> None:
-    left = killed_while_keeping(folder)
+def test_after_a_kill_what_was_kept_is_shown_given_back_and_paid_for(
+    folder: Path, words: list[str], quick: Path
+) -> None:
+    left = killed_while_keeping(folder, quick)
     assert left.lease is not None
     assert left.lease.cluster in fleet(folder)
-    shown = json.loads(tradewind("status", "kept", "--json").stdout)
+    shown = json.loads(tradewind(quick, "status", "kept", "--json").stdout)
     [line] = shown["kept"]
     assert (line["machines_of"], line["offer"]) == (left.lease.cluster, left.lease.offer_key)
-    ended = tradewind(*words)
+    ended = tradewind(quick, *words)
     assert ended.returncode == 0, ended.stderr
     [run] = [each for each in rows(folder) if each.run_id == left.run_id]
     assert run.lease is not None and run.lease.ended is not None
     assert run.cost == pytest.approx(run.own_cost + run.lease.cost)
     assert left.lease.cluster not in fleet(folder)
     if words[0] == "reap":
-        tradewind("down", "kept", "--yes")
+        tradewind(quick, "down", "kept", "--yes")
     assert_settled(folder)
 
 
 @pytest.mark.slow
-def test_kill_nine_at_random_moments_leaks_no_kept_machines_and_pays_nothing_twice(folder: Path) -> None:
+def test_kill_nine_at_random_moments_leaks_no_kept_machines_and_pays_nothing_twice(folder: Path, quick: Path) -> None:
     levels = ", ".join(map(str, range(100)))
     write_job(folder, pauses="0.02, 0.3", levels=levels)
     chance = random.Random(7)
     for _ in range(share(20, 3)):
-        process = subprocess.Popen([*PROGRAM, "tune", "job.yaml", "--quiet"], stdout=subprocess.PIPE)
+        process = subprocess.Popen([quick, "tune", "job.yaml", "--quiet"], stdout=subprocess.PIPE)
         goal = begun(folder) + chance.randint(1, 8)
         try:
             eventually(partial(has_begun, folder, goal), 60)
@@ -171,7 +170,7 @@ def test_kill_nine_at_random_moments_leaks_no_kept_machines_and_pays_nothing_twi
             process.send_signal(signal.SIGKILL)
             process.communicate()
     trials = len({run.trial for run in rows(folder)})
-    last = tradewind("tune", "job.yaml", "--quiet", "--json", "--trials", str(trials + 3))
+    last = tradewind(quick, "tune", "job.yaml", "--quiet", "--json", "--trials", str(trials + 3))
     assert last.returncode == 0, last.stderr
     assert any(run.taken is not None for run in rows(folder))
     assert_settled(folder)

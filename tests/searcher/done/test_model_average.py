@@ -40,7 +40,7 @@ def test_one_shape_is_the_response_itself() -> None:
     one = family().choose(z, y - y.mean())
     mixed, alone = ModelAverage(family(), [one], z, y), ResponseModel(family(), one, z, y)
     assert mixed.mean(at) == pytest.approx(alone.mean(at))
-    assert mixed.deviation(at) == pytest.approx(alone.deviation(at))
+    assert mixed.prediction(at)[1] == pytest.approx(alone.prediction(at)[1])
     assert mixed.slope(at[0]) == pytest.approx(alone.slope(at[0]))
 
 
@@ -52,15 +52,15 @@ def test_mean_and_variance_are_those_of_the_mixture() -> None:
     parts = [ResponseModel(family(), shape, z, y) for shape in (first, second)]
     rng = np.random.default_rng(4)
     drawn = [
-        part.mean(at) + part.deviation(at) * student.rvs(part.freedom, size=(count, 4), random_state=rng)
+        part.mean(at) + part.prediction(at)[1] * student.rvs(part.freedom, size=(count, 4), random_state=rng)
         for part, count in zip(parts, (300_000, 100_000), strict=True)
     ]
     every = np.concatenate(drawn)
     assert mixed.mean(at) == pytest.approx(every.mean(axis=0), abs=0.01)
-    variance = mixed.deviation(at) ** 2 * mixed.freedom / (mixed.freedom - 2.0)
+    variance = mixed.prediction(at)[1] ** 2 * mixed.freedom / (mixed.freedom - 2.0)
     assert variance == pytest.approx(every.var(axis=0), rel=0.02)
     fantasize = mixed.fantasize(at[:1])
-    assert fantasize.deviation(at)[0] < mixed.deviation(at)[0]
+    assert fantasize.prediction(at)[1][0] < mixed.prediction(at)[1][0]
     step = 1e-5
     moved = np.array([at[0] + step * row for row in np.eye(3)])
     assert mixed.slope(at[0]) == pytest.approx((mixed.mean(moved) - mixed.mean(at[:1])) / step, abs=1e-3)
@@ -83,9 +83,9 @@ def test_ranges_hold_more_of_what_comes_than_those_of_the_likeliest_alone() -> N
             ("alone", ModelAverage(family(), shapes[:1], z, y)),
             ("mixed", ModelAverage(family(), shapes, z, y)),
         ):
-            off = (truth - model.mean(at)) / model.deviation(at)
+            off = (truth - model.mean(at)) / model.prediction(at)[1]
             held[name] += float((np.abs(off) <= student.ppf(0.95, model.freedom)).mean()) / 40
-            score[name] += float((student.logpdf(off, model.freedom) - np.log(model.deviation(at))).mean()) / 40
+            score[name] += float((student.logpdf(off, model.freedom) - np.log(model.prediction(at)[1])).mean()) / 40
     assert held["mixed"] >= 0.82, (held, score)
     assert held["mixed"] > held["alone"] + 0.02
     assert score["mixed"] > score["alone"] + 0.05

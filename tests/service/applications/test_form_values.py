@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 
 from tradewind.errors import FormError
 from tradewind.service.applications.document_model import ApplicationModel
@@ -159,7 +160,7 @@ _JSON = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=share(50))
 @given(st.dictionaries(st.sampled_from([*FIELDS, "other"]), _JSON))
 def test_anything_is_read_or_refused(typed: dict[str, Any]) -> None:
     try:
@@ -176,7 +177,7 @@ def test_anything_is_read_or_refused(typed: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=share(50))
 @given(st.dictionaries(st.sampled_from(list(FIELDS)), _JSON))
 def test_what_the_schema_takes_is_read(typed: dict[str, Any]) -> None:
     """But for what no schema can say: control characters, steps from a least value, and the sizes of files."""

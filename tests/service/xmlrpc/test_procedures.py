@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.service.live_server import move, principal
 from tests.service.module_server import House, house
 from tests.service.xmlrpc.test_codec_calls import BOMBS, param
@@ -246,7 +247,7 @@ _ANY = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=share(120), deadline=None)
 @given(st.sampled_from(sorted(NAMES)), st.lists(_ANY, max_size=3))
 def test_anything_ends_with_a_value_or_a_fault_that_is_the_callers(
     ann_rpc: Rpc, method: str, arguments: list[Any]
@@ -258,7 +259,7 @@ def test_anything_ends_with_a_value_or_a_fault_that_is_the_callers(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=share(80), deadline=None)
 @given(_ANY, st.sampled_from(["application", "template"]))
 def test_documents_of_any_shape_are_judged(ann_rpc: Rpc, value: Any, kind: str) -> None:
     document = {**(value if isinstance(value, dict) else {"parameters": value}), kind: "hello"}

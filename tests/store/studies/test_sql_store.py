@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.store.strategies import runs, trials
 
 from tradewind import plugins
@@ -40,7 +41,7 @@ def _as_an_engine_writes_it(trial: Trial, ran: bool) -> Trial:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(trials, max_size=3, unique_by=lambda t: t.number), st.lists(runs, max_size=3, unique_by=lambda r: r.run_id)
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.workflow.advice.samples import OFFERS, TERMS
 from tests.workflow.simulator.test_reference import workflows
 
@@ -25,7 +26,7 @@ ONE = Workflow("one", (Task("a", "a", 10.0, memory_bytes=3 * 2**30), Task("b", "
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=share(80), deadline=None)
 @given(workflows(), st.sampled_from(OFFERS), st.integers(1, 5), st.sampled_from(["none", "shared"]))
 def test_no_plan_beats_the_bounds_of_its_set(flow: Workflow, offer: Offer, nodes: int, storage: Storage) -> None:
     terms = replace(TERMS, storage=storage, billing=Billing(0.0, 2.0, 0.5))
@@ -89,7 +90,7 @@ def test_the_nearest_word_on_speed_counts() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(workflows(), st.lists(st.sampled_from([None, 1, 3, 7]), min_size=1, max_size=5), st.integers(1, 4),
        st.sampled_from(["none", "shared"]))  # fmt: skip
 def test_no_plan_beats_the_bounds_where_memory_is_short(

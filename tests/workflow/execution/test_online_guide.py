@@ -156,7 +156,7 @@ class DirectedWorld(GuidedWorld):
 @pytest.mark.slow
 @pytest.mark.parametrize("planner", [name for name in ONLINE if name != "q_learning"])  # it takes a second to learn
 def test_each_of_them_bears_failures_losses_and_crashes(planner: str) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=share(40), deadline=None)
     @given(worlds(troubles=12))
     def bears(plain: World) -> None:
         world = DirectedWorld(plain.graph, {}, plain.retry_limits, plain.chance, plain.troubles)

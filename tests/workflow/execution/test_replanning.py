@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.workflow.execution.plans import heft
 
 from tradewind import plugins
@@ -94,7 +95,7 @@ def test_what_fits_nowhere_cannot_be_planned() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share(40), deadline=None)
 @given(st.data())
 def test_nothing_begins_before_what_it_waits_for_has_ended_and_orders_can_be_kept(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 10))

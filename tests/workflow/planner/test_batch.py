@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from tests.effort import share
 from tests.workflow.simulator.test_reference import platforms, workflows
 
 from tradewind import plugins
@@ -47,7 +48,7 @@ def textbook(rule: str, flow: Workflow, platform: Platform) -> tuple[list[int], 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(workflows(), platforms())
 def test_the_compiled_loop_does_what_the_textbook_says(rule: str, flow: Workflow, platform: Platform) -> None:
     found = made(rule).plan(flow, platform)

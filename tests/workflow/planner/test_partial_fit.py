@@ -179,7 +179,7 @@ def test_a_task_that_does_not_fit_is_never_started() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(workflows(), platforms(("none", "shared")), st.sampled_from([{}, {"noise": 0.4, "failure": 0.2}]))
 def test_episodes_of_learning_keep_to_machines_that_fit(
     flow: Workflow, platform: Platform, deviations: dict[str, float]

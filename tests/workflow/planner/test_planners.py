@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.effort import share
 from tests.workflow.datasets import dax, needs_datasets
 from tests.workflow.simulator.test_reference import made, platforms, workflows
 
@@ -37,7 +38,7 @@ def paper_vms(vcpu: int) -> Platform:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(PLANNERS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share(40), deadline=None)
 @given(workflows(), platforms())
 def test_every_plan_keeps_the_rules(name: str, flow: Workflow, platform: Platform) -> None:
     found = plan(name, flow, platform)

@@ -113,7 +113,7 @@ def test_tasks_that_start_together_all_wait_for_a_file() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planner", ["heft", "mct", "cpop", "fcfs"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(flow=workflows(), platform=platforms())
 def test_plans_say_when_tasks_of_no_length_end(planner: str, flow: Workflow, platform: Platform) -> None:
     waits = [{name for parent in parents for name in flow.tasks[parent].outputs} for parents in flow.parents]

@@ -84,7 +84,7 @@ def test_the_compiled_loop_does_what_the_readable_one_does(flow: Workflow, platf
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(workflows(7), platforms())
 def test_no_order_of_tasks_beats_the_lower_bound(flow: Workflow, platform: Platform) -> None:
     bound = lower_bound(flow, platform)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli.common import command_group
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -192,3 +194,8 @@ def _check_host(host: str) -> None:
             f"--docker shares this machine, and the container engine is at {host}",
             hint="start the cluster on that machine, or unset DOCKER_HOST; --set host=unix:///PATH names a socket",
         )
+
+
+cluster_app = command_group("cluster", "Run a cluster that many searches share.")
+cluster_app.command("start")(start)
+cluster_app.command("list")(list_clusters)

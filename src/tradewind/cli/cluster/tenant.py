@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tradewind.cli.common import command_group
+
 
 def set_tenant(
     name: Annotated[str, typer.Argument(help="The tenant.", show_default=False)],
@@ -73,3 +75,8 @@ def _words(name: str, weight: float, priority: int, quota: object) -> str:
 
     most = f", at most {format_amounts(quota)}" if isinstance(quota, dict) and quota else ""
     return f"{name}: weight {weight:g}, priority {priority}{most}"
+
+
+tenant_app = command_group("tenant", "Say who shares a cluster, with which weight and quota.")
+tenant_app.command("set")(set_tenant)
+tenant_app.command("list")(list_tenants)

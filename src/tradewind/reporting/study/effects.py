@@ -186,8 +186,6 @@ def _contrasts(
     column: _Column, values: Floats, configurations: Sequence[dict[str, object]], model: _AdditiveModel
 ) -> Iterator[_Contrast]:
     """Differences between each two levels of a parameter, where the runs tell."""
-    from scipy.special import stdtrit
-
     among: dict[tuple[object, ...], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for code, value, configuration in zip(column.codes.tolist(), values.tolist(), configurations, strict=True):
         others = tuple(sorted((k, repr(v)) for k, v in configuration.items() if k != column.name))
@@ -199,11 +197,18 @@ def _contrasts(
         apart = np.array([np.mean(one[b]) - np.mean(one[a]) for one in both])
         if len(apart) >= _PAIRS:
             deviation = float(apart.std(ddof=1)) / math.sqrt(len(apart))
-            half = float(stdtrit(len(apart) - 1, tail)) * deviation
+            half = _student(len(apart) - 1, tail) * deviation
             yield _Contrast(b, a, float(apart.mean()), half, len(apart))
         elif (told := model.contrast(column.name, a, b)) is not None:
             mean, deviation, freedom = told
-            yield _Contrast(b, a, mean, float(stdtrit(freedom, tail)) * deviation, 0)
+            yield _Contrast(b, a, mean, _student(freedom, tail) * deviation, 0)
+
+
+def _student(freedom: int, chance: float) -> float:
+    """The value that a Student distribution stays below with a chance."""
+    from scipy.special import stdtrit  # a third of a second, which most short searches do not need
+
+    return float(stdtrit(freedom, chance))
 
 
 class _AdditiveModel:

@@ -372,7 +372,7 @@ class DoneModel:
             if exact and bounds:
                 late = self._inputs(bounds)
                 # One step of the iteration of Schmee & Hahn.
-                more = mean_above_bound(self.time.mean(late), self.time.deviation(late), self._target(bounds))
+                more = mean_above_bound(*self.time.prediction(late), self._target(bounds))
                 self.time = ModelAverage(family, shapes, np.vstack([z, late]), np.concatenate([y, more]))
         for name in self._named():
             self._fit_figure(name, exact)
@@ -481,8 +481,9 @@ class DoneModel:
 
         assert self.time is not None
         z, freedom = self._here(places.rows, places.power), self.time.freedom
-        mean, sd = self._expected(RUNTIME, self.time, z)
-        mean = mean - optimism * self.time.deviation(z) if optimism else mean
+        own = self.time.prediction(z)
+        mean, sd = self._expected(RUNTIME, self.time, z, own)
+        mean = mean - optimism * own[1] if optimism else mean
         far = float(stdtrit(freedom, RANGE)) * sd
         seconds, low, high = (self._seconds(mean + shift, places) for shift in (0.0, -far, far))
 
@@ -502,15 +503,23 @@ class DoneModel:
             seconds, low, high, cost, cheap, dear, chance * self._others(z), self._loss(z, seconds, cost)
         )
 
-    def _expected(self, name: str, response: ResponseModel | ModelAverage, z: Array) -> tuple[Array, Array]:
-        """Mean of a figure, and the scale of its distribution."""
-        mean, sd = response.mean(z), self._deviation(response, z)
+    def _expected(
+        self, name: str, response: ResponseModel | ModelAverage, z: Array, own: tuple[Array, Array] | None = None
+    ) -> tuple[Array, Array]:
+        """Mean of a figure, and the scale of its distribution.
+
+        Args:
+            name: The figure.
+            response: Its model.
+            z: Inputs, shape (n, d).
+            own: What the model predicts there, where that is known already.
+        """
+        mean, sd = self._widened(response, *(own or response.prediction(z)))
         return self._measured[name].applied(z[:, : self._width], mean, sd) if name in self._measured else (mean, sd)
 
-    def _deviation(self, response: ResponseModel | ModelAverage, z: Array) -> Array:
-        """Scale of the distribution of a figure, with the unknown effect of values that job parameters never had."""
-        own = response.deviation(z)
-        return np.hypot(own, self._unknown * response.spread / LOG_SPREAD) if self._unknown else own
+    def _widened(self, response: ResponseModel | ModelAverage, mean: Array, sd: Array) -> tuple[Array, Array]:
+        """A prediction with the unknown effect of values that job parameters never had."""
+        return mean, np.hypot(sd, self._unknown * response.spread / LOG_SPREAD) if self._unknown else sd
 
     def _seconds(self, figure: Array, places: CandidateInputs) -> Array:
         if not self._logarithmic:
@@ -541,7 +550,7 @@ class DoneModel:
         assert self.time is not None
         aim, z = self._problem.objective.metric, self._here(places.rows, places.power)
         if aim in self.figures:
-            return np.sqrt(self.figures[aim][0].difference_variance(z, best))
+            return np.sqrt(self.figures[aim][0].difference(z, best)[1])
         found: Array = np.sqrt(self.time.difference_variance(z, best))
         return found if self._logarithmic else found / max(float(self.time.mean(z)[best]), 1e-9)
 
@@ -593,6 +602,6 @@ class DoneModel:
                 bound, *self._expected(bound.metric, response, z), response.freedom, log=log
             )
         if self.success is not None:
-            mean, sd = self.success.mean(z), self._deviation(self.success, z)
+            mean, sd = self._widened(self.success, *self.success.prediction(z))
             chance = chance * stdtr(self.success.freedom, mean / sd)
         return chance

@@ -215,26 +215,30 @@ class ResponseModel:
 
     def mean(self, z: Array) -> Array:
         """The expected figure, shape (n,)."""
-        start = self._expansion.start(z)
-        found: Array = self._expansion.columns(z) @ self._ridge.weights + start + self._offset
-        return found
+        return self._mean(z, self._expansion.columns(z))
 
-    def deviation(self, z: Array) -> Array:
-        """Scale of the Student distribution of a further run's figure, shape (n,)."""
-        amplitude = (_PRIOR_RUNS * self.spread**2 + self._ridge.misfit) / self.freedom
-        found: Array = np.sqrt(amplitude * (self._ridge.variance(self._expansion.columns(z)) + self.shape.penalty))
-        return found
+    def prediction(self, z: Array) -> tuple[Array, Array]:
+        """The expected figure, and the scale of the Student distribution of a further run's, both of shape (n,)."""
+        columns = self._expansion.columns(z)  # most of the time goes into them
+        return self._mean(z, columns), np.sqrt(self._amplitude * (self._ridge.variance(columns) + self.shape.penalty))
 
-    def difference_variance(self, z: Array, place: int) -> Array:
-        """Variance of the difference of the figure itself, without the chance of a run, from one point's, shape (n,).
+    def difference(self, z: Array, place: int) -> tuple[Array, Array]:
+        """The expected figure, and the variance of its difference from one point's, without the chance of a run.
 
         Args:
             z: Inputs, shape (n, d).
             place: The point of ``z`` that the others are compared with.
         """
-        amplitude = (_PRIOR_RUNS * self.spread**2 + self._ridge.misfit) / self.freedom
         columns = self._expansion.columns(z)
-        return amplitude * self._ridge.variance(columns - columns[place])
+        return self._mean(z, columns), self._amplitude * self._ridge.variance(columns - columns[place])
+
+    def _mean(self, z: Array, columns: Array) -> Array:
+        found: Array = columns @ self._ridge.weights + self._expansion.start(z) + self._offset
+        return found
+
+    @property
+    def _amplitude(self) -> float:
+        return (_PRIOR_RUNS * self.spread**2 + self._ridge.misfit) / self.freedom
 
     def slope(self, z: Array) -> Array:
         """Derivative of the expected figure by each input at one point, shape (d,)."""
@@ -317,20 +321,22 @@ class ModelAverage:
         found: Array = self._weights @ np.array([part.mean(z) for part in self.parts])
         return found
 
-    def deviation(self, z: Array) -> Array:
-        """Scale of the distribution of a further run's figure, shape (n,): what the shapes disagree on is in it."""
-        means = np.array([part.mean(z) for part in self.parts])
-        scales = np.array([part.deviation(z) for part in self.parts])
+    def prediction(self, z: Array) -> tuple[Array, Array]:
+        """The expected figure, and the scale of the distribution of a further run's, both of shape (n,).
+
+        What the shapes disagree on is in the scale.
+        """
+        means, scales = (np.array(found) for found in zip(*(part.prediction(z) for part in self.parts), strict=True))
+        mean: Array = self._weights @ means
         # The variance of a Student distribution is its scale's square times ν/(ν − 2).
-        apart = self._weights @ (means - self._weights @ means) ** 2 * (1.0 - 2.0 / self.freedom)
-        found: Array = np.sqrt(self._weights @ scales**2 + apart)
-        return found
+        apart = self._weights @ (means - mean) ** 2 * (1.0 - 2.0 / self.freedom)
+        return mean, np.sqrt(self._weights @ scales**2 + apart)
 
     def difference_variance(self, z: Array, place: int) -> Array:
-        """See `ResponseModel.difference_variance`; what the shapes disagree on is in it."""
-        means = np.array([part.mean(z) for part in self.parts])
+        """See `ResponseModel.difference`; what the shapes disagree on is in it, and it has shape (n,)."""
+        both = zip(*(part.difference(z, place) for part in self.parts), strict=True)
+        means, own = (np.array(found) for found in both)
         means -= means[:, [place]]
-        own = np.array([part.difference_variance(z, place) for part in self.parts])
         found: Array = self._weights @ (own + (means - self._weights @ means) ** 2)
         return found
 

@@ -254,6 +254,9 @@ def _cheapest_of_the_best(scores: Sequence[_Score], money: Array) -> list[_Score
     )
 
 
+_KEPT = 16
+"""Tables whose pairs are kept; the oldest goes first."""
+
 _chosen: dict[bytes, list[ReferenceChoice]] = {}
 _choosing = threading.Lock()
 
@@ -283,7 +286,8 @@ def choose_pairs(
     # It takes seconds, and every searcher of a process asks it of the same table: whoever comes meanwhile waits.
     with _choosing:
         if key not in _chosen:
-            _chosen.clear()
+            if len(_chosen) == _KEPT:
+                del _chosen[next(iter(_chosen))]
             _chosen[key] = _choose(table, facts, hourly, pool, tried, least)
         return _chosen[key]
 

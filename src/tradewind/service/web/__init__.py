@@ -41,11 +41,15 @@ from tradewind.service.web import error_pages, page_access, pages, static_assets
 _Handler = Callable[[Request, Any], Awaitable[Response]]
 
 
-def install(app: FastAPI) -> None:
+def add_pages(app: FastAPI) -> None:
     """Add the pages and their files to a server whose answers to programs are there already."""
     app.include_router(static_assets.router)
     for router in pages.ROUTERS:
         app.include_router(router, dependencies=[page_access.storable])
+
+
+def show_errors_as_pages(app: FastAPI) -> None:
+    """Show errors as pages to those who look at pages; how others see them is said already."""
     app.add_exception_handler(HTTPException, _as_page(_of_http))
     for kind in (RequestValidationError, Exception):
         app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))  # type: ignore[arg-type]

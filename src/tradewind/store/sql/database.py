@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -437,9 +438,25 @@ def _on_hasty_begin(connection: Connection) -> None:
 
 def _create(connection: Connection) -> None:
     """Make all tables of the newest version in an empty database: importing Alembic would take longer than this."""
-    metadata.create_all(connection)
-    version_table.create(connection, checkfirst=True)
+    if connection.dialect.name == "sqlite":  # the file is Tradewind's alone: nothing can be there already
+        for statement in _sqlite_schema():
+            connection.exec_driver_sql(statement)
+    else:
+        metadata.create_all(connection)
+        version_table.create(connection, checkfirst=True)
     connection.execute(version_table.insert().values(version_num=REVISIONS[-1]))
+
+
+@cache
+def _sqlite_schema() -> tuple[str, ...]:
+    """What makes the tables and their indexes, in words: to find them takes most of the time of making a store."""
+    from sqlalchemy.dialects import sqlite
+
+    found: list[sa.schema.ExecutableDDLElement] = []
+    for table in dict.fromkeys((*metadata.sorted_tables, version_table)):
+        found.append(sa.schema.CreateTable(table))
+        found += [sa.schema.CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name))]
+    return tuple(str(each.compile(dialect=sqlite.dialect())) for each in found)
 
 
 def _upgrade(connection: Connection) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.effort import share
 
 from tradewind.deployer.runner.ray.scheduling import TASK_REUSE_SECONDS, TaskAssignment
 
@@ -194,4 +195,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=40)
+TestCluster.settings = settings(max_examples=share(60), stateful_step_count=40)
