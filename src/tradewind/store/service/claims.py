@@ -311,7 +311,8 @@ def _lines(connection: Connection, first: sa.Select[Any], running: Mapping[str, 
     """The queue states of the tenants of some requests, in the order of the requests."""
     for row in connection.execute(first).all():
         now = running.get(row.tenant, 0)
-        yield _line(connection, row.tenant, (row.weight, row.quota), now, row.id, plan=row.plan, cost=row.cost)
+        line = _line(connection, row.tenant, (row.weight, row.quota), now, row.id, plan=row.plan, cost=row.cost)
+        yield replace(line, cluster=row.cluster)
 
 
 def running_by_tenant(connection: Connection) -> dict[str, int]:

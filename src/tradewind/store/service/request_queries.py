@@ -76,8 +76,9 @@ TENANT_LIMITS = sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.nam
 RUNNING_BY_TENANT = sa.select(_request.tenant, sa.func.count().label("running")).where(HELD, _ALONE)
 RUNNING_BY_TENANT = RUNNING_BY_TENANT.group_by(_request.tenant)
 
-_columns = (_request.id, _request.tenant, _request.plan, _request.cost, tenants.c.weight, tenants.c.quota)
-_with_tenant = sa.select(*_columns).select_from(requests.outerjoin(tenants, tenants.c.name == _request.tenant))
+_columns = [_request[name] for name in ("id", "tenant", "plan", "cost", "cluster")]
+_with_tenant = sa.select(*_columns, tenants.c.weight, tenants.c.quota)
+_with_tenant = _with_tenant.select_from(requests.outerjoin(tenants, tenants.c.name == _request.tenant))
 _with_tenant = _with_tenant.order_by(_request.id)
 _first = sa.select(sa.func.min(_request.id)).where(_WAITS).group_by(_request.tenant)
 FIRST_FOR_CLUSTERS = _with_tenant.where(_request.id.in_(_first.where(_FOR_CLUSTER)))
