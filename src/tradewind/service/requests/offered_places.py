@@ -15,7 +15,7 @@ _HERE = "here"
 
 
 class OfferedPlaces:
-    """What one server has, shared between tenants as ``fair_share`` shares a cluster; threads may ask at once.
+    """The capacity of one server, shared between tenants as ``fair_share`` shares a cluster; threads may ask at once.
 
     Args:
         capacity: The amounts that there are, by kind. Who asks for more than that gets all of it.
