@@ -84,6 +84,19 @@ def test_a_request_that_was_chosen_and_is_gone_keeps_no_place() -> None:
     assert order.choose([TenantQueueState("b", 2)]) == (2, 0.0)
 
 
+def test_a_turn_that_nobody_used_while_nothing_waited_is_not_counted() -> None:
+    now = 0.0
+    order = RequestTurns(2, lambda: now)
+    for number, tenant, seconds in ((1, "a", 50.0), (2, "b", 60.0)):
+        assert order.choose([TenantQueueState(tenant, number)]) == (number, 0.0)
+        order.begin(number, tenant)
+        order.rest()
+        now += seconds
+        order.end(number)
+    order.begin(3, "c")  # which leaves one place
+    assert order.choose([TenantQueueState("b", 4), TenantQueueState("a", 5)]) == (5, 0.0)
+
+
 def test_what_a_dead_process_left_takes_a_place_without_a_turn() -> None:
     order = RequestTurns(1)
     order.begin(7, "a")

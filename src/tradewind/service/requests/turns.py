@@ -40,7 +40,7 @@ class RequestTurns:
 
     def choose(self, lines: Sequence[TenantQueueState]) -> tuple[int, float] | None:
         """Choose the next request, and the USD that it may cost in all (0 for no limit); None when all have to wait."""
-        allowed: dict[str, tuple[int, float]] = {}
+        self._chosen, allowed = None, dict[str, tuple[int, float]]()
         for line in sorted(lines, key=lambda each: each.first):
             dollars, why = request_allowance(line)
             if line.cluster and not why:  # it only has to be handed over, and takes no place here
@@ -55,6 +55,10 @@ class RequestTurns:
                 self._chosen = number, turn
                 return number, dollars
         return None
+
+    def rest(self) -> None:
+        """Take all turns back that are not used: nothing waits."""
+        self._ask(())
 
     def begin(self, number: int, tenant: str) -> None:
         """A request is carried out here: the one that was chosen, or one that another process had begun."""

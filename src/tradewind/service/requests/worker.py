@@ -151,6 +151,8 @@ class RequestWorker:
         room = len(self._executors) < self._settings.runs
         mine = [*self._executors, *self._cluster_monitors]
         if not self._claims.waits(room=room, mine=mine):
+            if room:
+                self._turns.rest()
             return False
         claim = self._claims.claim(
             self._holder,
