@@ -23,8 +23,6 @@ from tradewind.store.service.requests import RequestRow
 from tradewind.store.sql.schema import requests, studies, trials
 from tradewind.store.studies import rows
 
-_NOT_WRITTEN = ("id", "hold_holder", "hold_expires")
-
 Law = Callable[[Mapping[str, Any], Configuration], float]
 """Seconds of a run with some parameters on some configuration."""
 
@@ -96,5 +94,5 @@ def add_runs(
             fields = {f.name: getattr(study, f.name) for f in dataclass_fields(study) if f.name != "id"}
             connection.execute(sa.insert(studies).values({**rows.study_values(fields), "id": number}))
             connection.execute(sa.insert(trials).values(rows.trial_values(number, trial)))
-            values = {name: getattr(request, name) for name in REQUEST_FIELDS if name not in _NOT_WRITTEN}
+            values = {name: getattr(request, name) for name in REQUEST_FIELDS if name != "id"}
             connection.execute(sa.insert(requests).values(column_values(values)))

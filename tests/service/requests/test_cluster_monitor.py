@@ -16,7 +16,7 @@ from tradewind.errors import InputError, StoreError
 from tradewind.problem import Configuration, Observation, Offer, Proposal, Run, RunState, Trial, TrialState
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.service.requests.cluster_monitor import ClusterRequestMonitor
-from tradewind.service.requests.state import TenantFairQueue
+from tradewind.service.requests.turns import RequestTurns
 from tradewind.service.web.request_view import view_request
 from tradewind.store.base import Change, StudyRow, this_process
 from tradewind.store.clusters.cluster_store import ClusterStore, JobRow, TenantRow
@@ -38,7 +38,7 @@ def followed(there: World, row: RequestRow) -> ClusterRequestMonitor:
     """A request in the hands of this process, as the worker has it."""
     context = there.context
     claims = context.requests.claims
-    claim = claims.claim(this_process(), 60.0, TenantFairQueue().choose, room=False)
+    claim = claims.claim(this_process(), 60.0, RequestTurns(1).choose, room=False)
     assert claim is not None
     assert claim.row.id == row.id
     return ClusterRequestMonitor(claim, claims, context.store, context.cluster, context.requests.planner)

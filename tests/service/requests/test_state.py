@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,6 @@ from tradewind.problem import Configuration, Fault, Observation, Offer, Proposal
 from tradewind.service.requests.state import (
     StageEntry,
     StageTracker,
-    TenantFairQueue,
     budget_share,
     check_money,
     describe_trial,
@@ -103,59 +101,6 @@ def test_nobody_may_cost_more_than_is_left(quota: float, spent: float, cost: flo
     else:
         assert most - cost <= quota - spent + 1e-9
         assert most > 0
-
-
-# ---------------------------------------------------------------------- turns
-
-
-def served(weights: dict[str, float], turns: int, slots: int = 1) -> Counter[str]:
-    """Who is served, where everybody always waits, and the oldest of those that run ends when there is no place."""
-    order, found = TenantFairQueue(), Counter[str]()
-    running: list[str] = []
-    for turn in range(turns):
-        if len(running) == slots:
-            running.pop(0)
-        lines = [
-            TenantQueueState(name, turn * 100 + index, weight=weight, running=running.count(name))
-            for index, (name, weight) in enumerate(weights.items())
-        ]
-        chosen = order.choose(lines)
-        assert chosen is not None
-        name = next(line.tenant for line in lines if line.first == chosen[0])
-        running.append(name)
-        found[name] += 1
-    return found
-
-
-def test_tenants_take_turns_even_on_one_place() -> None:
-    assert served({"a": 1.0, "b": 1.0}, 10) == {"a": 5, "b": 5}
-
-
-@pytest.mark.parametrize("slots", [1, 4])
-def test_tenants_are_served_by_their_weights(slots: int) -> None:
-    found = served({"a": 3.0, "b": 1.0}, 80, slots)
-    assert found["a"] == pytest.approx(60, abs=4)
-
-
-@pytest.mark.slow
-@given(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=2))
-def test_nobody_starves(weights: dict[str, float]) -> None:
-    found = served(weights, 60)
-    assert set(found) == set(weights)
-
-
-def test_who_was_away_has_nothing_saved_up() -> None:
-    order = TenantFairQueue()
-    for number in range(10):
-        assert order.choose([TenantQueueState("a", number)]) == (number, 0.0)
-    picked = [order.choose([TenantQueueState("a", 100 + n), TenantQueueState("b", 200 + n)]) for n in range(6)]
-    assert sum(1 for chosen in picked if chosen is not None and chosen[0] >= 200) == 3
-
-
-def test_who_has_to_wait_holds_up_nobody() -> None:
-    full = TenantQueueState("a", 1, quota={"requests": 1}, running=1)
-    assert TenantFairQueue().choose([full, TenantQueueState("b", 2)]) == (2, 0.0)
-    assert TenantFairQueue().choose([full]) is None
 
 
 # ---------------------------------------------------------------------- stages

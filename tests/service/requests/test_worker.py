@@ -234,7 +234,9 @@ def test_no_more_than_the_setting_says_and_tenants_in_turn(tmp_path: Path) -> No
                 assert there.ended(row).state == "done"
         began = sorted((there.get(row) for row in rows), key=lambda row: row.started or 0.0)
         spans = [(row.started or 0.0, row.ended or 0.0) for row in began]
-        assert [row.tenant for row in began] == ["physics", "biology", "physics", "biology", "physics"]
+        # From the third on, it depends on how long the first two took.
+        assert [row.tenant for row in began][:2] == ["physics", "biology"]
+        assert [row.id for row in began if row.tenant == "physics"] == [row.id for row in rows[:3]]
         assert all(one[1] <= other[0] for one, other in pairwise(spans))
 
 

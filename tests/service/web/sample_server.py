@@ -19,6 +19,7 @@ from tradewind.service.requests.worker import RequestWorker
 from tradewind.service.settings import ServiceSettings
 from tradewind.store import codec
 from tradewind.store.service.request_values import ACTIVE, NewRequestEvent, RequestRow, RequestState
+from tradewind.store.sql.leases import REQUEST_LEASES
 from tradewind.store.sql.schema import request_events, requests
 
 PASSWORD = "correct horse battery"
@@ -220,12 +221,13 @@ def put(
     ]
     if over:
         events.append({"request_id": stored.id, "at": began + took, "stage": state, "text": fields.get("problem", "")})
-    held = {} if over else {"hold_token": "x", "hold_holder": "elsewhere", "hold_expires": time.time() + 1e6}
     documents = {key: codec.dumps(value) for key, value in fields.items() if key in ("progress", "plan")}
     words = {key: value for key, value in fields.items() if key in ("problem", "hint")}
     values = {"state": state, "cost": cost, "started": began + 2, "ended": began + took if over else None}
     with context.database.write() as connection:
         connection.execute(sa.insert(request_events), [{**event, "details": "{}"} for event in events])
         mine = requests.c.id == stored.id
-        connection.execute(sa.update(requests).where(mine).values(values | held | documents | words))
+        connection.execute(sa.update(requests).where(mine).values(values | documents | words))
+        if not over:
+            REQUEST_LEASES.take(connection, stored.id, "elsewhere", 1e6)
     return stored.id

@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
-from tradewind.deployer.runner.base import Runner
-from tradewind.problem import Offer, Run, Trial
-
-_Key = tuple[int, int]
+from tradewind.deployer.runner.base import ListsNodes, Runner
+from tradewind.problem import Run, Trial
+from tradewind.service.requests.offered_places import OfferedPlaces
+from tradewind.tenancy.resources import demand_of
 
 
 class LocalSlots:
-    """Runs on this machine, and a queue (first in, first out) of runs that wait for room."""
+    """Runs on this machine: tenants get their shares of its CPUs and its memory, whatever the sizes of their runs.
 
-    def __init__(self) -> None:
-        self._taken: dict[_Key, Offer] = {}
-        self._waiting: dict[_Key, tuple[Runner, Offer]] = {}
+    Args:
+        weights: The weights of tenants, as they are now.
+    """
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self.weights = weights
+        self._places: OfferedPlaces | None = None
         self._lock = threading.Lock()
 
-    def want(self, key: _Key, runner: Runner, offer: Offer) -> None:
-        """Queue a run."""
+    def of(self, runner: Runner) -> OfferedPlaces:
+        """The places of the machine of a runner, which is this one."""
         with self._lock:
-            self._waiting[key] = (runner, offer)
-
-    def take(self, key: _Key) -> bool:
-        """Let a queued run begin, if it is its turn and there is room; False otherwise."""
-        with self._lock:
-            if key not in self._waiting or key != next(iter(self._waiting)):
-                return False
-            runner, offer = self._waiting[key]
-            if not runner.room(offer, list(self._taken.values())):
-                return False
-            del self._waiting[key]
-            self._taken[key] = offer
-            return True
-
-    def keep(self, key: _Key, offer: Offer) -> None:
-        """Register a run of an earlier process that was found again: it has its slot already."""
-        with self._lock:
-            self._waiting.pop(key, None)
-            self._taken[key] = offer
-
-    def free(self, key: _Key) -> None:
-        """Remove a run that is gone, or is not wanted any more."""
-        with self._lock:
-            self._waiting.pop(key, None)
-            self._taken.pop(key, None)
+            if self._places is None:
+                assert isinstance(runner, ListsNodes)
+                (has,) = runner.nodes().values()
+                self._places = OfferedPlaces(has)
+            return self._places
 
 
 class LocalSlotPermits:
@@ -54,17 +39,18 @@ class LocalSlotPermits:
     Args:
         local_slots: The slots of this machine.
         number: The request.
+        tenant: Whose it is.
     """
 
-    def __init__(self, local_slots: LocalSlots, number: int) -> None:
-        self._local_slots, self._number = local_slots, number
-        self._runner: Runner | None = None
-        self._waiting: list[int] = []
-        self._running: dict[str, _Key] = {}
+    def __init__(self, local_slots: LocalSlots, number: int, tenant: str) -> None:
+        self._local_slots, self._request, self._tenant = local_slots, str(number), tenant
+        self._places: OfferedPlaces | None = None
+        self._waiting: dict[str, int] = {}  # name of the slot -> the trial
+        self._running: dict[str, str] = {}  # run -> name of its slot
 
     def use(self, runner: Runner) -> None:
         """Set the runner, once it is known."""
-        self._runner = runner
+        self._places = self._local_slots.of(runner)
 
     @property
     def waits(self) -> bool:
@@ -73,39 +59,49 @@ class LocalSlotPermits:
 
     def granted(self) -> list[int]:
         """Return the trials that have a slot now."""
-        found = [number for number in self._waiting if self._local_slots.take((self._number, number))]
-        self._waiting = [number for number in self._waiting if number not in found]
-        return found
+        if not self._waiting:
+            return []
+        given = self._its_places.given(self._waiting)
+        return [self._waiting.pop(name) for name in list(self._waiting) if name in given]
 
     def want(self, trial: Trial) -> None:
         """Queue a trial that would run."""
-        assert self._runner is not None
-        self._waiting.append(trial.number)
-        self._local_slots.want((self._number, trial.number), self._runner, trial.offer)
+        name = self._name(trial.number)
+        self._waiting[name] = trial.number
+        wanted = (name, self._request, self._tenant, demand_of(trial.offer))
+        self._its_places.ask([wanted], self._local_slots.weights)
 
     def unwant(self, number: int) -> None:
         """Remove a trial that does not want to run any more."""
-        self._waiting = [other for other in self._waiting if other != number]
-        self._local_slots.free((self._number, number))
+        self._waiting.pop(self._name(number), None)
+        self._its_places.give_up(self._name(number))
 
     def launched(self, trial: Trial, run: Run, *, again: bool) -> None:
-        """Register a run that was started, or one of an earlier process that was found again."""
-        key = (self._number, trial.number)
+        """Register a run that was started, or one of an earlier process that was found again: that has its slot."""
+        name = self._running[run.run_id] = self._name(trial.number)
         if again:
-            self._local_slots.keep(key, trial.offer)
-        self._running[run.run_id] = key
+            weight = self._local_slots.weights.get(self._tenant, 1.0)
+            self._its_places.adopt(name, self._request, self._tenant, demand_of(trial.offer), weight)
 
     def ended(self, run_id: str) -> None:
         """Free the slot of a run that is gone."""
-        if (key := self._running.pop(run_id, None)) is not None:
-            self._local_slots.free(key)
+        if (name := self._running.pop(run_id, None)) is not None:
+            self._its_places.end(name)
 
     def told(self, trial: Trial) -> None:
         """Do nothing: a finished trial that the searcher has learned of takes no slot."""
 
     def close(self) -> None:
         """Free all slots: the request is over here."""
-        for key in (*self._running.values(), *((self._number, number) for number in self._waiting)):
-            self._local_slots.free(key)
+        if self._places is not None:
+            self._places.forget(self._request)
         self._running.clear()
         self._waiting.clear()
+
+    @property
+    def _its_places(self) -> OfferedPlaces:
+        assert self._places is not None
+        return self._places
+
+    def _name(self, trial: int) -> str:
+        return f"{self._request}/{trial}"

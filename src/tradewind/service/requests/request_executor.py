@@ -191,7 +191,7 @@ class RequestExecutor:
         if row.kind == "search" and study.state == "finished" and not self._progress_writer.plan.get("again"):
             self._finish(self._end_of_search(study, study.reason))
             return
-        gate = LocalSlotPermits(self._tools.local_slots, row.id) if _runs_locally(spec) else None
+        gate = LocalSlotPermits(self._tools.local_slots, row.id, row.tenant) if _runs_locally(spec) else None
         search = self._search = self._assemble(study, spec, trials, gate)
         if gate is not None:
             gate.use(search.runner)

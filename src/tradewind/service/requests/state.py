@@ -1,4 +1,4 @@
-"""State of requests, as pure functions: whose turn it is, the stage of a request, and its outcome."""
+"""State of requests, as pure functions: what a request may cost, its stage, and its outcome."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUESTS, DOLLARS = "requests", "dollars"
 _ENDLESS = "one of its searches on clusters, which is not over, has no budget"
 """Reason for nothing being left where a search of the tenant has no limit of money."""
 
-# ---------------------------------------------------------------------- who is next
+# ---------------------------------------------------------------------- limits
 
 
 def request_allowance(line: TenantQueueState) -> tuple[float, str]:
@@ -84,38 +84,6 @@ def check_money(line: TenantQueueState, asked: float) -> None:
             f"{words}, and {format_money(left)} are left of the quota of {format_money(quota)} of {line.tenant}",
             hint="ask for less, wait until others have ended, or ask an administrator to raise it",
         )
-
-
-class TenantFairQueue:
-    """Fair queue over tenants: chooses the request whose turn it is.
-
-    Tenants that have less being carried out than their share come first, and among them the one that was served least
-    for its weight; within a tenant, the oldest request. What a tenant was served counts from when it came: one that was
-    away has nothing saved up (start-time fair queueing; Goyal, Vin, Cheng, SIGCOMM 1996).
-    """
-
-    def __init__(self) -> None:
-        self._served: dict[str, float] = {}
-
-    def choose(self, lines: Sequence[TenantQueueState]) -> tuple[int, float] | None:
-        """Choose the next request, and the USD that it may cost in all (0 for no limit); None when all have to wait."""
-        present = {line.tenant for line in lines}
-        floor = min((served for tenant, served in self._served.items() if tenant in present), default=0.0)
-        places = sum(line.running for line in lines) + 1
-        weights = sum(line.weight for line in lines)
-        best: tuple[tuple[bool, float, int], TenantQueueState, float] | None = None
-        for line in lines:
-            served = self._served[line.tenant] = max(self._served.get(line.tenant, floor), floor)
-            dollars, why = request_allowance(line)
-            enough = line.running >= places * line.weight / weights
-            key = (enough, served, line.first)
-            if not why and (best is None or key < best[0]):
-                best = key, line, dollars
-        if best is None:
-            return None
-        _, line, dollars = best
-        self._served[line.tenant] += 1.0 / line.weight
-        return line.first, dollars
 
 
 # ---------------------------------------------------------------------- stages

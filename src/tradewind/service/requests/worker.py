@@ -11,7 +11,7 @@ from tradewind.service.context import Context
 from tradewind.service.requests.cluster_monitor import ClusterRequestMonitor
 from tradewind.service.requests.local_slots import LocalSlots
 from tradewind.service.requests.request_executor import ExecutorDependencies, RequestExecutor
-from tradewind.service.requests.state import TenantFairQueue
+from tradewind.service.requests.turns import RequestTurns
 from tradewind.store.base import this_process
 from tradewind.store.service.claims import Claim
 from tradewind.store.service.request_values import RequestIntent
@@ -50,7 +50,7 @@ class RequestWorker:
         self._claims = context.requests.claims
         self._context = context
         self._holder = this_process()
-        self._turns = TenantFairQueue()
+        self._turns = RequestTurns(context.settings.runs)
         self._wake = threading.Event()
         self._wakeup = NotifyListener(context.url, self._wake.set)
         self._look = _LOOK
@@ -62,7 +62,7 @@ class RequestWorker:
             claims=self._claims,
             studies=context.store,
             planner=context.requests.planner,
-            local_slots=LocalSlots(),
+            local_slots=LocalSlots(self._turns.weights),
             data_folder=context.data_folder,
             remove=self._remove,
         )
@@ -112,6 +112,7 @@ class RequestWorker:
         now = time.monotonic()
         for number in [number for number, executor in self._executors.items() if executor.over]:
             del self._executors[number]
+            self._turns.end(number)
         self._renew()
         intents = self._intents()
         for number, executor in self._executors.items():
@@ -150,6 +151,8 @@ class RequestWorker:
         room = len(self._executors) < self._settings.runs
         mine = [*self._executors, *self._cluster_monitors]
         if not self._claims.waits(room=room, mine=mine):
+            if room:
+                self._turns.rest()
             return False
         claim = self._claims.claim(
             self._holder,
@@ -176,6 +179,7 @@ class RequestWorker:
             return
         executor = RequestExecutor(claim, self._tools, self._wake.set)
         self._executors[claim.row.id] = executor
+        self._turns.begin(claim.row.id, claim.row.tenant)
         executor.start()
 
     def _follow(self, intents: dict[int, RequestIntent]) -> None:

@@ -25,7 +25,7 @@ from tradewind.store.clusters.rows import (
 )
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.leases import CLUSTER_LEASES
-from tradewind.store.sql.schema import cluster_jobs, clusters, tenants, trials
+from tradewind.store.sql.schema import cluster_jobs, clusters, leases, tenants, trials
 
 _AIM = (
     "space", "where", "offers", "select", "objective", "constraints", "searcher", "stop", "budget", "early_stop",
@@ -109,7 +109,8 @@ __all__ = [
 ]
 
 _DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot"}
-_HOLDERS = sa.select(clusters.c.hold_holder, clusters.c.hold_expires)
+_WITH_LEASES = clusters.outerjoin(leases, CLUSTER_LEASES.of_row)
+_HOLDERS = sa.select(leases.c.holder, leases.c.expires).select_from(_WITH_LEASES)
 _JOB_COLUMNS = [cluster_jobs.c[name] for name in JobRow.__dataclass_fields__]
 
 
@@ -305,11 +306,12 @@ class ClusterStore:
             StudyBusyError: Another live process runs it.
         """
         with self._database.write() as connection:
-            row = connection.execute(_HOLDERS.where(clusters.c.name == name).with_for_update()).first()
-            if row is None:
+            lease = CLUSTER_LEASES.lock(connection, name)
+            if connection.scalar(sa.select(clusters.c.name).where(clusters.c.name == name)) is None:
                 new = {"name": name, "settings": "{}", "snapshot": "{}", "updated": time.time()}
                 connection.execute(sa.insert(clusters).values(new))
-            elif (other := holders.live_holder(*row)) is not None and other != holder:
+            other = holders.live_holder(lease.holder, lease.expires)
+            if other is not None and other != holder:
                 raise StudyBusyError(
                     f"cluster {name} is being run by process {holders.display_name(other)}",
                     hint="end that one first, or start another cluster with --name",
@@ -335,10 +337,11 @@ class ClusterStore:
     def clusters(self) -> Sequence[ClusterRow]:
         """All clusters, by name."""
         with self._database.read() as connection:
-            found = connection.execute(sa.select(clusters).order_by(clusters.c.name)).all()
+            query = sa.select(clusters, leases.c.holder, leases.c.expires).select_from(_WITH_LEASES)
+            found = connection.execute(query.order_by(clusters.c.name)).all()
         rows = []
         for row in found:
-            holder = holders.live_holder(row.hold_holder, row.hold_expires) or ""
+            holder = holders.live_holder(row.holder, row.expires) or ""
             rows.append(ClusterRow(row.name, json.loads(row.settings), json.loads(row.snapshot), row.updated, holder))
         return rows
 

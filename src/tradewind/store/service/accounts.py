@@ -14,6 +14,7 @@ from tradewind.errors import ConflictError, NotFoundError, StoreError
 from tradewind.store import codec
 from tradewind.store.clusters.rows import make_tenant
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import NOTICE_LEASES
 from tradewind.store.sql.schema import attempts, notices, requests, sessions, tokens, users
 
 Role = Literal["admin", "user"]
@@ -189,6 +190,7 @@ class AccountStore:
             connection.execute(sa.delete(sessions).where(sessions.c.user_id == number))
             query = sa.select(requests.c.id).where(requests.c.user_id == number).limit(1)
             if connection.execute(query).first() is None:
+                NOTICE_LEASES.forget(connection, notices.c.user_id == number)
                 connection.execute(sa.delete(notices).where(notices.c.user_id == number))
                 connection.execute(sa.delete(users).where(users.c.id == number))
                 return True

@@ -29,7 +29,6 @@ from tradewind.store.service.request_queries import (
     INTENTS,
     REQUEST_BY_NUMBER,
     RUNNING_BY_TENANT,
-    STILL_HELD,
     STILL_WAITS,
     TENANT_LIMITS,
     WAITING_OF_TENANT,
@@ -52,7 +51,7 @@ _GLANCE = 1.0
 _HOLDS: Mapping[str, Mapping[str, Any]] = {
     "keep": {},
     "release": RELEASED,
-    "leave": {"hold_expires": 0.0},
+    "leave": {"expires": 0.0},
 }
 
 
@@ -85,6 +84,11 @@ class ClaimStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._changes: dict[tuple[str, ...], PreparedStatement] = {}
+        self._letting_go = {
+            name: PreparedStatement(REQUEST_LEASES.change_lease, database.sql, tuple(lease))
+            for name, lease in _HOLDS.items()
+            if lease
+        }
         self._note = PreparedStatement(ADD_EVENT, database.sql, EVENT_COLUMNS[1:])
         self._unchanged: object = None
         self._again = 0.0
@@ -215,14 +219,15 @@ class ClaimStore:
         Raises:
             StudyBusyError: Another process has taken it over; nothing is written.
         """
-        values = {**column_values(fields), "updated": time.time(), **_HOLDS[hold]}
-
+        values = {**column_values(fields), "updated": time.time()}
         change, events = self._change_of(tuple(values)), event_values(number, remarks)
-        row = {"id_": number, "token_": token, **values}
+        row, letting_go = {"id_": number, "token_": token, **values}, self._letting_go.get(hold)
 
         def work(connection: Any) -> None:
             if not change.run(connection, [row]):
                 raise _lost(number)
+            if letting_go is not None:
+                letting_go.run(connection, [{"id_": number, "token_": token, **_HOLDS[hold]}])
             if self._database.path is None:
                 add_events(connection, number, remarks)
                 if hold == "leave" or (hold == "release" and fields.get("state") == "pending"):
@@ -306,7 +311,8 @@ def _lines(connection: Connection, first: sa.Select[Any], running: Mapping[str, 
     """The queue states of the tenants of some requests, in the order of the requests."""
     for row in connection.execute(first).all():
         now = running.get(row.tenant, 0)
-        yield _line(connection, row.tenant, (row.weight, row.quota), now, row.id, plan=row.plan, cost=row.cost)
+        line = _line(connection, row.tenant, (row.weight, row.quota), now, row.id, plan=row.plan, cost=row.cost)
+        yield replace(line, cluster=row.cluster)
 
 
 def running_by_tenant(connection: Connection) -> dict[str, int]:
@@ -323,7 +329,7 @@ def _left(connection: Connection, now: float, *, room: bool, mine: Collection[in
         if row.id in mine or not (room or row.cluster):
             continue
         # Its process may live after all, and be writing its end at this moment.
-        if connection.execute(STILL_HELD, {"number": row.id, "token": row.hold_token}).first() is not None:
+        if REQUEST_LEASES.lock_mine(connection, row.id, row.hold_token):
             return row.id, str(row.hold_holder), {}
     return None
 
@@ -344,7 +350,8 @@ def _for_cluster(connection: Connection, choose: RequestChooser) -> _Found | Non
 
 def _lock(connection: Connection, number: int) -> bool:
     """True when a request still waits, and locks it: its owner may be cancelling it at this moment."""
-    return connection.execute(STILL_WAITS, {"number": number}).first() is not None
+    free = REQUEST_LEASES.lock(connection, number).token is None
+    return free and connection.execute(STILL_WAITS, {"number": number}).first() is not None
 
 
 def _due(connection: Connection, choose: RequestChooser) -> _Found | None:
@@ -359,7 +366,8 @@ def _due(connection: Connection, choose: RequestChooser) -> _Found | None:
 
 
 def _name(connection: Connection, claim: Claim, values: Mapping[str, Any]) -> None:
-    if not REQUEST_LEASES.change(connection, claim.row.id, claim.token, **values, updated=time.time()):
+    row = {"id_": claim.row.id, "token_": claim.token, **values, "updated": time.time()}
+    if not connection.execute(REQUEST_LEASES.change_mine, row).rowcount:
         raise _lost(claim.row.id)
 
 

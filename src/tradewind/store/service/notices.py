@@ -20,7 +20,7 @@ from tradewind.store.service.requests import RequestEvent, RequestRow
 from tradewind.store.service.shared_values import add_value
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.leases import NOTICE_LEASES
-from tradewind.store.sql.schema import notices, request_events, requests, service_values, users
+from tradewind.store.sql.schema import leases, notices, request_events, requests, service_values, users
 from tradewind.store.studies import rows
 
 NoticeKind = Literal["email", "webhook"]
@@ -87,7 +87,8 @@ class RequestTransition:
 
 
 _FIELDS = tuple(NoticeRow.__dataclass_fields__)
-_COLUMNS = [notices.c[name] for name in _FIELDS]
+_COLUMNS = [notices.c[name] for name in _FIELDS if name != "hold_token"]
+_HELD = sa.select(1).where(NOTICE_LEASES.of_row, leases.c.token.is_not(None), leases.c.expires > sa.bindparam("now_"))
 
 
 class NoticeStore:
@@ -152,21 +153,24 @@ class NoticeStore:
         """
         now, token = time.time(), secrets.token_hex(16)
         waits = (notices.c.state == "waiting") & (notices.c.due <= now)
-        lost = (notices.c.state == "sending") & (notices.c.hold_expires <= now)
+        lost = (notices.c.state == "sending") & ~_HELD.correlate(notices).exists()
         mine = (notices.c.kind == kind) & (waits | lost)
         due = sa.select(notices.c.id).where(mine).order_by(notices.c.due, notices.c.id).limit(limit)
         with self._database.read() as connection:
-            if limit < 1 or connection.execute(due.limit(1)).first() is None:
+            if limit < 1 or connection.execute(due.limit(1), {"now_": now}).first() is None:
                 return []
-        if self._database.dialect == "postgresql":
-            due = due.with_for_update(skip_locked=True)
         with self._database.write() as connection:
-            numbers = list(connection.scalars(due))
-            values = {"state": "sending", "hold_token": token, "hold_expires": now + seconds}
-            change = sa.update(notices).where(notices.c.id.in_(numbers))
-            connection.execute(change.values(**values, attempts=notices.c.attempts + 1))
-            query = sa.select(*_COLUMNS).where(notices.c.id.in_(numbers)).order_by(notices.c.id)
-            return [_read(row) for row in connection.execute(query)]
+            taken: list[int] = []
+            # Where another one has just taken all of these, there may be more.
+            while not taken and (numbers := sorted(connection.scalars(due, {"now_": now}))):
+                taken = [number for number in numbers if NOTICE_LEASES.take_free(connection, number, seconds, token)]
+            still = notices.c.id.in_(taken) & (waits | (notices.c.state == "sending"))
+            change = sa.update(notices).where(still).values(state="sending", attempts=notices.c.attempts + 1)
+            begun = set(connection.scalars(change.returning(notices.c.id)))
+            for number in set(taken) - begun:  # it was sent between the look at it and its lease
+                NOTICE_LEASES.release(connection, number, token)
+            query = sa.select(*_COLUMNS).where(notices.c.id.in_(begun)).order_by(notices.c.id)
+            return [_read(row, token) for row in connection.execute(query)]
 
     def finish(self, notice: NoticeRow, *, problem: str = "", again: float | None = None) -> None:
         """Note how sending a notice ended; nothing is changed where another process has taken it over meanwhile.
@@ -179,9 +183,9 @@ class NoticeStore:
         state = "sent" if not problem else "failed" if again is None else "waiting"
         values: dict[str, Any] = {"state": state, "problem": rows.storable_text(problem)}
         values |= {"ended": time.time()} if again is None else {"due": again}
-        values |= {"hold_token": None, "hold_expires": None}
         with self._database.write() as connection:
-            NOTICE_LEASES.change(connection, notice.id, notice.hold_token, **values)
+            if notice.hold_token is not None and NOTICE_LEASES.release(connection, notice.id, notice.hold_token):
+                connection.execute(NOTICE_LEASES.change, {"id_": notice.id, **values})
 
     def of_request(self, number: int) -> list[NoticeRow]:
         """The notices of a request, the oldest first."""
@@ -244,6 +248,6 @@ def _values(notice: NoticeRow) -> dict[str, Any]:
     return values | {"created": notice.created or now, "due": notice.due or now}
 
 
-def _read(row: Any) -> NoticeRow:
+def _read(row: Any, token: str | None = None) -> NoticeRow:
     values = dict(row._mapping)
-    return NoticeRow(**{**values, "document": codec.loads(values["document"])})
+    return NoticeRow(**{**values, "hold_token": token, "document": codec.loads(values["document"])})

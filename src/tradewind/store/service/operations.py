@@ -16,6 +16,7 @@ from tradewind.store.sql.schema import (
     VERSION_TABLE,
     attempts,
     audit,
+    leases,
     links,
     notices,
     requests,
@@ -179,8 +180,8 @@ class OperationsStore:
             durations = connection.execute(
                 sa.select(requests.c.state, count, took).where(over).group_by(requests.c.state)
             ).all()
-            holds = requests.c.hold_token.is_not(None)
-            held = sa.func.sum(sa.case((requests.c.hold_expires > now, 1), else_=0))
+            holds = (leases.c.kind == "request") & leases.c.token.is_not(None)
+            held = sa.func.sum(sa.case((leases.c.expires > now, 1), else_=0))
             alive, all_held = connection.execute(sa.select(held, count).where(holds)).one()
             of_notices = connection.execute(
                 sa.select(notices.c.kind, notices.c.state, count).group_by(notices.c.kind, notices.c.state)

@@ -13,7 +13,17 @@ from tradewind.errors import NotFoundError, StoreError
 from tradewind.store import codec
 from tradewind.store.service.request_values import DELETED, OPEN, NewRequestEvent, RequestEvent, RequestRow
 from tradewind.store.sql.database import Database
-from tradewind.store.sql.schema import applications, cluster_jobs, request_events, requests, studies, tenants, users
+from tradewind.store.sql.leases import REQUEST_LEASES
+from tradewind.store.sql.schema import (
+    applications,
+    cluster_jobs,
+    leases,
+    request_events,
+    requests,
+    studies,
+    tenants,
+    users,
+)
 from tradewind.store.studies import rows
 
 _CLAIMING = 0x7477636C61  # "twcla": one at a time claims, or two would fill the same quota
@@ -42,26 +52,23 @@ _NUMBER = _request.id == sa.bindparam("number")
 _OF_TENANT = _request.tenant == sa.bindparam("tenant")
 # Not IN: a list is put into the text anew each time, and `Database.rows` takes a text that stays.
 _OPEN = sa.or_(*(_request.state == sa.literal(state) for state in OPEN))
-HELD = _OPEN & _request.hold_token.is_not(None)
-_WAITS = (_request.state == sa.literal("pending")) & _request.hold_token.is_(None)
+_PENDING = _request.state == sa.literal("pending")
+HELD = _OPEN & REQUEST_LEASES.held
+_WAITS = _PENDING & ~REQUEST_LEASES.held
 _ALONE = _request.cluster == sa.literal("")
 _FOR_CLUSTER = _request.cluster != sa.literal("")
 
-_of_hold = sa.select(*(_request[name] for name in RequestHold._fields))
-_look = _of_hold.order_by(_request.hold_token.is_not(None)).limit(sa.bindparam("limit"))
+_with_leases = requests.outerjoin(leases, REQUEST_LEASES.of_row)
+_free = leases.c.token.is_(None)
+_lease = [leases.c[name].label(f"hold_{name}") for name in ("token", "holder", "expires")]
+_of_hold = sa.select(_request.id, *_lease, _request.cluster).select_from(_with_leases).where(_OPEN)
+_look = _of_hold.order_by(~_free).limit(sa.bindparam("limit"))
 
-WAITING_OR_HELD = {
-    True: _look.where(_OPEN, _WAITS | HELD),
-    False: _look.where(_OPEN, (_WAITS & _FOR_CLUSTER) | HELD),
-}
+WAITING_OR_HELD = {True: _look.where(_PENDING | ~_free), False: _look.where((_PENDING & _FOR_CLUSTER) | ~_free)}
 """What waits, and what is held, by whether there is room for more than those for clusters; ``limit`` rows."""
 
-HELD_REQUESTS = _of_hold.where(HELD).order_by(_request.id)
-STILL_HELD = sa.select(_request.id).where(HELD, _NUMBER, _request.hold_token == sa.bindparam("token"))
-STILL_HELD = STILL_HELD.with_for_update(skip_locked=True)
-"""A request that is still held with a token; it is locked."""
-
-STILL_WAITS = sa.select(_request.id).where(_WAITS, _NUMBER).with_for_update(skip_locked=True)
+HELD_REQUESTS = _of_hold.where(~_free).order_by(_request.id)
+STILL_WAITS = sa.select(_request.id).where(_PENDING, _NUMBER).with_for_update(skip_locked=True)
 WAITING_OF_TENANT = sa.select(_request.id).where(_WAITS, _OF_TENANT, _ALONE).order_by(_request.id)
 INTENTS = sa.select(_request.id, _request.wanted).where(HELD)
 INTENT_BY_NUMBER = sa.select(_request.wanted).where(_NUMBER)
@@ -69,8 +76,9 @@ TENANT_LIMITS = sa.select(tenants.c.weight, tenants.c.quota).where(tenants.c.nam
 RUNNING_BY_TENANT = sa.select(_request.tenant, sa.func.count().label("running")).where(HELD, _ALONE)
 RUNNING_BY_TENANT = RUNNING_BY_TENANT.group_by(_request.tenant)
 
-_columns = (_request.id, _request.tenant, _request.plan, _request.cost, tenants.c.weight, tenants.c.quota)
-_with_tenant = sa.select(*_columns).select_from(requests.outerjoin(tenants, tenants.c.name == _request.tenant))
+_columns = [_request[name] for name in ("id", "tenant", "plan", "cost", "cluster")]
+_with_tenant = sa.select(*_columns, tenants.c.weight, tenants.c.quota)
+_with_tenant = _with_tenant.select_from(requests.outerjoin(tenants, tenants.c.name == _request.tenant))
 _with_tenant = _with_tenant.order_by(_request.id)
 _first = sa.select(sa.func.min(_request.id)).where(_WAITS).group_by(_request.tenant)
 FIRST_FOR_CLUSTERS = _with_tenant.where(_request.id.in_(_first.where(_FOR_CLUSTER)))
@@ -86,16 +94,19 @@ _EVENTS_LOCK = 0x7477657665  # "tweve": who writes events in PostgreSQL holds th
 
 
 _DOCUMENTS = frozenset({"document", "progress", "plan"})
-_JOINED = frozenset({"user", "application"})
+_LEASE = ("hold_holder", "hold_expires")
+_JOINED = frozenset({"user", "application", *_LEASE})
 REQUEST_FIELDS = tuple(name for name in RequestRow.__dataclass_fields__ if name not in _JOINED)
-_READ = (*REQUEST_FIELDS, "user")
-_CHANGEABLE = frozenset(REQUEST_FIELDS) - {"id", "tenant", "user_id", "created", "hold_holder", "hold_expires"}
+_READ = (*REQUEST_FIELDS, *_LEASE, "user")
+_CHANGEABLE = frozenset(REQUEST_FIELDS) - {"id", "tenant", "user_id", "created"}
+_made_from = applications.c.id == requests.c.application_id
 REQUEST_QUERY = sa.select(
     *(requests.c[name] for name in REQUEST_FIELDS),
+    *_lease[1:],
     users.c.name.label("user"),
     applications.c.name.label("application"),
     applications.c.version.label("version"),
-).select_from(requests.join(users, users.c.id == requests.c.user_id).outerjoin(applications))
+).select_from(_with_leases.join(users, users.c.id == requests.c.user_id).outerjoin(applications, _made_from))
 REQUEST_QUERY = REQUEST_QUERY.where(requests.c.state != DELETED)
 # What programs ask all the time is put together once.
 REQUEST_BY_NUMBER = REQUEST_QUERY.where(requests.c.id == sa.bindparam("number"))

@@ -148,6 +148,7 @@ class TenantQueueState:
         running: Its requests that are being carried out, on all servers.
         spent: USD that its requests and its searches on clusters have cost, or may cost where they are not over; 0
             without a quota.
+        cluster: The shared cluster that the request goes to, or empty.
     """
 
     tenant: str
@@ -158,3 +159,4 @@ class TenantQueueState:
     quota: Mapping[str, float] = field(default_factory=dict)
     running: int = 0
     spent: float = 0.0
+    cluster: str = ""

@@ -45,7 +45,7 @@ from tradewind.store.service.request_values import (
     RequestRow,
 )
 from tradewind.store.sql.database import Database
-from tradewind.store.sql.leases import RELEASED
+from tradewind.store.sql.leases import NOTICE_LEASES, REQUEST_LEASES
 from tradewind.store.sql.notify import notify_workers
 from tradewind.store.sql.schema import applications, audit, links, notices, request_events, requests, runs
 from tradewind.store.studies import rows
@@ -166,9 +166,7 @@ class RequestStore:
             ConflictError: The same key was used for something else.
         """
         now = time.time()
-        values = {
-            name: getattr(row, name) for name in REQUEST_FIELDS if name not in ("id", "hold_holder", "hold_expires")
-        }
+        values = {name: getattr(row, name) for name in REQUEST_FIELDS if name != "id"}
         values |= {"created": row.created or now, "updated": now}
         with self._database.write() as connection:
             if row.key is not None and (there := self._of_key(connection, row)) is not None:
@@ -355,11 +353,12 @@ class RequestStore:
             ConflictError: It is in another state, somebody carries it out, or it has changed since.
         """
         with self._database.write() as connection:
-            where = (requests.c.id == number) & requests.c.state.in_(states) & requests.c.hold_token.is_(None)
+            free = REQUEST_LEASES.lock(connection, number).token is None
+            where = (requests.c.id == number) & requests.c.state.in_(states)
             if since is not None:
                 where &= requests.c.updated == since
             values = {**column_values(fields), "updated": time.time()}
-            if not connection.execute(sa.update(requests).where(where).values(values)).rowcount:
+            if not (free and connection.execute(sa.update(requests).where(where).values(values)).rowcount):
                 row = request_where(connection, requests.c.id == number)
                 raise ConflictError(f"request {number} is {row.state}", hint="ask again for how far it is")
             add_events(connection, number, [remark])
@@ -396,15 +395,18 @@ class RequestStore:
             ConflictError: It is being carried out.
         """
         with self._database.write() as connection:
-            row = request_where(connection, requests.c.id == number, lock=True)
+            REQUEST_LEASES.lock(connection, number)
+            row = request_where(connection, requests.c.id == number)
             if row.hold_holder is not None:
                 raise ConflictError(f"request {number} is being carried out", hint="it is removed when that is over")
+            NOTICE_LEASES.forget(connection, notices.c.request_id == number)
+            REQUEST_LEASES.forget(connection, requests.c.id == number)
             for table in (request_events, links, notices):
                 connection.execute(sa.delete(table).where(table.c.request_id == number))
             blank = dict.fromkeys(("progress", "plan"), "{}") | dict.fromkeys(("name", "problem", "hint"), "")
             # What was measured is of no use without the parameters that it was measured for.
             blank["document"] = codec.dumps({"parameters": row.document.get("parameters") or {}})
-            left = {**RELEASED, **blank, "key": None, "state": DELETED, "reserved": 0.0, "updated": time.time()}
+            left = {**blank, "key": None, "state": DELETED, "reserved": 0.0, "updated": time.time()}
             connection.execute(sa.update(requests).where(requests.c.id == number).values(left))
             facts = {"state": row.state, "kind": row.kind, "cost": row.cost, "study": row.study_id, "of": row.user}
             entry: dict[str, Any] = {"user": by.get("user", ""), "address": by.get("address", ""), "tenant": row.tenant}

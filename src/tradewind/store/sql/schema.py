@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -50,15 +50,25 @@ studies = Table(
     Column("elapsed", Float(53), nullable=False),
     Column("searcher_state", Text, nullable=False),
     Column("owner", Text, nullable=False),
-    Column("hold_token", Text),
-    Column("hold_holder", Text),
-    Column("hold_since", Float(53)),
-    # Where nobody holds it: when it was let go.
-    Column("hold_expires", Float(53)),
     Column("kind", Text, nullable=False, server_default="search"),
     Index("studies_by_name", "name"),
     # Without it SQLite gives the number of a deleted study to the next one.
     sqlite_autoincrement=True,
+)
+
+# Who holds what. The workers of a study that several share have a seat each, which is the token of its lease.
+leases = Table(
+    "leases",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("seat", Text, primary_key=True),
+    Column("token", Text),
+    Column("holder", Text),
+    Column("since", Float(53)),
+    # Where nobody holds a study: when it was let go.
+    Column("expires", Float(53)),
+    sqlite_with_rowid=False,
 )
 
 # The plain columns stand before the documents: a report over 100,000 trials then reads little of each row.
@@ -111,17 +121,6 @@ runs = Table(
     # Covers the sums of `status`: no row of a run is read for them.
     Index("runs_by_state", "study_id", "state", "cost", "reserved"),
     Index("runs_by_trial", "study_id", "trial", "attempt"),
-)
-
-# The workers of a study that several share: each has the trials that it was handed until its lease ends.
-study_workers = Table(
-    "study_workers",
-    metadata,
-    Column("token", Text, primary_key=True),
-    Column("study_id", Integer, ForeignKey("studies.id"), nullable=False),
-    Column("holder", Text, nullable=False),
-    Column("expires", Float(53), nullable=False),
-    Index("study_workers_by_study", "study_id"),
 )
 
 # The trials that workers have changed: who has each of them now, and its place in the order of all changes of a study.
@@ -177,9 +176,6 @@ clusters = Table(
     Column("settings", Text, nullable=False),
     Column("snapshot", Text, nullable=False),
     Column("updated", Float(53), nullable=False),
-    Column("hold_token", Text),
-    Column("hold_holder", Text),
-    Column("hold_expires", Float(53)),
 )
 
 cluster_jobs = Table(
@@ -335,9 +331,6 @@ requests = Table(
     Column("updated", Float(53), nullable=False),
     Column("started", Float(53)),
     Column("ended", Float(53)),
-    Column("hold_token", Text),
-    Column("hold_holder", Text),
-    Column("hold_expires", Float(53)),
     Column("progress", Text, nullable=False),
     Column("plan", Text, nullable=False),
     Column("document", Text, nullable=False),
@@ -388,8 +381,6 @@ notices = Table(
     Column("created", Float(53), nullable=False),
     Column("due", Float(53), nullable=False),
     Column("ended", Float(53)),
-    Column("hold_token", Text),
-    Column("hold_expires", Float(53)),
     Index("notices_by_request", "request_id"),
     Index("notices_by_state", "state", "due"),
     Index("notices_by_user", "user_id", "id"),

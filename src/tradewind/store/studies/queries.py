@@ -15,16 +15,18 @@ from tradewind.problem.stored_goal import read_constraints, read_objective
 from tradewind.store.base import EarlierStudy, StudyLine, StudyRow, StudySummary, StudyTotals
 from tradewind.store.clusters.rows import OPEN_JOB_STATES
 from tradewind.store.holders import live_holder, live_holder_name
-from tradewind.store.sql.schema import cluster_jobs, runs, studies, trials
+from tradewind.store.sql.leases import STUDY_LEASES
+from tradewind.store.sql.schema import cluster_jobs, leases, runs, studies, trials
 from tradewind.store.studies import rows
 
-_HOLD_COLUMNS = (studies.c.hold_holder, studies.c.hold_expires)
+_HOLD_COLUMNS = (leases.c.holder, leases.c.expires)
+_WITH_LEASES = studies.outerjoin(leases, STUDY_LEASES.of_row)
 _COLUMNS = (studies.c.id, studies.c.name, studies.c.state, studies.c.owner, studies.c.kind, *_HOLD_COLUMNS)
 
 
 def study_lines(connection: Connection, name: str | None, limit: int | None) -> list[StudyLine]:
     """Studies, the newest first; the arguments are those of `Store.list_studies`."""
-    query = sa.select(*_COLUMNS).order_by(studies.c.id.desc()).limit(limit)
+    query = sa.select(*_COLUMNS).select_from(_WITH_LEASES).order_by(studies.c.id.desc()).limit(limit)
     if name is not None:
         query = query.where(studies.c.name == rows.storable_text(name))
     return [StudyLine(*row[:4], holder=live_holder_name(*row[-2:]), kind=row.kind) for row in connection.execute(query)]
@@ -41,15 +43,16 @@ def queued_search(connection: Connection, study_id: int, tenant: str, name: str)
 def study_totals(connection: Connection) -> StudyTotals:
     """All studies by state, and what they have cost."""
     begun = sa.exists().where(trials.c.study_id == studies.c.id)
-    held = studies.c.hold_token.is_not(None)
-    query = sa.select(studies.c.state, begun, sa.func.count()).group_by(studies.c.state, begun)
+    held = leases.c.token.is_not(None)
+    query = sa.select(studies.c.state, begun, sa.func.count()).select_from(_WITH_LEASES)
+    query = query.group_by(studies.c.state, begun)
     states: dict[str, int] = {}
-    for state, has_trials, number in connection.execute(query.where(~held)):
+    for state, has_trials, number in connection.execute(query.where(leases.c.token.is_(None))):
         shown = _shown(state, has_trials=has_trials)
         states[shown] = states.get(shown, 0) + number
     # Whether a holder is alive is no question for a database.
     columns = (studies.c.state, begun, *_HOLD_COLUMNS)
-    for state, has_trials, *hold in connection.execute(sa.select(*columns).where(held)):
+    for state, has_trials, *hold in connection.execute(sa.select(*columns).select_from(_WITH_LEASES).where(held)):
         shown = "running" if live_holder(*hold) else _shown(state, has_trials=has_trials)
         states[shown] = states.get(shown, 0) + 1
     spent, reserved = _money(connection, None).get(None, (0.0, 0.0))
@@ -89,7 +92,7 @@ def _money(connection: Connection, study_ids: Sequence[int] | None) -> dict[int 
 
 def earlier_studies_query(tenant: str, names: Collection[str] | None, before: StudyRow | None) -> sa.Select[Any]:
     """The rows for `earlier_study_of`, the newest first; the arguments are those of `Store.earlier_studies`."""
-    query = sa.select(*rows.STUDY_COLUMNS, *_HOLD_COLUMNS).order_by(studies.c.id.desc())
+    query = sa.select(*rows.STUDY_COLUMNS, *_HOLD_COLUMNS).select_from(_WITH_LEASES).order_by(studies.c.id.desc())
     query = query.where(studies.c.kind == "search")
     prefix = f"{rows.storable_text(tenant)}/" if tenant else ""
     if names is not None:
@@ -181,7 +184,8 @@ def _measured(connection: Connection, study: StudyRow) -> list[MeasuredRun]:
 def study_summaries_of(connection: Connection, study_ids: Sequence[int]) -> list[StudySummary]:
     """Summaries of some studies, the newest first; few enough for one list of parameters."""
     query = (
-        sa.select(*rows.STUDY_COLUMNS, studies.c.hold_since, *_HOLD_COLUMNS)
+        sa.select(*rows.STUDY_COLUMNS, leases.c.since, *_HOLD_COLUMNS)
+        .select_from(_WITH_LEASES)
         .where(studies.c.id.in_(study_ids))
         .order_by(studies.c.id.desc())
     )
@@ -189,7 +193,7 @@ def study_summaries_of(connection: Connection, study_ids: Sequence[int]) -> list
     repeated = studies_with_repeats(connection, study_ids)
     found = []
     for row in connection.execute(query).all():
-        study, since, holder = rows.study_of(row[:-3]), row.hold_since, live_holder_name(*row[-2:])
+        study, since, holder = rows.study_of(row[:-3]), row.since, live_holder_name(*row[-2:])
         spent, reserved = money.get(study.id, (0.0, 0.0))
         kept = _kept_machines(connection, study)
         reserved += sum(lease.reserved for lease in kept)

@@ -28,7 +28,7 @@ from tradewind.store.base import (
     code_versions,
 )
 from tradewind.store.sql.database import Database
-from tradewind.store.sql.leases import STUDY_LEASES
+from tradewind.store.sql.leases import STUDY_LEASES, Lease
 from tradewind.store.sql.raw_driver import PreparedStatement
 from tradewind.store.sql.schema import runs, studies, trials
 from tradewind.store.studies import queries, rows
@@ -175,16 +175,17 @@ class SqlStore(Store):
         """
         holder = rows.storable_text(holder)
         with self._database.write() as connection:
-            row = _held(connection, study_id)
-            other, now = holders.live_holder(row.hold_holder, row.hold_expires), time.time()
-            if row.hold_token == SHARED and not live_workers(connection, study_id):
+            name, lease = _held(connection, study_id)
+            other = holders.live_holder(lease.holder, lease.expires)
+            if lease.token == SHARED and not live_workers(connection, study_id):
                 other = None
             if other is not None and other != holder and not force:
+                left = (lease.expires or 0.0) - time.time()
                 raise StudyBusyError(
-                    f"study {study_id} ({row.name}) is being run by process {holders.display_name(other)}",
-                    hint=f"wait for it to end; if it is gone, the study is free in {row.hold_expires - now:.0f} s",
+                    f"study {study_id} ({name}) is being run by process {holders.display_name(other)}",
+                    hint=f"wait for it to end; if it is gone, the study is free in {left:.0f} s",
                 )
-            return STUDY_LEASES.take(connection, study_id, holder, seconds, hold_since=now)
+            return STUDY_LEASES.take(connection, study_id, holder, seconds)
 
     def workers(self, study_id: int) -> StudyWorkers:
         """See `Store.workers`."""
@@ -198,13 +199,13 @@ class SqlStore(Store):
         """
         with self._database.write() as connection:
             if not STUDY_LEASES.renew(connection, study_id, token, seconds):
-                _check(_held(connection, study_id), token)
+                _check(*_held(connection, study_id), token)
 
     def release(self, study_id: int, token: str) -> None:
         """Let go of a study; a lost hold is no error."""
         with self._database.write() as connection:
             # The moment stays: what another study could see when it began follows from it.
-            STUDY_LEASES.release(connection, study_id, token, hold_since=None, hold_expires=time.time())
+            STUDY_LEASES.release(connection, study_id, token, moment=time.time())
 
     def write(self, study_id: int, change: Change, token: str | None = None) -> None:
         """Write one step in one transaction.
@@ -219,11 +220,11 @@ class SqlStore(Store):
         if token is not None and fields and self._steps.write(study_id, token, *step):
             return
         with self._database.write(lasting=change.lasting) as connection:
-            row = _held(connection, study_id)
+            held = _held(connection, study_id)
             if token is not None:
-                _check(row, token)
+                _check(*held, token)
             if fields:
-                connection.execute(_CHANGE, {"id_": study_id, **fields})
+                connection.execute(STUDY_LEASES.change, {"id_": study_id, **fields})
             if new_trials:
                 self._put_trial.run(connection, new_trials)
             if new_runs:
@@ -379,30 +380,25 @@ def _not_found(study_id: int) -> StudyNotFoundError:
     return StudyNotFoundError(f"there is no study number {study_id}", hint="tradewind status lists all")
 
 
-def _held(connection: Connection, study_id: int) -> Any:
-    """Name and lease of the study; its row is locked for the rest of the transaction."""
-    row = connection.execute(_HELD, {"id_": study_id}).first()
-    if row is None:
+def _held(connection: Connection, study_id: int) -> tuple[str, Lease]:
+    """Name and lease of the study; nobody else writes it for the rest of the transaction."""
+    name = connection.scalar(_NAME, {"id_": study_id})
+    if name is None:
         raise _not_found(study_id)
-    return row
+    return name, STUDY_LEASES.lock(connection, study_id)
 
 
-_HELD = (
-    sa.select(studies.c.name, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
-    .where(studies.c.id == sa.bindparam("id_"))
-    .with_for_update()
-)
+_NAME = sa.select(studies.c.name).where(studies.c.id == sa.bindparam("id_"))
 
 # The columns to set are those of the parameters that it is executed with.
 _RUN_IDS = sa.select(runs.c.run_id, runs.c.trial).where(runs.c.study_id == sa.bindparam("id_"))
 _OPEN = sa.select(runs.c.study_id).where(runs.c.state.not_in(rows.ENDED_RUN_STATES)).distinct()
-_CHANGE = sa.update(studies).where(studies.c.id == sa.bindparam("id_"))
 
 
-def _check(row: Any, token: str) -> None:
-    if row.hold_token != token:
-        taken = f"process {holders.display_name(row.hold_holder)} took it" if row.hold_holder else "it was let go"
-        raise StudyBusyError(f"this process no longer holds the study {row.name}: {taken}")
+def _check(name: str, lease: Lease, token: str) -> None:
+    if lease.token != token:
+        taken = f"process {holders.display_name(lease.holder)} took it" if lease.holder else "it was let go"
+        raise StudyBusyError(f"this process no longer holds the study {name}: {taken}")
 
 
 def _trials(connection: Connection, study_id: int, since: int, limit: int | None) -> list[Trial]:

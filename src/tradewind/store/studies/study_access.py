@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from tradewind.problem import RunState
 from tradewind.store.holders import live_holder_name
 from tradewind.store.sql.database import Database
-from tradewind.store.sql.schema import cluster_jobs, requests, runs, studies, trials
+from tradewind.store.sql.leases import STUDY_LEASES
+from tradewind.store.sql.schema import cluster_jobs, leases, requests, runs, studies, trials
 from tradewind.store.studies import rows
 
 
@@ -141,9 +142,11 @@ class StudyAccess:
         """A text for each study that changes whenever it does: indexes are read for it, and no trial."""
         if not study_ids:
             return {}
-        head = sa.select(
-            studies.c.id, studies.c.state, studies.c.elapsed, studies.c.hold_holder, studies.c.hold_expires
-        ).where(studies.c.id.in_(study_ids))
+        head = (
+            sa.select(studies.c.id, studies.c.state, studies.c.elapsed, leases.c.holder, leases.c.expires)
+            .select_from(studies.outerjoin(leases, STUDY_LEASES.of_row))
+            .where(studies.c.id.in_(study_ids))
+        )
         counted = (
             sa.select(trials.c.study_id, trials.c.state, sa.func.count())
             .where(trials.c.study_id.in_(study_ids))
@@ -158,7 +161,7 @@ class StudyAccess:
         )
         with self._database.read() as connection:
             found = {
-                row.id: [row.state, f"{row.elapsed:.0f}", live_holder_name(row.hold_holder, row.hold_expires)]
+                row.id: [row.state, f"{row.elapsed:.0f}", live_holder_name(row.holder, row.expires)]
                 for row in connection.execute(head)
             }
             for query in (counted, summed):
@@ -185,11 +188,12 @@ class StudyAccess:
                 trials.c.provider,
                 trials.c.instance_type,
                 trials.c.price_per_hour,
-                studies.c.hold_holder.label("holder"),
-                studies.c.hold_expires.label("held_until"),
+                leases.c.holder,
+                leases.c.expires.label("held_until"),
                 runs.c.reserved,
             )
             .join_from(runs, studies, runs.c.study_id == studies.c.id)
+            .outerjoin(leases, STUDY_LEASES.of_row)
             .join(trials, sa.and_(trials.c.study_id == runs.c.study_id, trials.c.number == runs.c.trial))
             .where(runs.c.state.not_in(rows.ENDED_RUN_STATES))
             .order_by(runs.c.started, runs.c.run_id)
@@ -215,9 +219,10 @@ def _ids_of(tenant: str) -> sa.CompoundSelect[Any]:
 
 
 def _in_state(state: str) -> sa.ColumnElement[bool]:
-    held = sa.and_(studies.c.hold_token.is_not(None), studies.c.hold_expires > time.time())
+    in_time = leases.c.expires > time.time()
+    held = sa.exists(sa.select(1).where(STUDY_LEASES.of_row, leases.c.token.is_not(None), in_time))
     if state == "running":
         return held
     if state == "stopped":
-        return sa.and_(studies.c.state == "open", sa.not_(sa.func.coalesce(held, sa.false())))
-    return sa.and_(studies.c.state == state, sa.not_(sa.func.coalesce(held, sa.false())))
+        return sa.and_(studies.c.state == "open", ~held)
+    return sa.and_(studies.c.state == state, ~held)

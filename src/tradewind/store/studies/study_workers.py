@@ -1,8 +1,8 @@
 """Several workers on one study: each of their steps is one short transaction, which nobody else comes between.
 
-A worker has a row with a lease, renewed by a heartbeat. A step locks the study's row (on SQLite: the file), reads what
-others have changed since the last one, and writes what follows from it. The trials that a step changes get the next
-number in the order of all changes, and the worker that has them, if any.
+A worker has a seat of the study's lease, renewed by a heartbeat. A step locks the lease (on SQLite: the file), reads
+what others have changed since the last one, and writes what follows from it. The trials that a step changes get the
+next number in the order of all changes, and the worker that has them, if any.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from tradewind.problem import Run, Trial, TrialState
 from tradewind.store import holders
 from tradewind.store.base import Change
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import STUDY_LEASES, insert_lease
 from tradewind.store.sql.raw_driver import AnyConnection, PreparedQuery, PreparedStatement
-from tradewind.store.sql.schema import runs, shared_trials, studies, study_workers, trials
+from tradewind.store.sql.schema import leases, runs, shared_trials, studies, trials
 from tradewind.store.studies import rows
 from tradewind.store.studies.step_writer import upsert
 
@@ -35,6 +36,7 @@ WORKERS = "several workers"
 
 _STUDY: sa.BindParameter[int] = sa.bindparam("study_")
 _SINCE: sa.BindParameter[int] = sa.bindparam("since_")
+_WORKERS = sa.select(leases.c.token, leases.c.holder, leases.c.expires).where(STUDY_LEASES.of_seats)
 _news = (shared_trials.c.study_id == _STUDY) & (shared_trials.c.changed > _SINCE)
 
 
@@ -115,14 +117,14 @@ class SharedStep:
 
     def renew(self, token: str, holder: str, seconds: float) -> None:
         """Have a worker's lease end so many seconds from now, even if it had run out."""
-        expires, study = time.time() + seconds, self._workers.study_id
-        lease = {"token": token, "study_id": study, "holder": holder, "expires": expires}
-        self._workers.statements["workers"].run(self._connection, [lease])
-        self._workers.change_study(self._connection, {"hold_expires": expires})
+        study, now = self._workers.study_id, time.time()
+        lease = {"token": token, "holder": holder, "since": now, "expires": now + seconds}
+        self._workers.statements["seat"].run(self._connection, [{**STUDY_LEASES.row(study, token), **lease}])
+        self._workers.statements["lease"].run(self._connection, [{"id_": study, "expires": now + seconds}])
 
     def live(self) -> set[str]:
         """The tokens of the workers that are alive: their lease has not ended, and their process not, where seen."""
-        found = self._workers.queries["workers"].fetch(self._connection, {"study_": self._workers.study_id})
+        found = self._workers.queries["workers"].fetch(self._connection, {"id_": self._workers.study_id})
         return {token for token, holder, expires in found if holders.live_holder(holder, expires) is not None}
 
 
@@ -144,9 +146,14 @@ class StudyWorkers:
                 ("trials", trials),
                 ("runs", runs),
                 ("shared", shared_trials),
-                ("workers", study_workers),
             )
         }
+        seat = insert_lease(dialect.name)
+        key, later = list(leases.primary_key), {"expires": seat.excluded.expires}
+        seat = seat.on_conflict_do_update(index_elements=key, set_=later)
+        lease = sa.update(leases).where(STUDY_LEASES.of_subject)
+        self.statements["seat"] = PreparedStatement(seat, dialect)
+        self.statements["lease"] = PreparedStatement(lease, dialect, ("expires",))
         changed = sa.select(shared_trials.c.changed, shared_trials.c.worker, *rows.TRIAL_COLUMNS).join_from(
             shared_trials,
             trials,
@@ -155,8 +162,8 @@ class StudyWorkers:
         of_changed = sa.select(*rows.RUN_COLUMNS).join_from(
             shared_trials, runs, (runs.c.study_id == shared_trials.c.study_id) & (runs.c.trial == shared_trials.c.trial)
         )
-        held = sa.select(studies.c.hold_token, studies.c.searcher_state).where(studies.c.id == _STUDY).with_for_update()
-        worker = study_workers.c
+        held = sa.select(leases.c.token, studies.c.searcher_state).select_from(leases.join(studies, sa.true()))
+        held = held.where(STUDY_LEASES.of_subject, STUDY_LEASES.of_row).with_for_update()
         self.queries = {
             "held": PreparedQuery(held, dialect),
             "trials": PreparedQuery(
@@ -172,9 +179,7 @@ class StudyWorkers:
             "last": PreparedQuery(
                 sa.select(sa.func.max(shared_trials.c.changed)).where(shared_trials.c.study_id == _STUDY), dialect
             ),
-            "workers": PreparedQuery(
-                sa.select(worker.token, worker.holder, worker.expires).where(worker.study_id == _STUDY), dialect
-            ),
+            "workers": PreparedQuery(_WORKERS, dialect),
         }
         self._changes: dict[tuple[str, ...], PreparedStatement] = {}
 
@@ -187,34 +192,32 @@ class StudyWorkers:
         """
         token = secrets.token_hex(16)
         with self._database.write() as connection:
-            columns = (studies.c.name, studies.c.hold_token, studies.c.hold_holder, studies.c.hold_expires)
-            query = sa.select(*columns).where(studies.c.id == self.study_id).with_for_update()
-            row = connection.execute(query).first()
-            if row is None:
+            name = connection.scalar(sa.select(studies.c.name).where(studies.c.id == self.study_id))
+            if name is None:
                 raise StudyNotFoundError(f"there is no study number {self.study_id}")
-            other = holders.live_holder(row.hold_holder, row.hold_expires)
-            if row.hold_token != SHARED and other is not None:
+            found = STUDY_LEASES.lock(connection, self.study_id)
+            other = holders.live_holder(found.holder, found.expires)
+            if found.token != SHARED and other is not None:
                 raise StudyBusyError(
-                    f"study {self.study_id} ({row.name}) is being run by process {holders.display_name(other)} alone",
+                    f"study {self.study_id} ({name}) is being run by process {holders.display_name(other)} alone",
                     hint="open it there with Study.open, too, or wait for its end",
                 )
             now = time.time()
-            lease = {"study_id": self.study_id, "holder": holder, "expires": now + seconds}
-            connection.execute(sa.insert(study_workers).values(token=token, **lease))
-            hold: dict[str, Any] = {"hold_token": SHARED, "hold_holder": WORKERS, "hold_expires": now + seconds}
-            hold |= {} if row.hold_token == SHARED else {"hold_since": now}
-            connection.execute(sa.update(studies).where(studies.c.id == self.study_id).values(hold))
+            lease = {"token": token, "holder": holder, "since": now, "expires": now + seconds}
+            connection.execute(sa.insert(leases), {**STUDY_LEASES.row(self.study_id, token), **lease})
+            if found.token == SHARED:
+                STUDY_LEASES.renew(connection, self.study_id, SHARED, seconds)
+            else:
+                STUDY_LEASES.take(connection, self.study_id, WORKERS, seconds, SHARED)
         return token
 
     def leave(self, token: str) -> None:
         """Be a worker no more; the last one lets go of the study."""
         with self._database.write() as connection:
-            mine = (studies.c.id == self.study_id) & (studies.c.hold_token == SHARED)
-            connection.execute(sa.select(studies.c.id).where(mine).with_for_update()).all()
-            connection.execute(sa.delete(study_workers).where(study_workers.c.token == token))
+            STUDY_LEASES.lock(connection, self.study_id)
+            STUDY_LEASES.forget_seats(connection, self.study_id, [token])
             if not live_workers(connection, self.study_id):
-                free = {"hold_token": None, "hold_holder": None, "hold_since": None, "hold_expires": time.time()}
-                connection.execute(sa.update(studies).where(mine).values(free))
+                STUDY_LEASES.release(connection, self.study_id, SHARED, moment=time.time())
 
     def changes(self, since: int) -> SharedChanges:
         """As `SharedStep.changes`, without keeping anybody from anything."""
@@ -246,12 +249,11 @@ class StudyWorkers:
         """Change fields of the study, within a step."""
         names = tuple(fields)
         if names not in self._changes:
-            change = sa.update(studies).where(studies.c.id == sa.bindparam("id_"))
-            self._changes[names] = PreparedStatement(change, self._database.sql, names)
+            self._changes[names] = PreparedStatement(STUDY_LEASES.change, self._database.sql, names)
         self._changes[names].run(connection, [{**fields, "id_": self.study_id}])
 
     def _begun(self, connection: AnyConnection) -> SharedStep:
-        ((token, searcher_state),) = self.queries["held"].fetch(connection, {"study_": self.study_id})
+        ((token, searcher_state),) = self.queries["held"].fetch(connection, {"id_": self.study_id})
         if token != SHARED:
             raise StudyBusyError(
                 f"study {self.study_id} is not shared any more: another process took it for itself",
@@ -262,10 +264,8 @@ class StudyWorkers:
 
 def live_workers(connection: Connection, study_id: int) -> bool:
     """True where a study has a worker that is alive; those of this host that died are forgotten."""
-    worker = study_workers.c
-    query = sa.select(worker.token, worker.holder, worker.expires).where(worker.study_id == study_id)
-    found = connection.execute(query).all()
+    found = connection.execute(_WORKERS, {"id_": study_id}).all()
     dead = [row.token for row in found if holders.live_holder(row.holder, row.expires) is None]
     if dead:
-        connection.execute(sa.delete(study_workers).where(worker.token.in_(dead)))
+        STUDY_LEASES.forget_seats(connection, study_id, dead)
     return len(dead) < len(found)

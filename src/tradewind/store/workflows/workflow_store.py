@@ -15,8 +15,9 @@ from tradewind.problem import Run, Trial
 from tradewind.store import holders
 from tradewind.store.base import StudyRow
 from tradewind.store.sql.database import Database
+from tradewind.store.sql.leases import STUDY_LEASES
+from tradewind.store.sql.schema import leases, studies, workflow_records, workflow_runs
 from tradewind.store.sql.schema import runs as runs_table
-from tradewind.store.sql.schema import studies, workflow_records, workflow_runs
 from tradewind.store.sql.schema import trials as trials_table
 from tradewind.store.studies import rows
 
@@ -174,10 +175,11 @@ class WorkflowStore:
             raise self._lost(study_id)
 
     def _lost(self, study_id: int) -> StudyBusyError:
-        query = sa.select(studies.c.name, studies.c.hold_holder).where(studies.c.id == study_id)
+        query = sa.select(studies.c.name, leases.c.holder).select_from(studies.outerjoin(leases, STUDY_LEASES.of_row))
+        query = query.where(studies.c.id == study_id)
         with self._database.read() as connection:
             row = connection.execute(query).one()
-        taken = f"process {holders.display_name(row.hold_holder)} took it" if row.hold_holder else "it was let go"
+        taken = f"process {holders.display_name(row.holder)} took it" if row.holder else "it was let go"
         return StudyBusyError(f"this process no longer carries out {row.name} (study {study_id}): {taken}")
 
     def sync(self) -> None:
@@ -211,13 +213,16 @@ def _text(name: str | None) -> str | None:
 
 _STUDY = sa.select(*rows.STUDY_COLUMNS).where(studies.c.id == sa.bindparam("id_"))
 _COLUMNS = tuple(column.name for column in workflow_records.c)
-_MINE = "SELECT 1 FROM studies WHERE id = ? AND hold_token = ?"
+_MINE = "SELECT 1 FROM leases WHERE kind = 'study' AND subject = CAST(? AS TEXT) AND seat = '' AND token = ?"
 _INSERT = f"INSERT INTO workflow_records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 
-# A statement that is its own transaction. Who takes the study waits for the lock of its row, and finds the records;
+# A statement that is its own transaction. Who takes the study waits for the lock of its lease, and finds the records;
 # one that is run twice, as the connection was gone, writes them once.
 _APPEND_LASTING = """
-WITH mine AS (SELECT id FROM studies WHERE id = %(id_)s AND hold_token = %(token_)s FOR SHARE),
+WITH mine AS (
+    SELECT CAST(subject AS INTEGER) AS id FROM leases
+    WHERE kind = 'study' AND subject = CAST(%(id_)s AS TEXT) AND seat = '' AND token = %(token_)s FOR SHARE
+),
 put AS (
     INSERT INTO workflow_records (study_id, number, at, kind, task, attempt, machine, document)
     SELECT mine.id, r.number, r.at, r.kind, r.task, r.attempt, r.machine, r.document
