@@ -24,9 +24,10 @@ from tradewind.store.clusters.cluster_store import (
     similarity_key,
 )
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import AllocationPolicy, Allocator, longest_wait, usage, why_waiting
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.core_handles import CoreHandle, ProcessCore, RunCleanup, ThreadCore
+from tradewind.tenancy.inspection.reasons import longest_wait, usage, why_waiting
 from tradewind.tenancy.messages import (
     CoreEndedMessage,
     CoreMessage,
