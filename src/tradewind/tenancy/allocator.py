@@ -606,8 +606,9 @@ class Allocator:
 
 
 def _request_of(event: ev.RequestMade | ev.RequestAdopted, job: QueuedSearch, demand: Amounts) -> ResourceRequest:
-    how = {"repeatable": event.repeatable, "taken": event.taken, "price": event.price}
-    return ResourceRequest(event.request, job, demand, **how)
+    request = ResourceRequest(event.request, job, demand)
+    request.repeatable, request.taken, request.price = event.repeatable, event.taken, event.price
+    return request
 
 
 _HANDLERS: dict[type[AllocatorEvent], Callable[[Allocator, Any], list[AllocatorInstruction]]] = {

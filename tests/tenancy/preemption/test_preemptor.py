@@ -140,9 +140,7 @@ def test_what_a_taken_run_has_used_is_counted_for_whom_the_policy_names(pays: st
 
 
 def test_a_large_run_takes_as_few_as_it_needs_of_one_node() -> None:
-    there = cluster(
-        {"m": {"cpu": 4.0}, "n": {"cpu": 4.0}}, ["A", "B"], policy(FairShareFairness, more={"grace": 10.0})
-    )
+    there = cluster({"m": {"cpu": 4.0}, "n": {"cpu": 4.0}}, ["A", "B"], policy(FairShareFairness, more={"grace": 10.0}))
     there.handle(ev.TenantSet("B", preempt=TAKER), 0.0)
     there.handle(ev.JobSubmitted("a", "A"), 0.0)
     there.handle_all([ev.RequestMade("a", f"a{n}", ONE, repeatable=True) for n in range(8)], 0.0)

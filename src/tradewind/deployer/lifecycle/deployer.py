@@ -148,9 +148,7 @@ class Deployer:
         """
         return self._take(run, request, resume=True, unwanted=unwanted, repeats=repeats)
 
-    def _take(
-        self, run: Run, request: RunRequest, *, resume: bool, unwanted: str = "", repeats: bool = False
-    ) -> Run:
+    def _take(self, run: Run, request: RunRequest, *, resume: bool, unwanted: str = "", repeats: bool = False) -> Run:
         lifecycle = self._lifecycles.get(run.run_id)
         if lifecycle is None:
             lifecycle = self._lifecycles[run.run_id] = RunLifecycle(run, request, self._context)

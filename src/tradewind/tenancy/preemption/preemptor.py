@@ -37,7 +37,7 @@ class Preemptor:
     to end by themselves; shortly before the time of its policy is over, runs are taken for what is still missing:
 
     - only of tenants above their share, and only where the one that gets the place stays below what the other one had
-      for its weight: each taking makes the largest shares smaller, so that no two tenants take from each other in turns;
+      for its weight: each taking makes the largest shares smaller, so no two tenants take from each other in turns;
     - only those that can be repeated, and that had their place for a while;
     - those that were never taken first, and of these the youngest.
 
@@ -122,8 +122,11 @@ class Preemptor:
             best: tuple[float, str, tuple[ResourceRequest, ...]] | None = None
             for node in {**found, **leaving}:
                 victims = self._victims(request, node, found.get(node, []), leaving.get(node), shares)
-                if victims is not None and (best is None or (lost := _lost(victims, self._pool.total, now)) < best[0]):
-                    best = _lost(victims, self._pool.total, now), node, victims
+                if victims is None:
+                    continue
+                lost = _lost(victims, self._pool.total, now)
+                if best is None or lost < best[0]:
+                    best = lost, node, victims
             if best is not None:
                 return Taking(request, best[1], best[2], policy)
         return None
@@ -220,9 +223,7 @@ def _first(job: QueuedSearch) -> ResourceRequest | None:
 
 
 def _takeable(tenant: Tenant) -> Iterator[ResourceRequest]:
-    return (
-        run for job in tenant.jobs.values() for run in job.running.values() if run.repeatable and not run.stopping
-    )
+    return (run for job in tenant.jobs.values() for run in job.running.values() if run.repeatable and not run.stopping)
 
 
 def _enough(room: Sequence[float], demand: Amounts) -> bool:
