@@ -26,6 +26,7 @@ from tradewind.engine.state_machine.events import (
     PricedProposal,
     RequestPermit,
     RunChanged,
+    RunPreempted,
     SearchEvent,
     SearchInstruction,
     SearchOpened,
@@ -40,7 +41,7 @@ from tradewind.engine.state_machine.events import (
 from tradewind.engine.state_machine.search_machine import SearchMachine
 from tradewind.engine.state_machine.snapshot import SearchSnapshot, take_snapshot
 from tradewind.errors import InterpretationError, StudyBusyError
-from tradewind.problem import Problem, Run, RunOutput, RunRequest, RunState, Trial
+from tradewind.problem import Problem, Run, RunOutput, RunPreemption, RunRequest, RunState, Trial
 from tradewind.searcher.base import Searcher
 from tradewind.store.base import Change, Store, StudyRow, this_process
 from tradewind.utils.clock import Clock, SimulatedClock
@@ -82,7 +83,7 @@ class DeployerProtocol(Protocol):
         """Start a run whose row is stored."""
         ...
 
-    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
+    def adopt(self, run: Run, request: RunRequest, unwanted: str = "", *, repeats: bool = False) -> Run:
         """Find a run of an earlier process again; with a reason why it is ``unwanted``, only to end it."""
         ...
 
@@ -98,7 +99,7 @@ class DeployerProtocol(Protocol):
         """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
         ...
 
-    def abort(self, reasons: Mapping[str, str]) -> Sequence[Run]:
+    def abort(self, reasons: Mapping[str, str], *, repeats: bool = False) -> Sequence[Run]:
         """Begin to end some runs that are not wanted any more, while others go on; `poll` tells of their end."""
         ...
 
@@ -394,6 +395,10 @@ class Search:
         """Let a trial run that wanted to."""
         self._feed(LaunchPermitted(number))
 
+    def preempt(self, run_id: str, preemption: RunPreemption) -> None:
+        """End a run whose place another tenant of the cluster gets: its trial is run again, and nobody learns of it."""
+        self._feed(RunPreempted(run_id, preemption))
+
     # ------------------------------------------------------------------ the loop
 
     def _open(self) -> None:
@@ -478,8 +483,11 @@ class Search:
         waited = {each.run_id: each.reason for each in cancels if each.waits}
         if len(waited) > 1:
             deployer.stop(waited)
-        others = {each.run_id: each.reason for each in cancels if not each.waits}
-        return [RunChanged(run) for run in deployer.abort(others)] if others else []
+        found: list[SearchEvent] = []
+        for repeats in (False, True):
+            others = {each.run_id: each.reason for each in cancels if not each.waits and each.repeats == repeats}
+            found += [RunChanged(run) for run in deployer.abort(others, repeats=repeats)] if others else []
+        return found
 
     def _told_at_the_end(self, event: SearchEvent) -> Sequence[SearchEvent]:
         """All that a run has reported, before the machine hears that it is over: others are compared with it."""
@@ -501,7 +509,7 @@ class Search:
             case WithdrawPermit(number):
                 assert self._gate is not None
                 self._gate.unwant(number)
-            case Launch(trial, run, wall_seconds, again, unwanted):
+            case Launch(trial, run, wall_seconds, again, unwanted, repeats):
                 if self._gate is not None:
                     self._gate.launched(trial, run, again=again)
                 request = parts.request(trial, run, wall_seconds)
@@ -510,7 +518,9 @@ class Search:
                 if parts.code is not None and not again:
                     run = replace(run, code=parts.code(trial.number))
                 deployer = parts.deployer
-                return [RunChanged(deployer.adopt(run, request, unwanted) if again else deployer.launch(run, request))]
+                if again:
+                    return [RunChanged(deployer.adopt(run, request, unwanted, repeats=repeats))]
+                return [RunChanged(deployer.launch(run, request))]
             case CancelRun(run_id, reason, waits=True):
                 cancelled = parts.deployer.cancel(run_id, reason)
                 return [] if cancelled is None else [RunChanged(cancelled)]

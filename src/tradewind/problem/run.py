@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tradewind.problem.configuration import Configuration
 from tradewind.problem.offer import Offer, round_money
@@ -372,6 +372,32 @@ class MachineLease:
     taken_by: str = ""
 
 
+Payer = Literal["owner", "taker", "cluster"]
+"""Who pays a run that was taken: its own search, the tenant that it was taken for, or nobody on the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPreemption:
+    """The taking of a run: on a shared cluster it was ended so that another tenant gets its place.
+
+    Attributes:
+        tenant: The tenant that it was taken for.
+        pays: Who pays it.
+        at: When that was decided, in seconds since the epoch.
+        cost: USD that it has cost and that its search does not pay.
+    """
+
+    tenant: str
+    pays: Payer = "owner"
+    at: float = 0.0
+    cost: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """The reason of the run's end."""
+        return f"taken for tenant {self.tenant}"
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """The row of a run in the store, written before anything is created and changed until it is settled.
@@ -398,6 +424,7 @@ class Run:
         code: Digest of the files of the program's folder when it began, or empty where they are not watched.
         taken: Machines of an earlier run that it goes on with; None where they were made for it.
         lease: Its machines, where they are or were kept after it.
+        preemption: For whom it is being, or was, taken; None where it was not.
     """
 
     run_id: str
@@ -421,6 +448,7 @@ class Run:
     code: str = ""
     taken: TakenMachines | None = None
     lease: MachineLease | None = None
+    preemption: RunPreemption | None = None
 
     @property
     def own_cost(self) -> float:
@@ -431,6 +459,15 @@ class Run:
     def cluster(self) -> str:
         """The tag of its machines: the run that they were made for."""
         return self.run_id if self.taken is None else self.taken.cluster
+
+    def paid(self) -> Run:
+        """The row of a run that was taken, and that is gone: what it has cost is with whoever pays it."""
+        assert self.preemption is not None
+        ended = replace(self, state=RunState.CANCELLED, reason=self.preemption.words, fault=None)
+        if self.preemption.pays == "owner":
+            return ended
+        preemption = replace(self.preemption, cost=self.own_cost)
+        return replace(ended, cost=round_money(self.cost - self.own_cost), preemption=preemption)
 
     def resumed_at(self, seconds: float) -> Run:
         """The row of a run that began at a checkpoint, which has saved so many seconds of work."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import count, format_duration, format_money
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -112,7 +112,11 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]], width: int) -> Group:
 
 
 def _why(job: Mapping[str, Any]) -> str:
-    return str(job.get("reason") or job.get("why") or "")
+    words = [str(job.get("reason") or job.get("why") or "")]
+    if taken := job.get("taken"):
+        at = time.strftime("%H:%M:%S", time.localtime(taken["at"]))
+        words.append(f"{count(taken['runs'], 'run')} taken, the last for tenant {taken['tenant']} at {at}")
+    return "; ".join(word for word in words if word)
 
 
 def tenants_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -22,6 +22,7 @@ from tradewind.problem import (
     Offer,
     Proposal,
     Run,
+    RunPreemption,
     RunState,
     TakenMachines,
     Trial,
@@ -36,6 +37,7 @@ _OBSERVATION = tuple(Observation.__dataclass_fields__)
 _USAGE = tuple(Usage.__dataclass_fields__)
 _TAKEN = tuple(TakenMachines.__dataclass_fields__)
 _LEASE = tuple(MachineLease.__dataclass_fields__)
+_PREEMPTION = tuple(RunPreemption.__dataclass_fields__)
 
 
 def dumps(document: Any) -> str:
@@ -207,6 +209,8 @@ def details_to_json(run: Run) -> dict[str, Any]:
         document["taken"] = _fields(run.taken, _TAKEN)
     if run.lease is not None:
         document["lease"] = _fields(run.lease, _LEASE)
+    if run.preemption is not None:
+        document["preemption"] = _fields(run.preemption, _PREEMPTION)
     return document
 
 
@@ -236,6 +240,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
     try:
         handle, fault = document["handle"], document["fault"]
         taken, lease = document.get("taken"), document.get("lease")
+        preemption = document.get("preemption")
         return Run(
             run_id=document["run_id"],
             trial=document["trial"],
@@ -258,6 +263,7 @@ def run_from_json(document: Mapping[str, Any]) -> Run:
             code=document.get("code", ""),
             taken=TakenMachines(**_known(taken, _TAKEN)) if taken else None,
             lease=MachineLease(**_known(lease, _LEASE)) if lease else None,
+            preemption=RunPreemption(**_known(preemption, _PREEMPTION)) if preemption else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _not_one("run", error) from error

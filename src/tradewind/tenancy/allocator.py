@@ -6,7 +6,6 @@ cluster does it with an engine and real processes, the simulator with a clock of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,9 @@ from tradewind.errors import InputError
 from tradewind.tenancy import events as ev
 from tradewind.tenancy.events import AllocatorEvent, AllocatorInstruction
 from tradewind.tenancy.fairness.base import Fairness
+from tradewind.tenancy.inspection.reasons import impossible_reason
 from tradewind.tenancy.node_pool import NodePool
+from tradewind.tenancy.preemption.preemptor import Preemptor, Taking
 from tradewind.tenancy.priority.base import Priority
 from tradewind.tenancy.request_queue import Queue, QueuedSearch, ResourceRequest, Tenant, require_known
 from tradewind.tenancy.reservations import CoreAdmission, NodeReservations, PlaceBookings
@@ -26,35 +27,9 @@ from tradewind.tenancy.resources import (
     add_amounts,
     dominant_share,
     fits_within,
-    format_amounts,
 )
 from tradewind.tenancy.run_times import RunTimes
 from tradewind.tenancy.views import JobView, TenantView, valid_chance, valid_seconds
-
-
-def impossible_reason(job: QueuedSearch, demand: Amounts, pool: NodePool, *, grows: bool) -> str:
-    """The reason why a run can never be started, in words; empty where it can, or could on more or larger nodes.
-
-    Args:
-        job: The search.
-        demand: What the run takes.
-        pool: The nodes.
-        grows: There may be other nodes later.
-    """
-    name = pool.kinds.mapping
-    wanted = f"it takes {format_amounts(name(demand))}"
-    if any(job.core):
-        wanted += f" beside the {format_amounts(name(job.core))} of its Core"
-    if not fits_within(add_amounts(demand, job.core), job.tenant.quota):
-        quota = name([most if most < float("inf") else 0.0 for most in job.tenant.quota])
-        return f"{wanted}, and tenant {job.tenant.view.name} has a quota of {format_amounts(quota)}"
-    begun = job.running or job.view.values  # it found room before: a node is gone that may come back
-    nothing = (0.0,) * len(demand)
-    if not begun and pool.could_ever_hold(demand, nothing) and not pool.could_ever_hold(demand, job.core):
-        return f"{wanted}, and no node is large enough for both"
-    if not grows and any(pool) and not pool.could_ever_hold(demand, nothing):
-        return f"{wanted}, and this cluster has no node that is large enough"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +48,7 @@ class AllocationPolicy:
             queue, which begins them the moment that another one ends; who is next is decided so much earlier.
         grows: Other nodes may join than those that are there: a run that none can hold waits for them. Otherwise its
             search is refused.
+        grace: Seconds that a run which is taken for another tenant may take to end.
     """
 
     fairness: Fairness
@@ -83,6 +59,7 @@ class AllocationPolicy:
     offer_seconds: float = 1.0
     ahead: int = 0
     grows: bool = True
+    grace: float = 10.0
 
 
 class Allocator:
@@ -113,6 +90,7 @@ class Allocator:
         self._queue = Queue(policy.fairness.key, policy.priority.key, policy.fairness.came)
         self._admission = CoreAdmission(self.pool, policy.core_reserve)
         self._reservations = NodeReservations(self.pool, policy.patience)
+        self._preemptor = Preemptor(self.tenants, self.pool, (policy.fairness, policy.priority), policy.grace)
         self._now = 0.0
         self._numbers = 0
         self._freed: set[str] = set()  # nodes on which something has ended
@@ -141,6 +119,7 @@ class Allocator:
                 self._queue.enter_tenant(request.job.tenant)
             out += self._admit()
             out += self._fill()
+            out += self._preempt()
         return out
 
     # ------------------------------------------------------------------ events
@@ -184,12 +163,13 @@ class Allocator:
         tenant = self.tenants.get(event.tenant)
         if tenant is None:
             zero = [0.0] * len(kinds.names)
-            tenant = Tenant(TenantView(event.tenant), quota, zero, len(self.tenants), spent=list(zero))
+            tenant = Tenant(TenantView(event.tenant), quota, zero, len(self.tenants), spent=[*zero], taken=[*zero])
             self.tenants[event.tenant] = tenant
         if tenant.quota != quota:
             self._unbook([request for job in tenant.jobs.values() for request in job.booked.values()])
         tenant.quota = quota
         tenant.view.weight, tenant.view.priority = event.weight, event.priority
+        tenant.preempt, tenant.below, tenant.why_not = event.preempt, None, ""
         self._queue.enter_tenant(tenant)
         self._dirty = True
         return []
@@ -226,7 +206,7 @@ class Allocator:
             return [ev.RequestRefused(event.request, event.job, why)]
         if not any(job.run):
             job.run = demand  # known from now on, also while none of it waits
-        request = self.requests[event.request] = ResourceRequest(event.request, job, demand)
+        request = self.requests[event.request] = _request_of(event, job, demand)
         request.chance, request.seconds = valid_chance(event.chance), valid_seconds(event.seconds)
         request.longest = valid_seconds(event.longest)
         job.waiting.append(request)
@@ -239,7 +219,7 @@ class Allocator:
         node = event.node or self.pool.fit(demand) or self.pool.roomiest(demand) or next(iter(self.pool), None)
         if event.request in self.requests or node is None or node not in self.pool:
             return []
-        request = self.requests[event.request] = ResourceRequest(event.request, job, demand)
+        request = self.requests[event.request] = _request_of(event, job, demand)
         self._place(request, node)
         return []
 
@@ -261,6 +241,18 @@ class Allocator:
         if request is not None:
             self._release(request)
             self._drop_if_over(request.job)
+        return []
+
+    def _declined(self, event: ev.PreemptionDeclined) -> list[AllocatorInstruction]:
+        request = self.requests.get(event.request)
+        if request is None or (wanted := request.taken_for) is None:
+            return []
+        request.job.tenant.taken = add_amounts(request.job.tenant.taken, [-d for d in request.demand])
+        request.stopping, request.taken_for = False, None
+        self.times.end_by(request, self._now + self.times.foresee(request))
+        wanted.promised = False
+        wanted.job.tenant.below, wanted.job.tenant.why_not = None, event.reason
+        self._changed(request.job)
         return []
 
     def _result_reported(self, event: ev.ResultReported) -> list[AllocatorInstruction]:
@@ -414,6 +406,30 @@ class Allocator:
                 out.append(self._begin(request, node))
         return declined
 
+    def _preempt(self) -> list[AllocatorInstruction]:
+        """End runs of others where a tenant's policy says that it has its places by now."""
+        out: list[AllocatorInstruction] = []
+        while True:
+            taking, wake = self._preemptor.next(self._now)
+            if taking is None:
+                return out if wake is None else [*out, ev.WakeAt(wake)]
+            out += self._carry_out(taking)
+
+    def _carry_out(self, taking: Taking) -> list[AllocatorInstruction]:
+        request, tenant = taking.request, taking.request.job.tenant
+        if request.booked is not None:
+            self._unbook([request])
+        self.bookings.promise(request, taking.node, self._now + self.policy.grace)
+        self._booked(request)
+        tenant.why_not = ""
+        out: list[AllocatorInstruction] = []
+        for run in taking.victims:
+            run.stopping, run.taken_for, run.pays = True, request, taking.policy.pays
+            run.job.tenant.taken = add_amounts(run.job.tenant.taken, run.demand)
+            self.times.end_by(run, self._now + self.policy.grace)
+            out.append(ev.PreemptRun(run.id, run.job.view.job, taking.node, tenant.view.name, run.pays))
+        return out
+
     def _next(self, full: Set[Amounts]) -> QueuedSearch | None:
         """The search that is due next among those whose next run is none of some demands."""
         best = None
@@ -439,9 +455,13 @@ class Allocator:
 
     def _book(self, request: ResourceRequest) -> bool:
         """Keep a place for a run, which counts as used from now on; False where none can be."""
-        job = request.job
         if not self.bookings.book(request, self._now):
             return False
+        self._booked(request)
+        return True
+
+    def _booked(self, request: ResourceRequest) -> None:
+        job = request.job
         job.waiting.popleft()
         job.booked[request.id] = request
         job.view.running = job.under_way
@@ -449,7 +469,6 @@ class Allocator:
         request.since = self._now
         self._charge(request, self.times.foresee(request))
         self._enter(job)
-        return True
 
     def _unbook(self, requests: Iterable[ResourceRequest]) -> None:
         """Let requests wait again for which places are kept."""
@@ -509,16 +528,32 @@ class Allocator:
             del job.running[request.id]
             job.view.running = job.under_way
             job.view.promise(request.chance, -1)
-            job.view.attained += dominant_share(request.demand, self.pool.total) * seconds
             tenant = job.tenant
-            tenant.spent = [s + d * seconds for s, d in zip(tenant.spent, request.demand, strict=True)]
             self.pool.give_back(request.node, request.demand)
             self._freed.add(request.node)
             self._use(tenant, request.demand, -1)
             self.times.end(request, self._now)
+            self._bill(request, seconds)
+        self._changed(job)
+
+    def _bill(self, request: ResourceRequest, seconds: float) -> None:
+        """Count what a run has used: for its tenant, or for whoever pays it where it was taken."""
+        job, payer = request.job, request.job.tenant
+        if (wanted := request.taken_for) is not None:
+            payer.taken = [max(0.0, t - d) for t, d in zip(payer.taken, request.demand, strict=True)]
+        amount = dominant_share(request.demand, self.pool.total) * seconds
+        if wanted is None or request.pays == "owner":
+            job.view.attained += amount
             self._charge(request, seconds)
             job.last = request, seconds
-        self._changed(job)
+        else:
+            self._charge(request, 0.0)
+            payer = wanted.job.tenant
+            if request.pays == "cluster":
+                return
+            self.policy.fairness.used(payer.view, amount, request.since)
+            self._queue.enter_tenant(payer)
+        payer.spent = [s + d * seconds for s, d in zip(payer.spent, request.demand, strict=True)]
 
     def _changed(self, job: QueuedSearch) -> None:
         self._dirty = True
@@ -570,6 +605,12 @@ class Allocator:
         return require_known(self.jobs, name, "search")
 
 
+def _request_of(event: ev.RequestMade | ev.RequestAdopted, job: QueuedSearch, demand: Amounts) -> ResourceRequest:
+    request = ResourceRequest(event.request, job, demand)
+    request.repeatable, request.taken, request.price = event.repeatable, event.taken, event.price
+    return request
+
+
 _HANDLERS: dict[type[AllocatorEvent], Callable[[Allocator, Any], list[AllocatorInstruction]]] = {
     ev.NodeJoined: Allocator._node_joined,
     ev.NodeDrained: Allocator._node_drained,
@@ -581,6 +622,7 @@ _HANDLERS: dict[type[AllocatorEvent], Callable[[Allocator, Any], list[AllocatorI
     ev.RequestAdopted: Allocator._adopted,
     ev.RequestWithdrawn: Allocator._withdrawn,
     ev.RequestEnded: Allocator._ended,
+    ev.PreemptionDeclined: Allocator._declined,
     ev.ResultReported: Allocator._result_reported,
     ev.ResultsReset: Allocator._results_reset,
     ev.JobPaused: Allocator._job_wanted,
@@ -589,87 +631,3 @@ _HANDLERS: dict[type[AllocatorEvent], Callable[[Allocator, Any], list[AllocatorI
     ev.JobEnded: Allocator._job_ended,
     ev.AllocatorTick: Allocator._tick,
 }
-
-
-def usage(allocator: Allocator, tenant: str, now: float) -> dict[str, float]:
-    """Amount times seconds of each resource that a tenant's runs have used, running ones up to now included.
-
-    Raises:
-        InputError: There is no such tenant.
-    """
-    it = require_known(allocator.tenants, tenant, "tenant")
-    total = list(it.spent)
-    for job in it.jobs.values():
-        for request in job.running.values():
-            total = [t + d * (now - request.since) for t, d in zip(total, request.demand, strict=True)]
-    return allocator.policy.kinds.mapping(total)
-
-
-def longest_wait(allocator: Allocator, tenant: str, now: float) -> float | None:
-    """Seconds after which the next run of a tenant that fits the cluster starts at the latest; None where not known.
-
-    What runs ends, and so does what was started beside a place that is kept; then come the runs that go before it, as
-    many at a time as the nodes hold of the largest. None takes longer than the longest one so far, or than it may. Who
-    comes later is not counted, nor is a quota of the tenant. Other rules than those that keep places know no such time.
-
-    Raises:
-        InputError: There is no such tenant.
-    """
-    it, policy = require_known(allocator.tenants, tenant, "tenant"), allocator.policy
-    jobs = [job for job in allocator.jobs.values() if job.running or ((job.waits) and job.admitted and not job.paused)]
-    longest = [allocator.times.longest(job) for job in jobs]
-    if (
-        not policy.fairness.keeps_places
-        or not longest
-        or None in longest
-        or not any(job.waits for job in it.jobs.values())
-    ):
-        return None
-    before = sum(len(job.booked) for job in jobs)
-    sizes: list[Amounts] = []
-    for other in allocator.tenants.values():
-        runs = [(job, job.waiting[0]) for job in other.jobs.values() if job.ready]
-        sizes += [request.demand for _, request in runs]
-        if other is it or not runs:
-            continue
-        amounts = [
-            dominant_share(request.demand, allocator.pool.total) * allocator.times.foresee(request)
-            for _, request in runs
-        ]
-        if (most := policy.fairness.runs_before(it.view, other.view, min(amounts), now)) is None:
-            return None
-        before += most
-    largest = tuple(max(each) for each in zip(*sizes, strict=True)) if sizes else ()
-    at_once = max(1, allocator.pool.holds_of(largest)) if sizes else 1
-    return (2 + math.ceil(before / at_once)) * max(each for each in longest if each is not None)
-
-
-def dominant_shares(allocator: Allocator) -> dict[str, float]:
-    """The dominant share of each tenant now."""
-    return {name: tenant.view.share for name, tenant in allocator.tenants.items()}
-
-
-def why_waiting(allocator: Allocator, job: str) -> str:
-    """The reason why requests of a search wait, in words; empty where none waits.
-
-    Raises:
-        InputError: There is no such search.
-    """
-    it = require_known(allocator.jobs, job, "search")
-    if it.paused:
-        return "it is paused"
-    if not it.admitted:
-        return "its Core waits for a place"
-    if not it.waiting:
-        return "a place is kept for it, which is not free yet" if it.booked else ""
-    demand = it.waiting[0].demand
-    wanted = format_amounts(allocator.policy.kinds.mapping(demand))
-    if not allocator.pool.could_hold(demand):
-        if allocator.pool.could_ever_hold(demand, (0.0,) * len(demand)):
-            return f"Cores leave no node that is large enough for {wanted}"
-        return f"no node is large enough for {wanted}"
-    if not fits_within(add_amounts(it.tenant.used, demand), it.tenant.quota):
-        return f"tenant {it.tenant.view.name} uses its quota"
-    if allocator.policy.priority.declines(it.view):
-        return "it has stopped improving and gives way"
-    return "others are due before it, or no node has room"

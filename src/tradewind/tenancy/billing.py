@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tradewind.errors import QuotaError
@@ -54,7 +55,8 @@ def tenant_bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]
 
     Each run of its searches and of its requests to the service counts for as long as it ran with the resources of its
     trial's offer, or those that its search was submitted with, and with what it cost; those on their way count up to
-    what was stored of them last. Nothing is kept twice: what the store has of the runs is the account.
+    what was stored of them last. A run that was taken for another tenant is on the bill of who pays it. Nothing is kept
+    twice: what the store has of the runs is the account.
 
     Args:
         clusters: The tables of clusters.
@@ -62,6 +64,7 @@ def tenant_bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]
     """
     options: defaultdict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     searches, requests = Counter[str](), Counter[str]()
+    bills: defaultdict[str, _Bill] = defaultdict(_Bill)
     for name, study in clusters.studies_of_requests():
         requests[name] += 1
         if study is not None:
@@ -70,6 +73,8 @@ def tenant_bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]
         searches[job.tenant] += 1
         if job.study_id is not None:  # a request may have asked for it
             options[job.tenant][job.study_id] = job.options
+    for name, of_studies in options.items():
+        _charge(bills, name, studies, of_studies)
     return [
         {
             "tenant": tenant.name,
@@ -78,21 +83,40 @@ def tenant_bills(clusters: ClusterStore, studies: Store) -> list[dict[str, Any]]
             "quota": dict(tenant.quota),
             "searches": searches[tenant.name],
             "requests": requests[tenant.name],
-            **_used(studies, options[tenant.name]),
+            "preempt": dict(tenant.preempt),
+            **bills[tenant.name].document(),
         }
         for tenant in clusters.tenants()
     ]
 
 
-def _used(studies: Store, options: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    seconds: dict[str, float] = {}
-    dollars, runs = 0.0, 0
+@dataclass
+class _Bill:
+    runs: int = 0
+    dollars: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    taken: int = 0
+
+    def document(self) -> dict[str, Any]:
+        used = {kind: amount for kind, amount in self.seconds.items() if amount}
+        return {"runs": self.runs, "dollars": round(self.dollars, 9), "seconds": used, "taken": self.taken}
+
+
+def _charge(bills: dict[str, _Bill], tenant: str, studies: Store, options: Mapping[int, Mapping[str, Any]]) -> None:
+    """Put the runs of a tenant's studies on the bills of those who pay them."""
     for study, how in options.items():
         offers = {trial.number: trial.offer for trial in studies.trials(study)}
         for run in studies.runs(study):
-            runs += 1
-            dollars += run.cost
+            bill, taken = bills[tenant], run.preemption
+            bill.runs += 1
+            bill.dollars += run.cost
+            if taken is not None and run.state.ended:
+                bill.taken += 1
+                if taken.pays == "cluster":
+                    continue
+                if taken.pays == "taker":
+                    bill = bills[taken.tenant]
+                    bill.dollars += taken.cost
             if (offer := offers.get(run.trial)) is not None:
                 for kind, amount in demand_of_run(offer, how).items():
-                    seconds[kind] = seconds.get(kind, 0.0) + amount * run.runtime
-    return {"runs": runs, "dollars": round(dollars, 9), "seconds": {k: v for k, v in seconds.items() if v}}
+                    bill.seconds[kind] = bill.seconds.get(kind, 0.0) + amount * run.runtime

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import StudyBusyError, TradewindError
-from tradewind.problem import Run, RunRequest, Trial, TrialState
+from tradewind.problem import Run, RunPreemption, RunRequest, Trial, TrialState
 from tradewind.store.base import Change
 from tradewind.store.clusters.cluster_store import JobRow
 from tradewind.tenancy.code_snapshots import lay_out, run_from
@@ -27,6 +27,8 @@ from tradewind.tenancy.messages import (
     EndOrder,
     GrantOrder,
     MessageBatcher,
+    PreemptionDeclinedMessage,
+    PreemptOrder,
     ProgressMessage,
     ResultMessage,
     RunEndedMessage,
@@ -53,6 +55,9 @@ _IDLE = 0.25
 
 _SHOW = 0.5
 """Seconds between two messages on how far the search is."""
+
+_MOST_TAKEN = 3
+"""A trial without checkpoints is taken so often at most: it would never end."""
 
 _REASONS = {
     "cancelled": "cancelled on its cluster",
@@ -199,6 +204,8 @@ class Core:
         self._chances: dict[int, float | None] = {}  # trial -> what its searcher said of it
         self._model: PredictsRuns | None = None
         self._opening = True
+        self._taken: Counter[int] = Counter()  # trial -> how often a run of it was taken
+        self._last_taken: RunPreemption | None = None
         self._end: EndOrder | None = None
         self._shown = 0.0
 
@@ -211,6 +218,8 @@ class Core:
             search = self._build(self._study(store), store)
             searcher = search.parts.searcher
             self._model = searcher if isinstance(searcher, PredictsRuns) else None
+            for run in store.runs(search.study.id):
+                self._count_taken(run.trial, run.preemption)
             self._outbox.put(StudyMessage(self._job, search.study.id))
             self._outbox.flush()
             # Who runs the cluster has its searches: what else held the study is gone, or finds out.
@@ -246,7 +255,8 @@ class Core:
         chance, seconds = self._predict_run(trial)
         self._chances[trial.number] = chance
         longest = self._spec.longest
-        self._outbox.put(RunRequestMessage(self._job, request, demand, chance, seconds, longest))
+        how = self._taking(trial)
+        self._outbox.put(RunRequestMessage(self._job, request, demand, chance, seconds, longest, *how))
 
     def unwant(self, number: int) -> None:
         """See `tradewind.engine.search.LaunchGate`."""
@@ -259,9 +269,8 @@ class Core:
         """See `tradewind.engine.search.LaunchGate`."""
         if again:
             request = f"{self._job}/{trial.number}/{run.run_id}"
-            self._outbox.put(
-                RunFoundMessage(self._job, request, demand_of_run(trial.offer, self._settings.job.options))
-            )
+            demand = demand_of_run(trial.offer, self._settings.job.options)
+            self._outbox.put(RunFoundMessage(self._job, request, demand, *self._taking(trial)))
         else:
             request = self._waiting.pop(trial.number)
             self._numbers.pop(request, None)
@@ -285,6 +294,28 @@ class Core:
         self._outbox.put(ResultMessage(self._job, value, seen.runtime, demand, self._chances.pop(trial.number, None)))
 
     # ------------------------------------------------------------------ its own
+
+    def _taking(self, trial: Trial) -> tuple[bool, int, float]:
+        """Say of a run whether it may be taken for another tenant, how often its trial was, and its price."""
+        saves, often = self._spec.checkpoint is not None, self._taken[trial.number]
+        repeatable = saves or (self._spec.retries > 0 and often < _MOST_TAKEN)
+        return repeatable, often, trial.offer.hourly
+
+    def _count_taken(self, number: int, preemption: RunPreemption | None) -> None:
+        if preemption is None:
+            return
+        self._taken[number] += 1
+        if self._last_taken is None or preemption.at >= self._last_taken.at:
+            self._last_taken = preemption
+
+    def _preempt(self, search: Search, order: PreemptOrder) -> None:
+        """End a run whose place another tenant gets; what ends at this moment needs no order."""
+        if order.request in self._numbers:
+            self._outbox.put(PreemptionDeclinedMessage(self._job, order.request))
+        run_id = next((run for run, request in self._running.items() if request == order.request), None)
+        if run_id is not None and (run := search.parts.machine.runs.get(run_id)) is not None:
+            self._count_taken(run.trial, order.preemption)
+            search.preempt(run_id, order.preemption)
 
     def _predict_run(self, trial: Trial) -> tuple[float | None, float | None]:
         """The chance and the seconds that the searcher's model expects of a whole run.
@@ -345,6 +376,8 @@ class Core:
                 case GrantOrder(request):
                     if (number := self._numbers.get(request)) is not None:
                         search.grant(number)
+                case PreemptOrder():
+                    self._preempt(search, order)
                 case EndOrder():
                     self._end = order
 
@@ -356,7 +389,7 @@ class Core:
         best = (
             None if snapshot.best is None or snapshot.best.observation is None else snapshot.best.observation.objective
         )
-        document = {
+        document: dict[str, Any] = {
             "trials": sum(snapshot.counts.values()),
             "best": best,
             "metric": snapshot.objective.metric,
@@ -367,4 +400,6 @@ class Core:
             "elapsed": snapshot.elapsed,
             "message": snapshot.message,
         }
+        if (last := self._last_taken) is not None:
+            document["taken"] = {"runs": self._taken.total(), "tenant": last.tenant, "at": last.at}
         self._outbox.put(ProgressMessage(self._job, document))

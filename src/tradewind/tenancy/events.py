@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.problem import Payer
+from tradewind.tenancy.preemption.policy import PreemptionPolicy
+
 # ---------------------------------------------------------------------- events
 
 
@@ -45,12 +48,14 @@ class TenantSet:
         weight: Its share against others: with weight 2 it is due twice what weight 1 is.
         priority: Under strict priority, a larger number goes first.
         quota: The most that it may use at a time, by name; what is not named is not limited.
+        preempt: Its policy, where its work may end runs of others.
     """
 
     tenant: str
     weight: float = 1.0
     priority: int = 0
     quota: Mapping[str, float] = field(default_factory=dict)
+    preempt: PreemptionPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,9 @@ class RequestMade:
             said. What is no probability counts as not said.
         seconds: How long the model expects it to take, likewise.
         longest: The seconds after which it is ended; None where nothing ends it.
+        repeatable: It may be taken for another tenant: its trial can be run again.
+        taken: How often runs of its trial were taken.
+        price: USD per hour that it costs.
     """
 
     job: str
@@ -109,6 +117,9 @@ class RequestMade:
     chance: float | None = None
     seconds: float | None = None
     longest: float | None = None
+    repeatable: bool = False
+    taken: int = 0
+    price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +131,18 @@ class RequestAdopted:
         request: The run's id, unique in the cluster.
         demand: What it takes, by name.
         node: Where it runs, or None where that is not known: any node counts for it then.
+        repeatable: It may be taken for another tenant: its trial can be run again.
+        taken: How often runs of its trial were taken.
+        price: USD per hour that it costs.
     """
 
     job: str
     request: str
     demand: Mapping[str, float]
     node: str | None = None
+    repeatable: bool = False
+    taken: int = 0
+    price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +157,19 @@ class RequestEnded:
     """A run is gone, however it ended: what it took is free."""
 
     request: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionDeclined:
+    """A run that was to be taken goes on.
+
+    Attributes:
+        request: The run.
+        reason: Why, where it is for who pays; its tenant takes nothing for a while then.
+    """
+
+    request: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +235,8 @@ class AllocatorTick:
 
 AllocatorEvent = (
     NodeJoined | NodeLost | NodeDrained | TenantSet | JobSubmitted | SimilarSearchesEnded | RequestMade
-    | RequestAdopted | RequestWithdrawn | RequestEnded | ResultReported | ResultsReset | JobPaused | JobResumed
-    | JobReniced | JobEnded | AllocatorTick
+    | RequestAdopted | RequestWithdrawn | RequestEnded | PreemptionDeclined | ResultReported | ResultsReset | JobPaused
+    | JobResumed | JobReniced | JobEnded | AllocatorTick
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- instructions
@@ -247,6 +277,25 @@ class StopRun:
 
 
 @dataclass(frozen=True, slots=True)
+class PreemptRun:
+    """End a run whose place another tenant gets; it is free only when `RequestEnded` says that it is gone.
+
+    Attributes:
+        request: The run.
+        job: Its search.
+        node: Where it runs.
+        tenant: The tenant that gets the place.
+        pays: Who pays the run.
+    """
+
+    request: str
+    job: str
+    node: str
+    tenant: str
+    pays: Payer
+
+
+@dataclass(frozen=True, slots=True)
 class RunLost:
     """The node of a run is gone: the infrastructure's fault, not the program's."""
 
@@ -271,4 +320,4 @@ class WakeAt:
     at: float
 
 
-AllocatorInstruction = StartCore | CoreLost | StartRun | StopRun | RunLost | RequestRefused | WakeAt
+AllocatorInstruction = StartCore | CoreLost | StartRun | StopRun | PreemptRun | RunLost | RequestRefused | WakeAt

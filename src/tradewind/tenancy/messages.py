@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
+from tradewind.problem import RunPreemption
+
 # ---------------------------------------------------------------------- from a Core
 
 
@@ -36,6 +38,9 @@ class RunRequestMessage:
             without one something better than its best); None where no model says so.
         seconds: How long the model expects it to take; None where no model says so.
         longest: The seconds after which it is ended; None where the job does not limit them.
+        repeatable: It may be taken for another tenant: its trial can be run again.
+        taken: How often runs of its trial were taken.
+        price: USD per hour that it costs.
     """
 
     job: int
@@ -44,6 +49,9 @@ class RunRequestMessage:
     chance: float | None = None
     seconds: float | None = None
     longest: float | None = None
+    repeatable: bool = False
+    taken: int = 0
+    price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +70,32 @@ class RunFoundMessage:
         job: The search.
         request: The run's id in the cluster.
         demand: What it takes, by name of the resource.
+        repeatable: It may be taken for another tenant: its trial can be run again.
+        taken: How often runs of its trial were taken.
+        price: USD per hour that it costs.
     """
 
     job: int
     request: str
     demand: Mapping[str, float]
+    repeatable: bool = False
+    taken: int = 0
+    price: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionDeclinedMessage:
+    """A run that was to be taken goes on: it has not begun yet, or cannot be paid.
+
+    Attributes:
+        job: The search.
+        request: The run's id in the cluster.
+        reason: Why it cannot be paid, in words.
+    """
+
+    job: int
+    request: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +166,7 @@ CoreMessage = (
     | RunRequestMessage
     | RunWithdrawalMessage
     | RunFoundMessage
+    | PreemptionDeclinedMessage
     | RunEndedMessage
     | ResultMessage
     | ProgressMessage
@@ -164,6 +194,19 @@ class GrantOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class PreemptOrder:
+    """End a run: another tenant gets its place.
+
+    Attributes:
+        request: The run's id in the cluster.
+        preemption: For whom, and who pays.
+    """
+
+    request: str
+    preemption: RunPreemption
+
+
+@dataclass(frozen=True, slots=True)
 class EndOrder:
     """End the search: runs are cancelled and paid.
 
@@ -174,7 +217,7 @@ class EndOrder:
     state: Literal["cancelled", "left"]
 
 
-CoreOrder = GrantOrder | EndOrder
+CoreOrder = GrantOrder | PreemptOrder | EndOrder
 
 
 _LONGEST_DELAY = 1.0

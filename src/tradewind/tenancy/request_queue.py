@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tradewind.errors import InputError
+from tradewind.problem import Payer
+from tradewind.tenancy.preemption.policy import PreemptionPolicy
 from tradewind.tenancy.resources import Amounts
 from tradewind.tenancy.views import JobView, TenantView
 
@@ -38,6 +40,12 @@ class ResourceRequest:
         booked: The node on which a place is kept for it, or None.
         opens: When that place was expected to be free.
         turn: The key of its tenant when it was chosen; None where others were passed over for it.
+        repeatable: It may be taken: its trial can be run again.
+        taken: How often runs of its trial were taken.
+        price: USD per hour that it costs.
+        promised: Runs are being ended so that it gets the place that is kept for it.
+        taken_for: The run that gets its place; it is being ended.
+        pays: Who pays it then.
     """
 
     id: str
@@ -54,6 +62,12 @@ class ResourceRequest:
     booked: str | None = None
     opens: float = 0.0
     turn: QueueKey | None = None
+    repeatable: bool = False
+    taken: int = 0
+    price: float = 0.0
+    promised: bool = False
+    taken_for: ResourceRequest | None = None
+    pays: Payer = "owner"
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +84,11 @@ class Tenant:
         heaps: Its searches with requests, by the demand of their next one; what has changed since is among them.
         spent: Amount times seconds of all its ended runs.
         waits: It has a request that may be started.
+        preempt: Its policy, where its work may end runs of others.
+        taken: What is being taken from it, and not gone yet.
+        claims: It has not reached its share since it came, and may take runs of others.
+        below: Since when it waits for that; None where it does not.
+        why_not: Why it takes nothing though its policy says so; empty where nothing keeps it from that.
     """
 
     view: TenantView
@@ -81,6 +100,11 @@ class Tenant:
     heaps: dict[Amounts, list[tuple[QueueKey, int, int, QueuedSearch]]] = field(default_factory=dict)
     spent: list[float] = field(default_factory=list)
     waits: bool = False
+    preempt: PreemptionPolicy | None = None
+    taken: list[float] = field(default_factory=list)
+    claims: bool = True
+    below: float | None = None
+    why_not: str = ""
 
 
 @dataclass(slots=True, eq=False)

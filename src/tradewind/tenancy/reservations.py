@@ -171,9 +171,22 @@ class PlaceBookings:
         self._pool.book(request.booked, request.demand)
         return True
 
+    def promise(self, request: ResourceRequest, node: str, opens: float) -> None:
+        """Keep a place for a run for which others are being ended: before all that only wait there.
+
+        Args:
+            request: The run.
+            node: Where it starts.
+            opens: When the others are expected to be gone.
+        """
+        request.booked, request.opens, request.promised = node, opens, True
+        here = self._on.setdefault(node, [])
+        here.insert(sum(each.promised for each in here), request)
+        self._pool.book(node, request.demand)
+
     def cancel(self, request: ResourceRequest) -> None:
         """Give up the place that is kept for a run."""
-        node, request.booked = request.booked, None
+        node, request.booked, request.promised = request.booked, None, False
         here = self._on.get(node or "", [])
         if node is None or request not in here:
             return
@@ -202,7 +215,11 @@ class PlaceBookings:
             now: The time.
         """
         for node in self._pool.beside_bookings(demand, _BESIDE):
-            first = self._on[node][0]
+            first = next((each for each in self._on[node] if not each.promised), None)
+            if first is not self._on[node][0] and not self._leaves_promised(node, demand):
+                continue
+            if first is None:
+                return node
             if seconds is not None and now + seconds <= first.opens:
                 return node
             wanted = demand
@@ -215,6 +232,17 @@ class PlaceBookings:
             if opens < float("inf") and _enough(free, wanted):
                 return node
         return None
+
+    def _leaves_promised(self, node: str, demand: Amounts) -> bool:
+        """True when a demand leaves enough for the runs for which others are being ended on a node."""
+        free: Sequence[float] = self._pool.free_amounts(node, booked=False)
+        for run in self._times.ends_on(node):
+            if run.taken_for is not None:
+                free = add_amounts(free, run.demand)
+        for each in self._on[node]:
+            if each.promised:
+                free = [f - d for f, d in zip(free, each.demand, strict=True)]
+        return _enough(free, demand)
 
     def _opening(self, node: str, free: Amounts, demand: Amounts, now: float) -> tuple[float, Amounts]:
         """The time at which a demand is expected to have room on a node, and what is free there by then."""

@@ -68,6 +68,11 @@ class RunTimes:
             self._on.setdefault(request.node or "", {})[request.id] = request
         self._push(request)
 
+    def end_by(self, request: ResourceRequest, moment: float) -> None:
+        """A run is being ended."""
+        request.foreseen = moment - request.since
+        self._push(request)
+
     def end(self, request: ResourceRequest, now: float) -> None:
         """A run is gone; one that was stopped says nothing about others."""
         here = self._on.get(request.node or "", {})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tradewind.errors import InputError, TradewindError
+from tradewind.problem import RunPreemption
 from tradewind.store.base import this_process
 from tradewind.store.clusters.cluster_store import (
     OPEN_JOB_STATES,
@@ -24,15 +25,18 @@ from tradewind.store.clusters.cluster_store import (
     similarity_key,
 )
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import AllocationPolicy, Allocator, longest_wait, usage, why_waiting
+from tradewind.tenancy.allocator import AllocationPolicy, Allocator
 from tradewind.tenancy.core import CoreSettings
 from tradewind.tenancy.core_handles import CoreHandle, ProcessCore, RunCleanup, ThreadCore
+from tradewind.tenancy.inspection.reasons import longest_wait, usage, why_waiting
 from tradewind.tenancy.messages import (
     CoreEndedMessage,
     CoreMessage,
     EndOrder,
     GrantOrder,
     MessageBatch,
+    PreemptionDeclinedMessage,
+    PreemptOrder,
     ProgressMessage,
     ResultMessage,
     RunEndedMessage,
@@ -42,6 +46,8 @@ from tradewind.tenancy.messages import (
     StudyMessage,
 )
 from tradewind.tenancy.node_monitor import NodeCapacities, NodeMonitor, NodeSource
+from tradewind.tenancy.preemption.payments import PreemptionPayments
+from tradewind.tenancy.preemption.policy import preemption_policy
 from tradewind.tenancy.request_queue import ResourceRequest
 from tradewind.tenancy.resources import ResourceKinds, cluster_quota
 
@@ -66,11 +72,15 @@ def allocator_events_of(message: CoreMessage, kinds: ResourceKinds) -> list[ev.A
     name = str(message.job)
     match message:
         case RunRequestMessage(_, request, demand, chance, seconds, longest):
-            return [ev.RequestMade(name, request, demand, chance, seconds, longest)]
+            how = (message.repeatable, message.taken, message.price)
+            return [ev.RequestMade(name, request, demand, chance, seconds, longest, *how)]
         case RunWithdrawalMessage(_, request):
             return [ev.RequestWithdrawn(request), ev.RequestEnded(request)]
         case RunFoundMessage(_, request, demand):
-            return [ev.RequestAdopted(name, request, known_amounts(demand, kinds))]
+            how = (message.repeatable, message.taken, message.price)
+            return [ev.RequestAdopted(name, request, known_amounts(demand, kinds), None, *how)]
+        case PreemptionDeclinedMessage(_, request, reason):
+            return [ev.PreemptionDeclined(request, reason)]
         case RunEndedMessage(_, request):
             return [ev.RequestEnded(request)]
         case ResultMessage(_, value, took, demand, chance):
@@ -103,7 +113,10 @@ def node_events(
         if known.get(name) != capacity:
             events.append(ev.NodeJoined(name, known_amounts(capacity, kinds)))
     events += [
-        ev.RequestAdopted(request.job.view.job, request.id, kinds.mapping(request.demand))
+        ev.RequestAdopted(
+            *(request.job.view.job, request.id, kinds.mapping(request.demand), None),
+            *(request.repeatable, request.taken, request.price),
+        )
         for request in requests
         if request.node in lost
     ]
@@ -248,6 +261,7 @@ class SharedCluster:
         self._fresh: set[tuple[str, str, str]] = set()  # the same of searches that came, or that are over
         self._known: NodeCapacities = {}
         self._tenants: dict[str, Any] = {}
+        self._payments = PreemptionPayments(self.store, settings.policy.grace)
         self._remembered: dict[int, Mapping[str, Any]] = {}  # by priorities, of searches that go on later
         self._token = ""
         self._next = {"look": 0.0, "nodes": 0.0, "snapshot": 0.0, "wake": float("inf")}
@@ -332,7 +346,8 @@ class SharedCluster:
             if self._tenants.get(tenant.name) != tenant:
                 self._tenants[tenant.name] = tenant
                 try:
-                    self._feed(ev.TenantSet(tenant.name, tenant.weight, tenant.priority, cluster_quota(tenant.quota)))
+                    quota, preempt = cluster_quota(tenant.quota), preemption_policy(tenant.preempt)
+                    self._feed(ev.TenantSet(tenant.name, tenant.weight, tenant.priority, quota, preempt))
                 except InputError as error:
                     _log.warning("tenant %s is left as it was: %s", tenant.name, error)
         if self._stopping:
@@ -513,10 +528,22 @@ class SharedCluster:
                         self._start_core(int(job))
                 case ev.RequestRefused(_, job, reason):
                     self._refuse(int(job), reason)
+                case ev.PreemptRun():
+                    self._preempt(instruction)
                 case ev.WakeAt(at):
                     self._next["wake"] = min(self._next["wake"], at)
                 case ev.CoreLost(job, node):
                     _log.warning("node %s is gone, the Core of search %s goes on here", node, job)
+
+    def _preempt(self, it: ev.PreemptRun) -> None:
+        """Have the Core of a search end a run for another tenant, if that can pay for it."""
+        tenant, requests = self._tenants.get(it.tenant), self.allocator.requests
+        if why := self._payments.why_unpaid(it, tenant, requests, time.monotonic()):
+            _log.warning("tenant %s takes no run of search %s: %s", it.tenant, it.job, why)
+            self._outbox.put(PreemptionDeclinedMessage(int(it.job), it.request, why))
+        elif (core_handle := self._core_handles.get(int(it.job))) is not None:
+            _log.warning("run %s of search %s is taken for tenant %s", it.request, it.job, it.tenant)
+            core_handle.send(PreemptOrder(it.request, RunPreemption(it.tenant, it.pays, time.time())))
 
     def _sound(self, events: tuple[ev.AllocatorEvent, ...]) -> list[ev.AllocatorEvent]:
         """The events that are not about a search that was over before they came."""

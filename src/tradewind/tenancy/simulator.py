@@ -85,6 +85,9 @@ class SimulatedJob:
             ``tradewind submit --target`` does. Otherwise they are gone at once.
         earlier: Results that each search took that was like it and is over.
         usual_seconds: How long a run of those took in the mean.
+        repeatable: Its runs may be taken for other tenants, and are run again then.
+        checkpoints: A run that was taken goes on where it was; otherwise it begins anew.
+        stopping: Seconds that a run takes to end when it is taken.
     """
 
     job: str
@@ -98,6 +101,9 @@ class SimulatedJob:
     finishes: bool = False
     earlier: Sequence[int] = ()
     usual_seconds: float = 0.0
+    repeatable: bool = False
+    checkpoints: bool = False
+    stopping: float = 0.0
 
 
 @dataclass
@@ -134,6 +140,27 @@ class SimulatedRun:
     share: float
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedPreemption:
+    """A run that was taken in simulated time.
+
+    Attributes:
+        at: When it was decided.
+        request: The run.
+        tenant: Whose it was.
+        taker: The tenant that gets its place.
+        ran: Seconds that it had had its place.
+        taken: How often runs of its trial had been taken before.
+    """
+
+    at: float
+    request: str
+    tenant: str
+    taker: str
+    ran: float
+    taken: int
+
+
 @dataclass
 class ClusterSimulation:
     """The result of a simulation.
@@ -146,6 +173,7 @@ class ClusterSimulation:
         busiest: Seconds that the slowest call of the allocator took.
         thinking: Seconds of all calls.
         runs: All runs that have ended, where they were recorded.
+        preemptions: The runs that were taken.
     """
 
     outcomes: dict[str, SimulatedSearchOutcome]
@@ -155,6 +183,7 @@ class ClusterSimulation:
     busiest: float = 0.0
     thinking: float = 0.0
     runs: list[SimulatedRun] = field(default_factory=list)
+    preemptions: list[SimulatedPreemption] = field(default_factory=list)
 
     def used_between(self, begin: float, end: float) -> dict[str, float]:
         """The mean dominant share of each tenant in a window of time, of the runs that have ended; see `runs`.
@@ -214,6 +243,8 @@ class _Simulator:
         self._order = 0
         self._heap: list[tuple[float, int, str, str]] = []
         self._planned: dict[str, tuple[str, float, float, float | None]] = {}  # request -> job, value, seconds, chance
+        self._taken: Counter[str] = Counter()  # request -> how often runs of its trial were taken
+        self._again: dict[str, tuple[str, float, float, float | None]] = {}  # taken, and not gone yet
         self._open: Counter[str] = Counter()  # runs of a search that wait or run
         self._over: set[str] = set()
         self._wake = float("inf")
@@ -239,7 +270,7 @@ class _Simulator:
                     coming.append(self.jobs[heapq.heappop(self._heap)[3]])
                 self._feed(*(event for job in coming for event in self._submitted(job)))
             elif what == "gone":
-                self._feed(ev.RequestEnded(name))
+                self._feed(ev.RequestEnded(name), *self._repeated(name))
             elif what == "end":
                 if name in self._planned:
                     self._end(name)
@@ -272,7 +303,30 @@ class _Simulator:
         request = f"{job.job}/{self._order}"
         self._planned[request] = (job.job, *trial, said[0])
         self._open[job.job] += 1
-        return [ev.RequestMade(job.job, request, job.demand, *said)]
+        return [ev.RequestMade(job.job, request, job.demand, *said, repeatable=job.repeatable)]
+
+    def _repeated(self, request: str) -> list[ev.AllocatorEvent]:
+        """The run of a trial whose run was taken."""
+        planned = self._again.pop(request, None)
+        if planned is None or planned[0] in self._over:
+            return []
+        job, taken = self.jobs[planned[0]], self._taken.pop(request)
+        self._order += 1
+        again = f"{job.job}/{self._order}"
+        self._planned[again], self._taken[again] = planned, taken
+        return [ev.RequestMade(job.job, again, job.demand, repeatable=job.repeatable, taken=taken)]
+
+    def _take(self, order: ev.PreemptRun) -> None:
+        held = self.allocator.requests[order.request]
+        ran = self.now - held.since
+        self.result.preemptions.append(
+            SimulatedPreemption(self.now, order.request, held.job.tenant.view.name, order.tenant, ran, held.taken)
+        )
+        name, value, seconds, chance = self._planned.pop(order.request)
+        left = seconds - ran if self.jobs[name].checkpoints else seconds
+        self._again[order.request] = name, value, left, chance
+        self._taken[order.request] += 1
+        self._at(self.now + self.jobs[name].stopping, "gone", order.request)
 
     def _end(self, request: str) -> None:
         name, value, seconds, chance = self._planned.pop(request)
@@ -323,7 +377,10 @@ class _Simulator:
                 case ev.StopRun(request, _, _):
                     # What is stopped is gone at once; its end that was foreseen finds nothing.
                     self._planned.pop(request)
+                    self._taken.pop(request, None)
                     self._at(self.now, "gone", request)
+                case ev.PreemptRun():
+                    self._take(instruction)
                 case ev.WakeAt(at) if at < self._wake:
                     self._wake = at
                     self._at(at, "wake", "")

@@ -113,6 +113,45 @@ def test_a_run_that_is_given_up_keeps_none(tmp_path: Path, plan: CheckpointPlan)
     deployer.close()
 
 
+SAVES_LAST = """
+import os, signal, sys, time
+name = os.path.join(os.environ["TRADEWIND_CHECKPOINT"], "step")
+if os.path.exists(name):
+    print("from", open(name).read(), flush=True)
+    sys.exit(0)
+
+def save(number, frame):
+    with open(name, "w") as file:
+        file.write("the last moment")
+    sys.exit(1)
+
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_is_run_again_may_save_what_it_has_when_it_is_told_to_end(tmp_path: Path) -> None:
+    plan = CheckpointPlan(tmp_path / "checkpoints" / "00000", 600.0)  # nothing is copied while it runs
+    deployer = deployer_over(tmp_path)
+    deployer.launch(row("run-1"), request_for(tmp_path, python(SAVES_LAST), "run-1", checkpoint=plan))
+    eventually(lambda: deployer.poll() is not None and "ready" in _said_so_far(tmp_path, "run-1"))
+    deployer.abort({"run-1": "taken for tenant physics"}, repeats=True)
+    ended = drive(deployer, "run-1")[-1]
+    assert (ended.state, ended.reason) == (RunState.CANCELLED, "taken for tenant physics")
+    deployer.launch(row("run-2"), request_for(tmp_path, python(SAVES_LAST), "run-2", checkpoint=plan))
+    assert drive(deployer, "run-2")[-1].state is RunState.DONE
+    assert said(tmp_path, "run-2") == "from the last moment\n"
+    deployer.close()
+
+
+def _said_so_far(tmp_path: Path, run_id: str) -> str:
+    path = tmp_path / "runs" / run_id / "stdout"
+    return path.read_text() if path.exists() else ""
+
+
 def test_without_a_plan_there_is_no_folder(tmp_path: Path) -> None:
     deployer = deployer_over(tmp_path)
     code = "import os; print(os.environ.get('TRADEWIND_CHECKPOINT'))"

@@ -13,12 +13,13 @@ from tests.tenancy.allocators import asks, cluster, policy, started
 
 from tradewind.errors import InputError
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import Allocator, dominant_shares, usage, why_waiting
+from tradewind.tenancy.allocator import Allocator
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.fairness.drf import DrfFairness
 from tradewind.tenancy.fairness.fair_share import FairShareFairness
 from tradewind.tenancy.fairness.fifo import FifoFairness
 from tradewind.tenancy.fairness.strict import StrictFairness
+from tradewind.tenancy.inspection.reasons import dominant_shares, usage, why_waiting
 from tradewind.tenancy.priority.dynamic import DynamicPriority
 from tradewind.tenancy.priority.expected_gain import GainPriority
 from tradewind.tenancy.priority.fifo import FifoPriority

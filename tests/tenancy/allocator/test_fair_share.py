@@ -10,10 +10,11 @@ import pytest
 from tests.tenancy.allocators import asks, cluster, policy, started
 
 from tradewind.tenancy import events as ev
-from tradewind.tenancy.allocator import AllocationPolicy, longest_wait, why_waiting
+from tradewind.tenancy.allocator import AllocationPolicy
 from tradewind.tenancy.fairness.base import Fairness
 from tradewind.tenancy.fairness.drf import DrfFairness
 from tradewind.tenancy.fairness.fair_share import FairShareFairness
+from tradewind.tenancy.inspection.reasons import longest_wait, why_waiting
 from tradewind.tenancy.simulator import ClusterSimulation, RecordedTrials, SimulatedJob, simulate
 from tradewind.tenancy.views import TenantView
 

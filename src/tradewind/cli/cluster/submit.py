@@ -123,10 +123,12 @@ def _spec(what: str, given: Mapping[str, Any], param: Sequence[str] | None) -> J
 
 
 def _set_weight(clusters: ClusterStore, tenant: str, weight: float) -> None:
+    from dataclasses import replace
+
     from tradewind.store.clusters.cluster_store import TenantRow
 
     old = next((row for row in clusters.tenants() if row.name == tenant), TenantRow(tenant))
-    clusters.set_tenant(TenantRow(tenant, weight, old.priority, old.quota, old.created))
+    clusters.set_tenant(replace(old, weight=weight))
 
 
 def _say_study(row: JobRow, spec: JobSpec, url: str | None, *, go_on: bool) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.common import command_group
+
+if TYPE_CHECKING:
+    from tradewind.store.clusters.cluster_store import TenantRow
 
 
 def set_tenant(
@@ -19,17 +22,29 @@ def set_tenant(
         list[str] | None,
         typer.Option(help="The most it may use: cpu=8, memory=32GiB, dollars=100, requests=4; repeatable."),
     ] = None,
+    preempt: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Runs of others are ended so that it gets its share: within=2m, pays=taker (owner, cluster), "
+            "exempt=30s; repeatable."
+        ),
+    ] = None,
+    no_preempt: Annotated[bool, typer.Option("--no-preempt", help="Let it end no runs of others.")] = False,
     no_quota: Annotated[bool, typer.Option("--no-quota", help="Take its quota away.")] = False,
     store: Annotated[str | None, typer.Option(help="Address of the store.", metavar="URL", show_default=False)] = None,
 ) -> None:
-    """Add a tenant, or change its weight, priority or quota; a running cluster follows at once."""
+    """Add a tenant, or change its weight, priority, quota or preemption; a running cluster follows at once."""
     from contextlib import closing
 
     from tradewind.cli.cluster.common import amounts, check_tenant, open_cluster_store
+    from tradewind.cli.common import pairs
     from tradewind.store.clusters.cluster_store import TenantRow
+    from tradewind.tenancy.preemption.policy import preemption_document
 
     check_tenant(name, weight)
     most = amounts(quota, "--quota", quota=True)
+    words = [part for word in preempt or () for part in word.split(",")]
+    takes = preemption_document(pairs(words, "--preempt", "within=2m")) if words else {}
     with closing(open_cluster_store(store)) as opened:
         old = next((row for row in opened.tenants() if row.name == name), TenantRow(name))
         row = TenantRow(
@@ -38,9 +53,10 @@ def set_tenant(
             old.priority if priority is None else priority,
             {} if no_quota else {**old.quota, **most},
             old.created,
+            {} if no_preempt else takes or old.preempt,
         )
         opened.set_tenant(row)
-    typer.echo(_words(row.name, row.weight, row.priority, row.quota))
+    typer.echo(_words(row))
 
 
 def list_tenants(
@@ -70,11 +86,14 @@ def list_tenants(
     console.print(tenants_table(found))
 
 
-def _words(name: str, weight: float, priority: int, quota: object) -> str:
+def _words(row: TenantRow) -> str:
+    from tradewind.tenancy.preemption.policy import preemption_policy
     from tradewind.tenancy.resources import format_amounts
 
-    most = f", at most {format_amounts(quota)}" if isinstance(quota, dict) and quota else ""
-    return f"{name}: weight {weight:g}, priority {priority}{most}"
+    most = f", at most {format_amounts(row.quota)}" if row.quota else ""
+    policy = preemption_policy(row.preempt)
+    takes = f"; {policy.words}" if policy else ""
+    return f"{row.name}: weight {row.weight:g}, priority {row.priority}{most}{takes}"
 
 
 tenant_app = command_group("tenant", "Say who shares a cluster, with which weight and quota.")

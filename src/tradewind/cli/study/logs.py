@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,16 +68,31 @@ def logs(
             return
         run = _last_run(opened, study_id, _number(opened, study_id, trial))
         path = Path(run.folder) / ("stderr" if stderr else "stdout")
+        taken = [one for one in opened.runs(study_id, trial=run.trial) if one.preemption is not None]
         if as_json:
             size = path.stat().st_size if path.is_file() else None
             facts = {"run": run.run_id, "trial": run.trial, "attempt": run.attempt, "state": run.state.value}
-            emit_json({**facts, "path": str(path), "bytes": size})
+            more = {"taken": [_taken(one) for one in taken]} if taken else {}
+            emit_json({**facts, "path": str(path), "bytes": size, **more})
             return
+        for one in taken:
+            typer.echo(
+                "tradewind: attempt {attempt} was taken for tenant {tenant} at {at}".format(**_taken(one)), err=True
+            )
         if not path.is_file() and not run.state.ended and run.folder and _elsewhere(row):
             _print_far(opened, row, run, path, tail, follow)
             return
         _check(run, path, follow)
         _print(opened, study_id, run, path, tail, follow)
+
+
+def _taken(run: Run) -> dict[str, Any]:
+    """Say for whom a run was taken on its cluster, and when."""
+    import time
+
+    assert run.preemption is not None
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.preemption.at))
+    return {"attempt": run.attempt, "tenant": run.preemption.tenant, "at": at, "pays": run.preemption.pays}
 
 
 _MOST_SINGLE_RUNS = 50

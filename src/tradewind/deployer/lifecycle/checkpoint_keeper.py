@@ -102,6 +102,11 @@ class CheckpointKeeper:
         if self.kept and run.handle is not None and run.started is not None:
             self._save(run.handle, run.started)
 
+    def save_last(self, run: Run) -> None:
+        """Copy what a run has saved that is ended so that another one goes on with it; its files are still there."""
+        if self._plan is not None and run.handle is not None and run.started is not None:
+            self._save(run.handle, run.started)
+
     @property
     def kept(self) -> bool:
         """True where the latest checkpoint stays when the trial has succeeded, for others to begin at."""

@@ -133,7 +133,7 @@ class Deployer:
         """
         return self._take(run, request, resume=False)
 
-    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
+    def adopt(self, run: Run, request: RunRequest, unwanted: str = "", *, repeats: bool = False) -> Run:
         """Find a run again after a restart, by its handle or else by its id; there is never a second copy of it.
 
         Args:
@@ -141,13 +141,14 @@ class Deployer:
             request: The same request as at its launch.
             unwanted: Why it is to be ended, in words: nothing that is missing is made or submitted for it, and `poll`
                 takes it to its end. Empty where it is to go on.
+            repeats: Its trial is run again after that: what it has saved of its work stays.
 
         Returns:
             Its row as it is now.
         """
-        return self._take(run, request, resume=True, unwanted=unwanted)
+        return self._take(run, request, resume=True, unwanted=unwanted, repeats=repeats)
 
-    def _take(self, run: Run, request: RunRequest, *, resume: bool, unwanted: str = "") -> Run:
+    def _take(self, run: Run, request: RunRequest, *, resume: bool, unwanted: str = "", repeats: bool = False) -> Run:
         lifecycle = self._lifecycles.get(run.run_id)
         if lifecycle is None:
             lifecycle = self._lifecycles[run.run_id] = RunLifecycle(run, request, self._context)
@@ -155,7 +156,7 @@ class Deployer:
                 lifecycle.resume()
                 self._look([lifecycle])
                 if unwanted:
-                    _give_up(lifecycle, unwanted)
+                    _give_up(lifecycle, unwanted, repeats=repeats)
             lifecycle.advance()
         lifecycle.reported = lifecycle.run
         return lifecycle.run
@@ -221,7 +222,7 @@ class Deployer:
         """Let the `wait` that is under way return now, or else the next one at once; any thread may call it."""
         self.runner.wake()
 
-    def abort(self, reasons: Mapping[str, str]) -> list[Run]:
+    def abort(self, reasons: Mapping[str, str], *, repeats: bool = False) -> list[Run]:
         """Begin to end some runs that are not wanted any more, all at the same time, while others go on.
 
         It waits for none of them: `poll` takes them to their end, and tries again and again where machines are not
@@ -229,6 +230,7 @@ class Deployer:
 
         Args:
             reasons: Why, by run id; those that are not known or have ended do not matter.
+            repeats: Their trials are run again: what they have saved of their work stays.
 
         Returns:
             Their rows as they are now; some may have ended at once.
@@ -236,7 +238,7 @@ class Deployer:
         lifecycles = [self._lifecycles[run_id] for run_id in reasons if run_id in self._lifecycles]
         self._look([lifecycle for lifecycle in lifecycles if lifecycle.open])
         for lifecycle in lifecycles:
-            _give_up(lifecycle, reasons[lifecycle.run.run_id])
+            _give_up(lifecycle, reasons[lifecycle.run.run_id], repeats=repeats)
         for lifecycle in lifecycles:
             lifecycle.advance()
             lifecycle.reported = lifecycle.run
@@ -443,10 +445,10 @@ def output_of(run: Run, folder: Path, offer: Offer, configuration: Configuration
     )
 
 
-def _give_up(lifecycle: RunLifecycle, reason: str) -> None:
+def _give_up(lifecycle: RunLifecycle, reason: str, *, repeats: bool) -> None:
     """Let a run end, unless it ends already, or its job has ended by itself: what that has left is paid for."""
     if lifecycle.open and lifecycle.ending is None and lifecycle.running:
-        lifecycle.unwanted = True
+        lifecycle.unwanted, lifecycle.repeats = not repeats, repeats
         lifecycle.stop(RunEnding(RunState.CANCELLED, reason))
 
 

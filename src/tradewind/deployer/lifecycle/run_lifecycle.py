@@ -224,6 +224,7 @@ class RunLifecycle:
         self.background_task: BackgroundTask | None = None
         self.wants_submit = False
         self.unwanted = False
+        self.repeats = False
         self.ending: RunEnding | None = None
         self.retry_at = 0.0
         self.keeps: bool | None = None if context.kept is not None else False
@@ -562,6 +563,10 @@ class RunLifecycle:
             save_ending(self.request.folder, ending, self.status)
         if not self._over(ending.reason):
             return False
+        if self.repeats:  # its program had a moment to save what it had
+            self.repeats = False
+            self._later(partial(self._checkpoints.save_last, self.run))
+            return True
         if self.keeps is not False and not self._fit_to_keep(ending):
             self.keeps = False
         if self.keeps is None:

@@ -230,7 +230,7 @@ class _EndingDeployer:
     def launch(self, run: Run, request: RunRequest) -> Run:
         raise AssertionError(f"run {run.run_id} is not to be started")
 
-    def adopt(self, run: Run, request: RunRequest, unwanted: str = "") -> Run:
+    def adopt(self, run: Run, request: RunRequest, unwanted: str = "", *, repeats: bool = False) -> Run:
         try:
             return self._deployer.end(run, request, unwanted or self._reason)
         except TradewindError as error:  # the others are ended all the same
@@ -247,7 +247,7 @@ class _EndingDeployer:
         """See `DeployerProtocol.wake`."""
         self._deployer.wake()
 
-    def abort(self, reasons: Mapping[str, str]) -> list[Run]:
+    def abort(self, reasons: Mapping[str, str], *, repeats: bool = False) -> list[Run]:
         return []
 
     def stop(self, reasons: Mapping[str, str]) -> None:

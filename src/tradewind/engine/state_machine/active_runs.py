@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tradewind.problem import LOCALHOST, Run, RunState
+from tradewind.problem import LOCALHOST, Run, RunPreemption, RunState
 
 _ENDING = "being ended: "
 """So begins the reason in the row of a run that is being cancelled: who goes on after a crash does not repeat it."""
@@ -54,12 +54,14 @@ class ActiveRuns:
     def known(self, news: Run) -> Run | None:
         """News of a run, with what only this side knows of it; None where it is not on its way.
 
-        That is what was set aside for it at its launch, and that it is being cancelled, and why.
+        That is what was set aside for it at its launch, that it is being cancelled, and why, and for whom.
         """
         known = self.runs.get(news.run_id)
         if known is None:
             return None
         run = news if news.reserved == known.reserved else replace(news, reserved=known.reserved)
+        if known.preemption is not None:
+            run = replace(run, preemption=known.preemption)
         if run.run_id in self._aborting and not run.state.ended:
             self._troubles[run.run_id] = run.reason
             run = replace(run, reason=known.reason)
@@ -77,6 +79,18 @@ class ActiveRuns:
         run = self.runs[run_id]
         self.put(replace(run, reason=_ENDING + why), stored=False)
         return True
+
+    def preempt(self, run_id: str, preemption: RunPreemption) -> bool:
+        """Note, in its row too, for whom a run is being taken; False where it is being cancelled already."""
+        if run_id in self._aborting:
+            return False
+        self.runs[run_id] = replace(self.runs[run_id], preemption=preemption)
+        return self.abort(run_id, preemption.words)
+
+    def spare(self, run: Run) -> Run:
+        """The row of a run that ended by itself before it was taken."""
+        self._aborting.pop(run.run_id, None)
+        return replace(run, preemption=None)
 
     def aborted(self, run_id: str) -> bool:
         """True when a run is being cancelled, or was, for a reason of its own."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.problem import Offer, Proposal, Run, Trial
+from tradewind.problem import Offer, Proposal, Run, RunPreemption, Trial
 
 # ---------------------------------------------------------------------- events
 
@@ -149,6 +149,19 @@ class LaunchPermitted:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPreempted:
+    """Another tenant of the cluster gets the place of a run: it is ended, and its trial is run again later.
+
+    Attributes:
+        run_id: The run.
+        preemption: For whom, and who pays.
+    """
+
+    run_id: str
+    preemption: RunPreemption
+
+
+@dataclass(frozen=True, slots=True)
 class MachinesFree:
     """A run is all but over, and its machines could be kept for the next one.
 
@@ -190,6 +203,7 @@ SearchEvent = (
     | Tick
     | Interrupted
     | LaunchPermitted
+    | RunPreempted
     | MachinesFree
     | KeptMachinesChanged
 )
@@ -223,6 +237,7 @@ class Launch:
         wall_seconds: The time after which it must end, or None.
         again: An earlier process may have started it: it is found again, never started twice.
         unwanted: Why it is only found again to be ended, or empty.
+        repeats: Its trial is run again then: what it has saved of its work stays.
     """
 
     trial: Trial
@@ -230,6 +245,7 @@ class Launch:
     wall_seconds: float | None
     again: bool = False
     unwanted: str = ""
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,11 +274,13 @@ class CancelRun:
         run_id: Which.
         reason: In words.
         waits: The search goes no further until its machines are gone. Without it, that comes as `RunChanged`.
+        repeats: Its trial is run again: what it has saved of its work stays.
     """
 
     run_id: str
     reason: str
     waits: bool = False
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)

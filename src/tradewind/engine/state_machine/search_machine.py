@@ -22,7 +22,7 @@ from tradewind.engine.state_machine.retry_policy import RetryTracker
 from tradewind.engine.state_machine.search_policy import SearchPolicy
 from tradewind.engine.state_machine.termination import TerminationCheck
 from tradewind.engine.state_machine.trial_history import ProposalIntake, TrialHistory, new_trial
-from tradewind.problem import Fault, MachineLease, Offer, Problem, Run, RunState, Trial, TrialState
+from tradewind.problem import Fault, MachineLease, Offer, Problem, Run, RunPreemption, RunState, Trial, TrialState
 from tradewind.utils.units import count, format_money
 
 
@@ -199,6 +199,8 @@ class SearchMachine:
                 out += [ev.CancelRun(run_id, "the user stopped the search", waits=True) for run_id in self.runs]
             case ev.LaunchPermitted(number):
                 self._permits.give(number)
+            case ev.RunPreempted(run_id, preemption):
+                out += self._preempt(run_id, preemption)
             case ev.MachinesFree():
                 out += self._machines_free(event)
             case ev.KeptMachinesChanged(cluster, gone, until):
@@ -281,7 +283,8 @@ class SearchMachine:
             run = replace(run, reserved=amount)
             self.ledger.take_over(run.run_id, amount)
             self.active_runs.put(run, stored=False)
-        return ev.Launch(trial, run, self._until(trial, run), True, self.active_runs.why_ending(run.run_id))
+        unwanted = self.active_runs.why_ending(run.run_id)
+        return ev.Launch(trial, run, self._until(trial, run), True, unwanted, run.preemption is not None)
 
     def _until(self, trial: Trial, run: Run) -> float | None:
         cap, why = self.cap(trial, run)
@@ -506,6 +509,9 @@ class SearchMachine:
                     return instructions
             return [self._write()] if weighs else []
         run = self.kept.begin(run)
+        gone = run.state == RunState.CANCELLED or trial_outcome.is_lost(run)
+        if run.preemption is not None and not gone:
+            run = self.active_runs.spare(run)
         self.active_runs.put(run)
         trial = self.history.trials[run.trial]
         self._architectures.note(run, trial)
@@ -514,7 +520,9 @@ class SearchMachine:
             return [ev.InterpretOutput(trial, run)]
         if run.state == RunState.TIMED_OUT:
             return self._finish(run, self._cut(trial, run))
-        if run.state == RunState.CANCELLED or trial_outcome.is_lost(run):
+        if gone:
+            if run.preemption is not None:
+                return self._put_back(run.paid(), trial)
             if self.active_runs.aborted(run.run_id):
                 return self._finish(run, self._cut(trial, run))
             return self._put_back(run, trial) if run.state == RunState.CANCELLED else self._retry(run, trial)
@@ -532,6 +540,15 @@ class SearchMachine:
             return []
         # Stored first: after a crash the run is ended, and its trial is not repeated.
         return [self._write(), ev.CancelRun(run_id, why)]
+
+    def _preempt(self, run_id: str, preemption: RunPreemption) -> list[ev.SearchInstruction]:
+        """End a run whose place another tenant gets; nothing where it is about to end in any case."""
+        run = self.runs.get(run_id)
+        if run is None or run.state.ended or run.state == RunState.COLLECTING:
+            return []
+        if not self.active_runs.preempt(run_id, preemption):
+            return []
+        return [self._write(), ev.CancelRun(run_id, preemption.words, repeats=True)]  # stored first, as above
 
     def _cut(self, trial: Trial, run: Run) -> Trial:
         why = self.active_runs.why_cut(run)
@@ -557,7 +574,7 @@ class SearchMachine:
         return [self._write(trials=[trial], runs=[run]), ev.SettleRun(run.run_id), ev.TellSearcher(trial)]
 
     def _put_back(self, run: Run, trial: Trial) -> list[ev.SearchInstruction]:
-        """A run was cancelled by the user: it is paid, and its trial is run again on resuming."""
+        """A run was cancelled by the user, or taken: it is paid, and its trial is run again."""
         trial = self._charge(run, replace(trial, state=TrialState.PENDING))
         self._waiting.append(trial)
         return [self._write(trials=[trial], runs=[run]), ev.SettleRun(run.run_id)]

@@ -108,7 +108,7 @@ __all__ = [
     "TenantRow",
 ]
 
-_DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot"}
+_DOCUMENTS = {"spec", "options", "quota", "settings", "snapshot", "preempt"}
 _WITH_LEASES = clusters.outerjoin(leases, CLUSTER_LEASES.of_row)
 _HOLDERS = sa.select(leases.c.holder, leases.c.expires).select_from(_WITH_LEASES)
 _JOB_COLUMNS = [cluster_jobs.c[name] for name in JobRow.__dataclass_fields__]
@@ -137,7 +137,12 @@ class ClusterStore:
 
     def set_tenant(self, tenant: TenantRow) -> None:
         """Add a tenant, or change it."""
-        values = {"weight": tenant.weight, "priority": tenant.priority, "quota": codec.dumps(dict(tenant.quota))}
+        values = {
+            "weight": tenant.weight,
+            "priority": tenant.priority,
+            "quota": codec.dumps(dict(tenant.quota)),
+            "preempt": codec.dumps(dict(tenant.preempt)),
+        }
         with self._database.write() as connection:
             make_tenant(connection, tenant.name, tenant.created)
             connection.execute(sa.update(tenants).where(tenants.c.name == tenant.name).values(values))
@@ -149,11 +154,11 @@ class ClusterStore:
         return [TenantRow(**_read(row)) for row in found]
 
     def spending(self, tenant: str, before: int | None = None) -> tuple[dict[int, float], float]:
-        """USD that a tenant has spent or set aside: of each of its searches, by number, and of its requests.
+        """USD that a tenant has spent or set aside: of each of its searches, by number, and of all else.
 
         A search that is over counts with what it has spent, another one with its budget, which is infinite where it has
         none; a request of the service with what it has cost, or may cost while it is carried out. A search that a
-        request has asked for is among the requests only.
+        request has asked for is among the requests only. All else are the requests, and runs of others that it took.
 
         Args:
             tenant: The tenant's name.
@@ -163,6 +168,7 @@ class ClusterStore:
             tenant_spending.lock_spending(connection)
             searches = tenant_spending.spent_by_searches(connection, tenant)
             requests = tenant_spending.spent_by_requests(connection, tenant)
+            requests += tenant_spending.spent_on_preemptions(connection, tenant)
         return {number: most for number, most in searches.items() if before is None or number < before}, requests
 
     def studies_of_requests(self) -> list[tuple[str, int | None]]:

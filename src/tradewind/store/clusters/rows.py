@@ -45,6 +45,7 @@ class TenantRow:
         priority: Larger goes first under strict priority.
         quota: The most that it may use at a time, by name of the resource.
         created: Seconds since the epoch.
+        preempt: Its preemption policy, as `tradewind.tenancy.preemption.policy` reads it; empty where it takes nothing.
     """
 
     name: str
@@ -52,6 +53,7 @@ class TenantRow:
     priority: int = 0
     quota: Mapping[str, float] = field(default_factory=dict)
     created: float = 0.0
+    preempt: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

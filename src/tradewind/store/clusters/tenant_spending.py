@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from tradewind.store.clusters.rows import OPEN_JOB_STATES
 from tradewind.store.service.request_queries import CLAIM_LOCK, HELD
 from tradewind.store.sql.schema import cluster_jobs, requests, runs
+from tradewind.store.studies.rows import ENDED_RUN_STATES
 
 _TENANT: sa.BindParameter[str] = sa.bindparam("tenant")
 _job, _request = cluster_jobs.c, requests.c
@@ -28,6 +29,13 @@ _of_searches = (
     .where(_job.tenant == _TENANT, _job.id.not_in(_asked_for[0]))
     .where(_job.study_id.is_(None) | _job.study_id.not_in(_asked_for[1]))
     .group_by(_job.id)
+)
+
+# Few runs are open or were cancelled: the index finds them.
+_taken_runs = sa.select(runs.c.state, runs.c.cost, runs.c.reserved, runs.c.details).where(
+    runs.c.study_id.in_(sa.select(_job.study_id).where(_job.study_id.is_not(None))),
+    runs.c.state.not_in(ENDED_RUN_STATES) | (runs.c.state == "cancelled"),
+    runs.c.details.like('%"preemption":%'),
 )
 
 STUDIES_OF_REQUESTS = sa.select(_request.tenant, _request.study_id).order_by(_request.id)
@@ -62,9 +70,20 @@ def spent_by_searches(connection: Connection, tenant: str) -> dict[int, float]:
     return found
 
 
+def spent_on_preemptions(connection: Connection, tenant: str) -> float:
+    """USD of runs of others that a tenant took and pays; one that is not gone yet counts with what it may cost."""
+    total = 0.0
+    for state, cost, reserved, details in connection.execute(_taken_runs):
+        taken = json.loads(details)["preemption"]
+        if (taken["tenant"], taken["pays"]) == (tenant, "taker"):
+            total += taken["cost"] if state in ENDED_RUN_STATES else max(cost, reserved)
+    return total
+
+
 def spent_by_tenant(connection: Connection, tenant: str) -> float:
     """USD that a tenant has spent or set aside in all."""
-    return spent_by_requests(connection, tenant) + sum(spent_by_searches(connection, tenant).values())
+    searches = sum(spent_by_searches(connection, tenant).values())
+    return spent_by_requests(connection, tenant) + searches + spent_on_preemptions(connection, tenant)
 
 
 def lock_spending(connection: Connection) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -167,6 +167,7 @@ tenants = Table(
     Column("priority", Integer, nullable=False),
     Column("quota", Text, nullable=False),
     Column("created", Float(53), nullable=False),
+    Column("preempt", Text, nullable=False, server_default="{}"),
 )
 
 clusters = Table(

@@ -24,8 +24,8 @@ and that of a trial these::
     attempts       runs so far
     created, started, ended      seconds since the epoch, or null
     runs           run_id, attempt, state, reserved, cost, runtime, handle, machines, started, ended,
-                   exit_code, reason, fault, usage, folder, offer_key, results, and taken and lease where machines
-                   were kept, of each; and logs, where they were
+                   exit_code, reason, fault, usage, folder, offer_key, results, taken and lease where machines
+                   were kept, preemption where another tenant got its place, of each; and logs, where they were
                    exported: by file (stdout, stderr, metrics.jsonl, outputs/...) its text or base64, and bytes and cut
 
 Version 1 had documents of trials only, and no logs. NaN and infinities stand as ``{"float": "nan"}``,
@@ -42,7 +42,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tradewind.errors import RecordError
-from tradewind.problem import Fault, Offer, Run, RunState, Trial, TrialState
+from tradewind.problem import Fault, Offer, Payer, Run, RunState, Trial, TrialState
 from tradewind.store import codec
 from tradewind.store.base import StudyRow, StudyState
 
@@ -221,6 +221,13 @@ class _Lease(_Part):
         return self
 
 
+class _Preemption(_Part):
+    tenant: _Name
+    pays: Payer = "owner"
+    at: _Moment = 0.0
+    cost: _Money = 0.0
+
+
 class _Run(_Part):
     run_id: _Name = Field(min_length=1)
     attempt: _Count = 1
@@ -241,6 +248,7 @@ class _Run(_Part):
     results: str = ""
     taken: _Taken | None = None
     lease: _Lease | None = None
+    preemption: _Preemption | None = None
 
 
 class _Record(_Part):

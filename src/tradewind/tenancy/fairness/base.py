@@ -49,6 +49,10 @@ class Fairness(Plugin, ABC):
             since: When it began, on the allocator's clock.
         """
 
+    def may_take(self, tenant: TenantView, other: TenantView) -> bool:
+        """True when runs of another tenant may be ended so that a tenant gets its share, if its policy says so."""
+        return True
+
     def runs_before(self, tenant: TenantView, other: TenantView, amount: float, now: float) -> int | None:
         """The most runs of another tenant that start before the next one of a tenant; None where nothing limits them.
 

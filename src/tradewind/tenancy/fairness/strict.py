@@ -14,3 +14,7 @@ class StrictFairness(Fairness):
     def key(self, tenant: TenantView) -> tuple[float, ...]:
         """See `Fairness.key`."""
         return (-float(tenant.priority), tenant.share / tenant.weight)
+
+    def may_take(self, tenant: TenantView, other: TenantView) -> bool:
+        """Never of a tenant that goes before."""
+        return other.priority <= tenant.priority

@@ -1,0 +1,1 @@
+"""What can be said of an allocator, for those who watch."""
