@@ -23,6 +23,7 @@ from tradewind.service.requests.run_output import RequestRuns, RunOutputReader
 from tradewind.service.requests.state import DOLLARS, check_money, request_allowance
 from tradewind.store.base import Store
 from tradewind.store.service.claims import ClaimStore
+from tradewind.store.service.request_parameters import parse_conditions
 from tradewind.store.service.request_values import TenantQueueState
 from tradewind.store.service.requests import ENDED, OPEN, NewRequestEvent, RequestEvent, RequestRow, RequestStore
 from tradewind.store.sql.database import Database
@@ -233,6 +234,7 @@ class RequestService:
         states: Sequence[str] = (),
         application: str = "",
         text: str = "",
+        parameters: Sequence[str] = (),
         tenant: str = "",
         before: int | None = None,
         limit: int = 50,
@@ -244,18 +246,20 @@ class RequestService:
             states: Only in these states.
             application: Only of this application: ``name`` or ``name@version``.
             text: Only those that have it in their name, or as their number.
+            parameters: Only those whose parameters meet all of these conditions, such as ``stars>500``.
             tenant: Only of this tenant.
             before: Only those with a smaller number: the next page.
             limit: Rows at most, 500 at most.
 
         Raises:
-            InputError: There is no such state, or the text is too long.
+            InputError: There is no such state, the text is too long, or a condition cannot be read.
         """
         for state in states:
             if state not in (*OPEN, *ENDED):
                 raise InputError(f"there is no state {state!r}", hint=f"known: {', '.join((*OPEN, *ENDED))}")
         if len(text) > _LONGEST_TEXT:
             raise InputError(f"the text has more than {_LONGEST_TEXT} characters", hint="a part of a name is enough")
+        conditions = parse_conditions(parameters)
         if tenant and not who.may_see(tenant):
             return []
         return self.store.page(
@@ -263,6 +267,7 @@ class RequestService:
             states=states,
             application=application,
             text=text,
+            parameters=conditions,
             before=before,
             limit=max(1, min(limit, _MOST_ROWS)),
         )

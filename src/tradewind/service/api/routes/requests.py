@@ -148,19 +148,35 @@ def list_requests(
     ] = None,
     application: Annotated[str, Query(max_length=200, description="Only of this one: name or name@version.")] = "",
     text: Annotated[str, Query(max_length=200, description="Only with this in the name, or as the number.")] = "",
+    parameter: Annotated[
+        list[str] | None,
+        Query(
+            max_length=10,
+            description="Only those whose parameters meet this: a name, one of = != < <= > >=, and a value.",
+            examples=[["stars>500"]],
+        ),
+    ] = None,
     tenant: Annotated[str, Query(max_length=200, description="Only of this tenant.")] = "",
     before: Before = None,
     limit: Limit = 50,
     _known: IfNoneMatch = None,
 ) -> Response:
     """The requests that you may see, the newest first."""
-    known = "if-none-match" in request.headers and before is None and not (state or application or text or tenant)
+    filters = state or application or text or parameter or tenant
+    known = "if-none-match" in request.headers and before is None and not filters
     if known:  # most of those who ask again and again: nothing more is read for them where nothing has changed
         stamps = shared.requests.store.stamps(who.sees, limit)
         if (same := not_modified(request, _tag_of_list(request, who, stamps))) is not None:
             return same
     rows = shared.requests.list(
-        who, states=state or (), application=application, text=text, tenant=tenant, before=before, limit=limit
+        who,
+        states=state or (),
+        application=application,
+        text=text,
+        parameters=parameter or (),
+        tenant=tenant,
+        before=before,
+        limit=limit,
     )
     tag = _tag_of_list(request, who, [(row.id, row.updated) for row in rows])
     if (same := not_modified(request, tag)) is not None:
