@@ -232,6 +232,8 @@ def test_the_list_says_why_a_request_failed(shared: Context) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
+        ("/requests/999999/files.zip", 404, "There is no such request"),
+        ("/requests/999999/shown/outputs/x.png", 404, "There is no such request"),
         ("/nothing", 404, "This address leads nowhere"),
         ("/requests/999999", 404, "There is no such request"),
         ("/requests/99999999999999999999999", 404, "This address leads nowhere"),

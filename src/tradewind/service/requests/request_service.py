@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +18,7 @@ from tradewind.service.accounts.audit_log import audit_row
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.requests.request_document import document_digest, fill_request, merge_documents
 from tradewind.service.requests.request_planner import PlannerDependencies, RequestPlanner, job_folder
+from tradewind.service.requests.run_archive import archive_pieces
 from tradewind.service.requests.run_files import RunFileEntry, RunLogPart
 from tradewind.service.requests.run_output import RequestRuns, RunOutputReader
 from tradewind.service.requests.state import DOLLARS, check_money, request_allowance
@@ -466,6 +467,17 @@ class RequestService:
         if run is None:
             raise NotFoundError("the request has no files yet")
         return self.left.open(row, run, path)
+
+    def archive(self, who: Principal, number: int, *, trial: int | None = None) -> Iterator[bytes]:
+        """Return the pieces of a zip file with all files that `files` lists.
+
+        Raises:
+            NotFoundError: There is no such request or trial, or it has left no files.
+        """
+        entries = self.files(who, number, trial=trial)
+        if not entries:
+            raise NotFoundError("the request has no files yet")
+        return archive_pieces(entries, lambda path: self.open(who, number, path, trial=trial))
 
     def _changed(self) -> None:
         with self._lock:

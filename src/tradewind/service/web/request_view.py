@@ -354,3 +354,49 @@ def compare_predictions(row: RequestRow, way: Sequence[StageView]) -> list[Predi
             PredictionComparison(name, words(value), between, words(actual) if actual is not None else "", difference)
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionBar:
+    """A figure so far, against what was predicted.
+
+    Attributes:
+        value: The figure so far.
+        predicted: The prediction.
+        words: The prediction, in words.
+        rest: The difference, in words.
+        kind: ``warn`` above the prediction's 95 % quantile.
+        since: Start of its clock, seconds since the epoch; None for one that stands.
+    """
+
+    value: float
+    predicted: float
+    words: str
+    rest: str
+    kind: str = ""
+    since: float | None = None
+
+
+def prediction_bars(row: RequestRow, way: Sequence[StageView]) -> dict[str, PredictionBar]:
+    """Return the bars of a run: ``runtime`` and ``cost``, where they were predicted and it has begun to run.
+
+    Args:
+        row: The request.
+        way: Stages of the request.
+    """
+    step = next((one for one in way if one.stage == "executing" and one.seconds is not None), None)
+    before = _mapping(row.plan.get("predicted"))
+    if step is None or step.seconds is None:
+        return {}
+    figures = {"runtime": (step.seconds, short), "cost": (_money(row).value, format_money)}
+    found = {}
+    for name, (value, words) in figures.items():
+        predicted, high = before.get(name), before.get(f"{name}_high")
+        if not isinstance(predicted, int | float) or predicted <= 0:
+            continue
+        most = high if isinstance(high, int | float) else predicted
+        rest = f"{words(value - predicted)} more" if value > predicted else ""
+        since = step.at if name == "runtime" and step.state == "now" else None
+        kind = "warn" if value > most else ""
+        found[name] = PredictionBar(value, predicted, f"{words(predicted)} predicted", rest, kind, since)
+    return found

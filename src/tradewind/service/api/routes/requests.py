@@ -42,6 +42,7 @@ from tradewind.service.http.responses import (
     IfNoneMatch,
     Limit,
     Number,
+    archive_response,
     etag_of,
     json_list_response,
     json_response,
@@ -330,6 +331,16 @@ async def read_request_log(
 def list_request_files(who: Caller, shared: Shared, number: Number, trial: Trial = None) -> Response:
     """The files that a request's last run has left, by path."""
     return json_list_response(FILES, [file_of(entry) for entry in shared.requests.files(who, number, trial=trial)])
+
+
+@router.get(
+    "/requests/{number}/files.zip",
+    response_class=Response,
+    responses={200: {"description": "All files.", "content": {"application/zip": {}}}},
+)
+def download_request_files(who: Caller, shared: Shared, number: Number, trial: Trial = None) -> Response:
+    """All files that a request's last run has left, as one zip file, which is sent while it is made."""
+    return archive_response(shared.requests.archive(who, number, trial=trial), f"request-{number}.zip")
 
 
 @router.get(

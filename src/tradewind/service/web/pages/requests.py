@@ -15,10 +15,12 @@ from tradewind.service.context import Context
 from tradewind.service.document_limits import MAX_INTEGER
 from tradewind.service.http.responses import FileDownload
 from tradewind.service.requests.run_files import LOGS, RunFileEntry, RunLogPart
+from tradewind.service.results.previews import first_shown
 from tradewind.service.results.upload_state import upload_again, upload_trouble
 from tradewind.service.web.page_access import Cursor, Number, Posted, Shared, Viewer
+from tradewind.service.web.pages.request_results import read_preview
 from tradewind.service.web.rendering import PER_PAGE, list_address, list_page, redirect, render, render_part
-from tradewind.service.web.request_view import GROUPS, compare_predictions, stage_views, view_request
+from tradewind.service.web.request_view import GROUPS, compare_predictions, prediction_bars, stage_views, view_request
 from tradewind.store.service.request_parameters import parse_conditions
 from tradewind.store.service.request_values import RequestState
 from tradewind.store.service.requests import RequestRow
@@ -30,6 +32,9 @@ Offset = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
 
 TrialNumber = Annotated[int | None, Query(ge=0, le=MAX_INTEGER)]
 """Number of the trial of a search whose files and log are meant; the best or the last one without."""
+
+ShownPath = Annotated[str, Query(max_length=4000)]
+"""Path of the file that is shown on the page."""
 
 _OFFERED_FORMS = 20
 """Applications whose fields the list offers to be searched by."""
@@ -101,22 +106,37 @@ def _field_titles(shared: Context, who: Principal, names: Sequence[str]) -> dict
 
 @router.get("/requests/{number:int}")
 def one(
-    request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False, trial: TrialNumber = None
+    request: Request,
+    who: Viewer,
+    shared: Shared,
+    number: Number,
+    part: bool = False,
+    trial: TrialNumber = None,
+    show: ShownPath = "",
 ) -> HTMLResponse:
     """Show one request: its progress, the reasons, and its results, of a search those of its best or another trial."""
     if part:
         return render_part(request, who, "request_live.html.j2", **_values(shared, who, number, trial))
-    return _page(request, who, shared, number, trial=trial)
+    return _page(request, who, shared, number, trial=trial, show=show)
 
 
 def _page(
-    request: Request, who: Principal, shared: Context, number: int, link: str = "", trial: int | None = None
+    request: Request,
+    who: Principal,
+    shared: Context,
+    number: int,
+    link: str = "",
+    trial: int | None = None,
+    show: str = "",
 ) -> HTMLResponse:
     values = _values(shared, who, number, trial)
-    logs = _logs(shared, who, number, values["files"], trial)
-    if values["shown"].row.problem:  # what went wrong stands there, as a rule
+    row, files = values["shown"].row, values["files"]
+    logs = _logs(shared, who, number, files, trial)
+    if row.problem:  # what went wrong stands there, as a rule
         logs = dict(sorted(logs.items(), key=lambda one: one[0] != "stderr"))
-    return render(request, who, "request.html.j2", logs=logs, link=link, **values)
+    path = show or (first_shown([entry.path for entry in files]) if row.over else "")
+    preview = read_preview(shared, who, number, path, trial) if path else None
+    return render(request, who, "request.html.j2", logs=logs, link=link, preview=preview, **values)
 
 
 def _values(shared: Context, who: Principal, number: int, trial: int | None = None) -> dict[str, Any]:
@@ -140,6 +160,7 @@ def _values(shared: Context, who: Principal, number: int, trial: int | None = No
         "links": shared.links.list(who, number) if row.over else [],
         "upload": upload_trouble(shared, number) if row.over else None,
         "predicted": compare_predictions(row, way),
+        "bars": prediction_bars(row, way),
     }
 
 
