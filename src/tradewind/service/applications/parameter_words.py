@@ -32,7 +32,7 @@ class ParameterWords:
 
 @dataclass(frozen=True, slots=True)
 class RequestWords:
-    """What a request is of, in words.
+    """The application and the parameters of a request, in words.
 
     Attributes:
         application: Title of its application; empty for a program of its own.

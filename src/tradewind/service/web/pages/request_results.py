@@ -1,4 +1,4 @@
-"""What a request has left, for its page: a preview of a file, the file as a browser shows it, curves, and all files."""
+"""Results of a request, for its page: a preview of a file, the file as a browser shows it, curves, and all files."""
 
 from __future__ import annotations
 
