@@ -14,6 +14,7 @@ from tradewind.utils.units import (
     format_duration,
     format_memory,
     format_money,
+    format_number,
     json_safe,
     parse_duration,
     parse_memory,
@@ -148,3 +149,20 @@ def test_things_are_counted(number: float, words: str) -> None:
 def test_what_is_no_number_is_null_for_readers() -> None:
     given = {"a": math.nan, "b": [math.inf, 1.5, "x"], "c": {"d": -math.inf, "e": None, "f": 3}}
     assert json_safe(given) == {"a": None, "b": [None, 1.5, "x"], "c": {"d": None, "e": None, "f": 3}}
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "words"),
+    [
+        (1234567, None, "1,234,567"),
+        (-1234.5, None, "-1,234.5"),
+        (1e-7, None, "1e-07"),
+        (1234567.89, 4, "1,234,568"),
+        (0.00123456, 4, "0.001235"),
+        (2.0, 4, "2"),
+        (0.0, 4, "0"),
+        (math.inf, None, "inf"),
+    ],
+)
+def test_digits_stand_in_groups(value: float, digits: int | None, words: str) -> None:
+    assert format_number(value, digits) == words

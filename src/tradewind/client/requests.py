@@ -229,6 +229,7 @@ class RequestCalls(ApiCalls):
         states: Sequence[str] = (),
         application: str = "",
         text: str = "",
+        parameters: Sequence[str] = (),
         tenant: str = "",
         limit: int | None = None,
     ) -> Iterator[RequestInfo]:
@@ -238,10 +239,12 @@ class RequestCalls(ApiCalls):
             states: Only in these states.
             application: Only of this one.
             text: Only with this in the name.
+            parameters: Only those whose parameters meet all of these conditions, such as ``stars>500``.
             tenant: Only of this tenant.
             limit: So many at most.
         """
-        given = plain({"state": list(states), "application": application, "text": text, "tenant": tenant})
+        filters = {"application": application, "text": text, "tenant": tenant}
+        given = plain({"state": list(states), "parameter": list(parameters), **filters})
         return (RequestInfo.from_json(one) for one in self._pages("/requests", given, limit))
 
     def cancel(self, request: int) -> RequestInfo:

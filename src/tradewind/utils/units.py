@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from tradewind.errors import InputError
@@ -171,6 +172,24 @@ def format_duration(seconds: float | None) -> str:
         return f"{whole // 60}m {whole % 60:02d}s"
     minutes = round(seconds / 60)
     return f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def format_number(value: float, digits: int | None = None) -> str:
+    """``1,234,567``, ``0.00125``, ``-2.5``: all digits of a number, those before the point in groups of three.
+
+    Args:
+        value: The number.
+        digits: So many digits that mean something are kept after the point at most; all without it.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, float) and digits is not None and value:
+        value = round(value, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+    if isinstance(value, float) and not 1e-5 <= abs(value) < 1e15 and value:
+        return f"{value:.{(digits or 17) - 1}e}" if digits is not None else repr(value)
+    whole, point, rest = f"{Decimal(repr(value)):,f}".partition(".")
+    rest = rest.rstrip("0")
+    return f"{whole}{point}{rest}" if rest else whole
 
 
 def format_money(usd: float | None) -> str:

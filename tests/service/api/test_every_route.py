@@ -61,6 +61,7 @@ FIXED: dict[str, str] = {
     "logs.stream": "stdout",
     "log.stream": "stdout",
     "files.path": "stdout",
+    "shown.path": "outputs/picture.png",
     "requests.action": "cancel",
     "results.action": "check",
     "workflow.path": "outputs/results.json",

@@ -204,12 +204,13 @@ def put(
     cost: float = 0.0,
     ago: float = 600.0,
     took: float = 300.0,
+    size: int = 200,
     **fields: Any,
 ) -> int:
     """Put a request into the database as one that a worker has brought so far."""
     application = context.applications.get(who, "plate")
     began = time.time() - ago
-    document = {"application": application.reference, "parameters": {"size": 200}, "name": name}
+    document = {"application": application.reference, "parameters": {"size": size}, "name": name}
     row = RequestRow(0, who.tenant, who.user_id, kind, document, name, application_id=application.id, created=began)
     stored, _ = context.requests.store.add(row, NewRequestEvent("pending", f"asked for by {who.name}", at=began))
     over = state not in ("pending", "executing")

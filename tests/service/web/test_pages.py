@@ -204,9 +204,36 @@ def test_pages_of_the_list(shared: Context) -> None:
     assert rows.count('id="row-') == 25
 
 
+@pytest.mark.slow
+def test_the_list_is_searched_by_parameters(shared: Context) -> None:
+    who = principal(shared, "eve")
+    small, *large = [put(shared, who, name=f"sized {size}", state="done", size=size) for size in (10, *[3000] * 26)]
+    eve = Visitor(shared, "eve")
+    page = eve.get("/requests?text=sized&application=plate&parameter=size%3E%3D3,000").text
+    assert page.count('id="row-') == 25
+    assert f'id="row-{small}"' not in page
+    assert "parameter=size%3E%3D3%2C000" in page, "the next page and the tabs have it, too"
+    assert "Heat in a plate · <bdi>Points across: 3,000 points</bdi>" in page
+    assert f'id="row-{large[0]}"' in eve.get(f"/requests?parameter=size%3D3000&before={large[1]}").text
+    wrong = eve.get("/requests?parameter=size")
+    assert (wrong.status_code, wrong.text.count('id="row-')) == (422, 0)
+    assert "is no condition on a parameter" in wrong.text
+    assert 'name="parameter" value="size"' in wrong.text, "what was typed is not lost"
+
+
+@pytest.mark.slow
+def test_the_list_says_why_a_request_failed(shared: Context) -> None:
+    put(shared, principal(shared, "eve"), name="broken", state="failed", problem="no such mesh\nTraceback: ...")
+    page = Visitor(shared, "eve").get("/requests?text=broken").text
+    assert "No such mesh" in page
+    assert "Traceback" not in page
+
+
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
+        ("/requests/999999/files.zip", 404, "There is no such request"),
+        ("/requests/999999/shown/outputs/x.png", 404, "There is no such request"),
         ("/nothing", 404, "This address leads nowhere"),
         ("/requests/999999", 404, "There is no such request"),
         ("/requests/99999999999999999999999", 404, "This address leads nowhere"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tradewind.reporting.words import machines_of
-from tradewind.service.web.request_view import compare_predictions, stage_views, view_request
+from tradewind.service.web.request_view import compare_predictions, prediction_bars, stage_views, view_request
 from tradewind.store.service.request_values import RequestEvent, RequestRow, RequestState
 
 NOW = 10_000.0
@@ -154,3 +154,14 @@ def test_what_a_run_measured_is_shown_and_a_range_of_one_value_is_none() -> None
     row = request("done", ended=9_200.0, progress={"result": result}, plan=plan)
     assert view_request(row, NOW).measured == [("rate", "48")]
     assert [line.range for line in compare_predictions(row, [])] == [""]
+
+
+def test_bars_against_what_was_predicted() -> None:
+    predicted = {"runtime": 300.0, "runtime_high": 500.0, "cost": 0.02}
+    row = request(plan={"predicted": predicted}, progress={"cost": 0.01})
+    way = stage_views(row, events(("pending", 9_000.0), ("executing", 9_200.0)), NOW)
+    bars = prediction_bars(row, way)
+    assert (bars["runtime"].value, bars["runtime"].since, bars["runtime"].kind) == (800.0, 9_200.0, "warn")
+    assert bars["runtime"].rest == "8m 20s more"
+    assert (bars["cost"].value, bars["cost"].words, bars["cost"].rest) == (0.01, "$0.0200 predicted", "")
+    assert prediction_bars(request(), way) == prediction_bars(row, way[:1]) == {}

@@ -70,6 +70,7 @@ class LocalClient:
         states: Sequence[str] = (),
         application: str = "",
         text: str = "",
+        parameters: Sequence[str] = (),
         tenant: str = "",
         limit: int | None = None,
     ) -> Iterator[RequestInfo]:
@@ -81,6 +82,7 @@ class LocalClient:
                 states=states,
                 application=application,
                 text=text,
+                parameters=parameters,
                 tenant=tenant,
                 before=before,
                 limit=min(limit or _MOST_ROWS, _MOST_ROWS),

@@ -278,6 +278,10 @@ def list_requests(
     state: Annotated[list[str] | None, typer.Option(help="Only in this state; repeatable.")] = None,
     application: Annotated[str, typer.Option(help="Only of this one.", show_default=False)] = "",
     text: Annotated[str, typer.Option(help="Only with this in the name.", show_default=False)] = "",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", help="Only with such a parameter: stars=1000, 'stars>500'; repeatable."),
+    ] = None,
     tenant: Annotated[str, typer.Option(help="Only of this tenant.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(help="Show this many.", min=1)] = 20,
     as_json: Json = False,
@@ -288,13 +292,14 @@ def list_requests(
     from tradewind.cli.service.connection import connect, emit_dataclasses
 
     with connect(server, database) as place:
-        found = list(place.requests(states=state or (), application=application, text=text, tenant=tenant, limit=limit))
+        filters = {"application": application, "text": text, "tenant": tenant}
+        found = list(place.requests(states=state or (), parameters=param or (), limit=limit, **filters))
     if as_json:
         emit_dataclasses(found)
         return
     if not found:
         typer.echo(
-            "There is no such request." if state or application or text or tenant else "There is no request yet."
+            "There is no such request." if state or param or any(filters.values()) else "There is no request yet."
         )
         return
     print_request_list(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.backends import Backend, BackendService
 from tradewind.service.applications.form import ApplicationForm, form_of
 from tradewind.service.applications.form_values import Value, read_values
+from tradewind.service.applications.parameter_words import RequestWords, request_words
 from tradewind.service.applications.spec_composition import compose_spec
 from tradewind.service.applications.uploaded_files import UPLOADS, FileValue, shared_job_folder, write_job_files
 from tradewind.service.applications.validation import (
@@ -27,6 +28,7 @@ from tradewind.service.applications.validation import (
     stored_application,
 )
 from tradewind.store.service.applications import SHARED, ApplicationRow, ApplicationStore
+from tradewind.store.service.request_values import RequestRow
 from tradewind.utils.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -199,6 +201,21 @@ class ApplicationService:
             NotFoundError: There is none.
         """
         return self.store.application(number)
+
+    def describe(self, requests: Iterable[RequestRow]) -> dict[int, RequestWords]:
+        """Describe requests in words, by their numbers: with the titles and units of their applications' forms."""
+        known: dict[int, CheckedApplication] = {}
+        found: dict[int, RequestWords] = {}
+        for row in requests:
+            number = row.application_id
+            if number is None:
+                found[row.id] = request_words(row)
+                continue
+            if number not in known:
+                known[number] = stored_application(self.store.application(number))
+            model = known[number].model
+            found[row.id] = request_words(row, model.title or known[number].name, model.fields)
+        return found
 
     def _tenants(self, who: Principal, name: str) -> Sequence[str]:
         """List the tenants to search for an application: the own, the shared, and for an administrator any."""

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from pathlib import PurePosixPath
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -77,6 +77,7 @@ def xmlrpc_fault(error: errors.TradewindError) -> tuple[int, str]:
 
 
 _PIECE = 256 * 1024
+_SHOWN_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 _PLAIN = re.compile(r"[^A-Za-z0-9._ -]")
 
@@ -90,9 +91,10 @@ class FileDownload(Response):
         request: The call.
         file: The open file.
         path: Path of the file for the user; a browser proposes its last part as the name.
+        shown_as: Media type of one that a browser shows: a picture of points or a PDF, known by its content.
     """
 
-    def __init__(self, request: Request, file: BinaryIO, path: str) -> None:
+    def __init__(self, request: Request, file: BinaryIO, path: str, *, shown_as: str = "") -> None:
         about = os.fstat(file.fileno())
         tag = f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
         self.background = None
@@ -107,6 +109,11 @@ class FileDownload(Response):
             "Last-Modified": formatdate(about.st_mtime, usegmt=True),
             "X-Content-Type-Options": "nosniff",
         }
+        if shown_as:
+            # A browser's viewer of PDF, which is a sandbox of its own, does not work in another one.
+            policy = _SHOWN_POLICY if shown_as == "application/pdf" else f"{_SHOWN_POLICY}; sandbox"
+            headers |= {"Content-Type": shown_as, "Content-Security-Policy": policy}
+            headers["Content-Disposition"] = headers["Content-Disposition"].replace("attachment", "inline", 1)
         self.status_code = 200
         if tag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
             self.status_code, self._end = 304, 0
@@ -144,6 +151,21 @@ class FileDownload(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._file.close()
+
+
+def archive_response(pieces: Iterator[bytes], name: str) -> Response:
+    """Return a zip file that is sent while it is made.
+
+    Args:
+        pieces: Its pieces.
+        name: Name that a browser saves it by.
+    """
+    headers = {
+        "Cache-Control": "private, no-store",
+        "Content-Disposition": content_disposition(name),
+        "X-Content-Type-Options": "nosniff",
+    }
+    return StreamingResponse(pieces, 200, headers, "application/zip")
 
 
 def content_disposition(path: str) -> str:

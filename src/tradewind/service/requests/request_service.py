@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,11 +18,13 @@ from tradewind.service.accounts.audit_log import audit_row
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.requests.request_document import document_digest, fill_request, merge_documents
 from tradewind.service.requests.request_planner import PlannerDependencies, RequestPlanner, job_folder
+from tradewind.service.requests.run_archive import archive_pieces
 from tradewind.service.requests.run_files import RunFileEntry, RunLogPart
 from tradewind.service.requests.run_output import RequestRuns, RunOutputReader
 from tradewind.service.requests.state import DOLLARS, check_money, request_allowance
 from tradewind.store.base import Store
 from tradewind.store.service.claims import ClaimStore
+from tradewind.store.service.request_parameters import parse_conditions
 from tradewind.store.service.request_values import TenantQueueState
 from tradewind.store.service.requests import ENDED, OPEN, NewRequestEvent, RequestEvent, RequestRow, RequestStore
 from tradewind.store.sql.database import Database
@@ -233,6 +235,7 @@ class RequestService:
         states: Sequence[str] = (),
         application: str = "",
         text: str = "",
+        parameters: Sequence[str] = (),
         tenant: str = "",
         before: int | None = None,
         limit: int = 50,
@@ -244,18 +247,20 @@ class RequestService:
             states: Only in these states.
             application: Only of this application: ``name`` or ``name@version``.
             text: Only those that have it in their name, or as their number.
+            parameters: Only those whose parameters meet all of these conditions, such as ``stars>500``.
             tenant: Only of this tenant.
             before: Only those with a smaller number: the next page.
             limit: Rows at most, 500 at most.
 
         Raises:
-            InputError: There is no such state, or the text is too long.
+            InputError: There is no such state, the text is too long, or a condition cannot be read.
         """
         for state in states:
             if state not in (*OPEN, *ENDED):
                 raise InputError(f"there is no state {state!r}", hint=f"known: {', '.join((*OPEN, *ENDED))}")
         if len(text) > _LONGEST_TEXT:
             raise InputError(f"the text has more than {_LONGEST_TEXT} characters", hint="a part of a name is enough")
+        conditions = parse_conditions(parameters)
         if tenant and not who.may_see(tenant):
             return []
         return self.store.page(
@@ -263,6 +268,7 @@ class RequestService:
             states=states,
             application=application,
             text=text,
+            parameters=conditions,
             before=before,
             limit=max(1, min(limit, _MOST_ROWS)),
         )
@@ -461,6 +467,15 @@ class RequestService:
         if run is None:
             raise NotFoundError("the request has no files yet")
         return self.left.open(row, run, path)
+
+    def archive(self, who: Principal, number: int, *, trial: int | None = None) -> Iterator[bytes]:
+        """Return the pieces of a zip file with all files that `files` lists.
+
+        Raises:
+            NotFoundError: There is no such request or trial.
+        """
+        entries = self.files(who, number, trial=trial)
+        return archive_pieces(entries, lambda path: self.open(who, number, path, trial=trial))
 
     def _changed(self) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO
@@ -12,6 +13,7 @@ from tradewind.service.accounts.audit_log import AuditLog
 from tradewind.service.accounts.credentials import new_secret, secret_digest
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.requests.request_service import RequestService
+from tradewind.service.requests.run_archive import archive_pieces
 from tradewind.service.requests.run_files import RunFileEntry
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.accounts import AccountStore
@@ -133,6 +135,17 @@ class ShareLinkService:
         if not request.over or not _within(link.path, path):
             raise NotFoundError("the link leads to no such file")
         return self._requests.open(owner, request.id, path)
+
+    def archive(self, secret: str) -> Iterator[bytes]:
+        """Return the pieces of a zip file with all files that a link leads to, for anybody who has it.
+
+        Raises:
+            NotFoundError: The link leads nowhere, or to no file.
+        """
+        files = self.open(secret).files
+        if not files:
+            raise NotFoundError("the link leads to no file")
+        return archive_pieces(files, lambda path: self.file(secret, path))
 
     def _follow(self, secret: str) -> tuple[LinkRow, RequestRow, Principal]:
         link = self._store.find(secret_digest(secret))

@@ -9,11 +9,12 @@ from typing import Any
 
 from tradewind.errors import InputError
 from tradewind.reporting.words import machines_of, value_words
+from tradewind.service.applications.parameter_words import RequestWords
 from tradewind.service.web.template_filters import badge_of, short
-from tradewind.store.service.request_values import ACTIVE, OPEN, RequestEvent, RequestRow
-from tradewind.utils.units import count, format_money, parse_duration
+from tradewind.store.service.request_values import ACTIVE, OPEN, RequestEvent, RequestRow, RequestState
+from tradewind.utils.units import count, format_money, format_number, parse_duration
 
-GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+GROUPS: dict[str, tuple[str, tuple[RequestState, ...]]] = {
     "": ("All", ()),
     "open": ("Active", OPEN),
     "done": ("Done", ("done",)),
@@ -21,6 +22,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cancelled": ("Cancelled", ("cancelled",)),
 }
 """Groups that the list of requests can be narrowed to: words and states."""
+
+_NO_WORDS = RequestWords()
 
 STAGES = ("pending", *ACTIVE, "done")
 """The stages of a run that ends well, in order."""
@@ -73,6 +76,8 @@ class RequestView:
     Attributes:
         row: The request.
         title: Name for people.
+        words: Its application and parameters.
+        error: The first line of what went wrong; empty where nothing did.
         remark: Progress in a line; empty for one that is over.
         trouble: Reason that keeps its runs from going on or from being gone; empty for one that is over.
         money: Cost so far, of the most that it may cost.
@@ -87,6 +92,8 @@ class RequestView:
 
     row: RequestRow
     title: str
+    words: RequestWords
+    error: str
     remark: str
     trouble: str
     money: LimitUsage
@@ -109,18 +116,21 @@ class RequestView:
         return self.row.over and self.row.state != "done"
 
 
-def view_request(row: RequestRow, now: float | None = None) -> RequestView:
+def view_request(row: RequestRow, now: float | None = None, words: RequestWords = _NO_WORDS) -> RequestView:
     """Build the view of a request.
 
     Args:
         row: The request.
         now: Seconds since the epoch; the clock's without it.
+        words: Its application and parameters, where they are shown.
     """
     now = time.time() if now is None else now
     trials = row.progress.get("trials")
     return RequestView(
         row=row,
         title=row.name or row.application or f"request {row.id}",
+        words=words,
+        error=_first_line(row.problem) if row.state != "done" else "",
         remark=_remark(row),
         trouble="" if row.over else str(row.progress.get("trouble", "")),
         money=_money(row),
@@ -132,6 +142,11 @@ def view_request(row: RequestRow, now: float | None = None) -> RequestView:
         trials=trials if isinstance(trials, int) else 0,
         measured=_measured(row),
     )
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line[:1].upper() + line[1:]
 
 
 def _remark(row: RequestRow) -> str:
@@ -153,7 +168,7 @@ def _remark(row: RequestRow) -> str:
 def _measured(row: RequestRow) -> list[tuple[str, str]]:
     metrics = _mapping(_mapping(row.progress.get("result")).get("metrics"))
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    return [(name, f"{value:.4g}") for name, value in numbers.items() if (name, value) != ("exit_code", 0)]
+    return [(name, format_number(value, 4)) for name, value in numbers.items() if (name, value) != ("exit_code", 0)]
 
 
 def _best(row: RequestRow) -> BestTrialView | None:
@@ -338,4 +353,50 @@ def compare_predictions(row: RequestRow, way: Sequence[StageView]) -> list[Predi
         found.append(
             PredictionComparison(name, words(value), between, words(actual) if actual is not None else "", difference)
         )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionBar:
+    """A figure so far, against what was predicted.
+
+    Attributes:
+        value: The figure so far.
+        predicted: The prediction.
+        words: The prediction, in words.
+        rest: The difference, in words.
+        kind: ``warn`` above the prediction's 95 % quantile.
+        since: Start of its clock, seconds since the epoch; None for one that stands.
+    """
+
+    value: float
+    predicted: float
+    words: str
+    rest: str
+    kind: str = ""
+    since: float | None = None
+
+
+def prediction_bars(row: RequestRow, way: Sequence[StageView]) -> dict[str, PredictionBar]:
+    """Return the bars of a run: ``runtime`` and ``cost``, where they were predicted and it has begun to run.
+
+    Args:
+        row: The request.
+        way: Stages of the request.
+    """
+    step = next((one for one in way if one.stage == "executing" and one.seconds is not None), None)
+    before = _mapping(row.plan.get("predicted"))
+    if step is None or step.seconds is None:
+        return {}
+    figures = {"runtime": (step.seconds, short), "cost": (_money(row).value, format_money)}
+    found = {}
+    for name, (value, words) in figures.items():
+        predicted, high = before.get(name), before.get(f"{name}_high")
+        if not isinstance(predicted, int | float) or predicted <= 0:
+            continue
+        most = high if isinstance(high, int | float) else predicted
+        rest = f"{words(value - predicted)} more" if value > predicted else ""
+        since = step.at if name == "runtime" and step.state == "now" else None
+        kind = "warn" if value > most else ""
+        found[name] = PredictionBar(value, predicted, f"{words(predicted)} predicted", rest, kind, since)
     return found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from markupsafe import Markup
 
 from tradewind.problem import TrialState
+from tradewind.reporting.charts.document import Chart, chart_json
 from tradewind.reporting.words import percent
+from tradewind.service.web.markdown import markdown
 from tradewind.utils.units import format_duration, format_memory, format_money
 
 BADGES: dict[str, tuple[str, str, str]] = {
@@ -173,7 +175,14 @@ def backend_option(backend: Any) -> tuple[str, str]:
     return backend.name, backend.title or backend.name
 
 
+def charts_json(charts: Sequence[Chart]) -> str:
+    """Write charts as JSON, for an attribute that a script reads."""
+    return json.dumps([chart_json(chart) for chart in charts])
+
+
 FILTERS = {
+    "charts_json": charts_json,
+    "markdown": markdown,
     "money": format_money,
     "duration": short,
     "size": size,

@@ -19,7 +19,7 @@ Array = list[Any]
 """Within the class `list` is a procedure."""
 
 _TYPES = {"int": int, "string": str, "boolean": bool, "struct": dict, "array": list}
-_FILTERS = ("states", "application", "text", "tenant", "before", "limit")
+_FILTERS = ("states", "application", "text", "parameters", "tenant", "before", "limit")
 _OPTIONS = ("backend", "deadline", "resources", "count")
 
 
@@ -61,7 +61,8 @@ class XmlRpcProcedures:
     def list(self, filters: dict[str, Any] = {}) -> Array:  # noqa: B006  (it is only read)
         """The requests that you may see, the newest first.
 
-        filters: states (an array), application, text (in its name), tenant, before (a number: the next page), limit.
+        filters: states (an array), application, text (in its name), parameters (an array of conditions: stars>500),
+        tenant, before (a number: the next page), limit.
         Returns an array of structs, each as of status without what was asked for.
         """
         rows = self._shared.requests.list(self._who, **_known(filters, _FILTERS, "filters"))
@@ -233,6 +234,7 @@ def _check(name: str, parameter: inspect.Parameter, value: Any) -> None:
 def _known(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> dict[str, Any]:
     types: dict[str, tuple[type, ...]] = {
         "states": (list,),
+        "parameters": (list,),
         "before": (int,),
         "limit": (int,),
         "count": (int,),
@@ -247,8 +249,9 @@ def _known(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> dict[
     for name, most in (("limit", MAX_LISTED), ("count", MAX_LISTED), ("before", MAX_ID)):
         if name in given and not 1 <= given[name] <= most:
             raise InputError(f"{name} of {what} must be from 1 to {most}")
-    if not all(isinstance(state, str) for state in given.get("states", ())):
-        raise InputError(f"states of {what} must be strings")
+    for name in ("states", "parameters"):
+        if not all(isinstance(one, str) for one in given.get(name, ())):
+            raise InputError(f"{name} of {what} must be strings")
     return dict(given)
 
 

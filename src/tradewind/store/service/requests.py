@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 from tradewind.errors import ConflictError
 from tradewind.store import codec
 from tradewind.store.service.audit import AuditRow, insert_audit_row
+from tradewind.store.service.request_parameters import ParameterCondition, numbers_that_meet, parameter_rows
 from tradewind.store.service.request_queries import (
     NEWEST,
     REQUEST_BY_NUMBER,
@@ -47,7 +48,16 @@ from tradewind.store.service.request_values import (
 from tradewind.store.sql.database import Database
 from tradewind.store.sql.leases import NOTICE_LEASES, REQUEST_LEASES
 from tradewind.store.sql.notify import notify_workers
-from tradewind.store.sql.schema import applications, audit, links, notices, request_events, requests, runs
+from tradewind.store.sql.schema import (
+    applications,
+    audit,
+    links,
+    notices,
+    request_events,
+    request_parameters,
+    requests,
+    runs,
+)
 from tradewind.store.studies import rows
 
 _MOST_EVENTS = 1000
@@ -139,6 +149,7 @@ __all__ = [
 ]
 
 _INSERT = sa.insert(requests)
+_INSERT_PARAMETERS = sa.insert(request_parameters)
 
 
 class RequestStore:
@@ -181,6 +192,8 @@ class RequestStore:
                     raise
                 return there, False
             (number,) = result.inserted_primary_key or (0,)
+            if found := list(parameter_rows(number, row.document)):
+                connection.execute(_INSERT_PARAMETERS, found)
             add_events(connection, number, [remark])
             notify_workers(connection)
             _enter(connection, number, entry)
@@ -218,6 +231,7 @@ class RequestStore:
         states: Sequence[str] = (),
         application: str = "",
         text: str = "",
+        parameters: Sequence[ParameterCondition] = (),
         before: int | None = None,
         limit: int = 50,
     ) -> list[RequestRow]:
@@ -228,26 +242,26 @@ class RequestStore:
             states: Only in these.
             application: Only of this application: ``name`` or ``name@version``.
             text: Only those that have it in their name, or as their number.
+            parameters: Only those whose parameters meet all of these.
             before: Only those with a smaller number: the next page.
             limit: So many at most.
         """
-        if not (states or application or text) and before is None:
+        if not (states or application or text or parameters) and before is None:
             return [request_of(row) for row in self._rows(NEWEST, tenant, limit=limit)]
-        query = REQUEST_QUERY.order_by(requests.c.id.desc()).limit(limit)
+        # The numbers first: what a request has in full is read of those alone that are shown.
+        found = numbers_that_meet(parameters).where(requests.c.state != DELETED).limit(limit)
         if tenant is not None:
-            query = query.where(requests.c.tenant == tenant)
+            found = found.where(requests.c.tenant == tenant)
         if states:
-            query = query.where(requests.c.state.in_(states))
+            found = found.where(requests.c.state.in_(states))
         if application:
-            name, _, version = rows.storable_text(application).partition("@")
-            query = query.where(applications.c.name == name)
-            if version:
-                query = query.where(applications.c.version == (int(version) if _is_number(version) else -1))
+            found = found.where(requests.c.application_id.in_(_applications(application)))
         if text:
-            found = requests.c.name.icontains(rows.storable_text(text), autoescape=True)
-            query = query.where(found | (requests.c.id == int(text)) if _is_number(text) else found)
+            named = requests.c.name.icontains(rows.storable_text(text), autoescape=True)
+            found = found.where(named | (requests.c.id == int(text)) if _is_number(text) else named)
         if before is not None:
-            query = query.where(requests.c.id < before)
+            found = found.where(requests.c.id < before)
+        query = REQUEST_QUERY.where(requests.c.id.in_(found)).order_by(requests.c.id.desc())
         with self._database.read() as connection:
             return [request_of(row) for row in connection.execute(query)]
 
@@ -401,7 +415,7 @@ class RequestStore:
                 raise ConflictError(f"request {number} is being carried out", hint="it is removed when that is over")
             NOTICE_LEASES.forget(connection, notices.c.request_id == number)
             REQUEST_LEASES.forget(connection, requests.c.id == number)
-            for table in (request_events, links, notices):
+            for table in (request_events, request_parameters, links, notices):
                 connection.execute(sa.delete(table).where(table.c.request_id == number))
             blank = dict.fromkeys(("progress", "plan"), "{}") | dict.fromkeys(("name", "problem", "hint"), "")
             # What was measured is of no use without the parameters that it was measured for.
@@ -425,6 +439,15 @@ def _with_key(connection: Connection, user_id: int, key: str) -> RequestRow | No
 def _enter(connection: Connection, number: int, entry: AuditRow | None) -> None:
     if entry is not None:
         insert_audit_row(connection, replace(entry, subject=f"request {number}"))
+
+
+def _applications(reference: str) -> sa.Select[tuple[int]]:
+    """Return a query of the numbers of the versions that ``name`` or ``name@version`` stands for."""
+    name, _, version = rows.storable_text(reference).partition("@")
+    query = sa.select(applications.c.id).where(applications.c.name == name)
+    if version:
+        query = query.where(applications.c.version == (int(version) if _is_number(version) else -1))
+    return query
 
 
 def _is_number(text: str) -> bool:

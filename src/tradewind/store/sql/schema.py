@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 """The schema versions that this program knows, the oldest first; the last one is what it works with."""
 
 VERSION_TABLE = "tradewind_version"
@@ -340,6 +340,18 @@ requests = Table(
     Index("requests_by_tenant", "tenant", "id"),
     Index("requests_by_state", "state", "tenant", "id"),
     sqlite_autoincrement=True,
+)
+
+# What lists are searched by: the values of forms, each as the text that it is written as and as the number that it is.
+request_parameters = Table(
+    "request_parameters",
+    metadata,
+    Column("request_id", Integer, ForeignKey("requests.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("number", Float(53)),
+    Index("request_parameters_by_text", "name", "text", "request_id"),
+    Index("request_parameters_by_number", "name", "number", "request_id"),
 )
 
 request_events = Table(

@@ -84,8 +84,11 @@ def test_lists_are_filtered(here: House) -> None:
     assert number in found(application="hello")
     assert number in found(application=here.hello)
     assert found(application="hello@99") == []
+    assert found(text="needle", parameter=["words=hello"]) == [number]
+    assert found(text="needle", parameter=["words=hello", "words!=hello"]) == []
     assert found(tenant="biology") == []
     assert number in found(tenant="physics")
+    assert here.client.get("/api/v1/requests?parameter=words", headers=here.ann).status_code == 422
     assert here.client.get("/api/v1/requests?state=sleeping", headers=here.ann).status_code == 422
 
 

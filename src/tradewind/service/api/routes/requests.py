@@ -42,6 +42,7 @@ from tradewind.service.http.responses import (
     IfNoneMatch,
     Limit,
     Number,
+    archive_response,
     etag_of,
     json_list_response,
     json_response,
@@ -148,19 +149,35 @@ def list_requests(
     ] = None,
     application: Annotated[str, Query(max_length=200, description="Only of this one: name or name@version.")] = "",
     text: Annotated[str, Query(max_length=200, description="Only with this in the name, or as the number.")] = "",
+    parameter: Annotated[
+        list[str] | None,
+        Query(
+            max_length=10,
+            description="Only those whose parameters meet this: a name, one of = != < <= > >=, and a value.",
+            examples=[["stars>500"]],
+        ),
+    ] = None,
     tenant: Annotated[str, Query(max_length=200, description="Only of this tenant.")] = "",
     before: Before = None,
     limit: Limit = 50,
     _known: IfNoneMatch = None,
 ) -> Response:
     """The requests that you may see, the newest first."""
-    known = "if-none-match" in request.headers and before is None and not (state or application or text or tenant)
+    filters = state or application or text or parameter or tenant
+    known = "if-none-match" in request.headers and before is None and not filters
     if known:  # most of those who ask again and again: nothing more is read for them where nothing has changed
         stamps = shared.requests.store.stamps(who.sees, limit)
         if (same := not_modified(request, _tag_of_list(request, who, stamps))) is not None:
             return same
     rows = shared.requests.list(
-        who, states=state or (), application=application, text=text, tenant=tenant, before=before, limit=limit
+        who,
+        states=state or (),
+        application=application,
+        text=text,
+        parameters=parameter or (),
+        tenant=tenant,
+        before=before,
+        limit=limit,
     )
     tag = _tag_of_list(request, who, [(row.id, row.updated) for row in rows])
     if (same := not_modified(request, tag)) is not None:
@@ -314,6 +331,16 @@ async def read_request_log(
 def list_request_files(who: Caller, shared: Shared, number: Number, trial: Trial = None) -> Response:
     """The files that a request's last run has left, by path."""
     return json_list_response(FILES, [file_of(entry) for entry in shared.requests.files(who, number, trial=trial)])
+
+
+@router.get(
+    "/requests/{number}/files.zip",
+    response_class=Response,
+    responses={200: {"description": "All files.", "content": {"application/zip": {}}}},
+)
+def download_request_files(who: Caller, shared: Shared, number: Number, trial: Trial = None) -> Response:
+    """All files that a request's last run has left, as one zip file, which is sent while it is made."""
+    return archive_response(shared.requests.archive(who, number, trial=trial), f"request-{number}.zip")
 
 
 @router.get(

@@ -9,16 +9,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from tradewind.errors import NotFoundError
+from tradewind.errors import InputError, NotFoundError
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.context import Context
 from tradewind.service.document_limits import MAX_INTEGER
 from tradewind.service.http.responses import FileDownload
 from tradewind.service.requests.run_files import LOGS, RunFileEntry, RunLogPart
+from tradewind.service.results.previews import first_shown
 from tradewind.service.results.upload_state import upload_again, upload_trouble
 from tradewind.service.web.page_access import Cursor, Number, Posted, Shared, Viewer
+from tradewind.service.web.pages.request_results import read_preview
 from tradewind.service.web.rendering import PER_PAGE, list_address, list_page, redirect, render, render_part
-from tradewind.service.web.request_view import GROUPS, compare_predictions, stage_views, view_request
+from tradewind.service.web.request_view import GROUPS, compare_predictions, prediction_bars, stage_views, view_request
+from tradewind.store.service.request_parameters import parse_conditions
+from tradewind.store.service.request_values import RequestState
 from tradewind.store.service.requests import RequestRow
 
 router = APIRouter(include_in_schema=False)
@@ -28,6 +32,12 @@ Offset = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
 
 TrialNumber = Annotated[int | None, Query(ge=0, le=MAX_INTEGER)]
 """Number of the trial of a search whose files and log are meant; the best or the last one without."""
+
+ShownPath = Annotated[str, Query(max_length=4000)]
+"""Path of the file that is shown on the page."""
+
+_OFFERED_FORMS = 20
+"""Applications whose fields the list offers to be searched by."""
 
 _SHOWN_EVENTS = 200
 _FAILED = ("failed", "timed_out")
@@ -46,49 +56,87 @@ def requests(
     group: str = "",
     application: str = "",
     text: str = "",
+    parameter: str = "",
     tenant: str = "",
     before: Cursor = None,
     part: bool = False,
 ) -> HTMLResponse:
     """List the requests, the newest first."""
     group = group if group in GROUPS else ""
-    found = shared.requests.list(
-        who,
-        states=GROUPS[group][1],
-        application=application,
-        text=text.strip(),
-        tenant=tenant,
-        before=before,
-        limit=PER_PAGE + 1,
+    filters = {"group": group, "application": application, "text": text, "parameter": parameter, "tenant": tenant}
+    wanted = {"application": application, "text": text.strip(), "parameters": [parameter], "tenant": tenant}
+    found, wrong = _found(shared, who, GROUPS[group][1], wanted, before)
+    now, words = time.time(), shared.applications.describe(found)
+    values = list_page(
+        "/requests", filters, before, found, lambda row: row.id, lambda row: view_request(row, now, words[row.id])
     )
-    now = time.time()
-    filters = {"group": group, "application": application, "text": text, "tenant": tenant}
-    values = list_page("/requests", filters, before, found, lambda row: row.id, lambda row: view_request(row, now))
     if part:
-        return render_part(request, who, "requests_rows.html.j2", **values)
+        return render_part(request, who, "requests_rows.html.j2", wrong=wrong, **values)
     groups = [(key, words, list_address("/requests", {**filters, "group": key})) for key, (words, _) in GROUPS.items()]
     names = [row.name for row in shared.applications.list(who)]
-    return render(request, who, "requests.html.j2", groups=groups, applications=names, **values)
+    return render(
+        request,
+        who,
+        "requests.html.j2",
+        status=200 if wrong is None else 422,
+        groups=groups,
+        applications=names,
+        fields=_field_titles(shared, who, [application] if application in names else names),
+        wrong=wrong,
+        **values,
+    )
+
+
+def _found(
+    shared: Context, who: Principal, states: Sequence[RequestState], wanted: dict[str, Any], before: int | None
+) -> tuple[list[RequestRow], InputError | None]:
+    """Return the requests of a page; where a condition on parameters cannot be read, none, and what is wrong."""
+    try:
+        parse_conditions(wanted["parameters"])
+    except InputError as error:
+        return [], error
+    return shared.requests.list(who, states=states, before=before, limit=PER_PAGE + 1, **wanted), None
+
+
+def _field_titles(shared: Context, who: Principal, names: Sequence[str]) -> dict[str, str]:
+    """Return the titles of fields by name, to choose from: of the first few applications."""
+    forms = [shared.applications.form(who, name) for name in names[:_OFFERED_FORMS]]
+    return {field.name: field.title for form in forms for field in form.fields}
 
 
 @router.get("/requests/{number:int}")
 def one(
-    request: Request, who: Viewer, shared: Shared, number: Number, part: bool = False, trial: TrialNumber = None
+    request: Request,
+    who: Viewer,
+    shared: Shared,
+    number: Number,
+    part: bool = False,
+    trial: TrialNumber = None,
+    show: ShownPath = "",
 ) -> HTMLResponse:
     """Show one request: its progress, the reasons, and its results, of a search those of its best or another trial."""
     if part:
         return render_part(request, who, "request_live.html.j2", **_values(shared, who, number, trial))
-    return _page(request, who, shared, number, trial=trial)
+    return _page(request, who, shared, number, trial=trial, show=show)
 
 
 def _page(
-    request: Request, who: Principal, shared: Context, number: int, link: str = "", trial: int | None = None
+    request: Request,
+    who: Principal,
+    shared: Context,
+    number: int,
+    link: str = "",
+    trial: int | None = None,
+    show: str = "",
 ) -> HTMLResponse:
     values = _values(shared, who, number, trial)
-    logs = _logs(shared, who, number, values["files"], trial)
-    if values["shown"].row.problem:  # what went wrong stands there, as a rule
+    row, files = values["shown"].row, values["files"]
+    logs = _logs(shared, who, number, files, trial)
+    if row.problem:  # what went wrong stands there, as a rule
         logs = dict(sorted(logs.items(), key=lambda one: one[0] != "stderr"))
-    return render(request, who, "request.html.j2", logs=logs, link=link, **values)
+    path = show or (first_shown([entry.path for entry in files]) if row.over else "")
+    preview = read_preview(shared, who, number, path, trial) if path else None
+    return render(request, who, "request.html.j2", logs=logs, link=link, preview=preview, **values)
 
 
 def _values(shared: Context, who: Principal, number: int, trial: int | None = None) -> dict[str, Any]:
@@ -99,7 +147,7 @@ def _values(shared: Context, who: Principal, number: int, trial: int | None = No
     files = shared.requests.files(who, number, trial=trial)
     return {
         "trial": trial,
-        "shown": view_request(row, now),
+        "shown": view_request(row, now, shared.applications.describe([row])[row.id]),
         "application_tenant": ""
         if row.application_id is None
         else shared.applications.by_id(row.application_id).tenant,
@@ -112,6 +160,7 @@ def _values(shared: Context, who: Principal, number: int, trial: int | None = No
         "links": shared.links.list(who, number) if row.over else [],
         "upload": upload_trouble(shared, number) if row.over else None,
         "predicted": compare_predictions(row, way),
+        "bars": prediction_bars(row, way),
     }
 
 

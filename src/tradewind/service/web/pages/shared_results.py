@@ -7,10 +7,13 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tradewind.service.http.responses import FileDownload
+from tradewind.service.http.responses import FileDownload, archive_response
 from tradewind.service.results.share_links import SHARE_PATH
 from tradewind.service.web.page_access import Shared
 from tradewind.service.web.rendering import render_sign_in
+
+ARCHIVE = "all.zip"
+"""Path of all files of a link as one."""
 
 router = APIRouter(include_in_schema=False, prefix=SHARE_PATH)
 
@@ -38,6 +41,8 @@ def files(request: Request, shared: Shared, secret: str) -> Response:
         "results.html.j2",
         opened=opened,
         request_row=opened.request,
+        words=shared.applications.describe([opened.request])[opened.request.id],
+        archive=ARCHIVE,
         files=opened.files,
         total=total,
         place=place,
@@ -49,6 +54,10 @@ def files(request: Request, shared: Shared, secret: str) -> Response:
 @router.get("/{secret}/{path:path}")
 def file(request: Request, shared: Shared, secret: str, path: str) -> Response:
     """Download one file: nothing that somebody's program wrote is shown by this server as a page of its own."""
-    answer = FileDownload(request, shared.links.file(secret, path), path)
+    answer: Response
+    if path == ARCHIVE:  # no file of a run has such a path
+        answer = archive_response(shared.links.archive(secret), "results.zip")
+    else:
+        answer = FileDownload(request, shared.links.file(secret, path), path)
     answer.headers.update(_HEADERS)
     return answer

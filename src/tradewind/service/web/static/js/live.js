@@ -17,6 +17,7 @@ function keep(holder) {
       if (answer.status === 404) return location.assign("/requests");  // it was deleted
       if (answer.ok) {
         put(holder, await answer.text());
+        document.dispatchEvent(new Event("fresh"));
         if (last && !asks(holder)) leave();  // what a dialog keeps as it was is put right at a later turn
       }
     } catch { /* the server is away for a moment: the next event or turn asks again */ } finally {

@@ -29,6 +29,7 @@ export function tellDurations(root) {
     const shown = long(seconds);
     if (element.textContent !== shown) element.textContent = shown;
   }
+  for (const bar of root.querySelectorAll("progress[data-fills]")) bar.value = Math.max(0, Date.now() / 1000 - Number(bar.dataset.fills));
 }
 
 function long(seconds) {
