@@ -213,4 +213,9 @@ async function keep() {
   }
 }
 
-load().then(keep);
+// What the server wrote stands first: the data of thousands of trials would hold up its style sheet.
+function painted() {
+  return new Promise((done) => { requestAnimationFrame(() => setTimeout(done)); setTimeout(done, 300); });
+}
+
+painted().then(load).then(keep);
