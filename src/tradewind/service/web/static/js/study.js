@@ -213,9 +213,4 @@ async function keep() {
   }
 }
 
-// What the server wrote stands first: the data of thousands of trials would hold up its style sheet.
-function painted() {
-  return new Promise((done) => { requestAnimationFrame(() => setTimeout(done)); setTimeout(done, 300); });
-}
-
-painted().then(load).then(keep);
+load().then(keep);
