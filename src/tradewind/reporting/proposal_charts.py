@@ -59,7 +59,7 @@ def proposal_charts(space: PredictedSpace | None, choices: Sequence[Choice]) -> 
 
 
 def _axis(space: PredictedSpace) -> tuple[str, Across] | None:
-    """Find the axis across: the number of machines where it varies, else their CPUs, else a parameter that is a number."""
+    """Find the axis across: machines where their number varies, else their CPUs, else a parameter that is a number."""
     tried: list[tuple[str, Across]] = [
         ("machines", lambda _, offer: float(offer.nodes)),
         ("CPUs of all machines", lambda _, offer: float(offer.vcpu * offer.nodes)),
