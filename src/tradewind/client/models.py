@@ -246,6 +246,9 @@ class CandidateInfo:
         chance: That the run succeeds, in time and within every bound.
         reason: What it rests on, in a few words.
         trying: True where it is worth a run to learn from, and the best known comes second.
+        marks: By what it stands out: ``try``, ``best``, ``cheapest``, ``fastest``.
+        difference: How it differs from the best known, in words; empty where an older server does not say it.
+        likelihood: How likely it is to keep deadline and bounds, in words; likewise.
     """
 
     configuration: Mapping[str, Any]
@@ -262,6 +265,9 @@ class CandidateInfo:
     chance: float | None = None
     reason: str = ""
     trying: bool = False
+    marks: Sequence[str] = ()
+    difference: str = ""
+    likelihood: str = ""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> CandidateInfo:

@@ -14,7 +14,7 @@ from tradewind.engine.search_builder import build_problem
 from tradewind.errors import InputError, NoHistoryError
 from tradewind.problem import Offer, PastStudy, Problem, Value
 from tradewind.problem.offer import interruptions_note
-from tradewind.searcher.base import LearnsFromPast, Recommendation, Recommends, Searcher
+from tradewind.searcher.base import LearnsFromPast, PredictedSpace, Recommendation, Recommends, Searcher
 from tradewind.store.base import Store
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class RecommendationSet:
         runs: Runs of this job, with any parameters, that the store has.
         fitted: What the searcher's model chose before its weights; see `Recommends.fitted`.
         following: The configuration that is worth a run to learn from; None where none is, or nobody asked.
+        extremes: The ``cheapest`` and the ``fastest`` that are likely to be feasible, as far as they are known.
+        space: Predictions of all configurations; None where nobody asked.
     """
 
     searcher: str
@@ -47,6 +49,8 @@ class RecommendationSet:
     runs: int
     fitted: Mapping[str, Any] = field(default_factory=dict)
     following: Recommendation | None = None
+    extremes: Mapping[str, Recommendation] = field(default_factory=dict)
+    space: PredictedSpace | None = None
 
 
 def recommend_configurations(
@@ -78,6 +82,7 @@ def recommend_for_problem(
     *,
     fitted: Mapping[str, Any] | None = None,
     explore: bool = False,
+    whole: bool = False,
 ) -> RecommendationSet:
     """As `recommend_configurations`, from the past that a problem has.
 
@@ -88,6 +93,7 @@ def recommend_for_problem(
         searcher: Who recommends; without it the job's own searcher where it can, otherwise `DEFAULT_RECOMMENDER`.
         fitted: Of an earlier advice on the same job: the answer then comes sooner.
         explore: Also say what is worth a run to learn from.
+        whole: Also predict all configurations, for a chart.
 
     Raises:
         NoHistoryError: No run of the job can be answered from.
@@ -113,7 +119,9 @@ def recommend_for_problem(
     basis += (note,) if (note := interruptions_note(offers)) else ()
     given = dict(spec.job.parameters.values)
     following = made.worth_trying() if explore else None
-    return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following)
+    space = made.predicted_space() if whole else None
+    extremes = made.extremes()
+    return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following, extremes, space)
 
 
 _EVERY = 1_000_000

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
-from tradewind.problem import Candidates, Configuration, Problem, Proposal, Trial
+from tradewind.problem import Candidates, Configuration, Offer, Problem, Proposal, Trial
 from tradewind.searcher.stopping import saving_price, why_stop, worth_of_history
 from tradewind.utils.units import format_money
 
@@ -148,6 +148,51 @@ class Recommendation:
         return all(high <= WIDEST_RANGE * low for low, high in ranges)
 
 
+@dataclass(frozen=True, slots=True)
+class PastRunPoint:
+    """A past run as it would have been with the present job parameters.
+
+    Attributes:
+        configuration: Values by parameter.
+        offer: Machines that it ran on.
+        runtime: Seconds; those of a run with other job parameters are moved to the present ones by the model.
+        cost: USD, likewise.
+        same: True where it had the present job parameters, apart from what does not matter: nothing was moved.
+        distance: How far it was from the best configuration for its own job parameters: 0 for the best, 1 for the
+            worst; None where the objective is neither time nor cost.
+    """
+
+    configuration: Configuration
+    offer: Offer
+    runtime: float
+    cost: float
+    same: bool
+    distance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictedSpace:
+    """Predictions of all configurations for the present job parameters, and the runs that they rest on.
+
+    Attributes:
+        configurations: The configurations; a sample of them where they cannot be listed.
+        offers: Machines of each.
+        runtime: Expected seconds, 5 % and 95 % quantile of each, shape (n, 3).
+        cost: USD likewise.
+        rank: Place of each by preference, 0 for the best, shape (n,).
+        known: Where the prediction says something at all; see `Recommendation.known`.
+        runs: The runs in the order in which they ended.
+    """
+
+    configurations: Sequence[Configuration]
+    offers: Sequence[Offer]
+    runtime: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    rank: NDArray[np.intp]
+    known: NDArray[np.bool_]
+    runs: Sequence[PastRunPoint]
+
+
 class Recommends(Capability):
     """Says which configurations are best, with time and cost, from what is known and without a run."""
 
@@ -167,6 +212,14 @@ class Recommends(Capability):
 
         None where the best known is it already, or where the searcher does not weigh that; None by default.
         """
+        return None
+
+    def extremes(self) -> Mapping[str, Recommendation]:
+        """Recommend the ``cheapest`` and the ``fastest`` that are likely to be feasible; empty by default."""
+        return {}
+
+    def predicted_space(self) -> PredictedSpace | None:
+        """Predict all configurations at once, for a chart; None where nothing is known, and by default."""
         return None
 
     def fitted(self) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from tests.service.applications.past_requests import DOCUMENT, add_runs, law
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import ConfigurationError, FormError, NoOfferError, NotFoundError
 from tradewind.problem import Configuration, Value
+from tradewind.reporting.proposal_charts import proposal_charts
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.regression import ExpansionFamily, ExpansionShape
 from tradewind.service.accounts.identity import Principal
@@ -74,6 +75,9 @@ def test_without_a_run_it_is_the_cheapest_and_says_so(solver: World) -> None:
     assert (first.runtime, first.cost, first.chance) == (None, None, None)
     assert first.offer.hourly == min(one.offer.hourly for one in found.candidates)
     assert "cheapest" in first.reason
+    assert len({one.difference for one in found.candidates[:3]}) == 3
+    assert found.candidates[1].difference == "time not known yet; threads 2 instead of 1"
+    assert found.space is None
     assert found.basis == ("nothing is known of solver yet: nobody has run it here",)
     assert "search" in found.advice
     assert len(found.candidates) == 5
@@ -100,6 +104,32 @@ def test_past_runs_make_a_prediction(solver: World) -> None:
 
 
 @pytest.mark.slow
+def test_each_choice_says_in_what_it_differs(solver: World) -> None:
+    context, ann, _, row = solver
+    add_runs(context, ann, row, some(20), seed=4)
+    typed = {"size": 2000, "steps": 20}
+    found = context.proposals.propose(ann, "solver", typed, count=5, whole=True)
+    every = context.proposals.propose(ann, "solver", typed, count=200).candidates
+    of = {mark: one for one in found.candidates for mark in one.marks}
+    assert {"best", "cheapest", "fastest"} <= of.keys()
+    likely = [one for one in every if one.runtime is not None and (one.chance or 0.0) > 0.9]
+    assert of["fastest"].runtime <= 1.1 * min(one.runtime for one in likely)  # type: ignore[operator, type-var]
+    assert of["cheapest"].cost <= 1.1 * min(one.cost for one in likely)  # type: ignore[operator, type-var]
+    assert len({one.difference for one in found.candidates}) == 5
+    assert of["best"].difference == "least expected cost"
+    assert "less time and costs " in of["fastest"].difference or "as long" in of["fastest"].difference
+    sent = proposal_of(found).model_dump()["candidates"][0]
+    assert (sent["marks"], sent["difference"]) == (list(found.candidates[0].marks), found.candidates[0].difference)
+    charts = proposal_charts(found.space, [(one.configuration, one.offer, one.marks) for one in found.candidates])
+    assert list(charts) == ["time", "cost", "distance"]
+    assert [place for place, _ in charts["time"].x.labels] == [1.0, 2.0, 4.0, 8.0]
+    assert len(charts["time"].layer("runs with other parameters").rows) == 20
+    assert "distance" in charts["distance"].note or charts["distance"].table is not None
+    alone = context.proposals.propose(ann, "solver", typed, count=1)
+    assert len(alone.candidates) == 1
+
+
+@pytest.mark.slow
 def test_a_metric_of_its_own_is_predicted_too(context: Context) -> None:
     root, ann, _ = people(context)
     document = DOCUMENT.replace("minimise: cost", "maximise: rate").replace("name: solver", "name: rated")
@@ -121,9 +151,7 @@ def test_a_metric_of_its_own_is_predicted_too(context: Context) -> None:
     assert " to " in choice.objective_range
     plain = choice_of(best, replace(found, metric="cost"))
     assert (plain.objective, plain.objective_range) == ("", "")
-    assert choice.chance.startswith("in time with "), "the application has a deadline"
-    assert choice_of(best, replace(found, deadline=None)).chance == ""
-    assert choice_of(replace(best, chance=0.8), replace(found, deadline=None)).chance == "succeeds with 80 %"
+    assert choice.likelihood.endswith("to finish within 5m 00s"), "the application has a deadline"
     exact = replace(best, cost=1.0, cost_low=1.0000001, cost_high=1.0000002)
     assert choice_of(exact, found).cost_range == ""
 
@@ -207,8 +235,8 @@ def test_the_first_proposal_is_one_to_learn_from_and_the_second_the_best_known(s
         found.candidates[1:]
         == tuple(one for one in plain.candidates if one.configuration != found.candidates[0].configuration)[:4]
     )
-    assert [choice_of(one, found).mark for one in found.candidates[:3]] == ["try", "best", ""]
-    assert [choice_of(one, plain).mark for one in plain.candidates[:2]] == ["best", ""]
+    assert [choice_of(one, found).marks[0] for one in found.candidates[:2]] == ["try", "best"]
+    assert plain.candidates[0].marks[0] == "best"
     assert [one["trying"] for one in proposal_of(found).model_dump()["candidates"][:2]] == [True, False]
     in_haste = context.proposals.propose(ann, "solver", {"size": 5000, "steps": 50}, deadline="2s")
     assert not in_haste.candidates[0].trying, "nobody learns where the deadline is at stake"
@@ -270,6 +298,8 @@ def test_a_range_that_says_nothing_is_not_known_yet(solver: World) -> None:
     assert found.runs == 2
     first = found.candidates[0]
     assert (first.runtime, first.runtime_high, first.cost, first.cost_high) == (None, None, None, None)
+    assert (first.marks, first.likelihood) == ((), "")
+    assert first.difference == "time not known yet"
     assert choice_of(first, found).runtime == ""
 
 

@@ -321,6 +321,7 @@ def _default(value: Any) -> str:
 def _show_proposal(found: ConfigurationProposal | TheirProposal) -> None:
     from tradewind.cli.service.common import print_table
     from tradewind.problem import COST, RUNTIME
+    from tradewind.reporting.proposal_words import why_words
     from tradewind.utils.units import format_duration, format_money
 
     rows = []
@@ -336,12 +337,13 @@ def _show_proposal(found: ConfigurationProposal | TheirProposal) -> None:
             )
             cost = format_money(one.cost), f"{format_money(one.cost_low)} to {format_money(one.cost_high)}"
         hourly = format_money(offer["price_per_hour"] * offer["nodes"])
-        chance = "" if one.chance is None else f"{one.chance:.0%}"
         chosen = " ".join(f"{name}={value}" for name, value in one.configuration.items())
         figures = (*_judged(one), *time, *cost) if judged else (*time, *cost)
-        rows.append((str(place), chosen, hourly, *figures, chance, one.reason))
+        rows.append(
+            (str(place), chosen, hourly, *figures, one.likelihood, why_words(one.marks, one.difference, one.reason))
+        )
     names = (*((found.metric, "90 % range") if judged else ()), "time", "90 % range", "cost", "90 % range")
-    print_table(("", "configuration", "an hour", *names, "fits", "why"), rows)
+    print_table(("", "configuration", "an hour", *names, "deadline and bounds", "why"), rows)
     trying = "1 is to try: not yet known; a run of it teaches later ones more than it may cost. 2 is the best known"
     for line in (*found.basis, trying if candidates[0].trying else "", found.advice):
         if line:

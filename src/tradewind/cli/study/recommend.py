@@ -279,6 +279,8 @@ def _ask(
 
 
 def _show_proposal(found: ProposalInfo) -> None:
+    from tradewind.reporting.proposal_words import why_words
+
     several = len({one.offer.key for one in found.candidates}) > 1
     typer.echo(f"{found.application}{_given(found.parameters)} on {found.backend}: predicted, not run")
     bound = found.deadline is not None and found.best.chance is not None
@@ -288,7 +290,7 @@ def _show_proposal(found: ProposalInfo) -> None:
             PredictedRange(one.runtime, one.runtime_low, one.runtime_high),
             PredictedRange(one.cost, one.cost_low, one.cost_high),
             one.chance if bound else None,
-            one.reason,
+            why_words(one.marks, one.difference, one.reason),
             PredictedRange(one.objective, one.objective_low, one.objective_high),
         )
         for one in found.candidates
@@ -315,6 +317,7 @@ def _proposed(one: CandidateInfo, *, several: bool) -> str:
 
 
 def _show(spec: JobSpec, advice: RecommendationSet, file: Path, param: Sequence[str]) -> None:
+    from tradewind.reporting.proposal_words import why_words
     from tradewind.reporting.words import configuration_words
 
     typer.echo(f"{spec.name}{_given(advice.parameters)}: predicted, not run")
@@ -325,7 +328,7 @@ def _show(spec: JobSpec, advice: RecommendationSet, file: Path, param: Sequence[
             PredictedRange(one.runtime, one.runtime_low, one.runtime_high) if one.known else PredictedRange(None),
             PredictedRange(one.cost, one.cost_low, one.cost_high) if one.known else PredictedRange(None),
             one.probability_feasible if bound else None,
-            one.reason,
+            why_words(_marks(one, advice), "", one.reason),
             PredictedRange(one.objective, one.objective_low, one.objective_high) if one.known else PredictedRange(None),
         )
         for one, offer in zip(advice.recommendations, advice.offers, strict=True)
@@ -333,6 +336,12 @@ def _show(spec: JobSpec, advice: RecommendationSet, file: Path, param: Sequence[
     _print(lines, list(advice.basis), bound=bound, metric=_named(spec.objective.metric))
     if advice.following is not None:
         typer.echo(f"Try this, not yet known: {_run_command(file, param, advice.following)}")
+
+
+def _marks(one: Recommendation, advice: RecommendationSet) -> list[str]:
+    """By what a recommendation stands out."""
+    best = ["best"] if one == advice.recommendations[0] and one.known else []
+    return best + [name for name, extreme in advice.extremes.items() if extreme.configuration == one.configuration]
 
 
 def _run_command(file: Path, param: Sequence[str], one: Recommendation) -> str:

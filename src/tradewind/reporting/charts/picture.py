@@ -16,17 +16,20 @@ COLOURS = {
     "feasible": "#0072b2", "infeasible": "#c98500", "failed": "#c1440e", "aborted": "#a3528a", "lost": "#7a828c",
     "front": "#1b2733", "best": "#007d5a", "curve": "#0072b2", "soft": "#5b6675", "ink": "#1c2430", "box": "#9cc4e0",
     "best-box": "#8ccbb4", "use": "#9db9d6", "real": "#c1440e",
+    "cheapest": "#007d5a", "fastest": "#c98500", "try": "#a3528a",
 }  # fmt: skip
 """Colours of the looks, on white."""
 
 _MARKS: dict[str, dict[str, Any]] = {
     "infeasible": {"marker": "^", "s": 30}, "failed": {"marker": "x", "s": 28}, "aborted": {"marker": "D", "s": 24},
     "lost": {"marker": "+", "s": 34}, "front": {"marker": "o", "s": 90, "linewidths": 1.2},
+    "cheapest": {"marker": "o", "s": 130, "linewidths": 1.6}, "fastest": {"marker": "^", "s": 80, "zorder": 4},
+    "try": {"marker": "D", "s": 60, "zorder": 4},
     "best": {"marker": "*", "s": 190, "edgecolors": "white", "zorder": 5},
 }  # fmt: skip
 _WRITTEN = 0.5
 """Height of a box in which words are written, in units of the axis."""
-_HOLLOW = ("infeasible", "aborted", "front")
+_HOLLOW = ("infeasible", "aborted", "front", "cheapest")
 
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False,

@@ -323,6 +323,24 @@ class DoneModel:
         found: Array = np.sqrt((away[:, kept] ** 2).mean(axis=1)) / 2.0
         return found / max(1.0, float(found.max(initial=0.0)))  # what is wanted may lie beyond the scale
 
+    def moved_here(self, runs: Sequence[PastRun]) -> Array:
+        """Seconds that runs would have taken with the present job parameters, by what the model leaves over of them."""
+        assert self.time is not None
+        power = log_vcpus([run.trial.offer for run in runs])
+        rows = np.array([run.row for run in runs])
+        left = self._target(runs) - self.time.mean(self._inputs(runs))
+        places = CandidateInputs(rows, np.zeros(len(runs)), power)
+        return self._seconds(self.time.mean(self._here(rows, power)) + left, places)
+
+    def seconds_like(self, run: PastRun, places: CandidateInputs) -> Array:
+        """Median seconds of configurations with the job parameters of a run, shape (n,)."""
+        assert self.time is not None
+        z = np.tile(self._inputs([run]), (len(places.rows), 1))
+        z[:, : self._width] = places.rows
+        if self._lawful:
+            z[:, -1] = places.power
+        return self._seconds(self.time.mean(z), places)
+
     # ------------------------------------------------------------------ fitting
 
     def _target(self, runs: Sequence[PastRun]) -> Array:

@@ -9,17 +9,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.problem import COST, RUNTIME, Candidates, Configuration, Float, Offer, Problem, Proposal, Trial
 from tradewind.problem.configuration import plain_number
 from tradewind.searcher.base import (
+    WIDEST_RANGE,
     ContinuousSpaces,
     Explains,
     LearnsFromPast,
     LetsRunsEnd,
     NothingLeft,
+    PredictedSpace,
     ProposesMany,
     Recommendation,
     Recommends,
@@ -28,6 +31,7 @@ from tradewind.searcher.base import (
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices, neighbours
 from tradewind.searcher.done.expansion import Array
 from tradewind.searcher.done.exploration import net_gain
+from tradewind.searcher.done.measured import measured_runs
 from tradewind.searcher.done.model import RANGE, CandidateInputs, DoneModel, DonePrediction, log_vcpus
 from tradewind.searcher.done.regression import SavedFit
 from tradewind.searcher.done.run_history import FRACTION, PastRun, earlier_runs, own_runs
@@ -75,6 +79,7 @@ class Outlook:
         billed: The same with money as it will be charged.
         wanted: Median, 5 % and 95 % quantile of an objective that is a metric, or None.
         order: Their places by preference.
+        risk: Mean by median of time and money, shape (n,).
     """
 
     model: DoneModel
@@ -85,6 +90,16 @@ class Outlook:
     billed: DonePrediction
     wanted: tuple[Array, Array, Array] | None
     order: Indices
+    risk: Array
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Mask of those of which time and objective are known at all: see `Recommendation.known`."""
+        ranges = [(self.prediction.seconds_low, self.prediction.seconds_high)]
+        if self.wanted is not None and bool((self.wanted[1] > 0).all()):
+            ranges.append(self.wanted[1:])
+        found: NDArray[np.bool_] = np.logical_and.reduce([high <= WIDEST_RANGE * low for low, high in ranges])
+        return found
 
     def recommendation(self, i: int) -> Recommendation:
         """Recommend one of them."""
@@ -247,6 +262,41 @@ class DoneSearcher(
                 return None
         return None if chosen == best else outlook.recommendation(chosen)
 
+    def extremes(self) -> Mapping[str, Recommendation]:
+        """Recommend the cheapest and the fastest of what is likely to be feasible and known at all.
+
+        As in `recommend`, of two that look alike the surer one.
+        """
+        outlook = self._outlook()
+        if outlook is None:
+            return {}
+        likely = outlook.order[(outlook.prediction.feasible >= self.settings.confidence)[outlook.order]]
+        likely = likely[outlook.known[likely]]
+        figures = {"cheapest": outlook.billed.cost, "fastest": outlook.prediction.seconds}
+        # Rounded, so that of equal ones the first by preference is taken.
+        found = {
+            name: likely[_least(one[likely] * outlook.risk[likely])] for name, one in figures.items() if len(likely)
+        }
+        return {name: outlook.recommendation(int(i)) for name, i in found.items()}
+
+    def predicted_space(self) -> PredictedSpace | None:
+        """Predict all configurations, with the runs that the model rests on."""
+        outlook = self._outlook()
+        if outlook is None:
+            return None
+        time, bill = outlook.prediction, outlook.billed
+        rank = np.empty(len(outlook.order), dtype=np.intp)
+        rank[outlook.order] = np.arange(len(rank))
+        return PredictedSpace(
+            [outlook.candidates.configuration(int(i)) for i in outlook.free],
+            [outlook.candidates.offer(int(i)) for i in outlook.free],
+            np.stack([time.seconds, time.seconds_low, time.seconds_high], axis=1),
+            np.stack([bill.cost, bill.cost_low, bill.cost_high], axis=1),
+            rank,
+            outlook.known,
+            measured_runs(outlook.model, self.problem, outlook.places),
+        )
+
     def _outlook(self) -> Outlook | None:
         """Predictions of all configurations; None where nothing is known, or none may be chosen."""
         model = self._model() if len(self._reference) else None
@@ -268,7 +318,9 @@ class DoneSearcher(
         order = rank_candidates(
             replace(billed, loss=billed.loss * risk), self.settings.confidence, prediction.loss * risk
         )
-        return Outlook(corrected, candidates, free, places, prediction, billed, corrected.objective(places), order)
+        return Outlook(
+            corrected, candidates, free, places, prediction, billed, corrected.objective(places), order, risk
+        )
 
     def _risk(self, prediction: DonePrediction, freedom: float) -> Array:
         """Mean by median of an objective that grows with time, up to a factor, shape (n,).
@@ -397,6 +449,10 @@ class DoneSearcher(
         if not len(free) and self.problem.space.enumerable:
             return self.open_candidates(state)
         return pool, free
+
+
+def _least(figures: Array) -> int:
+    return int(np.argmin(np.round(figures / max(float(figures.min()), 1e-300), 6)))
 
 
 def _objective(wanted: tuple[Array, Array, Array] | None, i: int) -> dict[str, float]:

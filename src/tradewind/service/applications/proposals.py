@@ -17,7 +17,8 @@ from tradewind.engine.search_builder import build_problem
 from tradewind.errors import ConfigurationError, FormError, NoHistoryError, NoOfferError
 from tradewind.problem import Configuration, Constraints, Offer, PastStudy, Problem, Trial, Value
 from tradewind.problem.configuration import stable_hash
-from tradewind.searcher.base import Recommendation
+from tradewind.reporting.proposal_words import MARKS, Compared, best_words, chance_words, difference_words
+from tradewind.searcher.base import PredictedSpace, Recommendation
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.form_values import read_values
 from tradewind.service.applications.validation import parameters_of, stored_application
@@ -200,6 +201,10 @@ class ProposedConfiguration:
         reason: What it rests on, in a few words.
         trying: True where it comes first because a run of it is worth more to later ones than it may cost; the second
             is then the best known.
+        marks: By what it stands out: ``try``, ``best``, ``cheapest``, ``fastest``; see
+            `tradewind.reporting.proposal_words.MARKS`.
+        difference: How it differs from the best known, in words.
+        likelihood: How likely it is to keep deadline and bounds, in words; empty where nothing is doubtful.
     """
 
     configuration: Mapping[str, Value]
@@ -216,6 +221,14 @@ class ProposedConfiguration:
     chance: float | None = None
     reason: str = ""
     trying: bool = False
+    marks: tuple[str, ...] = ()
+    difference: str = ""
+    likelihood: str = ""
+
+    @property
+    def known(self) -> bool:
+        """True where time and cost are known at all."""
+        return self.runtime is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +242,14 @@ class ConfigurationProposal:
         deadline: Seconds that the run may take, or None.
         metric: What the application is to minimise or maximise: ``cost``, ``runtime`` or a metric of its own.
         goal: ``minimise`` or ``maximise``.
-        candidates: The configurations, the best first; at least one.
+        candidates: The configurations, the best first; at least one. Of three or more, one is the cheapest and one the
+            fastest, as far as they are known.
         runs: Runs of the application that it rests on; 0 for the default of one that was never run.
         searcher: Who proposes; empty for the default.
         basis: What it rests on, one sentence each.
         advice: What the user may do about it, such as to start a search; empty where nothing is better.
         search_cost: USD that a search of twenty runs is expected to cost in total; None where nothing is known.
+        space: Predictions of all configurations; None where nobody asked, or nothing is known.
         seconds: How long it took.
     """
 
@@ -250,6 +265,7 @@ class ConfigurationProposal:
     basis: tuple[str, ...] = ()
     advice: str = ""
     search_cost: float | None = None
+    space: PredictedSpace | None = field(default=None, compare=False)
     seconds: float = field(default=0.0, compare=False)
 
 
@@ -303,6 +319,7 @@ class ProposalService:
         deadline: float | str | None = None,
         resources: Mapping[str, Any] | None = None,
         count: int = 5,
+        whole: bool = False,
     ) -> ConfigurationProposal:
         """Propose configurations for the values of a form, the best first, with their predicted time and cost.
 
@@ -316,6 +333,7 @@ class ProposalService:
             deadline: Time that the run may take, in seconds or as ``30m``; without it the application's own.
             resources: Least resources of a node; see `ApplicationService.spec`.
             count: Number of configurations at most.
+            whole: Also predict all configurations, for charts.
 
         Raises:
             FormError: A field is wrong, missing or unknown.
@@ -328,7 +346,7 @@ class ProposalService:
         spec = self._applications.spec(row, parameters, where, resources=resources)
         if deadline is not None and deadline != "":
             spec = replace(spec, constraints=Constraints(parse_duration(deadline), spec.constraints.thresholds))
-        found = self._propose(who, row, spec, max(1, min(count, _LOOKED_AT)))
+        found = self._propose(who, row, spec, max(1, min(count, _LOOKED_AT)), whole=whole)
         return replace(found, backend=where.name, seconds=time.perf_counter() - begun)
 
     def settle(
@@ -380,7 +398,14 @@ class ProposalService:
         return None
 
     def _propose(
-        self, who: Principal, row: ApplicationRow, spec: JobSpec, count: int, *, explore: bool = True
+        self,
+        who: Principal,
+        row: ApplicationRow,
+        spec: JobSpec,
+        count: int,
+        *,
+        explore: bool = True,
+        whole: bool = False,
     ) -> ConfigurationProposal:
         given = dict(spec.job.parameters.values)
         metric, goal = spec.objective.metric, spec.objective.goal
@@ -403,7 +428,7 @@ class ProposalService:
         try:
             explore = explore and self._settings.explore
             advice = recommend_for_problem(
-                spec, problem, count, fitted=None if fresh else known.fitted, explore=explore
+                spec, problem, count, fitted=None if fresh else known.fitted, explore=explore, whole=whole
             )
         except NoHistoryError as error:
             return _by_default(proposal, problem, count, error.message)
@@ -436,12 +461,7 @@ def _by_history(
     proposal: ConfigurationProposal, advice: RecommendationSet, problem: Problem, runs: int
 ) -> ConfigurationProposal:
     found = zip(advice.recommendations, advice.offers, strict=True)
-    candidates = tuple(_candidate(one, offer) for one, offer in found)
-    if (following := advice.following) is not None:
-        first = _candidate(following, problem.resolver.resolve(following.configuration))
-        first = replace(first, trying=True, reason=f"to learn from; {first.reason}")
-        others = (one for one in candidates if one.configuration != first.configuration)
-        candidates = (first, *others)[: len(candidates)]
+    candidates = _marked([_candidate(one, offer) for one, offer in found], advice, problem)
     costs = [one.cost for one in advice.recommendations if one.known]
     words = ""
     if candidates[0].chance is not None and candidates[0].chance < _UNLIKELY:
@@ -456,7 +476,56 @@ def _by_history(
         basis=advice.basis,
         advice=words,
         search_cost=SEARCH_RUNS * float(np.median(costs)) if costs else None,
+        space=advice.space,
     )
+
+
+def _marked(
+    ranked: list[ProposedConfiguration], advice: RecommendationSet, problem: Problem
+) -> tuple[ProposedConfiguration, ...]:
+    """The candidates with one to learn from before, the cheapest and the fastest among them, and what each differs in.
+
+    Args:
+        ranked: The candidates, the best first.
+        advice: What was recommended.
+        problem: The problem, with deadline and bounds.
+    """
+    best, most = ranked[0], len(ranked)
+    marks: dict[Configuration, list[str]] = {Configuration(best.configuration): ["best"]} if best.known else {}
+    added = []
+    for name, one in ({"try": advice.following} | dict(advice.extremes)).items():
+        if one is None:
+            continue
+        marks.setdefault(one.configuration, []).append(name)
+        added.append(_candidate(one, problem.resolver.resolve(one.configuration)))
+    every = {Configuration(one.configuration): one for one in (*ranked, *added)}
+    tried = advice.following.configuration if advice.following is not None else None
+    # What stands out comes before what only comes next, where there is no room for all.
+    kept = sorted(every, key=lambda one: (one != tried, one != best.configuration, one not in marks))[:most]
+    order = [one for one in every if one in kept and one != tried]
+    candidates = []
+    for configuration in [*(one for one in every if one == tried and one in kept), *order]:
+        named = marks.get(configuration, ())
+        found = replace(every[configuration], marks=tuple(name for name in MARKS if name in named))
+        if configuration == tried:
+            found = replace(found, trying=True, reason=f"to learn from; {found.reason}")
+        candidates.append(found)
+    aim, deadline = problem.objective, problem.constraints.deadline
+    measured = best.reason.startswith("run") and "with these job parameters" in best.reason
+    return tuple(
+        replace(
+            one,
+            difference=best_words(aim.metric, aim.goal, measured=measured)
+            if "best" in one.marks
+            else difference_words(_compared(one), _compared(best)),
+            likelihood=chance_words(one.chance if one.known else None, deadline),
+        )
+        for one in candidates
+    )
+
+
+def _compared(one: ProposedConfiguration) -> Compared:
+    return Compared(one.configuration, one.offer.hourly, one.runtime, one.cost)
 
 
 def _by_default(proposal: ConfigurationProposal, problem: Problem, count: int, why: str = "") -> ConfigurationProposal:
@@ -465,7 +534,12 @@ def _by_default(proposal: ConfigurationProposal, problem: Problem, count: int, w
     found = _cheapest(problem, count)
     basis = why or f"nothing is known of {problem.job.name} yet: nobody has run it here"
     advice = "the first runs teach the next proposals; a search with a budget finds a good one sooner"
-    candidates = tuple(ProposedConfiguration(dict(one), problem.resolver.resolve(one), reason=reason) for one in found)
+    cheap = [ProposedConfiguration(dict(one), problem.resolver.resolve(one)) for one in found]
+    words = ["least price per hour", *(difference_words(_compared(one), _compared(cheap[0])) for one in cheap[1:])]
+    found_words = zip(cheap, words, strict=True)
+    candidates = tuple(
+        replace(one, difference=text, reason="" if place else reason) for place, (one, text) in enumerate(found_words)
+    )
     return replace(proposal, candidates=candidates, basis=(basis,), advice=advice)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import FormError, TradewindError
 from tradewind.problem import COST, RUNTIME, Float, Integer
-from tradewind.reporting.words import percent, value_words
+from tradewind.reporting.charts.document import Chart
+from tradewind.reporting.proposal_charts import proposal_charts
+from tradewind.reporting.words import value_words
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.form import ApplicationForm
 from tradewind.service.applications.proposals import ConfigurationProposal, ProposedConfiguration
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from tradewind.problem import Offer, Parameter
 
 _MOST_OPTIONS = 1_000
-_SURE = 0.995
-"""A chance from which on nothing is said of it where nothing bounds the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,10 @@ class ConfigurationChoice:
         objective: Expected value of a metric that is neither time nor cost, with its name; empty for none.
         objective_range: 5 % and 95 % quantiles of that metric, in words.
         hourly: Price of its machines by the hour, in words.
-        chance: Probability of success, in words; empty where nothing is known or nothing is doubtful.
-        reason: Basis of the prediction.
-        mark: ``try`` for one to learn from, ``best`` for the best known, else empty.
+        likelihood: How likely it is to keep deadline and bounds, in words; empty where nothing is doubtful.
+        reason: Runs that the prediction rests on.
+        marks: By what it stands out, see `tradewind.reporting.proposal_words.MARKS`.
+        difference: How it differs from the best known, in words.
     """
 
     value: str
@@ -58,9 +59,10 @@ class ConfigurationChoice:
     objective: str
     objective_range: str
     hourly: str
-    chance: str
+    likelihood: str
     reason: str
-    mark: str = ""
+    marks: Sequence[str] = ()
+    difference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class ConfigurationChoices:
         basis: Basis of the proposal, a sentence each.
         advice: Advice on what else one may do; may be empty.
         search_cost: USD that a search may cost to be worth while; None where nothing is known.
+        charts: Charts by name, see `tradewind.reporting.proposal_charts`; none where they would say nothing.
         fields: Errors in the form, by field; then there are no choices.
         problem: Other reason why there is nothing to choose, or None.
     """
@@ -107,6 +110,7 @@ class ConfigurationChoices:
     basis: Sequence[str] = ()
     advice: str = ""
     search_cost: float | None = None
+    charts: Mapping[str, Chart] = field(default_factory=dict)
     fields: Mapping[str, str] | None = None
     problem: TradewindError | None = None
 
@@ -118,7 +122,7 @@ def propose(shared: Context, who: Principal, form: ApplicationForm, draft: Reque
     count = 5 if draft.choice != OWN else _MOST_OPTIONS
     try:
         found = shared.proposals.propose(
-            who, form.address, parameters, backend=draft.backend, deadline=deadline, count=count
+            who, form.address, parameters, backend=draft.backend, deadline=deadline, count=count, whole=True
         )
         parts = _parts(shared, who, form, parameters, draft, found)
     except FormError as error:
@@ -134,6 +138,9 @@ def propose(shared: Context, who: Principal, form: ApplicationForm, draft: Reque
         basis=found.basis,
         advice=found.advice,
         search_cost=found.search_cost,
+        charts=proposal_charts(
+            found.space, [(one.configuration, one.offer, one.marks) for one in found.candidates[:5]]
+        ),
     )
 
 
@@ -159,17 +166,11 @@ def choice_of(one: ProposedConfiguration, proposal: ConfigurationProposal) -> Co
         objective=f"{metric} {value_words(metric, one.objective)}" if judged else "",
         objective_range=_range(one.objective_low, one.objective_high, partial(value_words, metric)) if judged else "",
         hourly=format_money(offer.hourly),
-        chance=_chance(one.chance, proposal.deadline),
-        reason=one.reason,
-        mark=_mark(one, proposal),
+        likelihood=one.likelihood,
+        reason="" if one.reason.startswith(("to learn from", "never run")) or not proposal.runs else one.reason,
+        marks=one.marks,
+        difference=one.difference,
     )
-
-
-def _mark(one: ProposedConfiguration, proposal: ConfigurationProposal) -> str:
-    if one.trying:
-        return "try"
-    best = next((each for each in proposal.candidates if not each.trying), None)
-    return "best" if proposal.runs and one is best else ""
 
 
 def machines_of(offer: Offer) -> str:
@@ -183,14 +184,6 @@ def machines_of(offer: Offer) -> str:
 def _is_machine(name: str, value: Any, offer: Offer) -> bool:
     """True where the words about the machines have a value already."""
     return name in ("instance", "nodes") and (value == offer.nodes or str(value).endswith(offer.instance_type))
-
-
-def _chance(chance: float | None, deadline: float | None) -> str:
-    if chance is None:
-        return ""
-    if deadline is not None:
-        return f"in time with {percent(chance)}"
-    return f"succeeds with {percent(chance)}" if chance < _SURE else ""
 
 
 def _range(low: float | None, high: float | None, words: Any) -> str:

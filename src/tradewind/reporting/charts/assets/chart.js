@@ -8,8 +8,8 @@ const HELP = "Arrow keys go from one to the next, Enter opens one, plus and minu
 const CROSS = "path://M0 2L2 0L6 4L10 0L12 2L8 6L12 10L10 12L6 8L2 12L0 10L4 6Z", PLUS = "path://M5 0H7V5H12V7H7V12H5V7H0V5H5Z";
 const STAR = "path://M12 0L15 8.4L24 8.7L16.8 14L19.4 22.6L12 17.5L4.6 22.6L7.2 14L0 8.7L9 8.4Z";
 // The mark of each look, with its size in pixels.
-const MARKS = { feasible: ["circle", 7], infeasible: ["emptyTriangle", 9], failed: [CROSS, 9], aborted: ["emptyDiamond", 10], lost: [PLUS, 9], best: [STAR, 18], front: ["emptyCircle", 14] };
-const HOLLOW = ["infeasible", "aborted", "front"];
+const MARKS = { feasible: ["circle", 7], infeasible: ["emptyTriangle", 9], failed: [CROSS, 9], aborted: ["emptyDiamond", 10], lost: [PLUS, 9], best: [STAR, 18], front: ["emptyCircle", 14], cheapest: ["emptyCircle", 20], fastest: ["triangle", 14], try: ["diamond", 17] };
+const HOLLOW = ["infeasible", "aborted", "front", "cheapest"], OWN_SIZE = ["front", "cheapest", "fastest", "try"];
 
 export const written = { money, number: figure };
 
@@ -115,9 +115,9 @@ export class Chart extends View {
     switch (layer.kind) {
       case "points": {
         const [symbol, size] = MARKS[layer.look] ?? ["circle", 7], small = data.length > 3000 ? 0.6 : data.length > 300 ? 0.8 : 1;
-        const hollow = HOLLOW.includes(layer.look), best = layer.look === "best";
-        const style = { color: paint, borderWidth: hollow ? 1.7 : best ? 1 : 0, borderColor: best ? colour("card") : undefined, opacity: layer.faint ? 0.35 : hollow || best ? 1 : 0.7 };
-        return { type: "scatter", data, symbol, symbolSize: size * (layer.look === "front" || best ? 1 : small), itemStyle: style, emphasis: { scale: 1.6, itemStyle: { opacity: 1, borderColor: colour("ink"), borderWidth: 2 } } };
+        const hollow = HOLLOW.includes(layer.look), best = layer.look === "best", full = best || OWN_SIZE.includes(layer.look);
+        const style = { color: paint, borderWidth: hollow ? 1.7 : best ? 1 : 0, borderColor: best ? colour("card") : undefined, opacity: layer.faint ? 0.35 : hollow || full ? 1 : 0.7 };
+        return { type: "scatter", data, symbol, symbolSize: size * (full ? 1 : small), itemStyle: style, emphasis: { scale: 1.6, itemStyle: { opacity: 1, borderColor: colour("ink"), borderWidth: 2 } } };
       }
       case "area": return { ...line, areaStyle: { color: paint, opacity: 0.25 } };
       case "line": case "steps": return line;

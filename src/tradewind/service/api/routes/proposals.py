@@ -131,6 +131,9 @@ class CandidateAnswer(BaseModel):
     chance: float | None = Field(description="That the run succeeds, in time and within every bound.")
     reason: str = Field(description="What it rests on, in a few words.")
     trying: bool = Field(description="Worth a run to learn from; the best known comes second.")
+    marks: list[str] = Field(description="By what it stands out: try, best, cheapest, fastest.")
+    difference: str = Field(description="How it differs from the best known, in words.")
+    likelihood: str = Field(description="How likely it is to keep deadline and bounds, in words.")
 
 
 class ProposalAnswer(BaseModel):
@@ -186,8 +189,13 @@ def proposal_of(found: ConfigurationProposal) -> ProposalAnswer:
 
 def _candidate(one: ProposedConfiguration) -> CandidateAnswer:
     plain = {
-        name: getattr(one, name) for name in CandidateAnswer.model_fields if name not in ("configuration", "offer")
+        name: getattr(one, name)
+        for name in CandidateAnswer.model_fields
+        if name not in ("configuration", "offer", "marks")
     }
     return CandidateAnswer(
-        **plain, configuration=dict(one.configuration), offer=OfferAnswer.model_validate(one.offer.to_json())
+        **plain,
+        marks=list(one.marks),
+        configuration=dict(one.configuration),
+        offer=OfferAnswer.model_validate(one.offer.to_json()),
     )

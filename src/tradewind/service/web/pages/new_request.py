@@ -11,6 +11,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from tradewind.errors import ConflictError, FormError, InputError, NotFoundError, TradewindError
+from tradewind.reporting.charts.document import chart_json
+from tradewind.reporting.proposal_charts import FEWEST_RUNS
+from tradewind.reporting.proposal_words import MARKS
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.applications.application_service import MAX_PIECE
 from tradewind.service.applications.form import ApplicationForm, form_of
@@ -121,8 +124,14 @@ def proposal(request: Request, who: Viewer, shared: Shared, sent: Sent) -> HTMLR
     form = shared.applications.form(who, str(sent.get("application", "")))
     draft = drafts.draft_of_form(form, sent)
     proposed = propose(shared, who, form, draft)
-    values = {"form": form, "draft": draft, "proposed": proposed, "errors": draft.errors()}
+    values = {"form": form, "draft": draft, "errors": draft.errors(), **_proposed(proposed)}
     return render_part(request, who, "new_proposal.html.j2", **values)
+
+
+def _proposed(proposed: ConfigurationChoices | None) -> dict[str, Any]:
+    """Return the values for the template of proposals."""
+    charts = {} if proposed is None else {name: chart_json(chart) for name, chart in proposed.charts.items()}
+    return {"proposed": proposed, "chart_data": charts, "mark_words": MARKS, "fewest_runs": FEWEST_RUNS}
 
 
 def _sent_before(shared: Context, who: Principal, key: str, error: TradewindError) -> TradewindError | None:
@@ -151,7 +160,7 @@ def _form_page(
         "draft": draft,
         "errors": errors or {},
         "problem": problem,
-        "proposed": proposed,
+        **_proposed(proposed),
         "again": again,
         "backends": shared.backends.list(who),
         "ways": shared.notices.ways(who),

@@ -84,7 +84,10 @@ function show(text) {
   const errors = { ...prefixed(JSON.parse(fresh.dataset.errors)), ...JSON.parse(fresh.dataset.ownErrors) };
   const chosen = form.querySelector('[name="choice"]:checked')?.value;
   const typed = new Map([...place.querySelectorAll('[name^="c."]')].filter((one) => touched.has(one.name)).map((one) => [one.name, one.value]));
+  const opened = [...place.querySelectorAll("details[data-table][open]")].map((one) => one.dataset.table);
   place.replaceChildren(document.importNode(fresh, true));
+  for (const one of place.querySelectorAll("details[data-table]")) one.open = opened.includes(one.dataset.table);
+  drawCharts();
   // What was chosen and typed while the answer was on its way stays.
   const same = chosen && place.querySelector(`[name="choice"][value="${CSS.escape(chosen)}"]`);
   if (same) same.checked = true;
@@ -92,6 +95,13 @@ function show(text) {
   if (mark) place.querySelector(mark)?.focus();
   for (const field of form.querySelectorAll(".field [name]")) if (!place.contains(field)) complain(field, errors[field.name] ?? "");
   sum();
+}
+
+// The library of charts is loaded only where there is something to draw.
+async function drawCharts() {
+  if (!place.querySelector("[data-proposal-chart]")) return;
+  const { drawProposal } = await import("./proposal-charts.js");
+  drawProposal(place, (choice) => { const radio = form.querySelectorAll('[name="choice"]')[choice]; if (radio) { radio.checked = true; radio.focus(); sum(); } });
 }
 
 const prefixed = (fields) => Object.fromEntries(Object.entries(fields).map(([name, words]) => [`p.${name}`, words]));
@@ -161,4 +171,5 @@ for (const field of form.querySelectorAll('[aria-invalid="true"]')) touched.add(
 hide();
 searchOnly();
 sum();
+drawCharts();
 soon(0);
