@@ -181,7 +181,7 @@ class Container(threading.Thread):
         if "JOB_COMPLETION_INDEX" in self.pod:
             variables["JOB_COMPLETION_INDEX"] = self.pod["JOB_COMPLETION_INDEX"]
         variables = {"PATH": os.environ["PATH"], "POD_UID": self.uid, "POD_CONTAINER": entry["name"], **variables}
-        limits = entry["resources"].get("limits", {"cpu": "1000m", "memory": ""})
+        limits = {"cpu": "1000m", **entry["resources"].get("limits", {})}
         count = -(-int(limits["cpu"].removesuffix("m")) // 1000)
         cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:count]))
         command = ["taskset", "-c", cpus, *map(placed, [*entry["command"], *entry.get("args", ())])]
@@ -621,7 +621,7 @@ class KubeApi:
 
         threading.Thread(target=end, daemon=True).start()
 
-    def evict(self, run_id: str) -> None:
+    def evict(self, run_id: str, why: str = "The node was low on resource: disk.") -> None:
         """A node is short of something, and takes the pod of a run away."""
         with self.lock:
             [pod] = [
@@ -633,7 +633,7 @@ class KubeApi:
         container.stop(0)
         container.join(5)
         with self.lock:
-            pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: disk."}
+            pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": why}
 
     def _collect_garbage(self) -> None:
         uids = {job["metadata"]["uid"] for job in self.objects["jobs"].values()}
