@@ -24,6 +24,7 @@ from tests.engines.oned import Oned
 from tests.engines.ssh import Sshd, sshd
 
 from tradewind.cli.app import run as cli
+from tradewind.workflow.execution import pilots
 
 __all__ = ["docker", "libvirt", "moto", "sshd"]
 
@@ -66,7 +67,8 @@ class Advised:
         found = json.loads(capsys.readouterr().out)
         assert [row["state"] for row in found["tasks"]] == ["done"]
         [machine] = found["machines"]
-        assert machine["state"] == "done"
+        # One that has taken over four seconds to end by itself is cancelled.
+        assert machine["state"] in ("done", "cancelled")
         assert 0 < machine["spent"] < 1
 
 
@@ -155,7 +157,10 @@ def test_opennebula_with_ssh(oned: Oned, sshd: Sshd, tmp_path: Path, capsys: pyt
 @pytest.mark.xdist_group("libvirt")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_libvirt_with_ssh(libvirt: Libvirt, capsys: pytest.CaptureFixture[str]) -> None:
+def test_libvirt_with_ssh(
+    libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pilots, "_FIRST_SECONDS", 300.0)  # emulated, on a host that does other things, too
     made = {"use": "libvirt", "boot": 400.0, **libvirt.settings()}
     runner = {"use": "ssh", "patience": 60, "ssh": {"connect_seconds": 60}}
     advised = Advised({"provisioner": made, "runner": runner}, own("libvirt"), python="python3")
