@@ -70,7 +70,7 @@ test-fast: $(VENV)/.dev ## the tests that take less than half a second each: thr
 	$(BIN)/python -m pytest -m 'not slow'
 
 test-engines: $(VENV)/.dev system ## all tests of real engines, the long ones too; half an hour and more
-	TRADEWIND_ENGINES=all $(BIN)/python -m pytest tests/deployer tests/examples tests/cli
+	TRADEWIND_ENGINES=all $(BIN)/python -m pytest tests/deployer tests/examples tests/cli tests/workflow
 
 coverage: $(VENV)/.dev system ## every test, the long ones of real engines too, and which lines they reach
 	TRADEWIND_ENGINES=all $(BIN)/python -m pytest --cov --cov-report=term

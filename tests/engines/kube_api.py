@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +29,7 @@ from urllib.parse import parse_qs, urlsplit
 import psutil
 import pytest
 from tests.engines import require
+from tests.engines.kube_exec import ExecStream, accept_key
 from tests.waiting import eventually
 
 from tradewind.deployer.runner import procfs
@@ -38,6 +39,7 @@ Document = dict[str, Any]
 TOKEN = "a-token-of-the-tests"
 NAMESPACE = "tests"
 _PATH = re.compile(r"/(?:api|apis/batch)/v1/namespaces/(?P<ns>[^/]+)/(?P<kind>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?$")
+_EXEC = re.compile(r"/api/v1/namespaces/(?P<ns>[^/]+)/pods/(?P<name>[^/]+)/exec$")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
 _VARIABLE = re.compile(r"\$\$|\$\(\w+\)")
@@ -83,6 +85,7 @@ class Container(threading.Thread):
         self.folder = cluster.folder / self.uid
         self.processes: list[subprocess.Popen[bytes]] = []
         self.stopped = False
+        self.commands: dict[str, tuple[Callable[[str], str], dict[str, str]]] = {}
 
     def run(self) -> None:
         spec = self.pod["spec"]
@@ -177,7 +180,8 @@ class Container(threading.Thread):
             variables |= {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
         if "JOB_COMPLETION_INDEX" in self.pod:
             variables["JOB_COMPLETION_INDEX"] = self.pod["JOB_COMPLETION_INDEX"]
-        limits = entry["resources"].get("limits", {"cpu": "1000m", "memory": ""})
+        variables = {"PATH": os.environ["PATH"], "POD_UID": self.uid, "POD_CONTAINER": entry["name"], **variables}
+        limits = {"cpu": "1000m", **entry["resources"].get("limits", {})}
         count = -(-int(limits["cpu"].removesuffix("m")) // 1000)
         cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:count]))
         command = ["taskset", "-c", cpus, *map(placed, [*entry["command"], *entry.get("args", ())])]
@@ -191,12 +195,13 @@ class Container(threading.Thread):
                 stdout=out,
                 stderr=out,
                 cwd=self.folder,
-                env={"PATH": os.environ["PATH"], "POD_UID": self.uid, "POD_CONTAINER": entry["name"], **variables},
+                env=variables,
                 start_new_session=True,
             )
             self.processes.append(process)
+            self.commands[entry["name"]] = placed, variables
         self._set(kind, entry, running={"startedAt": began})
-        memory = limits["memory"]
+        memory = limits.get("memory", "")
         killed = self._watch(process, int(memory) if memory.isdigit() else 2**40)
         self.finish(entry["name"])
         code = process.returncode
@@ -261,6 +266,7 @@ class KubeApi:
         elsewhere: Pods of other namespaces, which do nothing.
         collector_lag: Seconds between the garbage collector's look at an object's owners and its deletion.
         token: What callers must show.
+        exec_version: Version of the protocol of commands in pods: 5, or 4 as before Kubernetes 1.30.
         restricted: Whether the namespace admits only pods of the Pod Security level of that name.
     """
 
@@ -293,6 +299,7 @@ class KubeApi:
             self._doomed: dict[str, float] = {}
             self.token = TOKEN
             self.restricted = False
+            self.exec_version = 5
             containers, self._containers = list(self._containers.values()), {}
         for container in containers:
             container.stop(0)
@@ -316,6 +323,9 @@ class KubeApi:
                     self.close_connection = True
                     return
                 try:
+                    if self.headers.get("Upgrade") == "websocket":
+                        self._run_command()
+                        return
                     status, content = 200, cluster.answer(self.command, self.path, self.headers, body)
                 except Refusal as refusal:
                     status = refusal.status
@@ -326,6 +336,19 @@ class KubeApi:
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
+
+            def _run_command(self) -> None:
+                self.close_connection = True
+                command, folder, env = cluster.command(self.path, self.headers)
+                offered = self.headers["Sec-WebSocket-Protocol"].split(",")
+                protocol = next(name for name in offered if int(name[1]) <= cluster.exec_version)
+                self.send_response(101)
+                self.send_header("Upgrade", "websocket")
+                self.send_header("Connection", "Upgrade")
+                self.send_header("Sec-WebSocket-Accept", accept_key(self.headers["Sec-WebSocket-Key"]))
+                self.send_header("Sec-WebSocket-Protocol", protocol)
+                self.end_headers()
+                ExecStream(self.rfile, self.connection, int(protocol[1])).serve(command, folder, env)
 
             do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
 
@@ -412,6 +435,25 @@ class KubeApi:
                     raise Refusal(409, "Conflict", "the precondition does not hold")
                 del self.objects[kind][name]
             return json.dumps(found).encode()
+
+    def command(self, address: str, headers: Any) -> tuple[list[str], Path, dict[str, str]]:
+        """What a command in a pod means here: its words, its folder and its variables."""
+        if headers.get("Authorization") != f"Bearer {self.token}":
+            raise Refusal(401, "Unauthorized", "Unauthorized")
+        url = urlsplit(address)
+        query, match = parse_qs(url.query), _EXEC.match(url.path)
+        if ("get", "pods/exec") in self.forbidden:
+            raise Refusal(403, "Forbidden", 'pods "run" is forbidden: User "tests" cannot get resource "pods/exec"')
+        with self.lock:
+            if match is None or match["ns"] != NAMESPACE:
+                raise Refusal(404, "NotFound", "the server could not find the requested resource")
+            pod = self._one("pods", match["name"])
+            container = self._containers.get(pod["metadata"]["uid"])
+            known = container.commands.get(query["container"][0]) if container is not None else None
+            if container is None or known is None:
+                raise Refusal(500, "InternalError", f"container not found ({query['container'][0]!r})")
+        placed, variables = known
+        return [placed(word) for word in query["command"]], container.folder, variables
 
     def _everywhere(self, kind: str, query: dict[str, str]) -> bytes:
         if ("list", kind) in self.forbidden:
@@ -579,7 +621,7 @@ class KubeApi:
 
         threading.Thread(target=end, daemon=True).start()
 
-    def evict(self, run_id: str) -> None:
+    def evict(self, run_id: str, why: str = "The node was low on resource: disk.") -> None:
         """A node is short of something, and takes the pod of a run away."""
         with self.lock:
             [pod] = [
@@ -591,7 +633,7 @@ class KubeApi:
         container.stop(0)
         container.join(5)
         with self.lock:
-            pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: disk."}
+            pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": why}
 
     def _collect_garbage(self) -> None:
         uids = {job["metadata"]["uid"] for job in self.objects["jobs"].values()}

@@ -70,7 +70,7 @@ RUNS: Sequence[Case] = [
         "runner",
         "named a runner that cannot carry out a plan",
         13,
-        "'replay' cannot carry out a plan: replay runs nothing for real (use docker, htcondor, local, ray, slurm, ssh; tradewind plugins --matrix shows all)",
+        "'replay' cannot carry out a plan: replay runs nothing for real (use docker, htcondor, kubernetes, local, ray, slurm, ssh; tradewind plugins --matrix shows all)",
         _TRUE,
         "--on",
         "replay",

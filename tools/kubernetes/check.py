@@ -228,7 +228,9 @@ def main() -> int:
     try:
         cluster.start()
         command = [sys.executable, "-m", "pytest", "-n", "0", "-W", "ignore:Unverified HTTPS"]
-        command += [f"tests/deployer/runner/kubernetes/test_{name}.py" for name in ("runner", "load", "real")] + words
+        command += [
+            f"tests/deployer/runner/kubernetes/test_{name}.py" for name in ("runner", "load", "channel", "real")
+        ] + words
         environment = {**os.environ, "TRADEWIND_ENGINES": "all", "TRADEWIND_KUBERNETES": str(cluster.kubeconfig)}
         environment["PYTHONWARNINGS"] = "ignore:Unverified HTTPS"
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode or cluster.example()

@@ -205,7 +205,7 @@ def test_the_lot_with_wrong_words(
         ("plan.json", "--on", "moon"): (13, "there is no runner named 'moon'"),
         ("plan.json", "--on", "replay"): (
             13,
-            "'replay' cannot carry out a plan: replay runs nothing for real (use docker, htcondor, local, ray",
+            "'replay' cannot carry out a plan: replay runs nothing for real (use docker, htcondor, kubernetes, local",
         ),
         ("plan.json", "--set", "x"): (3, "--set 'x' is not NAME=VALUE"),
         ("plan.json", "--set", "grade=1"): (3, "runner process: unknown setting 'grade' (did you mean 'grace'?)"),

@@ -150,7 +150,7 @@ def test_words_of_limits_and_places(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("--deploy", "deploy.yaml", "--on", "ssh"): (3, "--deploy says where the plan runs"),
         ("--deploy", "wrong.yaml"): (3, "wrong.yaml:2"),
         ("--on", "terraform+process"): (13, "'terraform+process' cannot carry out a plan: process runs on this"),
-        ("--on", "kubernetes"): (13, "'kubernetes' cannot carry out a plan: kubernetes opens no channel"),
+        ("--on", "script"): (13, "'script' cannot carry out a plan: script opens no channel"),
         ("--on", "moon+ssh"): (13, "there is no provisioner named 'moon'"),
     }
     for words, (code, says) in cases.items():

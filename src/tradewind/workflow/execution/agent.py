@@ -391,7 +391,10 @@ def main(words: list[str]) -> int:
     if not (run / "secret").is_file() or not machine.is_dir():
         sys.stderr.write(f"{socket.gethostname()} does not see the folder {run}\n")
         return NO_FOLDER
-    for file in Path("/dev/fd").iterdir():  # whoever started it may wait for their end: no task is to keep them
+    files = Path("/proc/self/fd")  # not every machine has /dev/fd
+    for file in (
+        files if files.is_dir() else Path("/dev/fd")
+    ).iterdir():  # whoever started it may wait for their end: no task is to keep them
         if int(file.name) > 2:
             with contextlib.suppress(OSError):
                 os.set_inheritable(int(file.name), False)

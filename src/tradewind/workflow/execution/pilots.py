@@ -149,7 +149,7 @@ class PilotManager:
         self._leaving: list[_Pilot] = []
         self._costs: dict[str, float] = {}
         self._news: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._next_poll = 0.0
+        self._next_poll, self._halted = 0.0, False
         self._thread = threading.Thread(target=self._work, name="tradewind-pilots", daemon=True)
 
     # ------------------------------------------------------------------ before the thread runs
@@ -298,6 +298,7 @@ class PilotManager:
 
     def halt(self) -> None:
         """Look for no more machines: nothing is posted from now on."""
+        self._halted = True
         self._news.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -397,7 +398,10 @@ class PilotManager:
                 channel = self._channel(pilot, "agent.py", "relay", "run/machine")
                 channel.settimeout(_FIRST_SECONDS)
                 found = prove(channel, self._secret)
-            self._news.put(lambda: self._called(pilot, found))
+            if found is not None and self._halted:  # nobody takes it any more
+                found.connection.close()
+            else:
+                self._news.put(lambda: self._called(pilot, found))
 
         threading.Thread(target=call, name="tradewind-call", daemon=True).start()
 
@@ -486,7 +490,7 @@ class PilotManager:
                 hint="name a folder that all machines share with --folder",
                 retryable=False,
             )
-        return None if pilot.ever_linked else error_of(pilot.run, self._terms.python)
+        return None if pilot.ever_linked else error_of(self._vms[pilot.vm].name, pilot.run, self._terms.python)
 
     def _abandon(self, vm: int) -> None:
         pilot = self._pilots.get(vm)

@@ -586,6 +586,31 @@ def test_a_pod_that_is_evicted_is_the_infrastructures_fault(bench: KubeBench, cl
 
 
 @pretended
+@pytest.mark.parametrize(
+    "why",
+    [
+        'Usage of EmptyDir volume "tradewind" exceeds the limit "1Gi". ',
+        "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+        "Container job exceeded its local ephemeral storage limit 1Gi. ",
+    ],
+)
+def test_a_run_that_fills_the_disk_of_its_node_is_told_in_one_line(
+    bench: KubeBench, cluster: KubeApi, why: str
+) -> None:
+    runner = bench.make(disk_gib=1)
+    handle = bench.submit(runner, bench.request("long"))
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    [pod] = runner._api.listed("pods", "")
+    assert [each["emptyDir"] for each in pod["spec"]["volumes"] if "emptyDir" in each] == [{"sizeLimit": str(2**30)}]
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["ephemeral-storage"] == str(2**30)
+    cluster.evict("run-1", why)
+    status = wait_for_end(runner, handle)
+    assert (status.state, status.fault) == (RunState.FAILED, Fault.JOB)
+    assert status.reason == f"its files grew beyond the disk that it may fill: {why.strip()} (set disk_gib)"
+    runner.close()
+
+
+@pretended
 @pytest.mark.parametrize("kind", ["pods", "jobs"])
 def test_what_somebody_else_deletes_is_gone(bench: KubeBench, cluster: KubeApi, kind: str) -> None:
     runner = bench.make()
@@ -647,7 +672,9 @@ def test_names_and_words_are_such_as_kubernetes_takes(tmp_path: Path) -> None:
     job = job_of(request, "{}", {"work": "w"}, KubernetesSettings(image_pull_secrets=["reg"], service_account="s"), "h")
     pod = job["spec"]["template"]["spec"]
     assert pod["containers"][0]["args"] == ["echo", "$$(x); `y`"]
-    assert pod["containers"][0]["resources"]["requests"] == pod["containers"][0]["resources"]["limits"]
+    requests, limits = (pod["containers"][0]["resources"][name] for name in ("requests", "limits"))
+    assert limits.pop("ephemeral-storage") != requests.pop("ephemeral-storage") == "0", "no disk is set aside"
+    assert requests == limits
     assert (pod["imagePullSecrets"], pod["serviceAccountName"]) == ([{"name": "reg"}], "s")
     assert (job["spec"]["backoffLimit"], pod["restartPolicy"]) == (0, "Never")
 

@@ -178,14 +178,16 @@ def resources(base: Path, **settings: Any) -> dict[str, Any]:
     request = replace(request, image="i", offer=replace(request.offer, vcpu=8, memory_gib=32.0, gpus=1))
     job = job_of(request, "{}", {"work": "w"}, KubernetesSettings.model_validate(settings), "h")
     found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert found["requests"].pop("ephemeral-storage") == "0"
     return found
 
 
 def test_a_node_of_a_type_does_not_lend_all_that_the_type_has(tmp_path: Path) -> None:
     whole = {"cpu": "8000m", "memory": str(32 * 2**30), "nvidia.com/gpu": "1"}
-    assert resources(tmp_path) == {"requests": whole, "limits": whole}
+    disk = {"ephemeral-storage": str(20 * 2**30)}
+    assert resources(tmp_path) == {"requests": whole, "limits": whole | disk}
     found = resources(tmp_path, instance_type=True)
-    assert found["limits"] == whole
+    assert found["limits"] == whole | disk
     assert found["requests"] == {"cpu": "5600m", "memory": str(int(0.7 * 32 * 2**30)), "nvidia.com/gpu": "1"}
     assert resources(tmp_path, instance_type=True, request_share=1.0)["requests"] == whole
     assert resources(tmp_path, request_share=0.5)["requests"]["cpu"] == "4000m"

@@ -7,7 +7,8 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ Document = dict[str, Any]
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 20.0
 _PAGE = 500
+_CLOSE_FRAME = 0x8
 _RENEW_SECONDS = 10.0
 _IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CREDENTIALS_HINT = "set kubeconfig and context, or KUBECONFIG"
@@ -70,6 +72,64 @@ def find_credentials() -> None:
     given = os.environ.get("KUBECONFIG") or "~/.kube/config"
     if not any(expand(place).exists() for place in given.split(os.pathsep) if place):
         raise CredentialsError(f"no Kubernetes credentials: there is no {given}", hint=_CREDENTIALS_HINT)
+
+
+class WebSocketConnection:
+    """A connection that carries messages both ways; one thread may send while another one receives.
+
+    Args:
+        made: The connection of the package websocket-client.
+
+    Attributes:
+        protocol: The subprotocol that the server has chosen.
+    """
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+        self.protocol = str((made.getheaders() or {}).get("sec-websocket-protocol", ""))
+
+    def send(self, data: bytes) -> None:
+        """Send a message.
+
+        Raises:
+            OSError: The connection is lost.
+        """
+        self._guard(self._made.send_binary, data)
+
+    def receive(self) -> bytes:
+        """Wait for a message; empty at the end.
+
+        Raises:
+            OSError: The connection is lost.
+        """
+        while True:
+            kind, data = self._guard(self._made.recv_data)
+            if kind == _CLOSE_FRAME:
+                return b""
+            if data:
+                return bytes(data)
+
+    def end(self) -> None:
+        """Ask the other side to end the connection.
+
+        Raises:
+            OSError: The connection is lost.
+        """
+        self._guard(self._made.send_close)
+
+    def close(self) -> None:
+        """Close the connection without a word."""
+        with suppress(OSError):
+            self._guard(self._made.shutdown)
+
+    @staticmethod
+    def _guard(call: Callable[..., Any], *words: Any) -> Any:
+        import websocket
+
+        try:
+            return call(*words)
+        except websocket.WebSocketException as error:
+            raise ConnectionError(str(error)) from None
 
 
 class ClusterApi:
@@ -192,10 +252,37 @@ class ClusterApi:
                 retries=False,
             )
         except urllib3.exceptions.HTTPError as error:
-            raise UnreachableError(
-                f"the Kubernetes API at {configuration.host} does not answer: {type(error).__name__}",
-                hint="is the address in the kubeconfig right, and the cluster up?",
-            ) from None
+            raise _silent(configuration.host, error) from None
+
+    def websocket(self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str]) -> WebSocketConnection:
+        """Open a WebSocket; see `call` for what it raises.
+
+        Args:
+            path: The path below the server's address.
+            query: The parameters behind the question mark; a name may be there several times.
+            protocols: The subprotocols that are understood, the best first.
+        """
+        call = f"GET {path}"
+        for attempt in (0, 1):
+            configuration, _ = self._connect()  # says what is not installed
+            import websocket
+
+            headers = {setting["key"]: setting["value"] for setting in configuration.auth_settings().values()}
+            headers["Sec-WebSocket-Protocol"] = ",".join(protocols)
+            address = f"ws{configuration.host.removeprefix('http')}{path}?{urlencode(query)}"
+            try:
+                made = websocket.create_connection(
+                    address, _CONNECT_SECONDS, header=headers, **_websocket_options(configuration, address, headers)
+                )
+            except websocket.WebSocketBadStatusException as error:
+                if error.status_code == HTTPStatus.UNAUTHORIZED and not attempt and self._renew():
+                    continue
+                raise _refusal(error.status_code, error.resp_body or b"", call) from None
+            except (websocket.WebSocketException, OSError) as error:
+                raise _silent(configuration.host, error) from None
+            made.settimeout(None)
+            return WebSocketConnection(made)
+        raise AssertionError  # the second attempt has returned or raised
 
     def document(self, method: str, path: str, body: Document | None = None, **given: Any) -> Document:
         """Make one call whose answer is a JSON document; see `call`."""
@@ -241,6 +328,35 @@ class ClusterApi:
             if self._connection is not None:
                 self._connection[1].clear()
                 self._connection = None
+
+
+def _silent(host: str, error: Exception) -> UnreachableError:
+    return UnreachableError(
+        f"the Kubernetes API at {host} does not answer: {type(error).__name__}",
+        hint="is the address in the kubeconfig right, and the cluster up?",
+    )
+
+
+def _websocket_options(configuration: Any, address: str, headers: Mapping[str, str]) -> Document:
+    """The options of the package websocket-client for the certificates and the proxy of a configuration."""
+    from kubernetes.stream import ws_client
+
+    trust: Document = {"cert_reqs": ssl.CERT_NONE, "check_hostname": False}
+    if configuration.verify_ssl:
+        trust = {"cert_reqs": ssl.CERT_REQUIRED, "check_hostname": configuration.assert_hostname is not False}
+        if configuration.ssl_ca_cert:
+            trust["ca_certs"] = configuration.ssl_ca_cert
+    given = {
+        "certfile": configuration.cert_file,
+        "keyfile": configuration.key_file,
+        "server_hostname": getattr(configuration, "tls_server_name", None),
+    }
+    trust |= {name: value for name, value in given.items() if value}
+    options: Document = {"sslopt": trust}
+    proxied: Any = ws_client.websocket_proxycare
+    if configuration.proxy or configuration.proxy_headers:
+        options = proxied(options, configuration, address, dict(headers))
+    return options
 
 
 def _refusal(status: int, content: bytes, call: str) -> Exception:

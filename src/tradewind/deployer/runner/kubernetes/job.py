@@ -46,6 +46,8 @@ APPLICATION_CONTAINER = "application"
 FOLDER = "/tradewind"
 """The path of the shared folder in the pod's containers."""
 
+_STORAGE = "ephemeral-storage"
+"""What Kubernetes calls the disk of a node. None is requested: without a request of its own a limit would be one."""
 _FILES = "/tradewind-files"
 _END = "/dev/termination-log"
 _SMALL = {"cpu": "100m", "memory": "64Mi"}
@@ -141,7 +143,7 @@ def job_of(
 
 
 def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSettings) -> Document:
-    volumes: list[Document] = [{"name": "tradewind", "emptyDir": {}}]
+    volumes: list[Document] = [{"name": "tradewind", "emptyDir": {"sizeLimit": str(_disk(given))}}]
     prepared: list[Document] = [{"name": "tradewind", "mountPath": FOLDER}]
     for name, secret in bundles.items():
         volumes.append({"name": name, "secret": {"secretName": secret}})
@@ -227,7 +229,7 @@ def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSe
         "image": load.image or request.image,
         "args": [literal(word) for word in load.argv],
         "env": list(own.values()),
-        "resources": {"requests": dict(_SMALL)},
+        "resources": {"requests": _SMALL | {_STORAGE: "0"}, "limits": {_STORAGE: str(_disk(given))}},
     }
     return [driver, application]
 
@@ -259,8 +261,8 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
         "volumeMounts": mounts,
         "resources": {
             # No node lends all that its type has.
-            "requests": _amounts(share * cpus, math.floor(share * memory)) | gpus,
-            "limits": _amounts(cpus, memory) | gpus,
+            "requests": _amounts(share * cpus, math.floor(share * memory)) | gpus | {_STORAGE: "0"},
+            "limits": _amounts(cpus, memory) | gpus | {_STORAGE: str(_disk(given))},
         },
         "terminationMessagePath": _END,
     }
@@ -308,6 +310,11 @@ def _unknown(pattern: str, part: str) -> DeployError:
         f"on Kubernetes, {part!r} cannot be used in job.load.ready.pattern: {pattern!r}",
         hint="write it as an extended regular expression, as grep -E has it",
     )
+
+
+def _disk(given: KubernetesSettings) -> int:
+    """The bytes of its node's disk that a pod may fill."""
+    return int(given.disk_gib * 2**30)
 
 
 def _amounts(cpus: float, memory: int) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from tradewind.deployer.runner.base import (
     LimitsTime,
     ListsNodes,
     NeedsImages,
+    OpensChannel,
     Runner,
     SeveralNodes,
     StreamsLogs,
@@ -35,6 +37,7 @@ from tradewind.deployer.runner.kubernetes.api import (
     find_credentials,
     find_package,
 )
+from tradewind.deployer.runner.kubernetes.channel import open_channel
 from tradewind.deployer.runner.kubernetes.file_transfer import (
     UNPACKED_BYTES,
     content_name,
@@ -78,7 +81,7 @@ from tradewind.deployer.runner.kubernetes.status import (
 )
 from tradewind.deployer.runner.resource_limits import memory_of
 from tradewind.deployer.runner.run_files import folder_error
-from tradewind.errors import DeployError, ImageError, TradewindError
+from tradewind.errors import DeployError, ImageError, TradewindError, UnreachableError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
 from tradewind.utils.units import format_memory
@@ -105,6 +108,7 @@ class KubernetesRunner(
     LimitsTime,
     ListsNodes,
     NeedsImages,
+    OpensChannel,
     SeveralNodes,
     StreamsLogs,
     SurvivesController,
@@ -364,6 +368,16 @@ class KubernetesRunner(
                 hint="print less, or raise the cluster's containerLogMaxSize",
                 retryable=False,
             )
+
+    def open_channel(self, handle: Handle, argv: Sequence[str]) -> socket.socket:
+        """Run a command in the working folder of a run's first pod; see `OpensChannel`."""
+        pod = self._pod_of(handle)
+        try:
+            if pod is not None:
+                return open_channel(self._api, pod["metadata"]["name"], argv)
+        except ObjectNotFound:
+            pass
+        raise UnreachableError(f"run {handle.run_id} has no pod")
 
     def forget(self, handle: Handle) -> None:
         """Delete the Job of a run that is settled; all objects that belong to it are removed with it."""

@@ -64,6 +64,12 @@ class KubernetesSettings(plugins.Settings):
     start_seconds: float = Field(
         900.0, gt=0, description="Seconds beside the time limit after which the cluster ends a pod"
     )
+    disk_gib: float = Field(
+        20.0,
+        gt=0,
+        description="The most disk of its node that a pod may fill, in GiB: working folder, inputs, outputs and logs; "
+        "a volume claim does not count",
+    )
     ttl_seconds: int = Field(86400, ge=60, description="Seconds that an ended run is kept if no controller settles it")
     output_bytes: int = Field(
         5 * 2**20,

@@ -149,6 +149,8 @@ _LOAD_SECONDS = 15.0
 """A load generator whose application has ended so long ago does not know of it, and would go on."""
 _USUAL = {"ContainerCreating", "PodInitializing", ""}
 """Reasons of a container to wait that say nothing."""
+_OVER_DISK = re.compile(r"exceeds the (?:total )?limit|exceeded its local ephemeral storage limit")
+"""In the words of the kubelet about a folder of a pod, a whole pod, or a container."""
 _ARCHIVE = re.compile(rb"T (\d+)\n")
 
 
@@ -248,6 +250,9 @@ def verdict(
     ended = end_of(pod)
     if ended is not None and ended["exitCode"] != 0 and (late := _job_deadline(job, _lasted(ended))) is not None:
         return PodVerdict(late)
+    if _fills_disk(pod):
+        words = f"its files grew beyond the disk that it may fill: {pod['status']['message'].strip()} (set disk_gib)"
+        return PodVerdict(RunStatus(RunState.FAILED, _lasted(ended), words, Fault.JOB))
     if _taken(pod):
         return PodVerdict(lost_status(f"its pod was taken away: {_taken(pod)}", _lasted(ended)))
     if ended is not None:
@@ -399,6 +404,12 @@ def _taken(pod: Document) -> str:
     if status.get("phase") == "Failed" and reason and reason != "DeadlineExceeded":
         return f"{reason} {status.get('message', '')}".strip()
     return ""
+
+
+def _fills_disk(pod: Document) -> bool:
+    """True for a pod that its node has ended for its own use of the disk, and not because others needed that."""
+    status = pod.get("status", {})
+    return status.get("reason") == "Evicted" and _OVER_DISK.search(status.get("message") or "") is not None
 
 
 def _lasted(ended: Document | None) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -13,6 +15,8 @@ from tradewind.errors import (
 from tradewind.problem import Fault, Run, RunState
 
 _NO_PROGRAM = 127
+_WORDS = 300
+"""Most characters of what a machine has said that an error has."""
 _KINDS: dict[Fault, type[DeployError]] = {
     Fault.CAPACITY: CapacityError,
     Fault.CREDENTIALS: CredentialsError,
@@ -27,10 +31,11 @@ def why_lost(name: str, run: Run) -> str:
     return f"{name} is gone: {run.reason or run.state.value}"
 
 
-def error_of(run: Run, python: str) -> TradewindError:
+def error_of(name: str, run: Run, python: str) -> TradewindError:
     """Make the error of a machine that has never answered.
 
     Args:
+        name: Name of the machine.
         run: Its row.
         python: The Python that it was to have.
     """
@@ -39,4 +44,16 @@ def error_of(run: Run, python: str) -> TradewindError:
     if run.state is RunState.DONE:
         return DeployError("a machine ended before it answered", hint="see stderr below machines in the run's folder")
     kind = DeployError if run.fault is None else _KINDS.get(run.fault, DeployError)
-    return kind(run.reason or run.state.value)
+    reason = run.reason or run.state.value
+    if run.state is RunState.FAILED and run.fault is Fault.JOB and (said := _last_words(run)):
+        return kind(f"{name} does not work: {reason}: {said}", hint=f"all of it is in {run.folder}/stderr")
+    return kind(reason)
+
+
+def _last_words(run: Run) -> str:
+    """The last line that a run has said on its standard error; empty without any."""
+    try:
+        lines = (Path(run.folder) / "stderr").read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[-_WORDS:] for line in reversed(lines) if line.strip()), "")
