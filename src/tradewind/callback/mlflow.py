@@ -83,7 +83,7 @@ class MlflowCallback(Callback):
         from mlflow.tracking import MlflowClient
 
         with _opening, _without_notes():
-            own = not self._uri and not mlflow.is_tracking_uri_set()
+            own = not self._uri and not mlflow.is_tracking_uri_set()  # type: ignore[no-untyped-call]
             if own:
                 self.study.data_folder.mkdir(parents=True, exist_ok=True)
                 self._uri = f"sqlite:///{self.study.data_folder / 'mlflow.db'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import subprocess
@@ -18,7 +19,6 @@ from tradewind.cli.app import run
 from tradewind.engine.records import trial_callbacks
 from tradewind.errors import MissingProgramError, SpecError
 from tradewind.store.base import store_at
-from tradewind.utils import dependencies
 from tradewind.utils.paths import store_url
 
 TRACKER = """
@@ -228,7 +228,7 @@ def test_an_async_study_writes_them_too(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mlflow", "tensorboard"])
 def test_without_the_package_nothing_begins(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dependencies.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingProgramError) as caught:
         Study(JOB, callbacks=[name])
     assert caught.value.hint == f"pip install 'tradewind[{name}]'"
