@@ -183,7 +183,10 @@ def ask_and_tell_interrupted(line: int) -> bool:
                 with interrupting:
                     study.tell(first, runtime=1.0, cost=0.5, metrics={"value": 3.0})
             except KeyboardInterrupt:
-                study.tell(first, runtime=1.0, cost=0.5, metrics={"value": 3.0})
+                try:
+                    study.tell(first, runtime=1.0, cost=0.5, metrics={"value": 3.0})
+                except ConfigurationError as error:  # the interrupt came when all was done
+                    assert "was told already" in error.message
         else:
             study.tell(first, runtime=1.0, cost=0.5, metrics={"value": 3.0})
         study.give_back(study.pending)

@@ -135,8 +135,8 @@ def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
     from tradewind.deployer.compatibility import offer_incompatibility
     from tradewind.deployer.runner.base import AnswersFromRecords, KeepsCheckpoints, RunsWorkflows
 
-    keeps = isinstance(deployer.runner, KeepsCheckpoints) and spec.checkpoint is not None
-    if keeps and (why := deployer.runner.refuses_checkpoints()):
+    keeper = deployer.runner if spec.checkpoint is not None else None
+    if isinstance(keeper, KeepsCheckpoints) and (why := keeper.refuses_checkpoints()):
         words = f"the {spec.runner.name} runner keeps no checkpoints with these settings: {why}"
         raise spec.error(("deploy", "checkpoint"), words, "see the guide on the runner, or leave it out")
     if isinstance(deployer.runner, AnswersFromRecords):
