@@ -59,14 +59,16 @@ def copy_checkpoint(engine: ContainerEngine, run_id: str, folder: Path, limit: i
     Raises:
         DeployError: The engine does not answer, or the files change all the time, are too large or cannot be written.
     """
-    container = _container(engine, run_id)
+    if (container := _container(engine, run_id)) is None:
+        return CheckpointLook()
+    place = container
 
     def bring(client: Any) -> CheckpointLook:
         for _ in range(ATTEMPTS):
-            before = sorted(_files(client, container))
-            with closing(ArchiveStream(client.get_archive(container, PLACE, chunk_size=_PIECE)[0])) as stream:
+            before = sorted(_files(client, place))
+            with closing(ArchiveStream(client.get_archive(place, PLACE, chunk_size=_PIECE)[0])) as stream:
                 unpack(cast("IO[bytes]", stream), folder, limit_bytes=limit, lenient=True)
-            if before and sorted(_files(client, container)) == before:
+            if before and sorted(_files(client, place)) == before:
                 # The archive has the folder itself; what is in it is wanted.
                 inner = (folder / FOLDER).rename(folder.with_name(f"{folder.name}.inner"))
                 folder.rmdir()
@@ -74,7 +76,7 @@ def copy_checkpoint(engine: ContainerEngine, run_id: str, folder: Path, limit: i
                 return _look(engine, before)
         raise DeployError(CHANGES)
 
-    return CheckpointLook() if container is None else _ask(engine, bring)
+    return _ask(engine, bring)
 
 
 def _ask(engine: ContainerEngine, question: Callable[[Any], CheckpointLook]) -> CheckpointLook:
