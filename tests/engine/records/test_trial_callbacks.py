@@ -134,7 +134,7 @@ def test_after_a_kill_the_next_process_writes_what_is_missing(file: Path) -> Non
         "study = Study(JOB, callbacks=MINE)\nstudy.optimise(value, 2)\nos._exit(9)\n"
     )
     root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", program], env={**_environment(), "PYTHONPATH": str(root)}, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], env={**_environment(), "PYTHONPATH": str(root)}, timeout=110)
     assert done.returncode == 9
     Path("slow").unlink()
     with Study(JOB, callbacks=MINE) as study:
