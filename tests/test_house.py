@@ -53,7 +53,7 @@ RIDDLE = re.compile(
 )
 """First words of a docstring that only its neighbours explain."""
 
-STATIONS = ("deployer", "interpreter", "searcher", "selector", "stopper", "store")
+STATIONS = ("callback", "deployer", "interpreter", "searcher", "selector", "stopper", "store")
 """Rooms of floor 2, whose parts the engine makes by name."""
 
 ENGINE_USES = (
@@ -64,6 +64,7 @@ ENGINE_USES = (
     "tradewind.deployer.result_uploads",
     "tradewind.deployer.runner.handle",
     "tradewind.interpreter.log_reader",
+    "tradewind.interpreter.reported_series",
     "tradewind.selector.offer_search",
     "tradewind.store.studies",
 )

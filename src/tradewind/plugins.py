@@ -31,8 +31,8 @@ from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.user_functions import UserFunctionError, is_reference, load_object
 
 KINDS = (
-    "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "store", "planner",
-    "fairness", "priority",
+    "searcher", "selector", "catalogue", "provisioner", "runner", "interpreter", "stopper", "callback", "store",
+    "planner", "fairness", "priority",
 )  # fmt: skip
 """The kinds of part: in the order of a trial's way through the house, then those of what stands on the trials."""
 
@@ -225,6 +225,7 @@ _BASES = {
     "runner": "tradewind.deployer.runner.base:Runner",
     "interpreter": "tradewind.interpreter.base:Interpreter",
     "stopper": "tradewind.stopper.base:Stopper",
+    "callback": "tradewind.callback.base:Callback",
     "store": "tradewind.store.base:Store",
     "planner": "tradewind.workflow.planner.base:Planner",
     "fairness": "tradewind.tenancy.fairness.base:Fairness",

@@ -31,6 +31,8 @@ NOTHING_THERE = {
     ("runner", "ray"): ("has no Ray", "tradewind[ray]"),
     ("runner", "slurm"): ("no program sbatch", "slurm-client"),
     ("runner", "ssh"): ("no ssh program", "openssh-client"),
+    ("callback", "mlflow"): ("need mlflow", "tradewind[mlflow]"),
+    ("callback", "tensorboard"): ("need tensorboard", "tradewind[tensorboard]"),
     ("planner", "cp_sat"): ("ortools is not installed", "tradewind[optimal]"),
 }
 """Of each part that needs a package, a program or a daemon: what it says without any, and how to get it."""

@@ -16,6 +16,8 @@ NEEDS = {
     "plots": r"--png\b",
     "files": r"^\| `(s3|gs)://",
     "optuna": r"use: optuna\b",
+    "mlflow": r"--callback mlflow\b|callbacks: \[.*\bmlflow\b",
+    "tensorboard": r"use: tensorboard\b|--callback tensorboard\b",
     "forest": r"use: paris\b",
     "optimal": r"`cp_sat`",
     "learning": r"^import gymnasium",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.engine.preflight import check_limits, check_runner, ending_words, future_runs_warning
+from tradewind.engine.deployment import build_deployer
+from tradewind.engine.preflight import check_limits, check_offers, check_runner, ending_words, future_runs_warning
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import SpecError
 from tradewind.problem.job_spec.spec import parse_spec
@@ -109,6 +110,21 @@ def test_checkpoints_that_nobody_keeps_are_refused(tmp_path: Path, job: str, run
     spec = parse_spec(f"name: j\njob: {job}\nspace: {{n: [1, 2]}}\ndeploy: {deploy}\n", base=tmp_path)
     with pytest.raises(SpecError, match=wrong):
         check_runner(spec, build_problem(spec, tmp_path))
+
+
+@pytest.mark.parametrize(("files", "refused"), [("transfer", True), ("shared", False)])
+def test_checkpoints_that_the_settings_of_a_runner_exclude_are_refused(
+    tmp_path: Path, files: str, refused: bool
+) -> None:
+    deploy = f"{{runner: {{use: htcondor, files: {files}}}, checkpoint: 5m}}"
+    spec = parse_spec(f"name: j\njob: {{command: [run]}}\nspace: {{n: [1, 2]}}\ndeploy: {deploy}\n", base=tmp_path)
+    problem, deployer = build_problem(spec, tmp_path), build_deployer(spec, "tw-1", tmp_path)
+    if refused:
+        with pytest.raises(SpecError, match="keeps no checkpoints with these settings: HTCondor transfers files"):
+            check_offers(spec, problem, deployer)
+    else:
+        check_offers(spec, problem, deployer)
+    deployer.close()
 
 
 @pytest.mark.parametrize(("provisioner", "refused"), [("none", True), ("simulated", False)])

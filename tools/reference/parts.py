@@ -21,6 +21,7 @@ BASES = {
     "runner": "tradewind.deployer.runner.base",
     "interpreter": "tradewind.interpreter.base",
     "stopper": "tradewind.stopper.base",
+    "callback": "tradewind.callback.base",
     "store": "tradewind.store.base",
     "planner": "tradewind.workflow.planner.base",
     "fairness": "tradewind.tenancy.fairness.base",

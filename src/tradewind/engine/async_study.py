@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tradewind.engine.ask_tell.asked_trial import Asked, TrialEnd, whole_number
+from tradewind.engine.ask_tell.asked_trial import Asked, CallbackChoices, TrialEnd, whole_number
 from tradewind.engine.function_calls import await_for_trial, call_for_trial, check_callable
 from tradewind.engine.study import Study
 from tradewind.errors import ConfigurationError
@@ -26,12 +26,18 @@ class AsyncStudy:
         source: A job YAML's path, or the same as a mapping; ``job`` may be left out of a mapping.
         store: Address of the store; the user's own without it.
         fresh: Start anew even if there is a study to go on with.
+        callbacks: Where trials are written, too, as for `Study`.
     """
 
     def __init__(
-        self, source: Path | str | Mapping[str, Any], *, store: str | None = None, fresh: bool = False
+        self,
+        source: Path | str | Mapping[str, Any],
+        *,
+        store: str | None = None,
+        fresh: bool = False,
+        callbacks: CallbackChoices | None = None,
     ) -> None:
-        self._given: dict[str, Any] = {"source": source, "store": store, "fresh": fresh}
+        self._given: dict[str, Any] = {"source": source, "store": store, "fresh": fresh, "callbacks": callbacks}
         self._study: Study | None = None
 
     @property
@@ -136,8 +142,8 @@ class AsyncStudy:
         metric = self.study.objective_metric
         if inspect.iscoroutinefunction(function):
             coroutine: Callable[..., Awaitable[Any]] = function
-            return await await_for_trial(coroutine, asked, metric)
-        return await asyncio.to_thread(call_for_trial, function, asked, metric)
+            return await await_for_trial(coroutine, asked, metric, self.study._reports_of(asked))
+        return await asyncio.to_thread(call_for_trial, function, asked, metric, self.study._reports_of(asked))
 
     async def close(self) -> None:
         """`Study.close`."""
@@ -151,6 +157,8 @@ class AsyncStudy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and self._study is not None:
+            self._study._failed = True
         await self.close()
 
 

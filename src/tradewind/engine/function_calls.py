@@ -30,18 +30,21 @@ def check_callable(function: object) -> None:
         raise ConfigurationError(f"{function!r:.80} is no function", hint="give one that takes the parameters by name")
 
 
-def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> dict[str, Any]:
+def call_for_trial(
+    function: Callable[..., Any], asked: Asked, metric: str, reports: Callable[[Path], object] | None = None
+) -> dict[str, Any]:
     """Call a function with a configuration.
 
     Args:
         function: What to call.
         asked: The trial.
         metric: The objective's metric, which a bare number is a value of.
+        reports: Called with the file that it has reported to, before that is gone.
 
     Returns:
         The arguments of `Study.tell`.
     """
-    with _report_folder() as folder:
+    with _report_folder(reports) as folder:
         start = time.perf_counter()
         try:
             value = function(**asked.configuration)
@@ -50,9 +53,14 @@ def call_for_trial(function: Callable[..., Any], asked: Asked, metric: str) -> d
         return _result(value, asked, metric, time.perf_counter() - start, folder)
 
 
-async def await_for_trial(function: Callable[..., Awaitable[Any]], asked: Asked, metric: str) -> dict[str, Any]:
+async def await_for_trial(
+    function: Callable[..., Awaitable[Any]],
+    asked: Asked,
+    metric: str,
+    reports: Callable[[Path], object] | None = None,
+) -> dict[str, Any]:
     """`call_for_trial` for a coroutine function."""
-    with _report_folder() as folder:
+    with _report_folder(reports) as folder:
         start = time.perf_counter()
         try:
             value = await function(**asked.configuration)
@@ -87,7 +95,7 @@ _variable_before: str | None = None
 
 
 @contextmanager
-def _report_folder() -> Generator[Path]:
+def _report_folder(after: Callable[[Path], object] | None = None) -> Generator[Path]:
     """A folder that `tradewind.report` writes below, in this thread or task and in the programs that it starts.
 
     Programs get the path by a variable of the process. While several calls are under way it names none of them, so
@@ -114,6 +122,8 @@ def _report_folder() -> Generator[Path]:
                 elif _calls == 0:
                     os.environ.pop(runtime_api.METRICS, None)
             _reports.reset(token)
+            if after is not None:
+                after(Path(path))
 
 
 def _reported(folder: Path, asked: Asked, runtime: float) -> dict[str, float]:

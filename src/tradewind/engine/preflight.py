@@ -49,7 +49,7 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
         raise spec.error(
             ("deploy", "checkpoint"),
             f"the {spec.runner.name} runner keeps no checkpoints",
-            "use process, ssh, docker or slurm, or leave deploy.checkpoint out: an interrupted run then begins anew",
+            "use process, ssh, docker, slurm, ray or htcondor, or leave deploy.checkpoint out: runs then begin anew",
         )
     if spec.checkpoint is not None and spec.job.load is not None:
         raise spec.error(
@@ -133,7 +133,7 @@ def _check_shell_variables(spec: JobSpec) -> None:
 def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
     """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
     from tradewind.deployer.compatibility import offer_incompatibility
-    from tradewind.deployer.runner.base import AnswersFromRecords, RunsWorkflows
+    from tradewind.deployer.runner.base import AnswersFromRecords, KeepsCheckpoints, RunsWorkflows
 
     for room, part in (("provisioner", deployer.provisioner), ("runner", deployer.runner)):
         if isinstance(part, plugins.CallsProgram):
@@ -141,6 +141,11 @@ def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
                 part.check_program()
             except PrerequisiteError as error:
                 raise spec.error(("deploy", room), error.message, error.hint) from error
+    runner = deployer.runner
+    refused = runner.refuses_checkpoints() if isinstance(runner, KeepsCheckpoints) else ""
+    if spec.checkpoint is not None and refused:
+        words = f"the {spec.runner.name} runner keeps no checkpoints with these settings: {refused}"
+        raise spec.error(("deploy", "checkpoint"), words, "see the guide on the runner, or leave it out")
     if isinstance(deployer.runner, AnswersFromRecords):
         deployer.runner.covers(problem.space, spec.job.parameters.values)
     if isinstance(deployer.runner, RunsWorkflows):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tradewind.engine.proposals import ask_searcher, refresh_held_study, restore_searcher_state, searcher_state_fields
+from tradewind.engine.records.trial_callbacks import TrialCallbacks, session_end
 from tradewind.engine.report_listener import ReportListener
 from tradewind.engine.state_machine.events import (
     AskSearcher,
@@ -173,6 +174,7 @@ class SearchComponents:
         enqueued: What the user wants tried before all that the searcher proposes.
         code: Gives the digest of the program's folder, for the trial of a number that begins now; None where nothing of
             it is run.
+        callbacks: Where trials are written, too, as they end; None for nowhere.
     """
 
     study: StudyRow
@@ -186,6 +188,7 @@ class SearchComponents:
     listener: ReportListener | None = None
     enqueued: Sequence[PricedProposal] = ()
     code: Callable[[int], str] | None = None
+    callbacks: TrialCallbacks | None = None
 
 
 _LEAST_WAIT = 1e-3
@@ -410,7 +413,10 @@ class Search:
         present = {"state": "open", "reason": "", "spec": parts.study.spec}
         parts.store.write(study_id, Change(study=present), self._token)
         reports = parts.listener.earlier(runs) if parts.listener is not None else {}
-        opened = SearchOpened(parts.store.trials(study_id), runs, parts.study.elapsed, reports, parts.enqueued)
+        trials = parts.store.trials(study_id)
+        if parts.callbacks is not None:
+            parts.callbacks.begin(parts.study, trials, runs)
+        opened = SearchOpened(trials, runs, parts.study.elapsed, reports, parts.enqueued)
         self._feed(opened, *([Interrupted()] if self._told_to_stop else []))
 
     def _turn(self) -> bool:
@@ -442,6 +448,9 @@ class Search:
         """Whatever happened: nothing stays running that nobody watches, and the study is let go."""
         parts = self.parts
         with contextlib.ExitStack() as last:  # each of them is done, whatever becomes of the others
+            if parts.callbacks is not None:
+                end = session_end(parts.machine, failed=self.stopped is None)
+                last.callback(parts.callbacks.finish, end if self._ours else None)
             last.callback(parts.store.release, parts.study.id, self._token)
             last.callback(parts.deployer.close)
             if self._ours and parts.machine.stopped is None:
@@ -503,6 +512,8 @@ class Search:
             case WriteRows(trials, runs, study):
                 fields = {**study, **searcher_state_fields(parts.searcher)}
                 parts.store.write(parts.study.id, Change(trials, runs, fields), self._token)
+                if parts.callbacks is not None:
+                    parts.callbacks.wrote(trials, runs)
             case RequestPermit(trial):
                 assert self._gate is not None
                 self._gate.want(trial)

@@ -15,6 +15,7 @@ from tradewind.engine.deployment import build_deployer, resolve_setting_paths, r
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.preflight import check_budget, check_limits, check_offers, check_runner
 from tradewind.engine.proposals import first_proposals
+from tradewind.engine.records.trial_callbacks import callbacks_of
 from tradewind.engine.report_listener import ReportListener, why_reports_unavailable
 from tradewind.engine.search import LaunchGate, RunRequestFactory, Search, SearchComponents
 from tradewind.engine.state_machine.early_stopping import judged_metric
@@ -394,6 +395,7 @@ def _parts(
         read=build_metrics_reader(spec),
         listener=build_listener(policy.stopper, problem, deployer.runner),
         code=_folder_versions(spec, study, data_folder, deployer.runner),
+        callbacks=callbacks_of(spec, problem, data_folder) if spec.callbacks else None,
     )
 
 
@@ -423,6 +425,7 @@ def check_search(spec: JobSpec, study: StudyRow, problem: Problem, searcher: Sea
         SpecError: The job cannot run as written, or could cost without end.
     """
     check_runner(spec, problem)
+    callbacks_of(spec, problem, data_folder)
     deployer, policy = _deployment(spec, study, problem, searcher, data_folder)
     deployer.close()
     if not study.id:

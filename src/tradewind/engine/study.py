@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
+    CallbackChoices,
     TrialEnd,
     as_numbers,
     asked_count,
@@ -39,6 +40,7 @@ from tradewind.engine.proposals import (
     restore_searcher_state,
     searcher_state_fields,
 )
+from tradewind.engine.records.trial_callbacks import callbacks_of, session_end
 from tradewind.engine.search_builder import (
     ask_tell_machine,
     build_problem,
@@ -96,19 +98,27 @@ class Study:
         source: A job YAML's path, or the same as a mapping; ``job`` may be left out of a mapping.
         store: Address of the store; the user's own without it.
         fresh: Start anew even if there is a study to go on with.
+        callbacks: Where trials are written, too, as they end, instead of what the job says: ``["mlflow"]``, or
+            ``[{"use": "tensorboard", "folder": "runs"}]``. `close` waits until they are written.
 
     Raises:
+        MissingProgramError: The package of a callback is not installed.
         SpecError: The specification is wrong.
         StudyBusyError: Another live process runs this study, or another `Study` of this process.
     """
 
     def __init__(
-        self, source: Path | str | Mapping[str, Any], *, store: str | None = None, fresh: bool = False
+        self,
+        source: Path | str | Mapping[str, Any],
+        *,
+        store: str | None = None,
+        fresh: bool = False,
+        callbacks: CallbackChoices | None = None,
     ) -> None:
         self._lock = threading.RLock()
         self._process = os.getpid()
-        self._closed = False
-        self.spec = read_job(source)
+        self._closed = self._failed = False
+        self.spec = read_job(source, callbacks)
         if self.spec.early_stop is not None:
             raise self.spec.error(
                 ("early_stop",),
@@ -119,6 +129,7 @@ class Study:
             raise ConfigurationError(f"fresh={fresh!r} is no choice", hint="write True or False")
         self._store: Store = store_at(_checked_store(store))
         self._problem = build_problem(self.spec, data_folder())
+        self._callbacks = callbacks_of(self.spec, self._problem, data_folder())
         row, _ = find_or_new_study(self.spec, self._store, fresh=fresh)
         if not fresh:
             refuse_queued(self.spec, row, self._store)
@@ -145,11 +156,16 @@ class Study:
         _open_here[self.row.owner] = self
         self._held = Moment.now()
         self.row = refresh_held_study(self._store, self.row)
+        self._callbacks.begin(self.row, self._store.trials(self.row.id), self._store.runs(self.row.id))
         self._open()
 
     @staticmethod
     def open(
-        store: str | None = None, source: Path | str | Mapping[str, Any] | None = None, *, lease: float = LEASE_SECONDS
+        store: str | None = None,
+        source: Path | str | Mapping[str, Any] | None = None,
+        *,
+        lease: float = LEASE_SECONDS,
+        callbacks: CallbackChoices | None = None,
     ) -> SharedStudy:
         """Open a study for one of several workers: any number of processes and hosts may ask and tell at once.
 
@@ -158,12 +174,13 @@ class Study:
             source: A job YAML's path, or the same as a mapping: the study is made where there is none. Or the name of a
                 study that is there; without it, the newest one.
             lease: Seconds after which a worker that says nothing has lost its trials to the others.
+            callbacks: Where trials are written, too, as they end; each worker writes those that it tells.
 
         Raises:
             StudyNotFoundError: There is no study of that name.
             StudyBusyError: A process runs it alone, or a cluster does.
         """
-        return SharedStudy(store, source, lease=lease)
+        return SharedStudy(store, source, lease=lease, callbacks=callbacks)
 
     def _open(self) -> None:
         restore_searcher_state(self._searcher, self.row)
@@ -377,13 +394,19 @@ class Study:
             if not given:
                 break
             try:
-                self.tell(given[0], **call_for_trial(function, given[0], self.objective_metric))
+                self.tell(
+                    given[0], **call_for_trial(function, given[0], self.objective_metric, self._reports_of(given[0]))
+                )
             except BaseException:  # Ctrl-C, or the end of the interpreter
                 self.give_back(given)
                 raise
             done += 1
             after_trial()
         return self.best
+
+    def _reports_of(self, asked: Asked) -> Callable[[Path], object]:
+        """A function that keeps for the callbacks what a call has reported over its steps."""
+        return self._callbacks.keep_reports(asked.number)
 
     # ------------------------------------------------------------------ reading
 
@@ -456,6 +479,7 @@ class Study:
                 _open_here.pop(self.row.owner, None)
                 self._store.release(self.row.id, self._token)
                 self._store.close()
+                self._callbacks.finish(session_end(self._machine, failed=self._failed))
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError(
@@ -469,6 +493,7 @@ class Study:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._failed = kind is not None
         self.close()
 
     def __repr__(self) -> str:
@@ -577,6 +602,7 @@ class Study:
         # What was only asked for need not wait for the disk: who asked dies in a power cut, too.
         ended = not runs or any(t.state.ended for t in trials) or any(r.state.ended for r in runs)
         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
+        self._callbacks.wrote(trials, runs)
         self._present = {}
 
 

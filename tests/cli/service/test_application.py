@@ -97,11 +97,21 @@ def test_what_is_wrong_is_one_line(
         assert refused.count("\n") == 1
 
 
-def test_what_ordinary_users_may_not_register(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    file.write_text(DOCUMENT + "catalogues: {local: {price_per_vcpu: 1}}\n")
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("catalogues: {local: {price_per_vcpu: 1}}", "only an administrator may set catalogues"),
+        ("callbacks: [tensorboard]", "callbacks: the server would connect to trackers and write files"),
+        ("callbacks: {use: mlflow, uri: 'http://10.0.0.1'}", "the server would connect to trackers"),
+    ],
+)
+def test_what_ordinary_users_may_not_register(
+    capsys: pytest.CaptureFixture[str], file: Path, more: str, words: str
+) -> None:
+    file.write_text(f"{DOCUMENT}{more}\n")
     said(capsys, "application", "check", str(file))
     refused = said(capsys, "application", "check", str(file), "--as-user", code=3)
-    assert "only an administrator may set catalogues" in refused
+    assert words in refused
 
 
 def test_files_and_names_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 from tradewind.cli import completion
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import IO
 
     from tradewind.engine.records.study_import import StudyImport
@@ -55,12 +56,43 @@ def export(
     log_limit: Annotated[
         str, typer.Option("--log-limit", help="With --with-logs, the most of each file; the middle is left out.")
     ] = "1MiB",
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="Write the trials there as a callback does: mlflow, tensorboard. What is there already stays."
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--setting", help="With --to, a setting of it, folder=runs; repeatable.")
+    ] = None,
     store: Annotated[str | None, typer.Option("--store", help="Address of the store.", metavar="URL")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --out, say what was written as JSON; else as --format json.")
     ] = False,
 ) -> None:
     """Write all trials of a study as CSV, JSON, JSON lines, full records or Parquet; of a workflow's run its tasks."""
+    from tradewind.errors import InputError
+
+    if to is None and setting:
+        raise InputError("--setting is for --to", hint="say --to mlflow, or leave it out")
+    if to is None:
+        _export(study, format_, out, store, with_logs=with_logs, log_limit=log_limit, as_json=as_json)
+    elif format_ is not None or out is not None or with_logs:
+        raise InputError("--to has a form of its own", hint="leave out --format, --out and --with-logs")
+    else:
+        _write_to(to, setting or [], study, store, as_json=as_json)
+
+
+def _export(
+    study: str | None,
+    format_: ExportFormat | None,
+    out: Path | None,
+    store: str | None,
+    *,
+    with_logs: bool,
+    log_limit: str,
+    as_json: bool,
+) -> None:
     from contextlib import closing
 
     from tradewind.cli.common import emit_json, find_study, open_store
@@ -93,6 +125,41 @@ def export(
         emit_json({"file": str(out), "format": chosen.value, f"{_what(found)}s": count})
     else:
         typer.echo(f"wrote {units.count(count, _what(found))} to {out}")
+
+
+def _write_to(name: str, settings: Sequence[str], study: str | None, store: str | None, *, as_json: bool) -> None:
+    """Give the trials of a study to a callback; its settings are those of the job, where that has it."""
+    from contextlib import closing
+
+    from tradewind.cli.common import emit_json, find_study, open_store
+    from tradewind.engine.records.trial_callbacks import write_trials
+    from tradewind.engine.search_builder import build_problem
+    from tradewind.errors import InputError
+    from tradewind.problem.job_spec.choices import PluginChoice
+    from tradewind.problem.job_spec.spec import JobSpec
+    from tradewind.utils import units
+    from tradewind.utils.paths import data_folder
+
+    given: dict[str, str] = {}
+    for text in settings:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise InputError(f"--setting {text}: that is no setting with a value", hint="write --setting folder=runs")
+        given[key] = value
+    with closing(open_store(store, must_exist=True)) as opened:
+        found = find_study(opened, study)
+        if found.kind == "workflow":
+            raise InputError(f"{found.name} is a run of a workflow, which has no trials", hint="say --format csv")
+        spec = JobSpec.from_json(found.spec)
+        own = next((one.settings for one in spec.callbacks if one.name == name), {})
+        problem = build_problem(spec, data_folder())
+        written, place = write_trials(
+            PluginChoice(name, {**own, **given}), found, problem, opened, spec.base, data_folder()
+        )
+    if as_json:
+        emit_json({"to": name, "place": place, "trials": written})
+    else:
+        typer.echo(f"wrote {units.count(written, 'trial')} to {place}")
 
 
 def _what(study: StudyRow) -> str:

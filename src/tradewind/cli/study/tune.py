@@ -313,6 +313,13 @@ def tune(
     tries: Annotated[
         list[str] | None, typer.Option("--try", help="Values to try first, workers=4,instance=c5.large; repeatable.")
     ] = None,
+    callback: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where trials are written, too, instead of the job's callbacks: mlflow, tensorboard; repeatable.",
+            autocompletion=completion.parts("callback"),
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, even if there is a study to go on with.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what may be chosen and what it may cost; start nothing.")
@@ -325,8 +332,6 @@ def tune(
 ) -> None:
     """Search for the best configuration; Ctrl-C stops cleanly, the same command resumes."""
     from tradewind.cli.common import load_job, open_store
-    from tradewind.errors import InputError
-    from tradewind.utils.dependencies import require_package
 
     given = {
         "budget.dollars": budget,
@@ -336,22 +341,30 @@ def tune(
         "parallel": parallel,
         "searcher": searcher,
         "seed": seed,
+        "callbacks": callback or None,
     }
     spec = load_job(file, {key: value for key, value in given.items() if value is not None}, param)
     if dry_run:
         print_dry_run(spec, tries or (), store=store, fresh=fresh, as_json=as_json)
         return
-    # Hours of searching are not to end with these.
-    if html is not None and not html.absolute().parent.is_dir():
-        raise InputError(f"--html {html}: there is no folder {html.parent}", hint="make it, or name another file")
-    if png is not None:
-        require_package("matplotlib", "PNG charts", "plots")
+    _check_report(html, png)
     opened = open_store(store)
     try:
         study, ended = _search(spec, opened, tries or (), fresh=fresh, quiet=quiet or as_json)
         _finish(spec, opened, study, ended, html=html, png=png, as_json=as_json)
     finally:
         opened.close()
+
+
+def _check_report(html: Path | None, png: Path | None) -> None:
+    """See that the reports can be written: hours of searching are not to end with these errors."""
+    from tradewind.errors import InputError
+    from tradewind.utils.dependencies import require_package
+
+    if html is not None and not html.absolute().parent.is_dir():
+        raise InputError(f"--html {html}: there is no folder {html.parent}", hint="make it, or name another file")
+    if png is not None:
+        require_package("matplotlib", "PNG charts", "plots")
 
 
 def _search(

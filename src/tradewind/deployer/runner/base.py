@@ -186,6 +186,10 @@ class KeepsCheckpoints(Capability):
     program starts, where `RunRequest.checkpoint` names a plan.
     """
 
+    def refuses_checkpoints(self) -> str:
+        """Give the reason for which it keeps none with these settings, or an empty text, before a search begins."""
+        return ""
+
     @abstractmethod
     def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
         """Look at the checkpoint files of a run.

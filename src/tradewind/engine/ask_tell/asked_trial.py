@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Configuration, Fault, Offer, Problem, Run, RunState, Trial
@@ -199,13 +199,23 @@ def not_asked(number: int, trial: Trial | None) -> ConfigurationError:
     )
 
 
-def read_job(source: Path | str | Mapping[str, Any]) -> JobSpec:
-    """The specification of a job YAML's path, or of the same as a mapping."""
+CallbackChoices: TypeAlias = Sequence[str | Mapping[str, Any]]
+"""Callbacks as a job YAML has them: names, or mappings with ``use`` and settings."""
+
+
+def read_job(source: Path | str | Mapping[str, Any], callbacks: CallbackChoices | None = None) -> JobSpec:
+    """The specification of a job YAML's path, or of the same as a mapping.
+
+    Args:
+        source: The path or the mapping.
+        callbacks: Callbacks, instead of those that it has.
+    """
+    changed: dict[str, Any] = {} if callbacks is None else {"callbacks": plain_document({"": callbacks})[""]}
     if isinstance(source, str | os.PathLike):
-        return load_spec(Path(source))
+        return load_spec(Path(source), changed)
     if not isinstance(source, Mapping):
         raise ConfigurationError(f"{source!r:.80} is no job", hint="give a job YAML's path, or the same as a mapping")
     import yaml
 
-    document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **plain_document(source)}
+    document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **plain_document(source), **changed}
     return parse_spec(yaml.safe_dump(document, sort_keys=False), file=MAPPING, base=Path.cwd())

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Self
 
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
+    CallbackChoices,
     TrialEnd,
     as_numbers,
     asked_count,
@@ -39,6 +40,7 @@ from tradewind.engine.proposals import (
     restore_searcher_state,
     searcher_state_fields,
 )
+from tradewind.engine.records.trial_callbacks import callbacks_of, session_end
 from tradewind.engine.search_builder import (
     ask_tell_machine,
     build_problem,
@@ -70,6 +72,9 @@ _LIVE_SECONDS = 1.0
 _MANY = 4
 """Changed trials of others that are worth a read of their own before a step."""
 
+_JUST_NOW = 60.0
+"""Seconds for which a trial is left to the callbacks of the worker that told it."""
+
 _PATIENCE = 0.1
 """Seconds between two looks whether others have left something to do."""
 
@@ -86,6 +91,7 @@ class SharedStudy:
         source: A job YAML's path, or the same as a mapping: the study is made where there is none. A name of a study
             that is there; without it, the newest one.
         lease: Seconds after which a worker that says nothing has lost its trials.
+        callbacks: Where trials are written, too, as for `Study`; each worker writes those that it tells.
 
     Raises:
         StudyNotFoundError: There is no study of that name.
@@ -98,17 +104,19 @@ class SharedStudy:
         source: Path | str | Mapping[str, Any] | None = None,
         *,
         lease: float = LEASE_SECONDS,
+        callbacks: CallbackChoices | None = None,
     ) -> None:
         self._lock = threading.RLock()
         self._process, self._closed = os.getpid(), False
         self._lease = lease
         self._store: Store = store_at(store or store_url())
         try:
-            self.spec, self.row = _found(self._store, source)
+            self.spec, self.row = _found(self._store, source, callbacks)
             refuse_queued(self.spec, self.row, self._store)
             if self.spec.early_stop is not None:
                 raise self.spec.error(("early_stop",), "early_stop: nobody watches your own loop while it runs")
             self._problem = build_problem(self.spec, data_folder())
+            self._callbacks = callbacks_of(self.spec, self._problem, data_folder())
             self._prepare()
             self._workers = self._store.workers(self.row.id)
             self._holder = this_process()
@@ -123,6 +131,8 @@ class SharedStudy:
         self._sent: dict[int, Run] = {}  # the run of it as it ended
         self._unreturned: set[int] = set()  # the trials of a `tell` that was interrupted after all was stored
         self._present: dict[str, Any] = {"state": "open", "reason": "", "spec": study_document(self.spec)}
+        self._written: list[tuple[Sequence[Trial], Sequence[Run]]] = []  # in the step that is on its way
+        self._begin_callbacks()
         self._open()
         self._end = threading.Event()
         self._heart = threading.Thread(target=self._beat, name=f"study-{self.row.id}-lease", daemon=True)
@@ -306,7 +316,8 @@ class SharedStudy:
                 time.sleep(_PATIENCE)
                 continue
             try:
-                self.tell(given[0], **call_for_trial(function, given[0], self._problem.objective.metric))
+                reports = self._callbacks.keep_reports(given[0].number)
+                self.tell(given[0], **call_for_trial(function, given[0], self._problem.objective.metric, reports))
             except BaseException:  # Ctrl-C, or the end of the interpreter
                 self.give_back(given)
                 raise
@@ -360,10 +371,15 @@ class SharedStudy:
         with self._lock:
             self._closed = True
             self._end.set()
+            others = True
+            if self.spec.callbacks:
+                with suppress(TradewindError), self._workers.step(lasting=False) as step:
+                    others = bool(step.live() - {self._token})
             try:
                 self._workers.leave(self._token)
             finally:
                 self._store.close()
+                self._callbacks.finish(None if others else session_end(self._machine, failed=False))
 
     def __reduce__(self) -> NoReturn:
         raise ConfigurationError("a study cannot be pickled", hint="each process opens it: Study.open(url)")
@@ -377,6 +393,13 @@ class SharedStudy:
         self.close()
 
     # ------------------------------------------------------------------ the replica of the search
+
+    def _begin_callbacks(self) -> None:
+        """Have those trials written, too, that nobody else writes any more: what was told just now, its worker does."""
+        if self.spec.callbacks:
+            told = time.time() - _JUST_NOW
+            left = [trial for trial in self._store.trials(self.row.id) if trial.ended is None or trial.ended < told]
+            self._callbacks.begin(self.row, left, self._store.runs(self.row.id))
 
     def _prepare(self) -> None:
         self._problem = with_past_studies(self._problem, self.spec, self.row, self._store)
@@ -453,7 +476,11 @@ class SharedStudy:
             except BaseException:  # what the replica has done is not in the store
                 self._damaged = True
                 self._told.clear()
+                self._written.clear()
                 raise
+            for trials, runs in self._written:
+                self._callbacks.wrote(trials, runs)
+            self._written.clear()
 
     def _catch_up(self, step: SharedStep) -> None:
         if step.searcher_state is not None and step.searcher_state != self._searcher_state:
@@ -537,6 +564,8 @@ class SharedStudy:
             self._seen += self._number == self._seen
             self._number += 1
         step.write(Change(rows.trials, rows.runs, fields), self._number, owners)
+        if self.spec.callbacks and rows.trials:
+            self._written.append((rows.trials, rows.runs))
         self._owners |= owners
         for trial in rows.trials:
             if trial.state.ended:
@@ -556,10 +585,12 @@ class SharedStudy:
                     self._hold_on(step)
 
 
-def _found(store: Store, source: Path | str | Mapping[str, Any] | None) -> tuple[JobSpec, StudyRow]:
+def _found(
+    store: Store, source: Path | str | Mapping[str, Any] | None, callbacks: CallbackChoices | None
+) -> tuple[JobSpec, StudyRow]:
     """The specification and the study; of a job, a new one where there is none."""
     if isinstance(source, Mapping | Path) or (isinstance(source, str) and Path(source).is_file()):
-        spec = read_job(source)
+        spec = read_job(source, callbacks)
         return spec, find_or_create_study(spec, store)[0]
     found = [study for study in store.find_studies(source) if study.kind == "search"]
     if not found:
@@ -567,4 +598,7 @@ def _found(store: Store, source: Path | str | Mapping[str, Any] | None) -> tuple
             f"there is no study {source!r} at {store.url}" if source else f"there is no study at {store.url} yet",
             hint="give the job, too: Study.open(url, {...})",
         )
-    return JobSpec.from_json(found[0].spec), found[0]
+    document = dict(found[0].spec)
+    if callbacks is not None:
+        document["job"] = {**document["job"], "callbacks": callbacks}
+    return JobSpec.from_json(document), found[0]

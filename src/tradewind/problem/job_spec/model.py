@@ -338,6 +338,7 @@ Selector = Annotated[ChoiceModel, _read_choice, _Plugin("selector")]
 Searcher = Annotated[ChoiceModel, _read_choice, _Plugin("searcher")]
 Interpreter = Annotated[ChoiceModel, _read_choice, _Plugin("interpreter")]
 Stopper = Annotated[ChoiceModel, _read_choice, _Plugin("stopper")]
+Callback = Annotated[ChoiceModel, _read_choice, _Plugin("callback")]
 _SHORT_RULE: dict[str, Any] = {"type": "object", "minProperties": 1, "examples": [{"failed": 5}]}
 Stop = Annotated[ChoiceModel, _read_choice, SchemaForms({"type": "string"}, _SHORT_RULE)]
 
@@ -622,6 +623,9 @@ class JobFile(StrictModel):
     )
     early_stop: Stopper | None = Field(
         None, description="Give up running trials for what they report: median, successive_halving; without it none."
+    )
+    callbacks: Annotated[list[Callback], _read_list, SchemaForms({"x-tradewind-part": "callback"})] = Field(
+        [], description="Where the trials are written, too, as they end: mlflow, tensorboard."
     )
     abort: bool | None = Field(
         None,

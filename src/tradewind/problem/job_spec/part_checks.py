@@ -38,6 +38,10 @@ def wrong_parts(model: JobFile, source: YamlSource, base: Path) -> list[SpecErro
     ]
     if model.early_stop:
         choices.append(("stopper", ("early_stop",), model.early_stop))
+    listed = isinstance(source.document.get("callbacks"), list)
+    choices += [
+        ("callback", ("callbacks", i) if listed else ("callbacks",), one) for i, one in enumerate(model.callbacks)
+    ]
     problems = [
         source.error(
             ("catalogues", name, "use"), f"unknown key 'use' in catalogues.{name}", "its name says which it is"

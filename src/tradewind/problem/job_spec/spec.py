@@ -94,6 +94,7 @@ class JobSpec:
             before all others.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
+        callbacks: Where the trials are written, too, as they end.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
         said_future_runs: What the job says of how often it will run with what is found, or None.
         value: USD that an hour of a run is worth, or None.
@@ -140,6 +141,7 @@ class JobSpec:
     baseline: Mapping[str, Value] | None
     stop: tuple[StopSpec, ...]
     early_stop: PluginChoice | None
+    callbacks: tuple[PluginChoice, ...]
     said_abort: bool | None
     said_future_runs: float | None
     value: float | None
@@ -482,6 +484,7 @@ def _spec(model: JobFile, source: YamlSource, base: Path) -> JobSpec:
         baseline=model.baseline,
         stop=tuple(StopSpec(one.use, dict(one.model_extra or {})) for one in model.stop),
         early_stop=_choice(model.early_stop, base) if model.early_stop else None,
+        callbacks=tuple(_choice(one, base) for one in model.callbacks),
         said_abort=model.abort,
         said_future_runs=model.future_runs,
         value=model.value,
@@ -557,7 +560,8 @@ def _anchor_parts(document: dict[str, Any], base: Path) -> None:
     """Give files of the user's own parts their whole path: whoever reads the document may be in another folder."""
     deploy = document["deploy"]
     choices = [deploy["runner"], deploy["provisioner"], document["select"], document["searcher"]]
-    for choice in (*choices, *document["interpret"], *filter(None, [document.get("early_stop")])):
+    choices += [*document["interpret"], *document["callbacks"], *filter(None, [document.get("early_stop")])]
+    for choice in choices:
         choice["use"] = anchored_reference(choice["use"], base)
     document["catalogues"] = {anchored_reference(name, base): v for name, v in document["catalogues"].items()}
 

@@ -38,6 +38,8 @@ def administrator_only(source: YamlSource, model: ApplicationModel, *, hooks: bo
     document = source.document
     for key in document.get("catalogues") or ():
         refuse(("catalogues", key), "only an administrator may set catalogues")
+    if document.get("callbacks"):
+        refuse(("callbacks",), "the server would connect to trackers and write files")
     deploy = document.get("deploy")
     for key in deploy if isinstance(deploy, Mapping) else ():
         if key not in _USER_DEPLOY:
@@ -86,10 +88,11 @@ def _choices(document: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
     for key, kind in (("searcher", "searcher"), ("select", "selector"), ("early_stop", "stopper")):
         if document.get(key) is not None:
             yield (key,), kind, document[key]
-    given = document.get("interpret")
-    for i, one in enumerate(given if isinstance(given, list) else [given]):
-        if one is not None:
-            yield ("interpret", i) if isinstance(given, list) else ("interpret",), "interpreter", one
+    for key, kind in (("interpret", "interpreter"), ("callbacks", "callback")):
+        given = document.get(key)
+        for i, one in enumerate(given if isinstance(given, list) else [given]):
+            if one is not None:
+                yield (key, i) if isinstance(given, list) else (key,), kind, one
 
 
 def _reads_server(kind: str, choice: Any) -> str:

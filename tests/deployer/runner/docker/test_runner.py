@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker
 
+from tradewind.deployer.runner.docker import checkpoints
 from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.problem import RunRequest
@@ -29,9 +31,11 @@ class DockerBench(RunnerBench):
     def __init__(self, folder: Path, engine: DockerEngine) -> None:
         super().__init__(folder)
         self.engine = engine
+        self.files: Literal["auto", "copy"] = "auto"
 
     def make(self) -> DockerRunner:
-        settings = DockerSettings(host=self.engine.host, network="none", grace=0, reaper=False)
+        given = {"host": self.engine.host, "network": "none", "grace": 0, "reaper": False, "files": self.files}
+        settings = DockerSettings.model_validate(given)
         return DockerRunner(settings=settings, data_folder=self.folder / "data")
 
     def request(self, kind: str, run_id: str = "run-1", owner: str = OWNER_A) -> RunRequest:
@@ -58,3 +62,18 @@ class TestConformance(RunnerConformance):
         bench = DockerBench(tmp_path, docker)
         yield bench
         bench.close()
+
+    def test_a_checkpoint_goes_on_in_another_container_of_an_engine_elsewhere(self, bench: RunnerBench) -> None:
+        """The engine does not see this machine's folders: the files are copied out of the container and into it."""
+        assert isinstance(bench, DockerBench)
+        bench.files = "copy"
+        self.test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(bench)
+
+    def test_a_checkpoint_is_read_where_the_image_cannot_list_it(
+        self, bench: RunnerBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As in an image without a shell."""
+        assert isinstance(bench, DockerBench)
+        bench.files = "copy"
+        monkeypatch.setattr(checkpoints, "_LIST", "exit 3")
+        self.test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(bench)

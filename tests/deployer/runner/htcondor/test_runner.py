@@ -34,7 +34,7 @@ from tradewind.errors import (
     TradewindError,
     UnreachableError,
 )
-from tradewind.problem import Fault, Handle, RunRequest, RunState
+from tradewind.problem import CheckpointPlan, Fault, Handle, RunRequest, RunState
 from tradewind.testing.runners import RunnerBench, RunnerConformance, poll_until, wait_for_end
 
 pytestmark = pytest.mark.xdist_group("htcondor")
@@ -64,9 +64,10 @@ class Bench(RunnerBench):
     def __init__(self, folder: Path, condor: Condor) -> None:
         super().__init__(folder)
         self.condor = condor
+        self.files = "transfer"
 
     def make(self) -> Runner:
-        return runner_over(self.condor, self.folder)
+        return runner_over(self.condor, self.folder, files=self.files)
 
     def close(self) -> None:
         self.condor.clear()
@@ -82,6 +83,18 @@ class TestHtCondor(RunnerConformance):
         yield bench
         bench.close()
         assert condor.left() == []
+
+    def test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(self, bench: RunnerBench) -> None:
+        """Where jobs see this machine's folders; a run whose files are transferred is refused."""
+        assert isinstance(bench, Bench)
+        plan = CheckpointPlan(bench.folder / "checkpoints", 60.0)
+        runner, wanted = bench.runner(), replace(bench.request("good", "a-0"), checkpoint=plan)
+        assert isinstance(runner, HtCondorRunner)
+        assert "transfers files" in runner.refuses_checkpoints()
+        with pytest.raises(DeployError, match="htcondor keeps no checkpoints here"):
+            bench.submit(runner, wanted)
+        bench.files = "shared"
+        super().test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(bench)
 
 
 @pytest.fixture(params=["transfer", "shared"])

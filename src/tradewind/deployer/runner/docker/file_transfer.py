@@ -12,7 +12,7 @@ import posixpath
 import struct
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -21,6 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from tradewind.deployer.bundle import pack, unpack
+from tradewind.deployer.checkpoints import FOLDER as CHECKPOINT
+from tradewind.deployer.checkpoints import CheckpointStore
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.runner.docker import names
 from tradewind.deployer.runner.docker.engine import CALL_SECONDS, ContainerEngine
@@ -149,7 +151,7 @@ def read_container_log(
 
 
 def send(client: Any, container: str, request: RunRequest, cache: Path, limit: int) -> None:
-    """Copy the working folder and the inputs into a container that has not been started.
+    """Copy the working folder, the inputs and the latest checkpoint into a container that has not been started.
 
     Any user that the image has may read and write them.
 
@@ -167,12 +169,17 @@ def send(client: Any, container: str, request: RunRequest, cache: Path, limit: i
     staged = request.folder / INPUTS
     if staged.is_dir() and any(staged.iterdir()):
         bundles.append((names.INPUTS_PLACE, pack(staged, cache, limit_bytes=limit)))
-    client.put_archive(container, "/", _folders())
+    plan, more = request.checkpoint, list[str]()
+    if plan is not None:
+        more.append(f"{names.RUN_PLACE}/{CHECKPOINT}")
+        if (latest := CheckpointStore(plan.folder).latest()) is not None:
+            bundles.append((more[0], pack(latest.files, cache, limit_bytes=limit)))
+    client.put_archive(container, "/", _folders(more))
     for place, bundle in bundles:
         client.put_archive(container, place, _opened(bundle.path))
 
 
-def _folders() -> bytes:
+def _folders(more: Sequence[str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for place in (
@@ -181,6 +188,7 @@ def _folders() -> bytes:
             names.RUN_PLACE,
             f"{names.RUN_PLACE}/{OUTPUTS}",
             names.INPUTS_PLACE,
+            *more,
         ):
             entry = tarfile.TarInfo(place.lstrip("/"))
             entry.type, entry.mode = tarfile.DIRTYPE, 0o777
@@ -333,14 +341,14 @@ def _get(
             if error.status_code == _NOT_FOUND:
                 return False
             raise
-        with closing(_Stream(pieces)) as stream:
+        with closing(ArchiveStream(pieces)) as stream:
             unpack(cast("IO[bytes]", stream), target, limit_bytes=limit, lenient=True, keep=wanted)
         if wanted is None or not wanted.more():
             break
     return True
 
 
-class _Stream(io.RawIOBase):
+class ArchiveStream(io.RawIOBase):
     """A readable file of pieces of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tradewind import plugins
+from tradewind.deployer.checkpoints import CheckpointLook
 from tradewind.deployer.runner.base import (
     DrivesLoad,
     FolderCheckpoints,
@@ -28,7 +29,7 @@ from tradewind.deployer.runner.base import (
     UsesImages,
     UsesMachines,
 )
-from tradewind.deployer.runner.docker import names
+from tradewind.deployer.runner.docker import checkpoints, names
 from tradewind.deployer.runner.docker.channel import open_channel
 from tradewind.deployer.runner.docker.engine import (
     LOOK_SECONDS,
@@ -265,6 +266,20 @@ class DockerRunner(
         """The run's folder, which containers of this machine's engine see; see `FolderCheckpoints`."""
         folder = DockerData.of(handle).folder
         return Path(folder) if folder else None
+
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files of a run; see `KeepsCheckpoints.look_at_checkpoint`."""
+        engine = self._monitor(self._address_of(handle)).engine
+        if engine.mounts:
+            return super().look_at_checkpoint(handle)
+        return checkpoints.look_at_checkpoint(engine, handle.run_id)
+
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Bring the checkpoint files of a run here; see `KeepsCheckpoints.copy_checkpoint`."""
+        engine = self._monitor(self._address_of(handle)).engine
+        if engine.mounts:
+            return super().copy_checkpoint(handle, folder)
+        return checkpoints.copy_checkpoint(engine, handle.run_id, folder, self.settings.copy_limit)
 
     def open_channel(self, handle: Handle, argv: Sequence[str]) -> socket.socket:
         """Run a command in a run's container; see `OpensChannel`."""

@@ -153,12 +153,6 @@ class _Start:
         from docker.errors import APIError
 
         request = self._request
-        if request.checkpoint is not None and not self._engine.mounts:
-            raise DeployError(
-                f"the container engine at {self._engine.address} works on copies of files, and keeps no checkpoints",
-                hint="leave deploy.checkpoint out, or use ssh",
-                retryable=False,
-            )
         self._prepare(role)
         if self._secrets is None:
             self._secrets = resolve_secrets(request.secrets)
@@ -219,7 +213,7 @@ class _Start:
         check_workdir(request.workdir)
         try:
             (request.folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
-            if request.checkpoint is not None and role == names.JOB:
+            if request.checkpoint is not None and role == names.JOB and self._engine.mounts:
                 put_checkpoint(request.checkpoint, request.folder)
         except OSError as error:
             raise folder_error(error, request.folder) from error

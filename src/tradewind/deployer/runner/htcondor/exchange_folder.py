@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tradewind.deployer.bundle import pack, unpack
+from tradewind.deployer.checkpoints import put_checkpoint
 from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import HtCondorData, result_of
@@ -37,6 +38,9 @@ from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.utils.units import parse_memory
 
 _ORDER, _CLAIM, _CANCEL, _WAITS, _UNSENT = "order.json", "claim.json", "cancel", "waits.sub", "unsent.json"
+
+
+NO_CHECKPOINTS = "HTCondor transfers files when a job begins and when it has ended, and none between"
 
 
 class ExchangeFolder:
@@ -78,6 +82,12 @@ class ExchangeFolder:
                 f"htcondor runs a job on one machine, and the offer has {request.offer.nodes}", retryable=False
             )
         check_workdir(request.workdir)
+        shared = shares_folders(request, settings)
+        if request.checkpoint is not None and not shared:
+            hint = (
+                "leave deploy.checkpoint out, or set files: shared where machines share a file system, without an image"
+            )
+            raise DeployError(f"htcondor keeps no checkpoints here: {NO_CHECKPOINTS}", hint=hint, retryable=False)
         text, secrets = script(request, settings), secrets_script(resolve_secrets(request.secrets))
         limit = parse_memory(settings.sent_bytes)
         try:
@@ -85,7 +95,9 @@ class ExchangeFolder:
             (self.folder / OUTPUTS).mkdir(exist_ok=True)
             (self.place / SCRIPT).unlink(missing_ok=True)
             (self.place / SCRIPT).write_text(text, encoding="utf-8")
-            if not shares_folders(request, settings):
+            if request.checkpoint is not None:
+                put_checkpoint(request.checkpoint, self.folder)
+            if not shared:
                 _link(pack(request.workdir, cache, limit_bytes=limit).path, self.place / WORK_TAR)
                 if (self.folder / INPUTS).is_dir():
                     _link(pack(self.folder / INPUTS, cache, limit_bytes=limit).path, self.place / INPUTS_TAR)

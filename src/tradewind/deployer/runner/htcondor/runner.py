@@ -11,6 +11,7 @@ from typing import Any
 
 from tradewind import plugins
 from tradewind.deployer.runner.base import (
+    FolderCheckpoints,
     HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
@@ -25,7 +26,7 @@ from tradewind.deployer.runner.exit_reasons import lost_status
 from tradewind.deployer.runner.htcondor.backlog import CondorBacklog
 from tradewind.deployer.runner.htcondor.commands import CondorCommands, JobAdCache, find_programs, run_constraint
 from tradewind.deployer.runner.htcondor.event_log import JobLogSummary, read_event_log
-from tradewind.deployer.runner.htcondor.exchange_folder import ExchangeFolder
+from tradewind.deployer.runner.htcondor.exchange_folder import NO_CHECKPOINTS, ExchangeFolder
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import (
     HtCondorData,
@@ -57,6 +58,7 @@ _FRESH = JobLogSummary()
 class HtCondorRunner(
     Runner,
     CallsNetwork,
+    FolderCheckpoints,
     HasOwnFiles,
     HasOwnMachines,
     LimitsCpu,
@@ -69,7 +71,8 @@ class HtCondorRunner(
     """Runs jobs on the machines of an HTCondor pool, many in one submission, with the job's image in docker universe.
 
     CPUs and memory are asked for as the offer has them; the pool holds the job to them. The job's own script ends it
-    at its wall time. A run that loses its machine is not started again by HTCondor: it is reported as preempted.
+    at its wall time. Checkpoints are kept where jobs see this machine's folders. A run that loses its machine is not
+    started again by HTCondor: it is reported as preempted.
     """
 
     name = "htcondor"
@@ -94,6 +97,14 @@ class HtCondorRunner(
     def kill_seconds(self) -> float:
         """The grace between SIGTERM and SIGKILL, and a second, in seconds."""
         return self.settings.grace + 1.0
+
+    def refuses_checkpoints(self) -> str:
+        """Refuse them where HTCondor copies files; see `KeepsCheckpoints.refuses_checkpoints`."""
+        return "" if self.settings.files == "shared" else NO_CHECKPOINTS
+
+    def checkpoint_parent(self, handle: Handle) -> Path | None:
+        """The run's folder on the shared file system; see `FolderCheckpoints.checkpoint_parent`."""
+        return HtCondorData.of(handle).place
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Submit one run; see `Runner.submit`."""

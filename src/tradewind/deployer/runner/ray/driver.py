@@ -68,7 +68,14 @@ class Driver:
         for module in modules:
             self._ray.cloudpickle.register_pickle_by_value(module)
         self._actor: Any = ray.remote(ray_node.RunActor)
-        self._tasks = {f.__name__: ray.remote(f) for f in (node_files.gather, node_files.piece, node_files.remove)}
+        tasks = (
+            node_files.gather,
+            node_files.piece,
+            node_files.remove,
+            node_files.look_at_checkpoint,
+            node_files.gather_checkpoint,
+        )
+        self._tasks = {task.__name__: ray.remote(task) for task in tasks}
         self._code = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
         self._sources = code
         self._sent: set[str] = set()  # parts of the store that have the sources
@@ -268,13 +275,37 @@ class Driver:
         size, content = self._on(place["node"], "gather", place["folder"], patterns, limit)
         if size < 0:
             raise DriverRefusal("large", "there is more")
+        self._bring(place, node_files.PACKED, size, content, target)
+        return True
+
+    def _bring(self, place: Document, name: str, size: int, content: bytes, target: str) -> None:
+        """Write a file of a run's folder here, whose first piece is here already."""
         with Path(target).open("wb") as file:
             while content:
                 file.write(content)
                 if file.tell() >= size:
                     break
-                content = self._on(place["node"], "piece", f"{place['folder']}/{node_files.PACKED}", file.tell())
-        return True
+                content = self._on(place["node"], "piece", f"{place['folder']}/{name}", file.tell())
+
+    def look_at_checkpoint(self, namespace: str, key: str) -> Document:
+        """Look at the checkpoint files of a run: ``fingerprint``, empty without any, and ``age`` in seconds."""
+        place = get(space_of(namespace), f"state/{key}")
+        fingerprint, age = (
+            ("", 0.0) if place is None else self._on(place["node"], "look_at_checkpoint", place["folder"])
+        )
+        return {"fingerprint": fingerprint, "age": age}
+
+    def fetch_checkpoint(self, namespace: str, key: str, limit: int, target: str) -> Document:
+        """Bring the checkpoint files of a run into a tar here, and say the same of them as `look_at_checkpoint`."""
+        place = get(space_of(namespace), f"state/{key}")
+        if place is None:
+            return {"fingerprint": "", "age": 0.0}
+        size, content, fingerprint, age = self._on(place["node"], "gather_checkpoint", place["folder"], limit)
+        if size < 0:
+            raise DriverRefusal("large", "there is more")
+        if size:
+            self._bring(place, node_files.PACKED_CHECKPOINT, size, content, target)
+        return {"fingerprint": fingerprint, "age": age}
 
     def read(self, namespace: str, key: str, stream: str, offset: int) -> str | None:
         """Read a file of a run from a byte on, decoded as Latin-1; None when its files are not there."""

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.deployer.runner.ray.kv_store import get, get_bytes, put, put_bytes
-from tradewind.deployer.runner.ray.node_files import OUTPUTS, PREFIX, extract, packed, sweep
+from tradewind.deployer.runner.ray.node_files import CHECKPOINT, OUTPUTS, PREFIX, extract, packed, sweep
 
 BOOTSTRAP = """
 import os, sys, types
@@ -135,7 +135,7 @@ class NodeRun:
             (folder / name).mkdir(exist_ok=True)
             with self._bundle(digest, folder.with_name(f"{PREFIX}bundles")).open("rb") as file:
                 extract(file, folder / name)
-        for name in ("work", "inputs", OUTPUTS):
+        for name in ("work", "inputs", OUTPUTS, *([CHECKPOINT] if self._order["checkpoint"] else ())):
             (folder / name).mkdir(exist_ok=True)
 
     def _bundle(self, digest: str, cache: Path) -> Path:

@@ -1,12 +1,13 @@
 """The files of runs on the nodes of a Ray cluster.
 
-This module is sent there by value and uses the standard library only. The driver starts `gather`, `piece` and `remove`
-as tasks, by these names.
+This module is sent there by value and uses the standard library only. The driver starts `gather`, `piece`, `remove`,
+`look_at_checkpoint` and `gather_checkpoint` as tasks, by these names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import shutil
@@ -20,12 +21,16 @@ PACKED = "collect.tar"
 """The name of the tar that `gather` makes in the run's folder."""
 
 STDOUT, STDERR, METRICS, OUTPUTS = "stdout", "stderr", "metrics.jsonl", "outputs"
+CHECKPOINT, PACKED_CHECKPOINT = "checkpoint", "checkpoint.tar"
+"""The job's folder for checkpoints in the run's folder, and the tar that `gather_checkpoint` makes beside it."""
 RESULT = "result.json"
 """What the warden wrote about the end, also whether the logs were cut."""
 PREFIX = "tradewind-ray-"
 _PIECE = 4 << 20
 _LITTLE = 1 << 18
 _KEPT_SECONDS = 86400.0
+_ATTEMPTS = 5
+"""Copies of a checkpoint that are begun until one is of files that did not change meanwhile."""
 
 
 def extract(stream: Any, folder: Path) -> None:
@@ -119,6 +124,56 @@ def piece(path: str, offset: int) -> bytes:
             return file.read(_PIECE)
     except OSError:
         return b""
+
+
+def look_at_checkpoint(folder: str) -> tuple[str, float]:
+    """Look at the checkpoint files of a run.
+
+    Args:
+        folder: The run's folder on this node.
+
+    Returns:
+        A text that changes whenever the files do, and the seconds since the newest was written; an empty text where
+        there are none, or where they change at this moment.
+    """
+    lines, newest = [], 0
+    try:
+        for path in _files(Path(folder) / CHECKPOINT):
+            facts = path.lstat()
+            newest = max(newest, facts.st_mtime_ns)
+            lines.append(f"{path} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns}")
+    except OSError:
+        return "", 0.0
+    if not lines:
+        return "", 0.0
+    digest = hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
+    return digest, max(0.0, time.time() - newest / 1e9)
+
+
+def gather_checkpoint(folder: str, limit: int) -> tuple[int, bytes, str, float]:
+    """Pack the checkpoint files of a run into one tar, all as they were at one moment.
+
+    Args:
+        folder: The run's folder on this node.
+        limit: Bytes that they may have together.
+
+    Returns:
+        The size of the tar in bytes, its first piece, and what `look_at_checkpoint` says of the files. A size of -1:
+        there is more than the limit; of 0: they change all the time, or are not there.
+    """
+    source, target = Path(folder) / CHECKPOINT, Path(folder) / PACKED_CHECKPOINT
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(FileNotFoundError):  # files went away while they were packed
+            fingerprint, _ = look_at_checkpoint(folder)
+            if sum(path.lstat().st_size for path in _files(source)) > limit:
+                return -1, b"", "", 0.0
+            with tarfile.open(target, mode="w") as tar:
+                for found in sorted(source.iterdir()):
+                    tar.add(found, found.name)
+            after, age = look_at_checkpoint(folder)
+            if fingerprint and after == fingerprint:
+                return target.stat().st_size, piece(str(target), 0), after, age
+    return 0, b"", "", 0.0
 
 
 def remove(folder: str) -> None:

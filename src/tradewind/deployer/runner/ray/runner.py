@@ -19,10 +19,12 @@ from pydantic import Field, field_validator
 
 from tradewind import plugins
 from tradewind.deployer import bundle
+from tradewind.deployer.checkpoints import CHANGES, CheckpointLook, CheckpointStore
 from tradewind.deployer.environment import job_environment, resolve_secrets
 from tradewind.deployer.runner.base import (
     HasOwnFiles,
     HasOwnMachines,
+    KeepsCheckpoints,
     LimitsMemory,
     LimitsTime,
     ListsNodes,
@@ -34,12 +36,12 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.ray.driver_client import RayDriverClient, find_ray
 from tradewind.deployer.runner.ray.node_executor import FOLDER
-from tradewind.deployer.runner.ray.node_files import METRICS
+from tradewind.deployer.runner.ray.node_files import CHECKPOINT, METRICS
 from tradewind.deployer.runner.ray.scheduling import why_waits
 from tradewind.deployer.runner.ray.status import RayData, status_of, unreachable_status, with_expiry
 from tradewind.deployer.runner.resource_limits import cpus_of, gpus_of, memory_of
 from tradewind.deployer.runner.run_files import folder_error
-from tradewind.errors import TradewindError
+from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
 
@@ -118,6 +120,7 @@ class RayRunner(
     CallsNetwork,
     HasOwnFiles,
     HasOwnMachines,
+    KeepsCheckpoints,
     LimitsMemory,
     LimitsTime,
     ListsNodes,
@@ -212,6 +215,9 @@ class RayRunner(
         packed = {"work": bundle.pack(request.workdir, cache, limit_bytes=limit)}
         if request.inputs:
             packed["inputs"] = bundle.pack(folder / "inputs", cache, limit_bytes=limit)
+        latest = None if request.checkpoint is None else CheckpointStore(request.checkpoint.folder).latest()
+        if latest is not None:
+            packed[CHECKPOINT] = bundle.pack(latest.files, cache, limit_bytes=limit)
         return packed
 
     def _wanted(self, request: RunRequest) -> dict[str, float]:
@@ -237,6 +243,7 @@ class RayRunner(
             "resources": data.wanted,
             "group": offer.nodes if offer.nodes > 1 else 0,
             "actor": given.actors,
+            "checkpoint": request.checkpoint is not None,
             "keep_seconds": given.keep_seconds,
             "outputs": list(request.outputs),
             "limit": given.output_bytes,
@@ -362,6 +369,26 @@ class RayRunner(
         """Read a run's metrics file from a byte on; see `StreamsReports.read_report`."""
         return self.read_log(handle, METRICS, offset)
 
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files on a run's first node; see `KeepsCheckpoints.look_at_checkpoint`."""
+        return _look(self._call("look_at_checkpoint", seconds=_CALL_SECONDS, key=_key(handle)))
+
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Bring the checkpoint files of a run's first node here; see `KeepsCheckpoints.copy_checkpoint`.
+
+        They may have as many bytes as a working folder: they go the same way when the next run begins at them.
+        """
+        archive, limit = folder.with_name("checkpoint.tar"), self.settings.workdir_bytes
+        given: dict[str, Any] = {"key": _key(handle), "limit": limit, "target": str(archive)}
+        try:
+            found = _look(self._call("fetch_checkpoint", seconds=_FETCH_SECONDS, **given))
+            if not found.fingerprint:
+                raise DeployError(CHANGES)
+            bundle.unpack(archive, folder, limit_bytes=limit, lenient=True)
+        finally:
+            archive.unlink(missing_ok=True)
+        return found
+
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring the files of a run into its folder; see `Runner.collect`."""
         folder = request.folder.absolute()
@@ -401,6 +428,15 @@ class RayRunner(
             link, self._link = self._link, None
         if link is not None:
             link.close()
+
+
+def _look(answer: Mapping[str, Any]) -> CheckpointLook:
+    """A look at checkpoint files; clocks of machines may differ, time spans do not."""
+    return (
+        CheckpointLook(answer["fingerprint"], time.time() - answer["age"])
+        if answer["fingerprint"]
+        else CheckpointLook()
+    )
 
 
 def _key(handle: Handle) -> str:
