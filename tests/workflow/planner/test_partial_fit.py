@@ -148,8 +148,8 @@ def test_the_compiled_simulator_passes_over_the_same_machines(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(workflows(7), platforms(("none", "shared")))
+@settings(max_examples=15, deadline=None)
+@given(workflows(6), platforms(("none", "shared")))
 def test_no_bound_is_above_the_optimum(flow: Workflow, platform: Platform) -> None:
     held = platform.holding(flow)
     judge = CpSatPlanner(settings=CpSatSettings(work=2.0))

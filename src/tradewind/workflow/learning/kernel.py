@@ -414,7 +414,7 @@ def credit(
 @njit
 def q_episode(
     given: EpisodeInput, table: Numbers, rows: Ints, buckets: int, columns: Ints, efficiency: Numbers, times: Numbers,
-    numbers: Numbers, state: Ints,
+    numbers: Numbers, state: Ints, turn: Numbers,
 ) -> EpisodeState:  # fmt: skip
     """Run an episode of Q-learning as paper 3 has it; table, efficiency and the state of chance change.
 
@@ -428,9 +428,10 @@ def q_episode(
         times: Seconds of each task on each machine, as last seen.
         numbers: Weight, learning rate, discount, chance to explore, the value that the table begins with.
         state: State of the random numbers.
+        turn: As `advance` has it.
     """
-    run, seen, none = begin(given), np.zeros(3), np.zeros(0)
-    while advance(given, run, none) >= 0:
+    run, seen = begin(given), np.zeros(3)
+    while advance(given, run, turn) >= 0:
         at = 0
         while at < run.counts[WAITING] and run.free.max() > 0:
             task, waiting = run.ready[at], run.counts[WAITING]

@@ -131,6 +131,7 @@ class QPolicy:
         from tradewind.workflow.learning import kernel
 
         changed: tuple[Numbers, Numbers, Any] = self.table, self.efficiency, self.chance
+        turn = -np.array(self.arrays.flow.priorities, dtype=float)
 
         def episode(given: kernel.EpisodeInput) -> kernel.EpisodeState:
             nonlocal changed
@@ -140,7 +141,7 @@ class QPolicy:
                 [self.settings.weight, rate, self.settings.discount, explore, self.settings.initial], dtype=float
             )
             return kernel.q_episode(
-                given, table, self.rows, self.buckets, self.columns, efficiency, self.times, numbers, chance
+                given, table, self.rows, self.buckets, self.columns, efficiency, self.times, numbers, chance, turn
             )
 
         done = schedule(self.arrays.run(world, episode))
