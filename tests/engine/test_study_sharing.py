@@ -17,6 +17,8 @@ import pytest
 from tests.effort import EVERYTHING
 
 from tradewind import Study, report
+from tradewind.engine.ask_tell.asked_trial import TrialEnd
+from tradewind.engine.ask_tell.shared_study import SharedStudy
 from tradewind.errors import ConfigurationError
 
 JOB: dict[str, Any] = {
@@ -163,13 +165,21 @@ class Interrupting:
         return self._line
 
 
-def ask_and_tell_interrupted(line: int) -> bool:
+def _alone(job: dict[str, Any]) -> Study:
+    return Study(job)
+
+
+def _one_of_several(job: dict[str, Any]) -> SharedStudy:
+    return Study.open(None, job)
+
+
+def ask_and_tell_interrupted(line: int, opened: Callable[[dict[str, Any]], Study | SharedStudy] = _alone) -> bool:
     """One ask and one tell of a study, with an interrupt at a line of them; False where they have fewer lines.
 
     The promises: nothing that was told is lost, no trial is lost or told twice, and the money is right.
     """
     job = {**JOB, "name": f"interrupted {line}", "budget": {"trials": 4}}
-    with Study(job) as study:
+    with opened(job) as study:
         first = study.ask()[0]
         interrupting = Interrupting(line)
         given: list[Any] = []
@@ -205,11 +215,71 @@ def test_an_interrupt_at_some_line_loses_nothing(line: int) -> None:
     assert ask_and_tell_interrupted(line), "there are fewer lines"
 
 
+OPENED: list[Callable[[dict[str, Any]], Study | SharedStudy]] = [_alone, _one_of_several]
+
+
+@pytest.mark.parametrize("state", ["succeeded", "lost"])
+@pytest.mark.parametrize("opened", OPENED)
+def test_a_tell_that_is_interrupted_on_its_way_back_can_be_repeated(
+    opened: Callable[[dict[str, Any]], Study | SharedStudy], state: TrialEnd
+) -> None:
+    with opened({**JOB, "name": f"way back {opened.__name__} {state}"}) as study:
+        counting = Interrupting(10**9)
+        asked = study.ask()[0]
+        with counting:
+            study.tell(asked, runtime=1.0, metrics={"value": 1.0}, state=state)
+        lines, stored = 10**9 - counting.left, 0
+        for back in range(12):
+            asked = study.ask()[0]
+            spent = study.spent
+            try:
+                with Interrupting(lines - back):
+                    study.tell(asked, runtime=1.0, cost=0.5, metrics={"value": 1.0}, state=state)
+            except KeyboardInterrupt:
+                stored += spent < study.spent
+                trial = study.tell(asked, runtime=1.0, cost=0.5, metrics={"value": 2.0}, state=state)
+                assert trial.number == asked.number
+            assert study.spent == pytest.approx(spent + 0.5)
+            if state == "succeeded":
+                with pytest.raises(ConfigurationError, match="told already"):
+                    study.tell(asked, runtime=1.0)
+        assert stored > 2
+
+
+def test_wrong_arguments_are_refused_alike_by_a_study_and_by_one_of_several_workers() -> None:
+    wrong: list[Callable[[Any], object]] = [
+        lambda study: study.ask("2"),
+        lambda study: study.ask(1.5),
+        lambda study: study.ask(None),
+        lambda study: study.ask(True),
+        lambda study: study.tell("0", runtime=1.0),
+        lambda study: study.tell(True, runtime=1.0),
+        lambda study: study.give_back(None),
+        lambda study: study.give_back([3]),
+        lambda study: study.optimise(3),
+        lambda study: study.optimise(abs, "3"),
+        lambda study: study.optimise(abs, True),
+        lambda study: study.enqueue(3),
+    ]
+    said: list[list[str]] = []
+    for opened in OPENED:
+        words: list[str] = []
+        with opened({**JOB, "name": f"wrong {opened.__name__}"}) as study:
+            for call in wrong:
+                with pytest.raises(ConfigurationError) as refused:
+                    call(study)
+                words.append(str(refused.value))
+            assert study.ask()[0].number == 0
+        said.append(words)
+    assert said[0] == said[1]
+
+
 @pytest.mark.slow
-def test_an_interrupt_at_any_line_loses_nothing() -> None:
+@pytest.mark.parametrize("opened", OPENED)
+def test_an_interrupt_at_any_line_loses_nothing(opened: Callable[[dict[str, Any]], Study | SharedStudy]) -> None:
     """Some of the lines: all of them would take minutes."""
     line, step = 2, 13 if EVERYTHING else 43
-    while ask_and_tell_interrupted(line):
+    while ask_and_tell_interrupted(line, opened):
         line += step
     assert line > 300
 

@@ -37,6 +37,12 @@ class ScriptAnswer:
     late: bool = False
 
 
+class CallsProgram:
+    """Mixin of parts that call a program of the user's, which has to be there before a search begins."""
+
+    program: Path
+
+
 def check_program(program: Path) -> None:
     """See that the program is there and can be executed.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tradewind import plugins
 from tradewind.engine.state_machine.budget import RunLimits
-from tradewind.errors import BudgetError, InputError, PluginError
+from tradewind.errors import BudgetError, InputError, PluginError, PrerequisiteError
 from tradewind.problem import COST, RUNTIME, Configuration, Offer, Problem, Proposal, Trial, TrialState
 from tradewind.problem.completion import completed
 from tradewind.problem.template import render_workflow
@@ -134,7 +134,14 @@ def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
     """Refuse, before any money is spent, what the provisioner can never make, or the runner never run or answer."""
     from tradewind.deployer.compatibility import offer_incompatibility
     from tradewind.deployer.runner.base import AnswersFromRecords, RunsWorkflows
+    from tradewind.deployer.script_program import CallsProgram, check_program
 
+    for room, part in (("provisioner", deployer.provisioner), ("runner", deployer.runner)):
+        if isinstance(part, CallsProgram):
+            try:
+                check_program(part.program)
+            except PrerequisiteError as error:
+                raise spec.error(("deploy", room), error.message, error.hint) from error
     if isinstance(deployer.runner, AnswersFromRecords):
         deployer.runner.covers(problem.space, spec.job.parameters.values)
     if isinstance(deployer.runner, RunsWorkflows):

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
-from tradewind.engine.ask_tell.asked_trial import whole_number
+from tradewind.engine.ask_tell.asked_trial import check_calls
 from tradewind.errors import ConfigurationError
 from tradewind.problem import Problem
 from tradewind.utils.notebook import bar_html, in_notebook
@@ -69,8 +69,7 @@ class OptimiseProgress:
     def __init__(self, study: Study, problem: Problem, trials: int | None, wanted: bool | None) -> None:
         if not (wanted is None or isinstance(wanted, bool)):
             raise ConfigurationError(f"progress={wanted!r} is no choice", hint="write True, False or None")
-        if trials is not None and (whole_number(trials) is None or trials < 0):
-            raise ConfigurationError(f"trials={trials!r} is no number of calls", hint="write a whole number, or None")
+        check_calls(trials)
         self._study = study
         self._problem = problem
         self._trials = trials

@@ -128,6 +128,20 @@ def user_proposal(problem: Problem, values: Mapping[str, Value]) -> PricedPropos
     return priced
 
 
+def enqueued_proposal(problem: Problem, machine: SearchMachine, values: Mapping[str, Value]) -> PricedProposal | Trial:
+    """What `enqueue` of a configuration adds to a search: a new proposal, or the trial that there is of it.
+
+    Raises:
+        ConfigurationError: They are no configuration of the space, nobody sells it, or the search has ended.
+    """
+    priced = user_proposal(problem, values)
+    if (known := machine.history.of_key(priced.key)) is not None:
+        return known
+    if (why := machine.why_closed) is not None:
+        raise ConfigurationError(f"{priced.proposal.configuration} cannot be enqueued: {why}")
+    return priced
+
+
 @dataclass(frozen=True, slots=True)
 class FirstProposals:
     """Configurations that the user wants tried before all that the searcher proposes.

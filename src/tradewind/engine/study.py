@@ -18,11 +18,13 @@ from tradewind.engine.ask_tell.asked_trial import (
     Asked,
     TrialEnd,
     as_numbers,
+    asked_count,
     asked_trial,
+    check_given_back,
     ended_run,
+    named_trial,
     not_asked,
     read_job,
-    whole_number,
 )
 from tradewind.engine.ask_tell.shared_study import LEASE_SECONDS, SharedStudy
 from tradewind.engine.function_calls import call_for_trial, check_callable
@@ -30,12 +32,12 @@ from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.progress import OptimiseProgress
 from tradewind.engine.proposals import (
     ask_searcher,
+    enqueued_proposal,
     first_proposals,
     known_trial_words,
     refresh_held_study,
     restore_searcher_state,
     searcher_state_fields,
-    user_proposal,
 )
 from tradewind.engine.search_builder import (
     ask_tell_machine,
@@ -127,6 +129,7 @@ class Study:
         self._asked: dict[int, Asked] = {}
         self._new: list[Asked] = []
         self._results: dict[int, tuple[Run, dict[str, float]]] = {}  # of a `tell` that has not returned, by trial
+        self._unreturned: set[int] = set()  # the trials of a `tell` that was interrupted after all was stored
         self._damaged = False
         self._events: deque[SearchEvent] = deque()
         self._instructions: deque[SearchInstruction] = deque()
@@ -198,13 +201,11 @@ class Study:
         with self._exclusively("enqueue"):
             self._hold_on()
             self._carry_out()
-            priced = user_proposal(self._problem, configuration)
-            if (known := self._machine.history.of_key(priced.key)) is not None:
-                warnings.warn(known_trial_words(known), stacklevel=2)
-                return known
-            if (why := self._machine.why_closed) is not None:
-                raise ConfigurationError(f"{priced.proposal.configuration} cannot be enqueued: {why}")
-            self._feed(ConfigurationEnqueued(priced))
+            found = enqueued_proposal(self._problem, self._machine, configuration)
+            if isinstance(found, Trial):
+                warnings.warn(known_trial_words(found), stacklevel=2)
+                return found
+            self._feed(ConfigurationEnqueued(found))
             return self._machine.history.pending[-1]
 
     def ask(self, count: int = 1) -> list[Asked]:
@@ -213,10 +214,7 @@ class Study:
         Fewer, or none, come back when the budget or the space is used up, or when the searcher first wants to be
         told of what is on its way; `finished` says why.
         """
-        if (wanted := whole_number(count)) is None or wanted < 1:
-            raise ConfigurationError(
-                f"ask({count!r}): at least one configuration must be asked for", hint="write ask(), or a whole number"
-            )
+        wanted = asked_count(count)
         with self._exclusively("ask"):
             self._hold_on()
             self._carry_out()
@@ -233,6 +231,7 @@ class Study:
                     self._asked.update({asked.number: asked for asked in given})
                     for asked in given:  # a lost run that comes back is to be told anew
                         self._results.pop(asked.number, None)
+                        self._unreturned.discard(asked.number)
             except BaseException:  # interrupted: nobody gets them
                 self.give_back(given)
                 raise
@@ -244,8 +243,7 @@ class Study:
         Raises:
             ConfigurationError: It is not what `ask` returned.
         """
-        if isinstance(asked, Asked) or not isinstance(asked, Sequence) or not all(isinstance(x, Asked) for x in asked):
-            raise ConfigurationError(f"give_back({asked!r:.80}): no list of trials", hint="give what `ask` returned")
+        check_given_back(asked)
         with self._exclusively("give_back"), self._changing():
             back = [one for one in asked if self._asked.get(one.number) == one and one.number not in self._results]
             for one in back:
@@ -288,30 +286,46 @@ class Study:
             ConfigurationError: No such trial is waiting to be told, or what is told of it makes no sense.
             StoreError: It could not be written.
         """
-        with self._exclusively("tell"):
-            self._hold_on()
-            self._carry_out()
-            number = asked.number if isinstance(asked, Asked) else whole_number(asked)
-            if number is None:
-                raise ConfigurationError(
-                    f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"
-                )
-            if number not in self._results:
-                run = next((run for run in self._machine.runs.values() if run.trial == number), None)
-                if run is None or number not in self._asked:
-                    raise not_asked(number, self._machine.history.trials.get(number))
-                measured = as_numbers(number, {} if metrics is None else metrics)
-                ended = ended_run(
-                    self._problem, self._machine.history.trials[number], run, runtime, cost, state, reason
-                )
-                with self._changing():
-                    self._results[number] = ended, measured
-                    self._events.append(RunChanged(ended))
+        number = named_trial(asked)
+        stored = False
+        try:
+            with self._exclusively("tell"):
+                self._hold_on()
                 self._carry_out()
-            with self._changing():
-                del self._asked[number]
-                del self._results[number]
-            return self._machine.history.trials[number]
+                stored = number in self._unreturned
+                if not stored and number not in self._results:
+                    self._take_result(number, runtime, metrics, cost, state, reason)
+                with self._changing():
+                    stored = True
+                    self._asked.pop(number, None)
+                    self._results.pop(number, None)
+                    self._unreturned.discard(number)
+                return self._machine.history.trials[number]
+        except BaseException:
+            if stored:  # interrupted on its way back: whoever repeats the call gets the trial
+                self._unreturned.add(number)
+            raise
+
+    def _take_result(
+        self,
+        number: int,
+        runtime: float,
+        metrics: Mapping[str, float] | None,
+        cost: float | None,
+        state: TrialEnd,
+        reason: str,
+    ) -> None:
+        """Check and store what `tell` says of a trial."""
+        run = next((run for run in self._machine.runs.values() if run.trial == number), None)
+        if run is None or number not in self._asked:
+            raise not_asked(number, self._machine.history.trials.get(number))
+        measured = as_numbers(number, {} if metrics is None else metrics)
+        trial = self._machine.history.trials[number]
+        ended = ended_run(self._problem, trial, run, runtime, cost, state, reason)
+        with self._changing():
+            self._results[number] = ended, measured
+            self._events.append(RunChanged(ended))
+        self._carry_out()
 
     def optimise(
         self,

@@ -246,6 +246,23 @@ def test_a_dry_run_says_what_may_be_chosen_and_what_it_may_cost(
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize("deploy", ["runner: deploy.sh", "runner: ssh, provisioner: {use: script, program: deploy.sh}"])
+def test_a_script_of_the_users_that_cannot_be_called_is_refused_before_the_search(
+    job: Path, deploy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.write_text(job.read_text() + f"budget: {{dollars: 1}}\ndeploy: {{{deploy}}}\n")
+    script = job.with_name("deploy.sh")
+    for words in ([], ["--dry-run"]):
+        assert run(["tune", str(job), *words]) == 3
+        assert f"there is no script {script}" in capsys.readouterr().err
+    script.write_text("#!/bin/sh\n")
+    for words in ([], ["--dry-run"]):
+        assert run(["tune", str(job), *words]) == 3
+        assert f"the script {script} is not executable (chmod +x {script})" in capsys.readouterr().err
+    script.chmod(0o700)
+    assert run(["tune", str(job), "--dry-run"]) == 0
+
+
 def test_a_dry_run_says_what_the_searcher_objects_to(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text("name: own\njob: {command: work}\nspace: {level: 1..3}\nsearcher: ernest\n")
     assert run(["tune", str(path), "--dry-run"]) == 3

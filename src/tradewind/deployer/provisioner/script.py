@@ -26,7 +26,14 @@ from tradewind.deployer.provisioner.base import (
     ReachableBySsh,
     TagsMachines,
 )
-from tradewind.deployer.script_program import ScriptAnswer, answered_document, call_script, end_group, script_error
+from tradewind.deployer.script_program import (
+    CallsProgram,
+    ScriptAnswer,
+    answered_document,
+    call_script,
+    end_group,
+    script_error,
+)
 from tradewind.errors import DeployError, PrerequisiteError, TeardownError
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Machine, Offer
@@ -46,7 +53,7 @@ class ScriptProvisionerSettings(plugins.Settings):
     destroy_seconds: float = Field(600.0, gt=0, description="Longest time for giving them back, in one attempt.")
 
 
-class ScriptProvisioner(Provisioner, CallsNetwork, MakesMachines, TagsMachines, ReachableBySsh):
+class ScriptProvisioner(Provisioner, CallsNetwork, CallsProgram, MakesMachines, TagsMachines, ReachableBySsh):
     """Makes machines with your own program, which is called to make and to destroy them.
 
     ``PROGRAM make FILE`` gets run, owner, expiry and offer in a JSON file, and prints ``{"machines": [{"id": ...,
@@ -62,7 +69,7 @@ class ScriptProvisioner(Provisioner, CallsNetwork, MakesMachines, TagsMachines, 
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
-        self._program = expand(self.settings.program).absolute()
+        self.program = expand(self.settings.program).absolute()
         self._folder = data_folder / "script"
         self._guard = threading.Lock()
         self._calls: dict[str, subprocess.Popen[bytes]] = {}
@@ -173,17 +180,17 @@ class ScriptProvisioner(Provisioner, CallsNetwork, MakesMachines, TagsMachines, 
     def _made(self, file: Path, note: dict[str, Any], lock: int) -> dict[str, Any]:
         """Call the program, and note what it has made."""
         answer = self._call("make", file, note, self.settings.make_seconds, lock)
-        what = f"the script {self._program.name} could not make the machines of run {note['run_id']}"
+        what = f"the script {self.program.name} could not make the machines of run {note['run_id']}"
         if answer.code:
             raise script_error(what, answer)
-        machines = _machines(answered_document(answer, f"the script {self._program.name} make"), note)
+        machines = _machines(answered_document(answer, f"the script {self.program.name} make"), note)
         return self._write(file, {**note, "machines": machines, "ready": self.clock.now()})
 
     def _destroy(self, file: Path, note: Mapping[str, Any], lock: int) -> None:
         """Call the program until there is nothing left, and only then remove the note."""
         answer = self._call("destroy", file, note, self.settings.destroy_seconds, lock)
         if answer.code:
-            what = f"the script {self._program.name} could not destroy the machines of run {note['run_id']}"
+            what = f"the script {self.program.name} could not destroy the machines of run {note['run_id']}"
             raise TeardownError(f"{what}: {answer.complaint or f'exit code {answer.code}'}")
         file.unlink(missing_ok=True)
         for left in self._folder.glob(f"{file.stem}.*"):
@@ -203,7 +210,7 @@ class ScriptProvisioner(Provisioner, CallsNetwork, MakesMachines, TagsMachines, 
 
         environment = {"TRADEWIND_RUN_ID": run_id, "TRADEWIND_OWNER": str(note["owner"])}
         try:
-            return call_script(self._program, verb, file, environment, seconds, keep=(lock,), started=started)
+            return call_script(self.program, verb, file, environment, seconds, keep=(lock,), started=started)
         finally:
             with self._guard:
                 if verb == "make":

@@ -23,7 +23,7 @@ from tradewind.deployer.runner.base import (
 )
 from tradewind.deployer.runner.process import ProcessData, ProcessRunner, ProcessSettings
 from tradewind.deployer.runner.run_files import folder_error, read_document
-from tradewind.deployer.script_program import call_script, check_program, script_error
+from tradewind.deployer.script_program import CallsProgram, call_script, check_program, script_error
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, RunRequest, RunState, RunStatus
 from tradewind.utils.paths import expand
@@ -52,6 +52,7 @@ class _ScriptProcess(ProcessRunner):
 class ScriptRunner(
     Runner,
     CallsNetwork,
+    CallsProgram,
     LimitsTime,
     SeveralNodes,
     StreamsLogs,
@@ -72,7 +73,7 @@ class ScriptRunner(
 
     def __init__(self, *, settings: plugins.Settings, data_folder: Path) -> None:
         super().__init__(settings=settings, data_folder=data_folder)
-        self._program = expand(self.settings.program).absolute()
+        self.program = expand(self.settings.program).absolute()
         inner = ProcessSettings(grace=self.settings.grace)
         self._processes = _ScriptProcess(settings=inner, data_folder=data_folder / "script-runs")
         # Runs are submitted in threads, and the helper process answers one at a time.
@@ -86,7 +87,7 @@ class ScriptRunner(
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Start the program for a run; see `Runner.submit`."""
-        check_program(self._program)
+        check_program(self.program)
         file = request.folder.absolute() / _FILE
         if not file.exists():
             try:
@@ -96,7 +97,7 @@ class ScriptRunner(
                 raise folder_error(error, file.parent) from error
         here = replace(
             request,
-            argv=(str(self._program), "run", str(file), *request.argv),
+            argv=(str(self.program), "run", str(file), *request.argv),
             # What the offer has is there, not here.
             offer=replace(request.offer, vcpu=0.0, memory_gib=0.0),
             limits=replace(request.limits, cpus=None, memory_bytes=None),
@@ -143,9 +144,9 @@ class ScriptRunner(
         file = request.folder.absolute() / _FILE
         variables = {"TRADEWIND_RUN_ID": request.run_id, "TRADEWIND_OWNER": request.owner}
         variables["TRADEWIND_OUTPUTS"] = str(file.parent / "outputs")
-        answer = call_script(self._program, "collect", file, variables, self.settings.collect_seconds)
+        answer = call_script(self.program, "collect", file, variables, self.settings.collect_seconds)
         if answer.code:
-            raise script_error(f"the script {self._program.name} could not collect run {request.run_id}", answer)
+            raise script_error(f"the script {self.program.name} could not collect run {request.run_id}", answer)
 
     def read_log(self, handle: Handle, stream: str, offset: int) -> bytes:
         """Read what the program has printed, from a byte on; see `StreamsLogs.read_log`."""

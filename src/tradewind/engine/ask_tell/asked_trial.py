@@ -6,7 +6,7 @@ import math
 import operator
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -103,6 +103,53 @@ def whole_number(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def asked_count(count: Any) -> int:
+    """The number of configurations that `ask` is to return at most.
+
+    Raises:
+        ConfigurationError: It is no whole number, or less than one.
+    """
+    if (wanted := whole_number(count)) is None or wanted < 1:
+        raise ConfigurationError(
+            f"ask({count!r}): at least one configuration must be asked for", hint="write ask(), or a whole number"
+        )
+    return wanted
+
+
+def named_trial(asked: Any) -> int:
+    """The number of the trial that `tell` names.
+
+    Raises:
+        ConfigurationError: It is neither what `ask` returned nor a whole number.
+    """
+    number = asked.number if isinstance(asked, Asked) else whole_number(asked)
+    if number is None:
+        raise ConfigurationError(
+            f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"
+        )
+    return number
+
+
+def check_given_back(asked: Any) -> None:
+    """Check what `give_back` is to take.
+
+    Raises:
+        ConfigurationError: It is no list of what `ask` returned.
+    """
+    if isinstance(asked, Asked) or not isinstance(asked, Sequence) or not all(isinstance(x, Asked) for x in asked):
+        raise ConfigurationError(f"give_back({asked!r:.80}): no list of trials", hint="give what `ask` returned")
+
+
+def check_calls(trials: Any) -> None:
+    """Check how many times `optimise` is to call a function at most.
+
+    Raises:
+        ConfigurationError: It is neither a whole number nor None.
+    """
+    if trials is not None and (whole_number(trials) is None or trials < 0):
+        raise ConfigurationError(f"trials={trials!r} is no number of calls", hint="write a whole number, or None")
 
 
 def ended_run(

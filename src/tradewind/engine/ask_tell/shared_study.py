@@ -20,21 +20,24 @@ from tradewind.engine.ask_tell.asked_trial import (
     Asked,
     TrialEnd,
     as_numbers,
+    asked_count,
     asked_trial,
+    check_calls,
+    check_given_back,
     ended_run,
+    named_trial,
     not_asked,
     read_job,
-    whole_number,
 )
-from tradewind.engine.function_calls import call_for_trial
+from tradewind.engine.function_calls import call_for_trial, check_callable
 from tradewind.engine.past_studies import with_past_studies
 from tradewind.engine.proposals import (
     ask_searcher,
+    enqueued_proposal,
     first_proposals,
     known_trial_words,
     restore_searcher_state,
     searcher_state_fields,
-    user_proposal,
 )
 from tradewind.engine.search_builder import (
     ask_tell_machine,
@@ -117,6 +120,8 @@ class SharedStudy:
         self._asked: dict[int, Asked] = {}
         self._new: list[Asked] = []
         self._told: dict[int, dict[str, float]] = {}  # the metrics of a `tell` on its way, by trial
+        self._sent: dict[int, Run] = {}  # the run of it as it ended
+        self._unreturned: set[int] = set()  # the trials of a `tell` that was interrupted after all was stored
         self._present: dict[str, Any] = {"state": "open", "reason": "", "spec": study_document(self.spec)}
         self._open()
         self._end = threading.Event()
@@ -131,24 +136,28 @@ class SharedStudy:
         Fewer, or none, come back when the budget or the space is used up, or when the searcher first wants to be told
         of what is on its way; `finished` says why.
         """
-        if (wanted := whole_number(count)) is None or wanted < 1:
-            raise ConfigurationError(
-                f"ask({count!r}): at least one configuration must be asked for", hint="write ask(), or a whole number"
-            )
-        with self._step("ask", lasting=False, ahead=True) as step:
-            given = self._abandoned(step, wanted)
-            if not given:
-                self._machine.parallel = len(self._machine.runs) + wanted
-                self._feed(step, ev.Tick())
-                self._machine.parallel = 0
-                given, self._new = self._new[:wanted], []
-            if not given:
-                self._look_who_lives(step)
-                given = self._abandoned(step, wanted)
-            if given:
-                self._write(step, ev.WriteRows(), {asked.number: self._token for asked in given})
-        self._asked |= {asked.number: asked for asked in given}
-        return given
+        wanted = asked_count(count)
+        given: list[Asked] = []
+        with self._exclusively("ask"):
+            try:
+                with self._step("ask", lasting=False, ahead=True) as step:
+                    given = self._abandoned(step, wanted)
+                    if not given:
+                        self._machine.parallel = len(self._machine.runs) + wanted
+                        self._feed(step, ev.Tick())
+                        self._machine.parallel = 0
+                        given, self._new = self._new[:wanted], []
+                    if not given:
+                        self._look_who_lives(step)
+                        given = self._abandoned(step, wanted)
+                    if given:
+                        self._write(step, ev.WriteRows(), {asked.number: self._token for asked in given})
+                self._asked |= {asked.number: asked for asked in given}
+                return given
+            except BaseException:  # interrupted: nobody got them, so that the next `ask` gives them out
+                for asked in given:
+                    self._asked.pop(asked.number, None)
+                raise
 
     def tell(
         self,
@@ -172,47 +181,86 @@ class SharedStudy:
             ConfigurationError: No such trial is waiting to be told here, or what is told of it makes no sense.
             StoreError: It could not be written.
         """
-        number = asked.number if isinstance(asked, Asked) else whole_number(asked)
-        if number is None:
-            raise ConfigurationError(
-                f"tell({asked!r}): no trial is named so", hint="give what `ask` returned, or its number"
-            )
-        with self._step("tell", lasting=True, catch_up=not self._tells_alone) as step:
+        number = named_trial(asked)
+        stored = False
+        try:
+            with self._exclusively("tell"):
+                with self._step("tell", lasting=True, catch_up=not self._tells_alone) as step:
+                    if number in self._unreturned or self._is_stored(number):  # a call that was interrupted is repeated
+                        self._catch_up(step)
+                        counts = True
+                    else:
+                        counts = self._take_result(step, number, runtime, metrics, cost, state, reason)
+                    trial = self._machine.history.trials[number]
+                stored = True
+                for kept in (self._told, self._asked, self._sent):
+                    kept.pop(number, None)
+                self._unreturned.discard(number)
+            if not counts:
+                warnings.warn(
+                    f"trial {number} was told by another worker after its lease had ended: the first result counts",
+                    stacklevel=2,
+                )
+            return trial
+        except BaseException:
+            if stored:  # whoever repeats the call gets the trial
+                self._unreturned.add(number)
+            raise
+
+    def _take_result(
+        self,
+        step: SharedStep,
+        number: int,
+        runtime: float,
+        metrics: Mapping[str, float] | None,
+        cost: float | None,
+        state: TrialEnd,
+        reason: str,
+    ) -> bool:
+        """Check and write what `tell` says of a trial; False where another worker has told it already."""
+        run = self._run_of(number)
+        if self._tells_alone and run is not None and step.stands(number, run.attempt):
+            self._number = step.last()
+        else:
+            self._catch_up(step)
             run = self._run_of(number)
-            if self._tells_alone and run is not None and step.stands(number, run.attempt):
-                self._number = step.last()
-            else:
-                self._catch_up(step)
-                run = self._run_of(number)
-            trial = self._machine.history.trials.get(number)
-            if number not in self._asked or trial is None:
-                raise not_asked(number, trial)
-            if run is not None:
-                self._told[number] = as_numbers(number, {} if metrics is None else metrics)
-                ended = ended_run(self._problem, trial, run, runtime, cost, state, reason)
-                self._feed(step, ev.RunChanged(ended))
-            trial = self._machine.history.trials[number]
-        self._told.pop(number, None)
-        self._asked.pop(number, None)
+        trial = self._machine.history.trials.get(number)
+        if number not in self._asked or trial is None:
+            raise not_asked(number, trial)
         if run is None:
-            warnings.warn(
-                f"trial {number} was told by another worker after its lease had ended: the first result counts",
-                stacklevel=2,
-            )
-        return trial
+            return False
+        self._told[number] = as_numbers(number, {} if metrics is None else metrics)
+        self._sent[number] = ended_run(self._problem, trial, run, runtime, cost, state, reason)
+        self._feed(step, ev.RunChanged(self._sent[number]))
+        return True
+
+    def _is_stored(self, number: int) -> bool:
+        """True where a `tell` of this trial was interrupted, but after the store had taken it."""
+        if (sent := self._sent.get(number)) is None:
+            return False
+        return any(
+            (run.attempt, run.ended) == (sent.attempt, sent.ended)
+            for run in self._store.runs(self.row.id, trial=number)
+        )
 
     def give_back(self, asked: Sequence[Asked]) -> None:
-        """Return trials that nobody here runs: the next `ask` of any worker gives them out again."""
-        back = [one.number for one in asked if one.number in self._asked]
-        with self._step("give_back", lasting=False) as step:
-            running = {run.trial for run in self._machine.runs.values()}
-            mine: dict[int, str | None] = {
-                number: None for number in back if number in running and self._owners.get(number) == self._token
-            }
-            if mine:
-                self._write(step, ev.WriteRows(), mine)
-        for number in back:
-            self._asked.pop(number, None)
+        """Return trials that nobody here runs: the next `ask` of any worker gives them out again.
+
+        Raises:
+            ConfigurationError: It is not what `ask` returned.
+        """
+        check_given_back(asked)
+        with self._exclusively("give_back"):
+            back = [one.number for one in asked if one.number in self._asked]
+            with self._step("give_back", lasting=False) as step:
+                running = {run.trial for run in self._machine.runs.values()}
+                mine: dict[int, str | None] = {
+                    number: None for number in back if number in running and self._owners.get(number) == self._token
+                }
+                if mine:
+                    self._write(step, ev.WriteRows(), mine)
+            for number in back:
+                self._asked.pop(number, None)
 
     def enqueue(self, configuration: Mapping[str, Value]) -> Trial:
         """Have a configuration tried before all that the searcher proposes, by whichever worker asks next.
@@ -225,13 +273,11 @@ class SharedStudy:
             ConfigurationError: It is not in the space, nobody sells it, or the study has ended.
         """
         with self._step("enqueue", lasting=True) as step:
-            priced = user_proposal(self._problem, configuration)
-            if (known := self._machine.history.of_key(priced.key)) is not None:
-                warnings.warn(known_trial_words(known), stacklevel=2)
-                return known
-            if (why := self._machine.why_closed) is not None:
-                raise ConfigurationError(f"{priced.proposal.configuration} cannot be enqueued: {why}")
-            self._feed(step, ev.ConfigurationEnqueued(priced))
+            found = enqueued_proposal(self._problem, self._machine, configuration)
+            if isinstance(found, Trial):
+                warnings.warn(known_trial_words(found), stacklevel=2)
+                return found
+            self._feed(step, ev.ConfigurationEnqueued(found))
             return self._machine.history.pending[-1]
 
     def optimise(self, function: Callable[..., Any], trials: int | None = None) -> Trial | None:
@@ -245,7 +291,12 @@ class SharedStudy:
 
         Returns:
             The best trial of all workers, or None.
+
+        Raises:
+            ConfigurationError: ``function`` cannot be called, or ``trials`` is no number of calls.
         """
+        check_callable(function)
+        check_calls(trials)
         done = 0
         while trials is None or done < trials:
             given = self.ask()
@@ -366,6 +417,18 @@ class SharedStudy:
         return next((run for run in self._machine.runs.values() if run.trial == number), None)
 
     @contextmanager
+    def _exclusively(self, call: str) -> Generator[None]:
+        """Let one thread at a time change what this worker knows, in the process that opened the study."""
+        if self._process != os.getpid():
+            raise ConfigurationError(
+                f"{call}: this study was opened by process {self._process}", hint="each process opens it: Study.open"
+            )
+        with self._lock:
+            if self._closed:
+                raise ConfigurationError(f"{call}: this study was closed", hint="open it again: Study.open(url)")
+            yield
+
+    @contextmanager
     def _step(self, call: str, *, lasting: bool, catch_up: bool = True, ahead: bool = False) -> Generator[SharedStep]:
         """One step: all that others have changed is taken, and nobody comes between until it is written.
 
@@ -375,13 +438,7 @@ class SharedStudy:
             catch_up: Take what others have changed.
             ahead: Take most of it before anybody is kept waiting, where there was much the last time.
         """
-        if self._process != os.getpid():
-            raise ConfigurationError(
-                f"{call}: this study was opened by process {self._process}", hint="each process opens it: Study.open"
-            )
-        with self._lock:
-            if self._closed:
-                raise ConfigurationError(f"{call}: this study was closed", hint="open it again: Study.open(url)")
+        with self._exclusively(call):
             if self._damaged:
                 self._prepare()
                 self._open()
@@ -437,9 +494,13 @@ class SharedStudy:
         self._live, self._live_at = step.live() | {self._token}, time.monotonic()
 
     def _orphaned(self) -> list[Run]:
-        """The runs that are nobody's, or those of workers that were not seen alive, by trial."""
-        owners, live = self._owners, self._live
-        found = [run for run in self._machine.runs.values() if owners.get(run.trial) not in live]
+        """The runs that nobody has, by trial: of a worker that was not seen alive, or of an interrupted `ask`."""
+
+        def has_somebody(trial: int) -> bool:
+            owner = self._owners.get(trial)
+            return trial in self._asked if owner == self._token else owner in self._live
+
+        found = [run for run in self._machine.runs.values() if not has_somebody(run.trial)]
         return sorted(found, key=lambda run: run.trial)
 
     def _cap(self, run: Run) -> float | None:
