@@ -60,11 +60,10 @@ def follow_plan(
     parents, engine, queue, (cores, amounts), (slots, rooms) = graph[2], delays[0], delays[1], needs, sizes
     machines, tasks = files[5], len(vm)
     start, finish, placed, ready = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
-    known = np.zeros(tasks)
+    known, spare = np.zeros(tasks), np.zeros(rooms.shape[1], np.int64)
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     lane_starts, lanes = _lanes(slots, ready_at)
     tight, running, under = rooms.shape[1] > 0, np.full(len(slots), -1), np.full(tasks, -1)
-    spare = np.zeros(rooms.shape[1], np.int64)
     left, waiting, count = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0
     for task in range(tasks):
         left[task] = parents[task] + (1 if before[task] >= 0 else 0)
