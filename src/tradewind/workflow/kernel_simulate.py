@@ -270,10 +270,8 @@ def run_queue(
             if machines:
                 took = _fetched(task, where, now, files, here) + took
             vm[task], start[task], finish[task] = where, now + queue[task], now + queue[task] + took
-            free[where] -= cores[task]
-            for of in range(amounts.shape[1]):
-                spare[where, of] -= amounts[task, of]
-            room -= cores[task]
+            free[where], room = free[where] - cores[task], room - cores[task]
+            spare[where] -= amounts[task]
             events = _push_time(when, what, events, finish[task], tasks + task)
         for at in range(passed):
             waiting = _push(heap, waiting, aside[at])
