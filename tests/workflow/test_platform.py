@@ -155,3 +155,55 @@ def test_machines_that_cost_money_are_asked_for_shortly_before_their_first_task(
     assert held_cost(platform, plan) == pytest.approx(planned + 40.0)
     assert held_cost(platform, plan, ahead=100.0) == pytest.approx(planned + 60.0)
     assert held_cost(platform, plan, ahead=None) == pytest.approx(planned + 300.0)
+
+
+def test_a_gpu_is_for_one_task_at_a_time() -> None:
+    tasks = tuple(Task(f"t{place}", "t", 10.0, gpus=1) for place in range(4))
+    flow = Workflow("gpus", (*tasks, Task("other", "t", 10.0)), ((),) * 5)
+    platform = Platform((Vm("large", slots=8, gpus=2), Vm("plain", slots=8)))
+    assert platform.fits(flow).tolist() == [[True, False]] * 4 + [[True, True]]
+    assert (platform.scarce_names(flow), platform.scarce(flow)[1].tolist()) == (("GPUs",), [[2], [0]])
+    assert lower_bound(flow, platform) == pytest.approx(20.0, rel=1e-5)
+    plan = HeftPlanner(settings=Settings()).plan(flow, platform)
+    check(flow, platform, plan)
+    assert plan.makespan == 20.0
+    crowded = Schedule(np.zeros(5, dtype=np.int32), np.zeros(5), np.full(5, 10.0))
+    with pytest.raises(WorkflowError, match=r"'large' runs more than it has GPUs for at 0\.000 s"):
+        check(flow, platform, crowded)
+    # Where all tasks take the same, slots are counted, and nothing else.
+    held = Platform(platform.vms[:1]).holding(Workflow("gpus", tasks, ((),) * 4))
+    assert (held.vms[0].slots, held.tight(flow)) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (Task("t", "t", 1.0, gpus=3), "task 't' uses 3 GPUs, and no machine has as many: the largest, 'a', has 1 GPU"),
+        (
+            Task("t", "t", 1.0, disk_bytes=9 * GIB),
+            "task 't' needs 9 GiB of disk, and no machine has as much: the largest, 'a', has 4 GiB",
+        ),
+        (
+            Task("t", "t", 1.0, cores=4, gpus=1),
+            "task 't' uses 4 cores and 1 GPU, and no machine has both: the largest with the cores, 'b', has none",
+        ),
+        (
+            Task("t", "t", 1.0, cores=2, gpus=1, memory_bytes=8 * GIB),
+            "task 't' uses 2 cores, 8 GiB of memory and 1 GPU, and no machine has all of it: the largest with the "
+            "others, 'b', has none",
+        ),
+    ],
+)
+def test_what_no_machine_has_is_told_by_task_and_requirement(task: Task, said: str) -> None:
+    small = Vm("a", slots=2, memory_bytes=4 * GIB, gpus=1, disk_bytes=4 * GIB)
+    platform = Platform((small, Vm("b", slots=4, memory_bytes=16 * GIB, disk_bytes=GIB)))
+    with pytest.raises(WorkflowError) as refusal:
+        platform.check(Workflow("w", (task,), ((),)))
+    assert refusal.value.message == said
+
+
+def test_no_machine_has_any_gpu() -> None:
+    flow = Workflow("w", (Task("train", "t", 1.0, gpus=1),), ((),))
+    with pytest.raises(WorkflowError, match=r"^task 'train' uses 1 GPU, and no machine has any "):
+        Platform((Vm("a"),)).check(flow)
+    assert Platform((Vm("a"),)).misfit(flow, 0, 0) == "it uses 1 GPU, and the machine has none"

@@ -99,6 +99,11 @@ class Candidates:
         """The i-th configuration's offer."""
         return self._offers[int(self._offer_of[i])]
 
+    def offers(self) -> list[tuple[Offer, int]]:
+        """Each offer that candidates come to, and the number of these, in the order in which offers were found."""
+        counts = np.bincount(self._offer_of, minlength=len(self._offers)).tolist()
+        return [(offer, count) for offer, count in zip(self._offers, counts, strict=True) if count]
+
     def key(self, i: int, fidelity: float = 1.0) -> str:
         """The i-th configuration's trial key."""
         return self._problem.key_of(self.offer(i), self.configuration(i), fidelity)
@@ -232,10 +237,11 @@ def _resolve(problem: Problem, configurations: Sequence[Configuration]) -> tuple
             offer = problem.resolver.resolve(configuration)
         except NoOfferError:
             continue
-        if offer.key not in places:
-            places[offer.key] = len(offers)
+        key = offer.key  # made of many words each time
+        if key not in places:
+            places[key] = len(offers)
             offers.append(offer)
-        place[i] = places[offer.key]
+        place[i] = places[key]
     return offers, place
 
 

@@ -5,6 +5,7 @@ They are called by many words in price lists, in spaces and in bounds: `canonica
 
 from __future__ import annotations
 
+import functools
 import re
 
 _PROVIDERS = {
@@ -33,12 +34,14 @@ def canonical_provider(text: str) -> str:
     return _PROVIDERS.get(text.lower(), text.lower())
 
 
+@functools.lru_cache(maxsize=1024)
 def canonical_category(text: str) -> str:
     """Translate ``Compute optimized`` and ``CPU`` to ``compute``, ``General Purpose`` to ``general``."""
     short = re.sub(r"[\s_-]*(optimi[sz]ed|purpose)$", "", text.lower()).strip() or text.lower()
     return _CATEGORIES.get(short, short)
 
 
+@functools.lru_cache(maxsize=1024)
 def canonical_arch(text: str) -> str:
     """Translate ``AMD64`` and ``x86-64`` to ``x86_64``, ``aarch64`` to ``arm64``; others are returned in lower case."""
     return _ARCHITECTURES.get(re.sub(r"[\s_-]+", "", text.lower()), text.lower())

@@ -32,17 +32,16 @@ def lower_bound(flow: Workflow, platform: Platform) -> float:
     would leave too little time for both is closed to it; and in no interval may there be more work that cannot be moved
     out of it than the machines can do. The largest refuted makespan is looked for by halving. (Destructive bounds:
     Klein and Scholl, "Computing lower bounds by destructive improvement", EJOR 112(2), 1999; room is the dual of a
-    linear relaxation over machine classes.) Where memory can run out, the same holds of memory instead of cores. Of the
+    linear relaxation over machine classes.) Where memory, GPUs or disk can run out, the same holds of them. Of the
     files that local storage moves, those from outside count where one task reads them before all others do.
     """
     if not len(flow):
         return 0.0
     cores = np.array([task.cores for task in flow.tasks], dtype=float)
-    memory, rooms = platform.memory(flow)
+    amounts, rooms = platform.scarce(flow)
     counted = [(cores, np.array([vm.slots for vm in platform.vms], dtype=float))]
-    if rooms.any():
-        # In shares of the largest machine: bytes are large numbers.
-        counted.append((memory / rooms.max(), rooms / rooms.max()))
+    # In shares of the largest machine: bytes are large numbers.
+    counted += [(takes / has.max(), has / has.max()) for takes, has in zip(amounts.T, rooms.T, strict=True)]
     return max(_bound(_Refutation(flow, platform, *each)) for each in counted) + min(
         vm.boot_seconds for vm in platform.vms
     )
@@ -71,7 +70,7 @@ class _Refutation:
     Args:
         flow: The workflow.
         platform: The machines that its tasks run on.
-        needs: Amount of the counted resource, cores or memory, that each task takes.
+        needs: Amount of the counted resource, such as cores or memory, that each task takes.
         sizes: Amount of that resource that each machine has.
     """
 
@@ -177,7 +176,8 @@ def _prices(speeds: Numbers, slots: Numbers, seconds: Numbers) -> Numbers:
         found += [np.where(np.arange(len(slots)) <= place, speeds, 0.0) for place in range(len(slots) - 1)]
         found += [speeds**power for power in (0.5, 2.0, 4.0)]
         found += [speeds * (1.0 - share) + share * speeds.mean() for share in np.linspace(0.1, 0.9, _PRICES)]
-    return np.unique(np.stack([each / (each @ slots) for each in found]), axis=0)
+    # A class may have none of what is counted; what takes some of it does not run there.
+    return np.unique(np.stack([each / (each @ slots) for each in found if each @ slots > 0]), axis=0)
 
 
 def _thresholds(values: Numbers) -> Numbers:

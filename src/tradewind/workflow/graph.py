@@ -14,8 +14,11 @@ from tradewind.errors import WorkflowError
 Indices = NDArray[np.int32]
 Numbers = NDArray[np.float64]
 
+Demand = tuple[int, int, int, int]
+"""Cores, bytes of memory, GPUs and bytes of disk."""
+
 MOST = 2**62
-"""Cores or bytes of memory that no machine has, and that fit into the numbers of arrays."""
+"""Amount of anything that no machine has, and that fits into the numbers of arrays."""
 
 
 _BLOCK = 4096
@@ -40,6 +43,9 @@ class Task:
         command: The words of its command line, where it is to be run for real; empty otherwise.
         optional: Inputs that may be missing when it is run for real.
         subworkflow: File of the workflow that the task stands for, where it was not there to be opened; else empty.
+        gpus: GPUs that it has to itself while it runs.
+        disk_bytes: Disk of its machine that it needs while it runs, or None where unknown.
+        priority: Of tasks that could start as well as each other, the one of the highest priority goes first.
     """
 
     id: str
@@ -52,6 +58,14 @@ class Task:
     command: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     subworkflow: str = ""
+    gpus: int = 0
+    disk_bytes: int | None = None
+    priority: int = 0
+
+    @property
+    def amounts(self) -> tuple[int, int, int]:
+        """Bytes of memory, GPUs and bytes of disk that it takes; 0 where it does not say."""
+        return self.memory_bytes or 0, self.gpus, self.disk_bytes or 0
 
 
 def _beyond(task: Task) -> str:
@@ -60,6 +74,12 @@ def _beyond(task: Task) -> str:
         return f"uses {task.cores:.3g} cores"
     if (task.memory_bytes or 0) > MOST:
         return f"uses {(task.memory_bytes or 0) / 2**30:.3g} GiB of memory"
+    if task.gpus > MOST:
+        return f"uses {task.gpus:.3g} GPUs"
+    if (task.disk_bytes or 0) > MOST:
+        return f"uses {(task.disk_bytes or 0) / 2**30:.3g} GiB of disk"
+    if abs(task.priority) > MOST:
+        return f"has a priority of {task.priority:.3g}"
     return f"takes {task.runtime:.3g} s" if task.runtime > _MOST_SECONDS else ""
 
 
@@ -99,12 +119,14 @@ class Workflow:
 
     @cached_property
     def order(self) -> Indices:
-        """The tasks in an order in which every parent comes before its children; otherwise as in the file.
+        """The tasks in an order in which every parent comes before its children.
+
+        Of tasks as far from the beginning, those of a higher priority come first; otherwise they are as in the file.
 
         Raises:
             WorkflowError: There is a cycle.
         """
-        order, waiting = _ordered(self.parents, self.children)
+        order, waiting = _ordered(self.parents, self.children, self.priorities)
         if len(order) < len(self.tasks):
             names = " -> ".join(self.tasks[place].id for place in _cycle(self.parents, waiting))
             raise WorkflowError(f"workflow {self.name}: its tasks wait for each other in a circle: {names}")
@@ -132,25 +154,33 @@ class Workflow:
         return np.array([task.runtime for task in self.tasks], dtype=np.float64)
 
     @cached_property
-    def needs(self) -> tuple[int, int]:
-        """The most cores and the most bytes of memory that any task takes; 0 bytes where none says."""
-        cores = max((task.cores for task in self.tasks), default=1)
-        return cores, max((task.memory_bytes or 0 for task in self.tasks), default=0)
+    def priorities(self) -> tuple[int, ...]:
+        """Priority of each task; empty where all have the same."""
+        found = tuple(task.priority for task in self.tasks)
+        return found if len(set(found)) > 1 else ()
+
+    @cached_property
+    def needs(self) -> Demand:
+        """The most of everything that any task takes; of cores 1 at least, of others 0 where none says."""
+        rows = self.demands
+        return tuple(rows.max(axis=0).tolist()) if len(rows) else (1, 0, 0, 0)
 
     @cached_property
     def demands(self) -> NDArray[np.int64]:
-        """Cores and bytes of memory that tasks take, one pair a row, each once, sorted; 0 bytes where one says none."""
-        pairs = sorted({(task.cores, task.memory_bytes or 0) for task in self.tasks})
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        """Cores and `Task.amounts` that tasks take, each row once, sorted."""
+        rows = sorted({(task.cores, *task.amounts) for task in self.tasks})
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
     @cached_property
-    def largest(self) -> tuple[tuple[int, int], ...]:
-        """The `demands` that no other one exceeds in both: where they fit, every task fits."""
-        found: list[tuple[int, int]] = []
-        for cores, memory in reversed(self.demands.tolist()):
-            if not found or memory > found[-1][1]:
-                found.append((cores, memory))
-        return tuple(found)
+    def largest(self) -> tuple[Demand, ...]:
+        """The `demands` that no other one exceeds in all: where they fit, every task fits."""
+        found = np.empty_like(self.demands)
+        count = 0
+        for row in self.demands[::-1]:
+            if not (found[:count] >= row).all(axis=1).any():
+                found[count] = row
+                count += 1
+        return tuple(tuple(row) for row in found[:count].tolist())
 
     @cached_property
     def densest(self) -> Task | None:
@@ -289,10 +319,13 @@ def _children(parents: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(each) for each in found)
 
 
-def _ordered(parents: Sequence[Sequence[int]], children: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+def _ordered(
+    parents: Sequence[Sequence[int]], children: Sequence[Sequence[int]], priorities: Sequence[int] = ()
+) -> tuple[list[int], list[int]]:
     """Tasks in an order in which parents come first, without those on or after a cycle; and what each waits for."""
+    key = (lambda task: (-priorities[task], task)) if priorities else None
     waiting = [len(each) for each in parents]
-    ready = [task for task, count in enumerate(waiting) if not count]
+    ready = sorted((task for task, count in enumerate(waiting) if not count), key=key)
     order: list[int] = []
     while ready:
         following: list[int] = []
@@ -302,7 +335,7 @@ def _ordered(parents: Sequence[Sequence[int]], children: Sequence[Sequence[int]]
                 waiting[child] -= 1
                 if not waiting[child]:
                     following.append(child)
-        ready = sorted(following)
+        ready = sorted(following, key=key)
     return order, waiting
 
 

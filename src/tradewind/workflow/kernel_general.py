@@ -29,10 +29,13 @@ loops change.
 """
 
 Sizes = tuple[Ints, Ints]
-"""Cores and bytes of memory that each task takes, or that each machine has; 0 bytes where memory is not counted."""
+"""Cores that each task takes, or that each machine has, and amounts of what can run out besides, one a column."""
 
 Kept = tuple[Numbers, Numbers, Ints, Ints]
-"""Times from which the cores of each machine are free, ascending; pieces of its memory: times, sizes and number."""
+"""Times from which the cores of each machine are free, ascending; pieces of its amounts: times, sizes and number.
+
+The pieces are by machine and column; each column is kept like the cores.
+"""
 
 MINMIN, MAXMIN, SUFFERAGE, MCT = 0, 1, 2, 3
 """Rules of `batch_all` and `batch_now`; the last takes tasks in the order of arrival."""
@@ -80,21 +83,21 @@ def insert_general(
         parents: The parents of all tasks.
         seconds: Seconds of each task on each machine, infinite where it does not fit; shape (tasks, machines).
         bonus: Added to a task's end where machines are compared; shape (tasks, machines).
-        needs: Cores and memory that each task takes.
-        sizes: Cores and memory that each machine has.
+        needs: Cores and amounts that each task takes.
+        sizes: Cores and amounts that each machine has.
         ready_at: Time at which each machine can run its first task.
         files: Files that tasks read and write, and their places.
 
     Returns:
         Machine, start and finish of each task.
     """
-    (cores, memory), (slots, rooms) = needs, sizes
+    (cores, amounts), (slots, rooms) = needs, sizes
     tasks, vms = len(sequence), len(slots)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
     # What is free on machines over time: linked lists of steps over one pool, the first of machine v is step v.
     size = 2 * tasks + vms + 2
     since, following = np.zeros(size), np.full(size, -1, np.int64)
-    free, spare = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    free, spare = np.zeros(size, np.int64), np.zeros((size, rooms.shape[1]), np.int64)
     for each in range(vms):
         since[each], free[each], spare[each] = ready_at[each], slots[each], rooms[each]
     used = vms
@@ -111,7 +114,7 @@ def insert_general(
             while step >= 0:
                 until = since[following[step]] if following[step] >= 0 else np.inf
                 if until > earliest:
-                    if free[step] < cores[task] or spare[step] < memory[task]:
+                    if free[step] < cores[task] or not _enough(spare, step, amounts, task):
                         begin = -1.0
                     else:
                         if begin < 0:
@@ -125,18 +128,35 @@ def insert_general(
         vm[task], start[task], finish[task] = best, best_start, best_start + best_took
         _leave(task, best, best_start, finish[task], files)
         if finish[task] > best_start:
-            takes = cores[task], memory[task]
-            used = _occupy(best, best_start, finish[task], *takes, since, free, spare, following, used)
+            used = _occupy(best, best_start, finish[task], task, needs, since, free, spare, following, used)
     return vm, start, finish
 
 
 @njit
+def _enough(spare: Ints, step: int, amounts: Ints, task: int) -> bool:
+    """True where there are the amounts that a task takes."""
+    for of in range(amounts.shape[1]):  # noqa: SIM110 compiled
+        if spare[step, of] < amounts[task, of]:
+            return False
+    return True
+
+
+@njit
+def _alike(free: Ints, spare: Ints, one: int, other: int) -> bool:
+    """True where as much is free in two steps."""
+    for of in range(spare.shape[1]):
+        if spare[one, of] != spare[other, of]:
+            return False
+    return bool(free[one] == free[other])
+
+
+@njit
 def _occupy(
-    vm: int, begin: float, end: float, cores: int, memory: int, since: Numbers, free: Ints, spare: Ints,
+    vm: int, begin: float, end: float, task: int, needs: Sizes, since: Numbers, free: Ints, spare: Ints,
     following: Ints, used: int,
 ) -> int:  # fmt: skip
-    """Take cores and memory of a machine for a time; returns the number of steps since."""
-    before, step = -1, vm
+    """Take of a machine what a task needs for a time; returns the number of steps since."""
+    before, step, (cores, amounts) = -1, vm, needs
     while following[step] >= 0 and since[following[step]] <= begin:
         before, step = step, following[step]
     if since[step] < begin:
@@ -149,14 +169,15 @@ def _occupy(
             since[used], free[used], spare[used], following[used] = end, free[step], spare[step], after
             following[step] = used
             after, used = used, used + 1
-        free[step] -= cores
-        spare[step] -= memory
-        if before >= 0 and free[before] == free[step] and spare[before] == spare[step]:
+        free[step] -= cores[task]
+        for of in range(amounts.shape[1]):
+            spare[step, of] -= amounts[task, of]
+        if before >= 0 and _alike(free, spare, before, step):
             following[before] = after
         else:
             before = step
         step = after
-    if step >= 0 and before >= 0 and free[before] == free[step] and spare[before] == spare[step]:
+    if step >= 0 and before >= 0 and _alike(free, spare, before, step):
         following[before] = following[step]
     return used
 
@@ -165,31 +186,34 @@ def _occupy(
 def _nothing_kept(sizes: Sizes, ready_at: Numbers, most: int) -> Kept:
     """Machines that run nothing; ``most`` tasks are going to be placed there."""
     slots, rooms = sizes
-    vms = len(slots)
-    lanes, pieces = np.full((vms, max(slots)), np.inf), most + 1 if rooms.max() > 0 else 1
-    until, size = np.empty((vms, pieces)), np.empty((vms, pieces), np.int64)
+    vms, counted = rooms.shape
+    lanes = np.full((vms, max(slots)), np.inf)
+    until, size = np.empty((vms, counted, most + 1)), np.empty((vms, counted, most + 1), np.int64)
     for each in range(vms):
         lanes[each, : slots[each]] = ready_at[each]
-        until[each, 0], size[each, 0] = ready_at[each], rooms[each]
-    return lanes, until, size, np.ones(vms, np.int64)
+        for of in range(counted):
+            until[each, of, 0], size[each, of, 0] = ready_at[each], rooms[each, of]
+    return lanes, until, size, np.ones((vms, counted), np.int64)
 
 
 @njit
 def _free_from(kept: Kept, vm: int, task: int, needs: Sizes) -> float:
     """Time from which a machine has room for a task, behind all that is placed there."""
     lanes, until, size, count = kept
-    begin, left = lanes[vm, needs[0][task] - 1], needs[1][task]
-    for at in range(count[vm]):
-        if left <= 0:
-            break
-        left -= size[vm, at]
-        begin = max(begin, until[vm, at])
+    begin = lanes[vm, needs[0][task] - 1]
+    for of in range(needs[1].shape[1]):
+        left = needs[1][task, of]
+        for at in range(count[vm, of]):
+            if left <= 0:
+                break
+            left -= size[vm, of, at]
+            begin = max(begin, until[vm, of, at])
     return float(begin)
 
 
 @njit
 def _keep(kept: Kept, slots: int, vm: int, task: int, needs: Sizes, end: float) -> None:
-    """The cores and the memory that become free first are kept until a moment; the order is held."""
+    """The cores and all else that becomes free first are kept until a moment; the order is held."""
     lanes, cores = kept[0][vm], needs[0][task]
     for at in range(slots - cores):
         lanes[at] = lanes[at + cores]
@@ -199,22 +223,23 @@ def _keep(kept: Kept, slots: int, vm: int, task: int, needs: Sizes, end: float) 
             lanes[at] = lanes[at - 1]
             at -= 1
         lanes[at] = end
-    until, size, count, left, gone = kept[1][vm], kept[2][vm], kept[3], needs[1][task], 0
-    if left == 0:
-        return
-    while size[gone] < left:
-        left -= size[gone]
-        gone += 1
-    size[gone] -= left
-    gone += 1 if size[gone] == 0 else 0
-    last = count[vm] - gone
-    for at in range(last):
-        until[at], size[at] = until[at + gone], size[at + gone]
-    while last > 0 and until[last - 1] > end:
-        until[last], size[last] = until[last - 1], size[last - 1]
-        last -= 1
-    until[last], size[last] = end, needs[1][task]
-    count[vm] += 1 - gone
+    for of in range(needs[1].shape[1]):
+        until, size, count, left, gone = kept[1][vm, of], kept[2][vm, of], kept[3], needs[1][task, of], 0
+        if left == 0:
+            continue
+        while size[gone] < left:
+            left -= size[gone]
+            gone += 1
+        size[gone] -= left
+        gone += 1 if size[gone] == 0 else 0
+        last = count[vm, of] - gone
+        for at in range(last):
+            until[at], size[at] = until[at + gone], size[at + gone]
+        while last > 0 and until[last - 1] > end:
+            until[last], size[last] = until[last - 1], size[last - 1]
+            last -= 1
+        until[last], size[last] = end, needs[1][task, of]
+        count[vm, of] += 1 - gone
 
 
 @njit
@@ -317,10 +342,10 @@ def batch_now(rule: int, seconds: Numbers, needs: Sizes, slots: Ints, now: float
         rule: `MINMIN`, `MAXMIN`, `SUFFERAGE` or `MCT`.
         seconds: Seconds of each task of the batch on each machine, infinite where it does not fit; in the order of
             arrival.
-        needs: Cores and memory that each task of the batch takes.
+        needs: Cores and amounts that each task of the batch takes.
         slots: Cores of each machine.
         now: The time, in seconds.
-        kept: Times at which cores and memory of each machine become free; with space for the batch; it is changed.
+        kept: Times at which cores and amounts of each machine become free; with space for the batch; it is changed.
 
     Returns:
         The machine of each task, and its begin; of those that begin now, the others may be left out.

@@ -25,7 +25,7 @@ Files = tuple[Ints, Ints, Ints, Ints, Numbers, int]
 writes, the seconds to fetch each file, and the number of machines; else zero machines."""
 
 Sizes = tuple[Ints, Ints]
-"""Slots and bytes of memory that each task takes, or that each machine has; 0 bytes where memory is not counted."""
+"""Slots that each task takes, or that each machine has, and amounts of what can run out besides, one a column."""
 
 Delays = tuple[Numbers, Numbers, Numbers]
 """Seconds for each task before it is ready, between its placement and its start, and until its children know."""
@@ -47,8 +47,8 @@ def follow_plan(
         vm: The machine of each task.
         before: The task before each one on its machine, or -1.
         after: The task after each one on its machine, or -1.
-        needs: Slots and memory that each task takes.
-        sizes: Slots and memory that each machine has.
+        needs: Slots and amounts that each task takes.
+        sizes: Slots and amounts that each machine has.
         ready_at: Time at which each machine can run its first task.
         files: Files that tasks read and write.
         delays: Delays of the workflow system.
@@ -57,13 +57,13 @@ def follow_plan(
         Start and finish of each task, and the number of tasks that were run: fewer than there are where the plan
         contradicts the graph.
     """
-    parents, engine, queue, (cores, memory), (slots, rooms) = graph[2], delays[0], delays[1], needs, sizes
+    parents, engine, queue, (cores, amounts), (slots, rooms) = graph[2], delays[0], delays[1], needs, sizes
     machines, tasks = files[5], len(vm)
     start, finish, placed, ready = np.zeros(tasks), np.zeros(tasks), np.zeros(tasks), np.zeros(tasks)
-    known = np.zeros(tasks)
+    known, spare = np.zeros(tasks), np.zeros(rooms.shape[1], np.int64)
     here = np.full((len(files[4]) if machines else 0, machines), np.inf)
     lane_starts, lanes = _lanes(slots, ready_at)
-    tight, running, under = rooms.max() > 0, np.full(len(slots), -1), np.full(tasks, -1)
+    tight, running, under = rooms.shape[1] > 0, np.full(len(slots), -1), np.full(tasks, -1)
     left, waiting, count = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), 0
     for task in range(tasks):
         left[task] = parents[task] + (1 if before[task] >= 0 else 0)
@@ -84,7 +84,7 @@ def follow_plan(
         # Lanes are sorted by when they are free: the last of those that are needed decides.
         at = max(at, lanes[first + need - 1])
         if tight:
-            at = _with_memory(task, where, at, memory, rooms, finish, running, under)
+            at = _with_room(task, where, at, amounts, rooms, finish, running, under, spare)
         took = seconds[task, where]
         if machines:
             took = _fetched(task, where, at, files, here) + took
@@ -117,15 +117,19 @@ def _lanes(slots: Ints, ready_at: Numbers) -> tuple[Ints, Numbers]:
 
 
 @njit_inline
-def _with_memory(
-    task: int, where: int, at: float, memory: Ints, rooms: Ints, finish: Numbers, running: Ints, under: Ints
-) -> float:
-    """Time, not before a moment, from which a machine has memory for a task, which then is the first that runs."""
+def _with_room(
+    task: int, where: int, at: float, amounts: Ints, rooms: Ints, finish: Numbers, running: Ints, under: Ints,
+    spare: Ints,
+) -> float:  # fmt: skip
+    """Time, not before a moment, from which a machine has amounts for a task, which then is the first that runs."""
     while True:
-        left, soonest, last, each = rooms[where] - memory[task], np.inf, -1, running[where]
+        soonest, last, each = np.inf, -1, running[where]
+        for of in range(len(spare)):
+            spare[of] = rooms[where, of] - amounts[task, of]
         while each >= 0:
             if finish[each] > at:
-                left -= memory[each]
+                for of in range(len(spare)):
+                    spare[of] -= amounts[each, of]
                 soonest = min(soonest, finish[each])
                 last = each
             elif last >= 0:
@@ -133,7 +137,7 @@ def _with_memory(
             else:
                 running[where] = under[each]
             each = under[each]
-        if left >= 0:
+        if spare.min() >= 0:
             under[task] = running[where]
             running[where] = task
             return at
@@ -203,8 +207,8 @@ def run_queue(
         seconds: Seconds of each task on each machine, infinite where it does not fit; shape (tasks, machines).
         ranks: Priorities: ready tasks go in their order, ties in the order of becoming ready; from 0, below 2³¹.
         preference: The machines, the most preferred first.
-        needs: Slots and memory that each task takes.
-        sizes: Slots and memory that each machine has.
+        needs: Slots and amounts that each task takes.
+        sizes: Slots and amounts that each machine has.
         plain: True where every task uses one core and fits on every machine: no task can be passed over for another.
         ready_at: Time at which each machine can run its first task.
         files: Files that tasks read and write.
@@ -213,7 +217,7 @@ def run_queue(
     Returns:
         Machine, start and finish of each task, and the number of tasks that were run.
     """
-    engine, queue, machines, (cores, memory), slots = delays[0], delays[1], files[5], needs, sizes[0]
+    engine, queue, machines, (cores, amounts), slots = delays[0], delays[1], files[5], needs, sizes[0]
     tasks, vms = len(ranks), len(slots)
     vm, start, finish = np.full(tasks, -1, np.int32), np.zeros(tasks), np.zeros(tasks)
     left, known, free, spare = graph[2].astype(np.int64), np.zeros(tasks), np.zeros(vms, np.int64), sizes[1].copy()
@@ -266,8 +270,8 @@ def run_queue(
             if machines:
                 took = _fetched(task, where, now, files, here) + took
             vm[task], start[task], finish[task] = where, now + queue[task], now + queue[task] + took
-            free[where], spare[where] = free[where] - cores[task], spare[where] - memory[task]
-            room -= cores[task]
+            free[where], room = free[where] - cores[task], room - cores[task]
+            spare[where] -= amounts[task]
             events = _push_time(when, what, events, finish[task], tasks + task)
         for at in range(passed):
             waiting = _push(heap, waiting, aside[at])
@@ -286,9 +290,18 @@ def _room(free: Ints, preference: Ints, place: int) -> int:
 def _room_of(task: int, free: Ints, spare: Ints, preference: Ints, needs: Sizes, seconds: Numbers) -> int:
     """The first machine of the list that a task fits on and that has room for it."""
     for place, vm in enumerate(preference):
-        if free[vm] >= needs[0][task] and spare[vm] >= needs[1][task] and seconds[task, vm] < np.inf:
+        if free[vm] >= needs[0][task] and seconds[task, vm] < np.inf and _enough(spare, vm, needs[1], task):
             return place
     return len(preference)
+
+
+@njit_inline
+def _enough(spare: Ints, vm: int, amounts: Ints, task: int) -> bool:
+    """True where a machine has the amounts that a task takes."""
+    for of in range(amounts.shape[1]):  # noqa: SIM110 compiled
+        if spare[vm, of] < amounts[task, of]:
+            return False
+    return True
 
 
 @njit_inline
@@ -317,7 +330,8 @@ def _take(
         done += 1
         place = min(place, turn[vm[task]])
         free[vm[task]] += needs[0][task]
-        spare[vm[task]] += needs[1][task]
+        for of in range(needs[1].shape[1]):
+            spare[vm[task], of] += needs[1][task, of]
         room += needs[0][task]
         if files[5]:
             _leave(task, vm[task], now, files, here)

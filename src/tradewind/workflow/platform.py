@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, Offer, round_money
 from tradewind.utils.units import count, format_memory
-from tradewind.workflow.graph import MOST, Indices, Numbers, Task, Workflow
+from tradewind.workflow.graph import MOST, Demand, Indices, Numbers, Task, Workflow
 
 Storage = Literal["none", "shared", "local"]
 
@@ -22,7 +23,16 @@ Marks = NDArray[np.bool_]
 
 Places = NDArray[np.int64]
 
+Amounts = NDArray[np.int64]
+"""Whole numbers in two dimensions: of each task or machine, and of each counted resource."""
+
 MEGABYTE = 1_000_000.0
+
+DISK = "disk_gib"
+"""The fact of an offer that says how much disk one of its machines has for tasks, in GiB."""
+
+RESOURCES = ("memory", "GPUs", "disk")
+"""Resources of a machine that tasks take amounts of, besides cores; in the order of `Task.amounts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,8 @@ class Vm:
         boot_seconds: Seconds from its order until it can run a task; they are paid.
         memory_bytes: Bytes of memory, or None where unknown.
         offer: Offer that it is bought by, one node of it; None where nothing is known of that.
+        gpus: GPUs, each of which one task has to itself.
+        disk_bytes: Bytes of disk for tasks, or None where unknown.
     """
 
     name: str
@@ -48,51 +60,73 @@ class Vm:
     boot_seconds: float = 0.0
     memory_bytes: int | None = None
     offer: Offer | None = field(default=None, compare=False, repr=False)
+    gpus: int = 0
+    disk_bytes: int | None = None
+
+    @property
+    def size(self) -> Demand:
+        """Cores, bytes of memory, GPUs and bytes of disk; of what is unknown, more than any machine has."""
+        memory, disk = (MOST if each is None else min(each, MOST) for each in (self.memory_bytes, self.disk_bytes))
+        return self.slots, memory, self.gpus, disk
 
 
-def holds(slots: int, memory_bytes: float, flow: Workflow) -> int:
+def disk_bytes(offer: Offer) -> int | None:
+    """Bytes of disk of one machine of an offer, by its fact ``disk_gib``; None where nobody knows."""
+    fact = offer.facts.get(DISK)
+    known = isinstance(fact, int | float) and 0 <= fact < math.inf
+    return min(int(fact * 2**30), MOST) if known and isinstance(fact, int | float) else None
+
+
+def holds(size: Demand, flow: Workflow) -> int:
     """Count the slots of a machine that can be in use at a time, whatever runs there of the tasks that fit on it.
 
     Args:
-        slots: Cores of the machine.
-        memory_bytes: Memory of the machine in bytes.
-        flow: The workflow; its tasks may say what memory they need. Those that need more cores or memory than the
-            machine has do not run there.
+        size: What the machine has, as `Vm.size`.
+        flow: The workflow; its tasks may say what they need. Those that need more of anything than the machine has do
+            not run there.
 
     Returns:
         The number of slots; 0 where no task fits.
     """
-    if flow.densest is None:
-        return slots
-    cores, memory = flow.densest.cores, flow.densest.memory_bytes or 0
-    if flow.needs[0] > slots or flow.needs[1] > memory_bytes:
-        fitting = flow.demands[(flow.demands[:, 0] <= slots) & (flow.demands[:, 1] <= memory_bytes)]
-        if not len(fitting):
-            return 0
-        cores, memory = fitting[np.argmax(fitting[:, 1] / fitting[:, 0])].tolist()
-    # Which tasks meet on a machine is not known: each slot must hold a core of the task that takes the most for one.
-    return min(slots, int(memory_bytes * cores // memory)) if memory else slots
+    return min(_held(size, flow))
 
 
-def counted(slots: int, memory_bytes: float, flow: Workflow) -> tuple[int, bool]:
-    """Choose the slots with which a machine is planned, and say if its memory has to be counted beside them.
+def _held(size: Demand, flow: Workflow) -> tuple[int, int, int]:
+    """As `holds`, by each of `RESOURCES` alone."""
+    slots = size[0]
+    if not any(flow.needs[1:]):
+        return slots, slots, slots
+    fitting = flow.demands[(flow.demands <= np.array(size)).all(axis=1)]
+    if not len(fitting):
+        return 0, 0, 0
+    found = []
+    for place in (1, 2, 3):
+        # Which tasks meet on a machine is not known: each slot must hold a core of the task that takes the most for
+        # one.
+        cores, takes = fitting[np.argmax(fitting[:, place] / fitting[:, 0])][[0, place]].tolist()
+        found.append(min(slots, size[place] * cores // takes) if takes else slots)
+    return found[0], found[1], found[2]
+
+
+def counted(size: Demand, flow: Workflow) -> tuple[int, tuple[bool, bool, bool]]:
+    """Choose the slots with which a machine is planned, and say which `RESOURCES` have to be counted beside them.
 
     Args:
-        slots: Cores of the machine.
-        memory_bytes: Memory of the machine in bytes.
-        flow: The workflow; its tasks may say what memory they need.
+        size: What the machine has, as `Vm.size`.
+        flow: The workflow; its tasks may say what they need.
 
     Returns:
-        All of them where memory cannot run out before them, or where tasks take different shares of both: then both
-        are counted. Where all tasks that fit take the same, the slots that its memory holds of them: nothing is lost
+        All of them where nothing can run out before them, or where tasks take different shares: then what can run out
+        is counted. Where all tasks that fit take the same, the slots that the machine holds of them: nothing is lost
         by that. From 0, where no task fits.
     """
-    held = holds(slots, memory_bytes, flow)
-    if not 0 < held < slots:
-        return held, False
-    cores, needs = flow.demands.T
-    alike = np.count_nonzero((cores <= slots) & (needs <= memory_bytes)) == 1
-    return (held, False) if alike else (slots, True)
+    each = _held(size, flow)
+    held = min(each)
+    if not 0 < held < size[0]:
+        return held, (False, False, False)
+    if np.count_nonzero((flow.demands <= np.array(size)).all(axis=1)) == 1:
+        return held, (False, False, False)
+    return size[0], (each[0] < size[0], each[1] < size[0], each[2] < size[0])
 
 
 def needs_of_slot(flow: Workflow) -> int:
@@ -153,17 +187,16 @@ class Platform:
         return tuple(tuple(found[key]) for key in sorted(found))
 
     def classes_for(self, flow: Workflow) -> tuple[tuple[int, ...], ...]:
-        """As `classes`, those apart that other tasks of the workflow fit on, or more of them where memory runs out."""
-        tight = self.tight(flow)
-        if self.suits(flow) and not tight:
+        """As `classes`, those apart that other tasks fit on, or more of them where something can run out."""
+        rooms = self.scarce(flow)[1]
+        if self.suits(flow) and not rooms.size:
             return self.classes
         fits = self.fits(flow)
         found: list[tuple[int, ...]] = []
         for alike in self.classes:
-            split: dict[tuple[bytes, float], list[int]] = {}
+            split: dict[tuple[bytes, bytes], list[int]] = {}
             for place in alike:
-                memory = _memory(self.vms[place]) if tight else 0.0
-                split.setdefault((fits[:, place].tobytes(), memory), []).append(place)
+                split.setdefault((fits[:, place].tobytes(), rooms[place].tobytes()), []).append(place)
             found += map(tuple, split.values())
         return tuple(found)
 
@@ -201,30 +234,35 @@ class Platform:
         return *reads, *writes, fetch
 
     @cached_property
-    def _least(self) -> tuple[int, float]:
-        return min(vm.slots for vm in self.vms), min(_memory(vm) for vm in self.vms)
+    def sizes(self) -> Places:
+        """Cores, bytes of memory, GPUs and bytes of disk of each machine; shape (machines, 4)."""
+        return np.array([vm.size for vm in self.vms], dtype=np.int64)
+
+    @cached_property
+    def _least(self) -> tuple[int, ...]:
+        return tuple(self.sizes.min(axis=0).tolist())
 
     def suits(self, flow: Workflow) -> bool:
         """True where every task fits on every machine; quicker than `fits`."""
-        return flow.needs[0] <= self._least[0] and flow.needs[1] <= self._least[1]
+        return all(takes <= has for takes, has in zip(flow.needs, self._least, strict=True))
 
     def fits(self, flow: Workflow) -> Marks:
-        """Mask of the machines that each task fits on, by its cores and its memory; shape (tasks, machines).
+        """Mask of the machines that each task fits on, by all that it needs; shape (tasks, machines).
 
-        A machine whose memory is unknown has enough. Of several tasks that meet there, see `tight`.
+        A machine whose memory or disk is unknown has enough. Of several tasks that meet there, see `scarce`.
         """
         cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
-        found = cores[:, None] <= np.array([vm.slots for vm in self.vms])[None, :]
-        if flow.densest is not None and any(vm.memory_bytes is not None for vm in self.vms):
-            needs = np.array([task.memory_bytes or 0 for task in flow.tasks], dtype=float)
-            found &= needs[:, None] <= np.array([_memory(vm) for vm in self.vms])[None, :]
+        found = cores[:, None] <= self.sizes[:, 0][None, :]
+        for place in np.flatnonzero(flow.needs[1:]):
+            needs = np.array([task.amounts[place] for task in flow.tasks], dtype=np.int64)
+            found &= needs[:, None] <= self.sizes[:, place + 1][None, :]
         return np.asarray(found)
 
     def check(self, flow: Workflow) -> None:
         """Check that every task fits on some machine.
 
         Raises:
-            WorkflowError: A task uses more cores than any machine has, or more memory, or more of both.
+            WorkflowError: A task needs more of something than any machine has, or no machine has all of it together.
         """
         if not self.suits(flow):
             self._check(flow, self.fits(flow))
@@ -239,23 +277,29 @@ class Platform:
 
     def _nowhere(self, task: Task) -> str:
         """Explain that a task fits on no machine, with its needs and the largest machine."""
-        memory = task.memory_bytes or 0
-        needs = f"task {task.id!r} uses {count(task.cores, 'core')}"
-        able = [vm for vm in self.vms if vm.slots >= task.cores]
-        if not able:
-            widest = max(self.vms, key=lambda vm: vm.slots)
-            return (
-                f"{needs}, and no machine has as many: the largest, {widest.name!r}, has {count(widest.slots, 'slot')}"
-            )
-        largest = max(self.vms, key=_memory)
-        if memory > _memory(largest):
-            has = format_memory(largest.memory_bytes or 0)
-            needs = f"task {task.id!r} needs {format_memory(memory)} of memory"
-            return f"{needs}, and no machine has as much: the largest, {largest.name!r}, has {has}"
-        most = max(able, key=_memory)
+        takes = (task.cores, *task.amounts)
+        for place in range(4):
+            largest = max(self.vms, key=lambda vm: vm.size[place])
+            if takes[place] > largest.size[place]:
+                needs = f"task {task.id!r} {_verb(place)} {_amount(place, takes[place])}, and no machine has"
+                if not largest.size[place]:
+                    return f"{needs} any"
+                has = _has(place, largest.size[place])
+                return f"{needs} as {_MANY[place]}: the largest, {largest.name!r}, has {has}"
+        # Each is to be had, and not together: the last one that no machine with those before has.
+        able = [*self.vms]
+        for place in range(4):
+            most = max(able, key=lambda vm: vm.size[place])
+            able = [vm for vm in able if vm.size[place] >= takes[place]]
+            if not able:
+                break
+        wanted = [_amount(each, takes[each]) for each in range(4) if takes[each]]
+        before = sum(takes[each] > 0 for each in range(place))
+        first = "the cores" if before == 1 else "the others"
         return (
-            f"{needs} and {format_memory(memory)} of memory, and no machine has both: the largest with the cores, "
-            f"{most.name!r}, has {format_memory(most.memory_bytes or 0)}"
+            f"task {task.id!r} uses {', '.join(wanted[:-1])} and {wanted[-1]}, and no machine has "
+            f"{'both' if len(wanted) == 2 else 'all of it'}: the largest with {first}, {most.name!r}, has "
+            f"{_has(place, most.size[place])}"
         )
 
     def misfit(self, flow: Workflow, task: int, vm: int) -> str:
@@ -266,37 +310,45 @@ class Platform:
             task: The place of the task.
             vm: The place of the machine.
         """
-        it, machine = flow.tasks[task], self.vms[vm]
-        if it.cores > machine.slots:
-            return f"it uses {count(it.cores, 'core')}, and the machine has {count(machine.slots, 'slot')}"
-        if (it.memory_bytes or 0) > _memory(machine):
-            has = format_memory(machine.memory_bytes or 0)
-            return f"it needs {format_memory(it.memory_bytes or 0)} of memory, and the machine has {has}"
+        it, has = flow.tasks[task], self.vms[vm].size
+        for place, takes in enumerate((it.cores, *it.amounts)):
+            if takes > has[place]:
+                return f"it {_verb(place)} {_amount(place, takes)}, and the machine has {_has(place, has[place])}"
         return ""
 
+    def _can_run_out(self, flow: Workflow) -> tuple[int, ...]:
+        """The places in `RESOURCES` of those that tasks which fit by their cores can use up."""
+        if not any(flow.needs[1:]):
+            return ()
+        out = [False, False, False]
+        for size in {vm.size for vm in self.vms}:
+            each = _held(size, flow)
+            if min(each) > 0:
+                out = [known or held < size[0] for known, held in zip(out, each, strict=True)]
+        return tuple(int(place) for place in np.flatnonzero(out))
+
     def tight(self, flow: Workflow) -> bool:
-        """True where tasks that fit by their cores can be too much for a machine's memory: then both are counted."""
-        if flow.densest is None:
-            return False
-        known = {(vm.slots, vm.memory_bytes) for vm in self.vms if vm.memory_bytes is not None}
-        return any(0 < holds(slots, memory, flow) < slots for slots, memory in known)
+        """True where tasks that fit by their cores can be too much for a machine: then the rest is counted, too."""
+        return bool(self._can_run_out(flow))
 
-    def memory(self, flow: Workflow) -> tuple[Places, Places]:
-        """Bytes of memory that each task takes, and that each machine has; all zero where it is not `tight`."""
-        if not self.tight(flow):
-            return np.zeros(len(flow), dtype=np.int64), np.zeros(len(self.vms), dtype=np.int64)
-        needs = [task.memory_bytes or 0 for task in flow.tasks]
-        return np.array(needs, dtype=np.int64), np.array(self.memories, dtype=np.int64)
+    def scarce(self, flow: Workflow) -> tuple[Amounts, Amounts]:
+        """Amounts that each task takes, and that each machine has, of the resources that can run out besides slots.
 
-    @cached_property
-    def memories(self) -> tuple[int, ...]:
-        """Bytes of memory of each machine; more than any has where it is unknown."""
-        return tuple(MOST if vm.memory_bytes is None else min(vm.memory_bytes, MOST) for vm in self.vms)
+        Each has a column for each of them, none where the platform is not `tight`; see `scarce_names`.
+        """
+        places = list(self._can_run_out(flow))
+        needs = np.array([task.amounts for task in flow.tasks] if places else [], dtype=np.int64)
+        needs = needs[:, places] if places else np.zeros((len(flow), 0), dtype=np.int64)
+        return np.ascontiguousarray(needs), np.ascontiguousarray(self.sizes[:, [place + 1 for place in places]])
+
+    def scarce_names(self, flow: Workflow) -> tuple[str, ...]:
+        """The names of the columns of `scarce`, as in `RESOURCES`."""
+        return tuple(RESOURCES[place] for place in self._can_run_out(flow))
 
     def holding(self, flow: Workflow) -> Platform:
-        """The same machines, those of which all tasks take the same with only the slots that their memory holds.
+        """The same machines, those of which all tasks take the same with only the slots that they hold of them.
 
-        Nothing is lost by that, and memory need not be counted; where tasks differ, it is, see `tight`.
+        Nothing is lost by that, and nothing else need be counted; where tasks differ, it is, see `tight`.
 
         Raises:
             WorkflowError: A task fits on no machine.
@@ -304,10 +356,7 @@ class Platform:
         self.check(flow)
         if not self.tight(flow):
             return self
-        vms = tuple(
-            replace(vm, slots=counted(vm.slots, memory, flow)[0] or vm.slots)
-            for vm, memory in zip(self.vms, self.memories, strict=True)
-        )
+        vms = tuple(replace(vm, slots=counted(vm.size, flow)[0] or vm.slots) for vm in self.vms)
         return replace(self, vms=vms)
 
     def seconds(self, flow: Workflow) -> Numbers:
@@ -343,6 +392,29 @@ class Platform:
         return round_money(sum(each))
 
 
-def _memory(vm: Vm) -> float:
-    """Bytes of memory of a machine; without end where it is unknown."""
-    return float("inf") if vm.memory_bytes is None else vm.memory_bytes
+def describe_demand(demand: Demand) -> str:
+    """A demand in words: ``2 cores and 4 GiB of memory``."""
+    parts = [_amount(place, amount) for place, amount in enumerate(demand) if amount]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+_MANY = ("many", "much", "many", "much")
+"""After cores and `RESOURCES`: as many, as much."""
+
+
+def _verb(place: int) -> str:
+    return "uses" if place in (0, 2) else "needs"
+
+
+def _has(place: int, amount: int) -> str:
+    """The same of a machine, whose resource has been named before."""
+    if place in (0, 2):
+        return count(amount, "slot" if place == 0 else "GPU") if amount else "none"
+    return format_memory(amount)
+
+
+def _amount(place: int, amount: int) -> str:
+    """An amount of cores or of one of `RESOURCES`, in words."""
+    if place == 0:
+        return count(amount, "core")
+    return count(amount, "GPU") if place == 2 else f"{format_memory(amount)} of {RESOURCES[place - 1]}"

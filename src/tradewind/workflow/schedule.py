@@ -212,11 +212,13 @@ def check(flow: Workflow, platform: Platform, schedule: Schedule, tolerance: flo
             if schedule.start[task] < schedule.finish[parent] - tolerance:
                 late = flow.tasks[parent].id
                 raise WorkflowError(f"task {flow.tasks[task].id!r} begins before its parent {late!r} has ended")
-    memory, rooms = platform.memory(flow)
+    amounts, rooms = platform.scarce(flow)
     cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
+    names = platform.scarce_names(flow)
     for vm, tasks in schedule.order.items():
         machine = platform.vms[vm]
-        for needs, has, what in ((cores, machine.slots, "slots"), (memory, int(rooms[vm]), "memory")):
+        others = zip(amounts.T, rooms[vm].tolist(), names, strict=True)
+        for needs, has, what in ((cores, machine.slots, "slots"), *others):
             moment = _overfull(schedule, tasks, needs, has, tolerance)
             if moment is not None:
                 raise WorkflowError(f"machine {machine.name!r} runs more than it has {what} for at {moment:.3f} s")

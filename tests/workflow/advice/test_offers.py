@@ -67,7 +67,9 @@ def test_slots_are_what_memory_and_cores_leave() -> None:
     assert (TERMS.room(large, ONE), TERMS.sure_room(large, ONE)) == (8, 5)
     assert replace(TERMS, slots=2).room(large, ONE) == 2
     # Memory is counted beside slots; where it cannot run out before them, nobody needs to.
-    assert [TERMS.memory(large, ONE), replace(TERMS, slots=2).memory(large, ONE)] == [16 * 2**30, float("inf")]
+    none = float("inf")
+    assert TERMS.amounts(large, ONE) == (16 * 2**30, none, none)
+    assert replace(TERMS, slots=2).amounts(large, ONE) == (none, none, none)
     assert TERMS.platform(large, ONE).tight(ONE)
     wide = Workflow("wide", (Task("a", "a", 1.0, cores=4),), ((),))
     assert TERMS.room(small, wide) == 0
@@ -108,7 +110,7 @@ def test_no_plan_beats_the_bounds_where_memory_is_short(
     kinds = (
         np.array([[1.0, 1.0]]),
         np.array([[float(nodes * terms.room(several, flow)), 0.0]]),
-        np.array([[nodes * 8.0 * 2**30, 0.0]]),
+        {0: np.array([[nodes * 8.0 * 2**30, 0.0]])},
     )
     path, work = set_bounds.parts_together(*kinds)
     assert (path[0], work[0]) == pytest.approx(set_bounds.parts(several))
@@ -131,3 +133,21 @@ def test_memory_of_a_task_is_that_of_all_its_cores() -> None:
     offer = Offer("here", "one", 8, 12, 1.0)
     assert MachineAssumptions().room(offer, wide) == 6  # 2 GiB for each slot
     assert MachineAssumptions().room(replace(offer, memory_gib=7), wide) == 0
+
+
+def test_offers_with_gpus_hold_as_many_tasks_with_one() -> None:
+    tasks = tuple(Task(f"t{place}", "train", 10.0, gpus=1) for place in range(4))
+    flow = Workflow("w", (*tasks, Task("other", "a", 1.0, disk_bytes=50 * 2**30)), ((),) * 5)
+    plain = Offer("here", "plain", 8, 8, 0.1)
+    two = Offer("here", "two", 8, 8, 1.0, gpus=2, facts={"disk_gib": 100})
+    small = Offer("here", "small", 8, 8, 0.5, gpus=2, facts={"disk_gib": 10})
+    terms = MachineAssumptions()
+    assert [terms.room(offer, flow) for offer in (plain, two, small)] == [0, 8, 0]
+    assert worth_trying([plain, two, small], flow, terms) == [two]
+    platform = terms.platform(two.times(2), flow)
+    assert [(vm.gpus, vm.disk_bytes) for vm in platform.vms] == [(2, 100 * 2**30)] * 2
+    made = HeftPlanner(settings=plugins.Settings()).plan(flow, platform)
+    assert made.makespan == MachineSetBounds(flow, terms).makespan(two.times(2)) == 10.0
+    assert MachineSetBounds(flow, terms).makespan(two) == 20.0
+    with pytest.raises(WorkflowError, match="needs 1 core, 1 GPU and 50 GiB of disk"):
+        terms.platform(plain, flow)

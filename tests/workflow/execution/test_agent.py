@@ -23,6 +23,7 @@ from tests.waiting import eventually
 from tests.workflow.execution.plans import sh
 
 from tradewind.workflow.execution.agent import GUEST_SECONDS, GUESTS, proof
+from tradewind.workflow.execution.attempt import shown_gpus
 from tradewind.workflow.execution.run_folder import WorkflowRunFolder, start_order
 from tradewind.workflow.graph import Task
 
@@ -71,8 +72,9 @@ class Machine:
         assert (said["key"], said["result"]["outcome"]) == (key, outcome), said
         return dict(said["result"])
 
-    def order(self, task: Task, *after: str, attempt: int = 1, isolated: bool = False, seconds: float = 0.1) -> None:
-        order = start_order(task, attempt, self.folder, isolated=isolated, seconds=seconds)
+    def order(self, task: Task, *after: str, attempt: int = 1, isolated: bool = False, seconds: float = 0.1,
+              gpus: bool = False) -> None:  # fmt: skip
+        order = start_order(task, attempt, self.folder, isolated=isolated, seconds=seconds, gpus=gpus)
         self.connection.sendall(json.dumps({**order, "after": list(after)}).encode() + b"\n")
 
     def children(self) -> list[psutil.Process]:
@@ -461,3 +463,24 @@ def test_it_leaves_word_when_nothing_of_it_runs_any_more(machine: Machine, why: 
     eventually(lambda: machine.process.poll() is not None)
     assert not any(each.is_running() for each in processes)
     assert (place / "left.json").exists() == (why != "no folder")
+
+
+def test_each_task_is_shown_the_gpus_of_its_own(machine: Machine) -> None:
+    script = 'echo "$CUDA_VISIBLE_DEVICES"; until test -e go; do sleep 0.02; done'
+    for name, gpus in (("one", 1), ("two", 2), ("none", 0)):
+        machine.order(replace(sh(name, script), gpus=gpus), gpus=True)
+    outputs = [machine.folder.path / f"tasks/{name}/1/stdout" for name in ("one", "two", "none")]
+    eventually(lambda: all(each.exists() and each.read_text() for each in outputs))
+    assert [each.read_text() for each in outputs] == ["0\n", "1,2\n", "\n"]
+    machine.folder.files.joinpath("go").touch()
+    for _ in outputs:
+        assert machine.hear()["result"]["outcome"] == "done"
+    machine.order(replace(sh("three", "echo $CUDA_VISIBLE_DEVICES"), gpus=1), gpus=True)  # those are free again
+    machine.expect("three#1", "done")
+    assert (machine.folder.path / "tasks/three/1/stdout").read_text() == "0\n"
+
+
+def test_gpus_are_among_those_that_the_machine_itself_is_shown() -> None:
+    assert shown_gpus([0, 2], {"CUDA_VISIBLE_DEVICES": "3,GPU-a, 7"})["CUDA_VISIBLE_DEVICES"] == "3,7"
+    amd = shown_gpus([1], {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "0,1"})
+    assert (amd["ROCR_VISIBLE_DEVICES"], amd["HIP_VISIBLE_DEVICES"]) == ("3", "0")

@@ -44,16 +44,20 @@ SMALL = QUICK | {"search": {"turns": 20}, "cost_search": {"turns": 20}, "q_learn
 
 @st.composite
 def workflows(draw: st.DrawFn, most: int = 12, cores: tuple[int, ...] = (1, 1, 1, 2)) -> Workflow:
-    """Graphs of tasks that need 1, 4 or 16 GiB, or do not say."""
+    """Graphs of tasks that need 1, 4 or 16 GiB, or do not say; some of them use GPUs and disk, or go before others."""
     count = draw(st.integers(1, most))
     parents = tuple(
         tuple(sorted(draw(st.sets(st.integers(0, task - 1), max_size=3)))) if task else () for task in range(count)
     )
     memory = st.sampled_from([None, GIB, GIB, 4 * GIB, 16 * GIB])
+    gpus = st.sampled_from(draw(st.sampled_from([(0,), (0, 0, 1), (1,), (0, 1, 2)])))
+    disk = st.sampled_from(draw(st.sampled_from([(None,), (None, 10 * GIB, 40 * GIB)])))
+    priority = st.sampled_from(draw(st.sampled_from([(0,), (0, -2, 5)])))
     tasks = tuple(
         Task(
             str(i), f"a{i % 3}", draw(st.sampled_from([0.0, 0.5, 1.0, 3.0, 7.25])), tuple(f"f{p}" for p in parents[i]),
-            (f"f{i}",), draw(st.sampled_from(cores)), draw(memory),
+            (f"f{i}",), draw(st.sampled_from(cores)), draw(memory), gpus=draw(gpus), disk_bytes=draw(disk),
+            priority=draw(priority),
         )
         for i in range(count)
     )  # fmt: skip
@@ -64,33 +68,41 @@ def workflows(draw: st.DrawFn, most: int = 12, cores: tuple[int, ...] = (1, 1, 1
 def platforms(draw: st.DrawFn, storages: tuple[Storage, ...] = ("none", "shared", "local")) -> Platform:
     """A large machine that holds every task, and smaller ones, some of them alike but for their memory."""
     kinds = [
-        (1.0, 1, 0.0, 2),
-        (4.0, 1, 0.0, 2),
-        (4.0, 1, 0.0, 8),
-        (2.0, 3, 0.0, 4),
-        (4.0, 2, 5.0, 24),
-        (4.0, 2, 5.0, 1),
+        (1.0, 1, 0.0, 2, 0, None),
+        (4.0, 1, 0.0, 2, 1, None),
+        (4.0, 1, 0.0, 8, 0, 20),
+        (2.0, 3, 0.0, 4, 1, 50),
+        (4.0, 2, 5.0, 24, 2, None),
+        (4.0, 2, 5.0, 1, 0, None),
     ]
     rows = draw(st.lists(st.sampled_from(kinds), max_size=4))
-    rows.insert(draw(st.integers(0, len(rows))), (2.0, 4, 0.0, 32))
+    rows.insert(draw(st.integers(0, len(rows))), (2.0, 4, 0.0, 32, 2, 60))
     vms = tuple(
-        Vm(f"vm{i}", speed, slots, 0.1 * speed, boot_seconds=boot, memory_bytes=gib * GIB)
-        for i, (speed, slots, boot, gib) in enumerate(rows)
-    )
+        Vm(
+            f"vm{i}", speed, slots, 0.1 * speed, boot_seconds=boot, memory_bytes=gib * GIB, gpus=gpus,
+            disk_bytes=None if disk is None else disk * GIB,
+        )
+        for i, (speed, slots, boot, gib, gpus, disk) in enumerate(rows)
+    )  # fmt: skip
     return Platform(vms, draw(st.sampled_from(storages)))
 
 
 def fitting(flow: Workflow, platform: Platform, schedule: Schedule) -> None:
-    """No task is on a machine with too little memory or too few cores, whatever else of this package says."""
+    """No task is on a machine with too little of something for it, whatever else of this package says."""
     for task, vm in zip(flow.tasks, schedule.vm, strict=True):
-        assert (task.memory_bytes or 0) <= (platform.vms[vm].memory_bytes or 0)
-        assert task.cores <= platform.vms[vm].slots
+        machine = platform.vms[vm]
+        assert (task.memory_bytes or 0) <= (machine.memory_bytes or 0)
+        assert task.cores <= machine.slots
+        assert task.gpus <= machine.gpus
+        assert machine.disk_bytes is None or (task.disk_bytes or 0) <= machine.disk_bytes
     # What runs there at a time fits, too.
     for moment in schedule.start:
         running = np.flatnonzero((schedule.start <= moment) & (moment < schedule.finish))
         for vm, machine in enumerate(platform.vms):
             together = [flow.tasks[task] for task in running if schedule.vm[task] == vm]
             assert sum(task.memory_bytes or 0 for task in together) <= (machine.memory_bytes or 0)
+            assert sum(task.gpus for task in together) <= machine.gpus
+            assert machine.disk_bytes is None or sum(task.disk_bytes or 0 for task in together) <= machine.disk_bytes
 
 
 @pytest.mark.slow
@@ -136,8 +148,8 @@ def test_the_compiled_simulator_passes_over_the_same_machines(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(workflows(7), platforms(("none", "shared")))
+@settings(max_examples=15, deadline=None)
+@given(workflows(6), platforms(("none", "shared")))
 def test_no_bound_is_above_the_optimum(flow: Workflow, platform: Platform) -> None:
     held = platform.holding(flow)
     judge = CpSatPlanner(settings=CpSatSettings(work=2.0))
@@ -270,7 +282,7 @@ def test_a_cluster_of_tasks_needs_what_the_largest_of_them_needs() -> None:
 def test_workflowsims_own_rules_refuse_a_machine_that_is_too_small() -> None:
     flow = Workflow("two", (Task("large", "a", 8.0, memory_bytes=16 * GIB), Task("small", "a", 8.0)), ((), ()))
     platform = Platform((Vm("big", memory_bytes=32 * GIB), Vm("little", memory_bytes=2 * GIB)), "shared")
-    with pytest.raises(WorkflowError, match="'large' needs 16 GiB of memory, and machine 'little' has 2 GiB") as said:
+    with pytest.raises(WorkflowError, match="'large' does not fit on machine 'little': it needs 16 GiB of") as said:
         simulate_like_workflowsim(flow, platform, "MCT")
     assert said.value.hint and "planner workflowsim" in said.value.hint
     assert simulate_like_workflowsim(flow, Platform(platform.vms[:1], "shared"), "MCT").schedule.vm.tolist() == [0, 0]

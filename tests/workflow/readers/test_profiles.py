@@ -79,8 +79,26 @@ def test_what_is_not_used_is_said_once_by_name() -> None:
         assert set(flow.warnings) == {
             "profiles that are not used: pegasus.style, condor.universe, env.PATH",
             "profiles that are no number, and are not used: condor.request_memory of A",
-            "tasks that ask for GPUs, disk or priority, which are not planned with: A",
         }
+        assert flow.tasks[0].gpus == 2
+
+
+@pytest.mark.parametrize(
+    ("profiles", "needs"),
+    [
+        ({"pegasus": {"gpus": 2, "diskspace": 100, "priority": 5}}, (2, 100 << 20, 5)),
+        ({"condor": {"request_gpus": 1, "request_disk": "2 GB", "priority": -3}}, (1, 2 << 30, -3)),
+        ({"condor": {"request_disk": 1024}}, (0, 1 << 20, 0)),
+        ({"slurm": {"gres": "gpu:a100:4", "tmp": "1G", "nice": 10}}, (4, 1 << 30, -10)),
+        ({"slurm": {"gpus-per-task": 2, "ntasks": 3}}, (6, None, 0)),
+        ({"pegasus": {"gpus": 2}, "condor": {"request_gpus": 8}}, (2, None, 0)),
+        ({"dagman": {"priority": 7}}, (0, None, 7)),
+    ],
+)
+def test_gpus_disk_and_priority(profiles: Profiles, needs: tuple[int, int | None, int]) -> None:
+    for flow in both(profiles):
+        (task,) = flow.tasks
+        assert (task.gpus, task.disk_bytes, task.priority) == needs
 
 
 def test_limits_of_time_are_said_to_be_limits() -> None:

@@ -301,3 +301,13 @@ def test_ids_may_be_numbers() -> None:
     flow = read_wfformat(json.dumps(document).encode(), "w.json")
     assert [(task.id, task.runtime) for task in flow.tasks] == [("1", 2.5), ("2", 3.0)]
     assert (flow.sizes, flow.parents, flow.warnings) == ({"7": 5}, ((), (0,)), ())
+
+
+def test_priorities() -> None:
+    tasks = [{"name": name, "type": "compute", "runtime": 1, "priority": place} for place, name in enumerate("ab")]
+    document: dict[str, object] = {"name": "w", "schemaVersion": "1.3", "workflow": {"tasks": tasks}}
+    flow = read_wfformat(json.dumps(document).encode(), "w.json")
+    assert [task.priority for task in flow.tasks] == [0, 1]
+    tasks[0]["priority"] = "high"
+    with pytest.raises(WorkflowError, match="the priority of task 'a' is 'high', not a number"):
+        read(document)

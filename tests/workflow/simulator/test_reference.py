@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.effort import share
 from tests.workflow.datasets import dax, needs_datasets
 
+from tradewind import plugins
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
 from tradewind.problem import Billing
@@ -22,6 +23,7 @@ from tradewind.workflow.planner.heft import HeftPlanner
 from tradewind.workflow.planner.list_scheduling import SlotArrays
 from tradewind.workflow.platform import Platform, Vm
 from tradewind.workflow.schedule import RepeatedAttempt, Schedule, check, figures
+from tradewind.workflow.simulator.compiled import CompiledSimulator
 from tradewind.workflow.simulator.reference import PriorityDirector, ScheduleDirector, simulate
 from tradewind.workflow.simulator.world import World
 
@@ -321,3 +323,17 @@ def test_proven_optima_lie_between_bound_and_plan(graph: str, vcpu: int, optimum
     platform = Platform(tuple(vms), "shared")
     assert lower_bound(dax(graph), platform) <= optimum + 1e-3
     assert heft(dax(graph), platform).makespan >= optimum - 1e-2
+
+
+def test_of_equal_tasks_that_of_the_highest_priority_goes_first() -> None:
+    """As HTCondor has it; what a policy prefers goes before."""
+    tasks = tuple(Task(f"t{place}", "t", 1.0, priority=priority) for place, priority in enumerate((0, 5, -5, 5)))
+    flow, platform = Workflow("w", tasks, ((),) * 4), Platform((Vm("one"),))
+    assert flow.order.tolist() == [1, 3, 0, 2]
+    for keys, order in (([0.0] * 4, [1, 3, 0, 2]), ([1.0, 1.0, 0.0, 1.0], [2, 1, 3, 0])):
+        plain = simulate(flow, platform, PriorityDirector(keys, [0]))
+        assert np.argsort(plain.start).tolist() == order
+        assert CompiledSimulator(flow, platform).queue(keys, [0]).start.tolist() == plain.start.tolist()
+    for name in ("heft", "mct", "minmin", "fcfs", "peft", "roundrobin", "adaptive"):
+        plan = plugins.create("planner", name, {}).plan(flow, platform)
+        assert np.argsort(plan.start).tolist() == [1, 3, 0, 2], name

@@ -20,14 +20,15 @@ def sample_flow(**first: Any) -> Workflow:
     """A diamond with all that a task can have; ``first`` replaces what its first task has."""
     given: dict[str, Any] = {
         "id": "split", "activity": "split", "runtime": 2.5, "inputs": ("raw.txt",),
-        "outputs": ("part/left.txt", "right.txt"), "cores": 2, "memory_bytes": 2 << 30,
+        "outputs": ("part/left.txt", "right.txt"), "cores": 2, "memory_bytes": 2 << 30, "gpus": 1,
+        "disk_bytes": 3_000_000_001, "priority": -4,
         "command": ("sh", "-c", 'seq 20 > part/left.txt; echo "it is $HOME" > right.txt'),
     }  # fmt: skip
     tasks = (
         Task(**{**given, **first}),
         Task(
             "left", "sum", 30.0, ("part/left.txt",), ("l.sum",),
-            command=("/opt/bin/sum", "-n", "a b", "it's", "", '"q"'),
+            command=("/opt/bin/sum", "-n", "a b", "it's", "", '"q"'), priority=7,
         ),
         Task(
             "right", "sum", 0.1 + 0.2, ("right.txt",), ("r.sum",), memory_bytes=500_000_000,
@@ -41,7 +42,7 @@ def sample_flow(**first: Any) -> Workflow:
 def sample_plan(flow: Workflow, folder: Path | None = None, *names: str) -> Plan:
     """A plan for two small machines and a large one, which begins right before left."""
     small, other, large = names or ("small-1", "small-2", "large-1")
-    vms = (Vm(small, kind="small", slots=2), Vm(other, kind="small", slots=2), Vm(large, 2.5, 4, 0.4, "large"))
+    vms = (Vm(small, kind="small", slots=2), Vm(other, kind="small", slots=2), Vm(large, 2.5, 4, 0.4, "large", gpus=1))
     start, finish = np.array([0.0, 2.0, 1.0, 40.0]), np.array([1.0, 32.0, 2.0, 42.0])
     return Plan(flow, Platform(vms), Schedule(np.array([2, 0, 1, 2]), start, finish), "by hand", folder)
 

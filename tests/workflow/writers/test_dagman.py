@@ -38,7 +38,7 @@ def test_a_workflow_comes_back_as_it_was(tmp_path: Path) -> None:
     found = written(tmp_path, WorkflowSource(flow, tmp_path))
     same(read_workflow(tmp_path / "flow.dag"), flow)
     assert found.notes == ()
-    assert "PRIORITY" not in found.text
+    assert "PRIORITY left 7" in found.text
     assert not any("requirements" in text for text in found.others.values())
 
 

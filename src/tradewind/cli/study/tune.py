@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -177,13 +178,11 @@ def _offers(problem: Problem) -> tuple[Sequence[Offer], Counter[str], int | None
         sold = getattr(problem.resolver, "offers", ())
         return sorted(sold, key=lambda offer: (offer.hourly, offer.key)), Counter(), None
     candidates = problem.candidates
-    offers: dict[str, Offer] = {}
-    counts: Counter[str] = Counter()
-    for i in range(len(candidates)):
-        offer = candidates.offer(i)
-        offers[offer.key] = offer
-        counts[offer.key] += 1
-    return sorted(offers.values(), key=lambda offer: (offer.hourly, offer.key)), counts, len(candidates)
+    keyed = sorted(
+        ((offer.hourly, offer.key, offer, count) for offer, count in candidates.offers()), key=itemgetter(0, 1)
+    )
+    counts = Counter({key: count for _, key, _, count in keyed})
+    return [offer for _, _, offer, _ in keyed], counts, len(candidates)
 
 
 def _print(found: dict[str, Any], first: Sequence[str]) -> None:

@@ -468,8 +468,10 @@ def vms_yaml(choice: MachineSetOption) -> str:
     vm, billing = platform.vms[0], platform.billing
     kinds, first = [], 0
     for each in _machines(choice):
-        memory, first = platform.vms[first].memory_bytes, first + each["count"]
-        has = "" if memory is None else f", memory: {memory}B"
+        one, first = platform.vms[first], first + each["count"]
+        has = "" if one.memory_bytes is None else f", memory: {one.memory_bytes}B"
+        has += f", gpus: {one.gpus}" if one.gpus else ""
+        has += "" if one.disk_bytes is None else f", disk: {one.disk_bytes}B"
         where = ":".join(part for part in (each["provider"], each["region"], each["type"]) if part)
         kinds += [
             f"  # {each['count']} x {where}",

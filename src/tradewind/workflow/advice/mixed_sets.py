@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from tradewind.problem import COST, Offer, TrialState
 from tradewind.workflow.advice.offers import (
     MachineAssumptions,
+    amounts_of_all,
     billable_seconds,
     fitting_power,
     kept_cost,
-    memory_of_all,
     probable_makespan,
     worth_trying,
 )
 from tradewind.workflow.advice.runner import simulate_planner
 from tradewind.workflow.advice.set_search import AdviceRequest, SetSearchResult
-from tradewind.workflow.graph import Numbers, Workflow
+from tradewind.workflow.graph import MOST, Numbers, Workflow
 from tradewind.workflow.planner.base import Planner
 
 _MOST = 200_000
@@ -121,8 +121,9 @@ def mix_sets(
 def kinds_of(offers: Sequence[Offer], flow: Workflow, terms: MachineAssumptions) -> list[list[Offer]]:
     """The kinds of machines that are worth mixing, by where they are; the place with the cheapest work first.
 
-    A kind that another one of its place replaces (as fast, with as many slots and as much memory, for the same tasks,
-    not dearer) is left out: any schedule on it runs on the other one as well. A kind may be there for some tasks only.
+    A kind that another one of its place replaces (as fast, with as many slots and GPUs and as much memory, for the same
+    tasks, not dearer) is left out: any schedule on it runs on the other one as well. A kind may be there for some tasks
+    only.
 
     Args:
         offers: One node each.
@@ -149,12 +150,12 @@ def _unreplaced(offers: Sequence[Offer], flow: Workflow, terms: MachineAssumptio
     """The offers that no other one replaces."""
     good = np.array([(terms.speed(each), terms.some_room(each, flow), -each.price_per_hour) for each in offers])
     takes = np.array([terms.fitting(each, flow) for each in offers])
-    memory = np.array([terms.memory(each, flow) for each in offers])
-    used = np.minimum([each.memory_gib * 2**30 or math.inf for each in offers], float(memory_of_all(flow)))
+    amounts = np.array([terms.amounts(each, flow) for each in offers])
+    used = np.minimum([terms.size(each)[1:] for each in offers], amounts_of_all(flow))
     kept = []
     for place, offer in enumerate(offers):
         better = (good >= good[place]).all(axis=1) & (takes >= takes[place]).all(axis=1)
-        better &= memory >= used[place]
+        better &= (amounts >= used[place]).all(axis=1)
         better[place] = False
         if not better.any():
             kept.append(offer)
@@ -196,9 +197,12 @@ class _MixedSearch:
         self._place = np.repeat(np.arange(len(places)), [len(here) for here in places])
         self._speeds = np.array([request.terms.speed(offer) for offer in self._offers])
         self._slots = np.array([request.terms.some_room(offer, request.flow) for offer in self._offers], dtype=float)
-        counted = any(request.terms.memory(offer, request.flow) < math.inf for offer in self._offers)
-        memory = [offer.memory_gib * 2**30 or math.inf for offer in self._offers]
-        self._memory = np.array(memory) if counted else None
+        counted = [request.terms.amounts(offer, request.flow) for offer in self._offers]
+        sizes = np.array([request.terms.size(offer)[1:] for offer in self._offers], dtype=float).reshape(-1, 3)
+        sizes[sizes >= MOST] = math.inf
+        self._amounts = {
+            place: sizes[:, place] for place in range(3) if any(each[place] < math.inf for each in counted)
+        }
         self._takes = np.array([request.terms.takes(offer, request.flow) for offer in self._offers], dtype=np.bool_)
         self._prices = np.array([offer.price_per_hour for offer in self._offers])
         self.planned: list[PlannedMachineSet] = []
@@ -308,10 +312,11 @@ class _MixedSearch:
 
     def _bounds(self, rows: _MachineSets) -> tuple[Numbers, Numbers]:
         """Path and work of some sets, in seconds without boot."""
-        counts, memory = rows.counts.astype(float), None
-        if self._memory is not None:
-            memory = np.where(rows.counts > 0, self._memory[rows.kinds], 0.0) * counts
-        return self._set_bounds.parts_together(self._speeds[rows.kinds], self._slots[rows.kinds] * counts, memory)
+        counts = rows.counts.astype(float)
+        amounts = {
+            place: np.where(rows.counts > 0, has[rows.kinds], 0.0) * counts for place, has in self._amounts.items()
+        }
+        return self._set_bounds.parts_together(self._speeds[rows.kinds], self._slots[rows.kinds] * counts, amounts)
 
     def _cost(self, rows: _MachineSets, seconds: Numbers) -> Numbers:
         hourly = (self._prices[rows.kinds] * rows.counts).sum(axis=1)

@@ -13,8 +13,18 @@ import numpy as np
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, Offer, round_money
 from tradewind.utils.units import count
-from tradewind.workflow.graph import Numbers, Workflow
-from tradewind.workflow.platform import Marks, Platform, Storage, Vm, counted, holds
+from tradewind.workflow.graph import MOST, Demand, Numbers, Workflow
+from tradewind.workflow.platform import (
+    RESOURCES,
+    Marks,
+    Platform,
+    Storage,
+    Vm,
+    counted,
+    describe_demand,
+    disk_bytes,
+    holds,
+)
 
 SPEED = "speed"
 """The fact of an offer that says how fast one of its vCPUs is."""
@@ -33,7 +43,8 @@ class MachineAssumptions:
     Attributes:
         speeds: Speed of one vCPU by instance type, family or pattern of types; the first that fits counts, in this
             order. Without one it is the offer's fact ``speed``, else 1: the machine that run times are for.
-        slots: Cores of a machine that tasks may use; its vCPUs without it. What runs there fits into its memory, too.
+        slots: Cores of a machine that tasks may use; its vCPUs without it. What runs there fits into its memory and
+            its GPUs, too.
         boot_seconds: Seconds from the order of a machine until it can run a task.
         storage: As in `Platform`.
         bandwidth: MB/s, as in `Platform`.
@@ -77,31 +88,37 @@ class MachineAssumptions:
 
     def some_room(self, offer: Offer, flow: Workflow) -> int:
         """Slots of one machine of an offer for the tasks that fit it; 0 where none does."""
-        return counted(self._cores(offer), _memory(offer), flow)[0]
+        return counted(self.size(offer), flow)[0]
 
     def sure_room(self, offer: Offer, flow: Workflow) -> int:
         """Slots of one machine of an offer that can be in use at a time whatever runs there; 0 where nothing does."""
-        return holds(self._cores(offer), _memory(offer), flow)
+        return holds(self.size(offer), flow)
 
-    def memory(self, offer: Offer, flow: Workflow) -> float:
-        """Bytes of memory of one machine of an offer; without end where they are not counted beside its slots."""
-        return _memory(offer) if counted(self._cores(offer), _memory(offer), flow)[1] else math.inf
+    def amounts(self, offer: Offer, flow: Workflow) -> tuple[float, float, float]:
+        """Bytes of memory, GPUs and bytes of disk of one machine; those without end that need not be counted."""
+        each = zip(self.size(offer)[1:], counted(self.size(offer), flow)[1], strict=True)
+        memory, gpus, disk = (float(has) if matters and has < MOST else math.inf for has, matters in each)
+        return memory, gpus, disk
 
-    def _cores(self, offer: Offer) -> int:
-        return int(offer.vcpu) if self.slots is None else self.slots
+    def size(self, offer: Offer) -> Demand:
+        """Slots, bytes of memory, GPUs and bytes of disk of one machine; of what is unknown, more than any has."""
+        cores = int(offer.vcpu) if self.slots is None else self.slots
+        memory, disk = int(offer.memory_gib * 2**30) or MOST, disk_bytes(offer)
+        return cores, memory, offer.gpus, MOST if disk is None else disk
 
     def takes(self, offer: Offer, flow: Workflow) -> tuple[bool, ...]:
         """Mask of the `Workflow.largest` demands that fit one machine of an offer: with all, every task does."""
-        return tuple(self.takes_one(offer, flow, cores, needs) for cores, needs in flow.largest)
+        return tuple(self.takes_one(offer, flow, demand) for demand in flow.largest)
 
-    def takes_one(self, offer: Offer, flow: Workflow, cores: int, needs: int) -> bool:
-        """True where a task of so many cores and bytes of memory fits one machine of an offer."""
-        return cores <= self.some_room(offer, flow) and needs <= _memory(offer)
+    def takes_one(self, offer: Offer, flow: Workflow, demand: Demand) -> bool:
+        """True where a task of such a demand fits one machine of an offer."""
+        has = (self.some_room(offer, flow), *self.size(offer)[1:])
+        return all(needs <= there for needs, there in zip(demand, has, strict=True))
 
     def fitting(self, offer: Offer, flow: Workflow) -> Marks:
         """Mask of the `Workflow.demands` that fit one machine of an offer."""
-        cores, needs = flow.demands.T
-        return np.asarray((cores <= self.some_room(offer, flow)) & (needs <= _memory(offer)))
+        has = (self.some_room(offer, flow), *self.size(offer)[1:])
+        return np.asarray((flow.demands <= np.array(has)).all(axis=1))
 
     def platform(self, offer: Offer, flow: Workflow) -> Platform:
         """Make the machines of an offer, as many as it has nodes.
@@ -110,19 +127,20 @@ class MachineAssumptions:
             WorkflowError: A task of the workflow fits none of them.
         """
         if not self.room(offer, flow):
-            has = f"{offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB"
-            raise WorkflowError(f"a task needs {largest_demand(flow)}, and {offer.instance_type} has {has}")
+            gpus = f" and {count(offer.gpus, 'GPU')}" if flow.needs[2] else ""
+            has = f"{offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB{gpus}"
+            raise WorkflowError(f"a task needs {describe_demand(flow.needs)}, and {offer.instance_type} has {has}")
         return self.together((offer,), flow)
 
     def together(self, offers: Sequence[Offer], flow: Workflow) -> Platform:
         """Make the machines of several offers as one set, of each as many as it has nodes.
 
-        Where some tasks do not fit some of them, or memory is counted, the machines say what memory they have.
+        Where some tasks do not fit some of them, or memory or disk is counted, the machines say what they have of it.
 
         Raises:
             WorkflowError: A task of the workflow fits the machines of none of them.
         """
-        said = not all(self.room(offer, flow) and self.memory(offer, flow) == math.inf for offer in offers)
+        said = not all(self.room(offer, flow) and min(self.amounts(offer, flow)) == math.inf for offer in offers)
         vms = tuple(vm for offer in offers for vm in self._vms(offer, flow, said=said))
         platform = Platform(vms, self.storage, self.bandwidth, self.latency, self.billing)
         platform.check(flow)
@@ -140,20 +158,11 @@ class MachineAssumptions:
                 boot_seconds=self.boot_seconds,
                 memory_bytes=int(offer.memory_gib * 2**30) if said and offer.memory_gib else None,
                 offer=one,
+                gpus=offer.gpus,
+                disk_bytes=disk_bytes(offer) if said else None,
             )
             for place in range(offer.nodes)
         )
-
-
-def _memory(offer: Offer) -> float:
-    """Bytes of memory of one machine of an offer; without end where they are not known."""
-    return offer.memory_gib * 2**30 or math.inf
-
-
-def largest_demand(flow: Workflow) -> str:
-    """Describe the machine that every task fits on, in words."""
-    cores, memory = flow.needs
-    return count(cores, "core") + (f" and {memory / 2**30:.3g} GiB" if memory else "")
 
 
 def kept_cost(platform: Platform, makespan: float) -> float:
@@ -169,10 +178,10 @@ def kept_cost(platform: Platform, makespan: float) -> float:
 def worth_trying(
     offers: Sequence[Offer], flow: Workflow, terms: MachineAssumptions, *, partly: bool = False
 ) -> list[Offer]:
-    """Pick the offers that can be part of a best set: the cheapest of each speed, number of slots and memory.
+    """Pick the offers that can be part of a best set: the cheapest of each speed, number of slots, memory and the rest.
 
-    Machines with the same of all three run the same schedule, so nothing is lost. Slots beyond the cores of all tasks
-    together are none, and so is memory beyond theirs, or where it is not counted.
+    Machines with the same of all run the same schedule, so nothing is lost. Slots beyond the cores of all tasks
+    together are none, and so is memory beyond theirs, or where it is not counted; GPUs and disk likewise.
 
     Args:
         offers: One node each.
@@ -183,28 +192,29 @@ def worth_trying(
     Returns:
         The offers, the smallest first; none where no task would fit.
     """
-    most, all_memory = sum(task.cores for task in flow.tasks), memory_of_all(flow)
-    found: dict[tuple[float, int, float, bytes], Offer] = {}
+    most, all_amounts = sum(task.cores for task in flow.tasks), amounts_of_all(flow)
+    found: dict[tuple[float, int, tuple[float, ...], bytes], Offer] = {}
     for offer in sorted(offers, key=lambda each: (each.price_per_hour, each.key)):
         slots = terms.some_room(offer, flow) if partly else terms.room(offer, flow)
         if slots:
-            memory = min(terms.memory(offer, flow), all_memory)
-            key = terms.speed(offer), min(slots, most), memory, terms.fitting(offer, flow).tobytes()
+            amounts = tuple(map(min, terms.amounts(offer, flow), all_amounts))
+            key = terms.speed(offer), min(slots, most), amounts, terms.fitting(offer, flow).tobytes()
             found.setdefault(key, offer)
     return [found[key] for key in sorted(found, key=lambda key: (key[1], key[0], key[2]))]
 
 
-def memory_of_all(flow: Workflow) -> int:
-    """Bytes of memory that all tasks of a workflow take together."""
-    return sum(task.memory_bytes or 0 for task in flow.tasks)
+def amounts_of_all(flow: Workflow) -> tuple[int, int, int]:
+    """Bytes of memory, GPUs and bytes of disk that all tasks of a workflow take together."""
+    memory, gpus, disk = (sum(each) for each in zip((0, 0, 0), *(task.amounts for task in flow.tasks), strict=True))
+    return memory, gpus, disk
 
 
 class MachineSetBounds:
     """Lower bounds of the time and the cost of a workflow on sets of machines, for any planner.
 
     A makespan is at least the longest path at the set's speed, and all work over all slots, or all that tasks hold of
-    memory over all memory. They follow from the definition; `tradewind.workflow.bounds.lower_bound` is closer and takes
-    a thousand times longer.
+    memory, GPUs or disk over all of that. They follow from the definition; `tradewind.workflow.bounds.lower_bound` is
+    closer and takes a thousand times longer.
 
     Args:
         flow: The workflow.
@@ -213,9 +223,9 @@ class MachineSetBounds:
 
     def __init__(self, flow: Workflow, terms: MachineAssumptions) -> None:
         self._flow, self._terms = flow, terms
-        self._by_speed: dict[float, tuple[float, float, float]] = {}
+        self._by_speed: dict[float, tuple[float, float, Numbers]] = {}
         self._cores = np.array([task.cores for task in flow.tasks], dtype=float)
-        self._memory = np.array([task.memory_bytes or 0 for task in flow.tasks], dtype=float)
+        self._amounts = np.array([task.amounts for task in flow.tasks], dtype=float).reshape(-1, len(RESOURCES))
         self.most = int(self._cores.sum())
 
     @cached_property
@@ -223,12 +233,12 @@ class MachineSetBounds:
         terms = self._terms
         return Platform((Vm("any"),), terms.storage, terms.bandwidth, terms.latency).reading(self._flow)
 
-    def _path_and_work(self, speed: float) -> tuple[float, float, float]:
-        """Seconds of the longest path, of work on one slot, and seconds times bytes of memory that are held."""
+    def _path_and_work(self, speed: float) -> tuple[float, float, Numbers]:
+        """Seconds of the longest path, of work on one slot, and seconds times amounts that are held."""
         if speed not in self._by_speed:
             seconds = self._flow.runtimes / speed + self._reading
             path = self._flow.critical_path(seconds)[0]
-            self._by_speed[speed] = path, float(seconds @ self._cores), float(seconds @ self._memory)
+            self._by_speed[speed] = path, float(seconds @ self._cores), seconds @ self._amounts
         return self._by_speed[speed]
 
     @property
@@ -237,38 +247,42 @@ class MachineSetBounds:
         return self._terms.boot_seconds
 
     def parts(self, offer: Offer) -> tuple[float, float]:
-        """Seconds of the longest path, and of the work over all slots or all memory, whatever is more; without boot.
+        """Seconds of the longest path, and of the work over all slots or all memory and the like; without boot.
 
-        Infinite where a task does not fit.
+        Of the latter whatever is more. Infinite where a task does not fit.
         """
         slots = self._terms.room(offer, self._flow)
         if not slots:
             return math.inf, math.inf
         path, work, held = self._path_and_work(self._terms.speed(offer))
-        memory = self._terms.memory(offer, self._flow)
-        return path, max(work / (slots * offer.nodes), held / (memory * offer.nodes))
+        there = np.maximum(self._terms.amounts(offer, self._flow), _JUST)  # of what there is none, none is held
+        return path, max(work / (slots * offer.nodes), float((held / (there * offer.nodes)).max()))
 
-    def parts_together(self, speeds: Numbers, slots: Numbers, memory: Numbers | None = None) -> tuple[Numbers, Numbers]:
+    def parts_together(
+        self, speeds: Numbers, slots: Numbers, amounts: Mapping[int, Numbers] | None = None
+    ) -> tuple[Numbers, Numbers]:
         """As `parts`, for many sets of several kinds of machines at once.
 
         The path runs at the speed of the fastest kind. For the work, an hour of a slot is given the worth of its speed:
         a task that takes ``runtime / speed + reading`` seconds on a kind is then worth ``runtime + reading * speed``,
-        and at least that on the slowest kind; all slots together offer the sum of their speeds each second. Memory that
-        is held is counted in the same way.
+        and at least that on the slowest kind; all slots together offer the sum of their speeds each second. Memory
+        and the like that is held is counted in the same way.
 
         Args:
             speeds: Speed of each kind; shape (sets, kinds).
             slots: Slots of all machines of each kind, 0 where it is not in the set; the same shape.
-            memory: Bytes of all machines of each kind likewise, infinite where they are not known; None where memory is
-                not counted.
+            amounts: What all machines of each kind have likewise of a resource, infinite where it is not known, by the
+                place of each counted resource in `RESOURCES`.
         """
         used = slots > 0
         best, least = np.where(used, speeds, 0.0).max(axis=1), np.where(used, speeds, math.inf).min(axis=1)
         steps, place = np.unique(best, return_inverse=True)
         path = np.array([self._path_and_work(float(speed))[0] for speed in steps])[place.reshape(-1)]
         work = self._worth(self._cores, least) / (slots * speeds).sum(axis=1)
-        if memory is not None:
-            work = np.maximum(work, self._worth(self._memory, least) / (memory * speeds).sum(axis=1))
+        for column, there in (amounts or {}).items():
+            with np.errstate(divide="ignore"):
+                held = self._worth(self._amounts[:, column], least) / (there * speeds).sum(axis=1)
+            work = np.maximum(work, held)
         return path, work
 
     def _worth(self, each: Numbers, least: Numbers) -> Numbers:

@@ -23,7 +23,7 @@ from tradewind.problem import COST, RUNTIME, Offer, Problem, Proposal, Trial
 from tradewind.problem.job_spec.spec import JobSpec, parse_spec
 from tradewind.searcher.base import Concludes, Explains, NothingLeft, Searcher, SearchState
 from tradewind.store.base import Store
-from tradewind.utils.units import count, format_duration, format_memory, format_money
+from tradewind.utils.units import format_duration, format_money
 from tradewind.workflow.advice.offers import (
     MachineAssumptions,
     MachineSetBounds,
@@ -34,6 +34,7 @@ from tradewind.workflow.advice.offers import (
 from tradewind.workflow.advice.runner import simulate_planner
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.job.preparation import make_planner
+from tradewind.workflow.platform import describe_demand
 
 _STAGE = "stage"
 BEST, FRONT = "could be the best", "could be worth its money"
@@ -317,11 +318,14 @@ def search_sets(request: AdviceRequest, offers: Sequence[Offer], store: Store, d
 
 def _check_each_fits(request: AdviceRequest, offers: Sequence[Offer]) -> None:
     """Raise unless every task has room on some offer."""
-    for cores, memory in request.flow.largest:
-        if not any(request.terms.takes_one(offer, request.flow, cores, memory) for offer in offers):
-            task = next(t for t in request.flow.tasks if (t.cores, t.memory_bytes or 0) == (cores, memory))
-            needs = count(cores, "core") + (f" and {format_memory(memory)} of memory" if memory else "")
-            wide = all(cores > request.terms.some_room(offer, request.flow) for offer in offers)
+    for demand in request.flow.largest:
+        if not any(request.terms.takes_one(offer, request.flow, demand) for offer in offers):
+            task = next(t for t in request.flow.tasks if (t.cores, *t.amounts) == demand)
+            needs = describe_demand(demand)
+            wide = all(demand[0] > request.terms.some_room(offer, request.flow) for offer in offers)
+            if demand[2] > max((offer.gpus for offer in offers), default=0):
+                hint = "allow types with " + (f"{demand[2]} GPUs" if demand[2] > 1 else "a GPU")
+                raise NoOfferError(f"no offer has room for task {task.id!r}, which takes {needs}", hint=hint)
             hint = "allow larger types" + (", or give --slots" if wide else "")
             raise NoOfferError(f"no offer has room for task {task.id!r}, which takes {needs}", hint=hint)
 

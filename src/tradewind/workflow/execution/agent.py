@@ -256,6 +256,9 @@ class Agent:
 
     def _go(self, attempt: Attempt) -> Document | None:
         """Begin an attempt; returns its result if it cannot be begun."""
+        taken = {place for other in self._running.values() for place in other.gpus}
+        wanted = attempt.order.get("gpus") or 0
+        attempt.gpus = [place for place in range(len(taken) + wanted) if place not in taken][:wanted]
         try:
             attempt.go()
         except OSError as error:

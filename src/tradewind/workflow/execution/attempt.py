@@ -16,6 +16,7 @@ import shutil
 import signal
 import struct
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +41,7 @@ class Attempt:
         pid: Id of its process, or 0.
         kill_at: Time of the monotonic clock at which it is killed.
         stopped: True when it is to end early.
+        gpus: Places of the GPUs that it has to itself, among those that its machine may use.
     """
 
     def __init__(self, order: Document, folder: Path) -> None:
@@ -53,6 +55,7 @@ class Attempt:
         self.pid = 0
         self.kill_at = float("inf")
         self.stopped = False
+        self.gpus: list[int] = []
         self._go = self._words = -1
 
     # ------------------------------------------------------------------ in the agent
@@ -146,7 +149,10 @@ class Attempt:
 
     def _start(self, place: Path) -> None:
         """Start its program."""
-        self.pid = _spawn(self.order["argv"], place, self.folder, {**os.environ, **self.order["env"]})
+        env = {**os.environ, **self.order["env"]}
+        if self.order.get("gpus") is not None:
+            env |= shown_gpus(self.gpus, os.environ)
+        self.pid = _spawn(self.order["argv"], place, self.folder, env)
 
     def drop(self) -> None:
         """Let go of its process, if there is one: it ends without having done anything."""
@@ -231,6 +237,27 @@ class Attempt:
                 shutil.rmtree(old, ignore_errors=True)
             shutil.rmtree(place, ignore_errors=True)
         return ""
+
+
+def shown_gpus(places: Sequence[int], machine: Mapping[str, str]) -> dict[str, str]:
+    """Make the variables that show a task some of the GPUs of its machine, and no others.
+
+    Args:
+        places: Places of the GPUs among those that the machine's program may use.
+        machine: Environment of that program; it may be shown some of the GPUs of a larger machine.
+    """
+
+    def names(variable: str) -> str:
+        known = [name.strip() for name in machine[variable].split(",")] if machine.get(variable) else []
+        return ",".join(known[place] if place < len(known) else str(place) for place in places)
+
+    found = {"CUDA_VISIBLE_DEVICES": names("CUDA_VISIBLE_DEVICES")}
+    found["CUDA_DEVICE_ORDER"] = machine.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    if "ROCR_VISIBLE_DEVICES" in machine or "HIP_VISIBLE_DEVICES" in machine:
+        # HIP counts among the devices that ROCr shows.
+        found["ROCR_VISIBLE_DEVICES"] = names("ROCR_VISIBLE_DEVICES")
+        found["HIP_VISIBLE_DEVICES"] = ",".join(str(place) for place in range(len(places)))
+    return found
 
 
 def _spawn(argv: list[str], place: Path, folder: Path, env: dict[str, str]) -> int:

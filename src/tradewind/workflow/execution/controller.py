@@ -255,8 +255,11 @@ class Controller:
         for record in journal.records:
             self.history.take(record)
         cores, slots = [task.cores for task in self._flow.tasks], [vm.slots for vm in self._platform.vms]
-        memory = tuple(each.tolist() for each in self._platform.memory(self._flow))
-        graph = ExecutionGraph(self._flow.parents, cores, slots, self._platform.fits(self._flow).tolist(), *memory)
+        amounts, rooms = (each.tolist() for each in self._platform.scarce(self._flow))
+        graph = ExecutionGraph(
+            self._flow.parents, cores, slots, self._platform.fits(self._flow).tolist(), amounts, rooms,
+            self._flow.priorities,
+        )  # fmt: skip
         self._seconds = self._platform.seconds(self._flow)
         planned = plan.schedule.finish - plan.schedule.start
         self._seconds[np.arange(len(self._flow)), plan.schedule.vm] = planned
@@ -628,7 +631,7 @@ class Controller:
         common = [name for name in it.outputs if len(known[name]) > 1]
         order = start_order(
             it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common,
-            apart=self._hub is not None,
+            apart=self._hub is not None, gpus=self._terms.gpus,
         )  # fmt: skip
         self._fleet.send(vm, {**order, "after": self._keys(after)})
 

@@ -54,6 +54,7 @@ class PilotSettings:
         silence: Seconds without a word after which a machine counts as lost.
         slot_bytes: Memory that each slot of a machine is asked for with, or 0 for what the engine gives; no machine is
             asked for with more than it has.
+        gpus: True where tasks of the plan use GPUs: machines are asked for with those that they have.
         image: Container image, for runners that use one.
         lease_seconds: Seconds after which anyone may destroy a machine that was made, if ``wall_seconds`` is not more.
     """
@@ -64,6 +65,7 @@ class PilotSettings:
     poll_seconds: float = 2.0
     silence: float = 15.0
     slot_bytes: int = 0
+    gpus: bool = False
     image: str | None = None
     lease_seconds: float = _LEASE_SECONDS
 
@@ -264,7 +266,8 @@ class PilotManager:
         memory = 0 if free else machine.slots * self._terms.slot_bytes
         memory = memory if machine.memory_bytes is None else min(memory, machine.memory_bytes)
         kind, provider = machine.kind or machine.name, "local" if self.apart else "plan"
-        return Offer(provider, kind, vcpu, memory / 2**30, machine.price_per_hour)
+        gpus = machine.gpus if self._terms.gpus else 0
+        return Offer(provider, kind, vcpu, memory / 2**30, machine.price_per_hour, gpus=gpus)
 
     # ------------------------------------------------------------------ from the controller
 

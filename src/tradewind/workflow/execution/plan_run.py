@@ -94,7 +94,8 @@ def execute_plan(
     try:
         if options.online:
             check_online(planner)
-        terms = terms or PilotSettings()
+        gpus = any(task.gpus and task.command for task in plan.flow.tasks)
+        terms = replace(terms or PilotSettings(), gpus=gpus)
         rows = journal if isinstance(journal, RunRows) else FileRows(place.rows)
         engine = PilotEngine(provisioner or plain_provisioner(runner.data_folder), runner, rows)
         if not fresh:

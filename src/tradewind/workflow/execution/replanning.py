@@ -94,7 +94,7 @@ def plan_remaining(
 
 def _busy(flow: Workflow, platform: Platform, active_tasks: Sequence[ActiveTask]) -> dict[int, float]:
     """Seconds until each machine has a free slot, of those that have none; what begins by itself counts as run."""
-    memory, rooms = platform.memory(flow)
+    amounts, rooms = platform.scarce(flow)
     left: dict[int, dict[int, float]] = {}
     for each in sorted(active_tasks, key=lambda each: len(each.after)):
         ends = left.setdefault(each.vm, {})
@@ -103,7 +103,7 @@ def _busy(flow: Workflow, platform: Platform, active_tasks: Sequence[ActiveTask]
         vm: min(ends.values())
         for vm, ends in left.items()
         if sum(flow.tasks[task].cores for task in ends) >= platform.vms[vm].slots
-        or sum(int(memory[task]) for task in ends) >= rooms[vm] > 0
+        or bool((amounts[list(ends)].sum(axis=0) >= np.maximum(rooms[vm], 1)).any())
     }
 
 
@@ -162,13 +162,16 @@ class OnlineGuide(Protocol):
 
     vms: tuple[int, ...]
 
-    def pick(self, ready: Sequence[int], free: Sequence[int], spare: Sequence[int] = ()) -> tuple[int, int] | None:
+    def pick(
+        self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()
+    ) -> tuple[int, int] | None:
         """A ready task and the machine that it is started on now, or None to wait.
 
         Args:
-            ready: Tasks whose parents have ended, in the order in which they became ready.
+            ready: Tasks whose parents have ended, those of the highest priority first, then in the order in which they
+                became ready.
             free: Free slots of each machine; none where it is not there.
-            spare: Bytes of memory that are free there, where they are counted.
+            spare: Amounts that are free there of what can run out besides, in the whole workflow.
         """
         ...
 
@@ -198,6 +201,7 @@ class DirectorGuide:
         tasks: The tasks that are left, sorted.
         vms: The machines that are left, sorted.
         clock: Seconds since the run began, as the plan has them.
+        counted: Resources that can run out in the whole workflow, as `Platform.scarce_names` has them.
     """
 
     def __init__(
@@ -208,23 +212,27 @@ class DirectorGuide:
         tasks: Sequence[int],
         vms: Sequence[int],
         clock: Callable[[], float],
+        counted: Sequence[str] = (),
     ) -> None:
         self.vms = tuple(vms)
         self._director, self._clock, self._tasks = director, clock, tuple(tasks)
         self._task = {task: place for place, task in enumerate(tasks)}
         self._vm = {vm: place for place, vm in enumerate(vms)}
         self._state = SimulationState(rest, left, 0.0, [0] * len(vms), [set() for _ in vms], [-1] * len(tasks))
+        # What can run out in what is left can run out in the whole.
+        self._columns = [counted.index(name) for name in left.scarce_names(rest)]
         self._begun: dict[int, float] = {}
         self._deciding = False
 
-    def pick(self, ready: Sequence[int], free: Sequence[int], spare: Sequence[int] = ()) -> tuple[int, int] | None:
+    def pick(
+        self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()
+    ) -> tuple[int, int] | None:
         """See `OnlineGuide.pick`. All that is decided until it waits is decided at one moment."""
         state = self._state
         if not self._deciding:
             self._tick()
         state.free = [free[vm] for vm in self.vms]
-        if spare and state.platform.tight(state.flow):
-            state.spare = [float(spare[vm]) for vm in self.vms]
+        state.spare = [[spare[vm][place] for place in self._columns] for vm in self.vms]
         picked = self._director.pick([self._task[task] for task in ready if task in self._task], state)
         self._deciding = picked is not None
         if picked is None:
@@ -285,4 +293,5 @@ def guide_for(
     left = replace(platform, vms=tuple(replace(vm, boot_seconds=0.0) for vm in machines) if booted else machines)
     rest = remaining_workflow(flow, tasks)
     left.check(rest)
-    return DirectorGuide(planner.director(rest, left), rest, left, tasks, vms, clock)
+    director, counted = planner.director(rest, left), platform.scarce_names(flow)
+    return DirectorGuide(director, rest, left, tasks, vms, clock, counted)

@@ -354,6 +354,7 @@ def start_order(
     seconds: float,
     common: Collection[str] = (),
     apart: bool = False,
+    gpus: bool = False,
 ) -> dict[str, Any]:
     """Make the order by which a machine starts a task.
 
@@ -365,6 +366,7 @@ def start_order(
         seconds: Seconds that it takes, if it has no command.
         common: Files that several tasks write, which are not removed before this one begins.
         apart: True where its machine does not see the run's folder, and has one of its own.
+        gpus: True where GPUs are given to tasks: this one is shown as many as it uses, and no others.
     """
     own = set(task.inputs)
     written = written_files(task)
@@ -381,6 +383,7 @@ def start_order(
         "outputs": outputs,
         "updates": [name for name in written if name not in outputs],
         "clears": [name for name in outputs if name not in common],
+        "gpus": task.gpus if gpus else None,
         "env": {
             "TRADEWIND_TASK": task.id,
             "TRADEWIND_ACTIVITY": task.activity,

@@ -7,7 +7,7 @@ order, and feeds back what happens as further events.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ class ExecutionState:
         self.armed: dict[int, ArmedTask] = {}
         self._queues = [deque(order.get(vm, ())) for vm in range(len(graph.slots))]
         self._free = list(graph.slots)
-        self._spare = [0] * len(graph.slots) if graph.rooms is None else list(graph.rooms)
+        self._spare = [list(room) for room in graph.rooms] or [[] for _ in graph.slots]
         self._running: list[set[int]] = [set() for _ in graph.slots]
         self._children: list[list[int]] = [[] for _ in graph.parents]
         for task, parents in enumerate(graph.parents):
@@ -94,24 +94,34 @@ class ExecutionState:
         return tuple(vm for vm, there in enumerate(self.vm_states) if there is not VmState.LOST)
 
     def _room(self, task: int, vm: int) -> bool:
-        """True when a machine has the free slots and the memory for a task."""
-        return self._free[vm] >= self.graph.cores[task] and self._spare[vm] >= self.graph.needs(task)
+        """True when a machine has the free slots and all else for a task."""
+        enough = all(there >= takes for there, takes in zip(self._spare[vm], self.graph.needs(task), strict=True))
+        return self._free[vm] >= self.graph.cores[task] and enough
+
+    def _in_turn(self, tasks: Iterable[int]) -> list[int]:
+        """Ready tasks, those of the highest priority first, then in the order in which they became ready."""
+        priorities = self.graph.priorities
+        return sorted(tasks, key=lambda task: -priorities[task]) if priorities else list(tasks)
+
+    def _use(self, task: int, vm: int, times: int) -> None:
+        """Take what a task uses of a machine; -1 times gives it back."""
+        self._free[vm] -= times * self.graph.cores[task]
+        for place, takes in enumerate(self.graph.needs(task)):
+            self._spare[vm][place] -= times * takes
 
     def _place(self, task: int, vm: int, attempt: int) -> None:
         """Note that a task runs on a machine."""
         self.task_states[task] = TaskState.RUNNING
         self.places[task] = (vm, attempt)
         self._running[vm].add(task)
-        self._free[vm] -= self.graph.cores[task]
-        self._spare[vm] -= self.graph.needs(task)
+        self._use(task, vm, 1)
         self._ready.pop(task, None)
 
     def _release(self, task: int) -> None:
         """Note that a task runs no longer."""
         vm, _ = self.places.pop(task)
         self._running[vm].discard(task)
-        self._free[vm] += self.graph.cores[task]
-        self._spare[vm] += self.graph.needs(task)
+        self._use(task, vm, -1)
         self.task_states[task] = TaskState.WAITING
         self._ready[task] = None
 
@@ -418,7 +428,7 @@ class ExecutionMachine(ExecutionState):
         for task, vm in pinned.items():
             if self._room(task, vm):
                 out.append(self._launch(task, vm))
-        while ready := [task for task in self._ready if task not in pinned]:
+        while ready := self._in_turn(task for task in self._ready if task not in pinned):
             free = [count if there else 0 for count, there in zip(self._free, up, strict=True)]
             picked = guide.pick(ready, free, self._spare)
             if picked is None:

@@ -46,24 +46,27 @@ class ExecutionGraph:
         slots: Slots of each machine.
         fits: For each task the machines that it fits on, as marks; None where each fits wherever there are the
             slots for it.
-        memory: Bytes that each task takes; None where memory cannot run out before the slots do.
-        rooms: Bytes that each machine has; None where memory cannot run out before the slots do.
+        amounts: Amounts that each task takes of what can run out before the slots do, such as memory; empty where
+            nothing can.
+        rooms: Amounts that each machine has of it; empty likewise.
+        priorities: Priority of each task; empty where all have the same.
     """
 
     parents: Sequence[Sequence[int]]
     cores: Sequence[int]
     slots: Sequence[int]
     fits: Sequence[Sequence[bool]] | None = None
-    memory: Sequence[int] | None = None
-    rooms: Sequence[int] | None = None
+    amounts: Sequence[Sequence[int]] = ()
+    rooms: Sequence[Sequence[int]] = ()
+    priorities: Sequence[int] = ()
 
     def fit(self, task: int, vm: int) -> bool:
         """True where a task can run on a machine, as soon as that is free."""
         return self.slots[vm] >= self.cores[task] and (self.fits is None or self.fits[task][vm])
 
-    def needs(self, task: int) -> int:
-        """Bytes of memory that a task takes, where they are counted."""
-        return 0 if self.memory is None else self.memory[task]
+    def needs(self, task: int) -> Sequence[int]:
+        """Amounts that a task takes of what is counted besides slots."""
+        return self.amounts[task] if self.amounts else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +98,17 @@ class ArmedTask:
 
 
 def awaited_tasks(
-    graph: ExecutionGraph, task: int, missing: Sequence[int], running: Collection[int], free: int, spare: int = 0
+    graph: ExecutionGraph,
+    task: int,
+    missing: Sequence[int],
+    running: Collection[int],
+    free: int,
+    spare: Sequence[int] = (),
 ) -> tuple[int, ...] | None:
     """Find the tasks after whose ends another can begin, and not before; None if the order of the ends matters.
 
-    These are the parents that have not ended, and each of the others without whose slots or memory there would not be
-    enough even if all the rest had ended. Where that does not suffice, several sets of tasks would do.
+    These are the parents that have not ended, and each of the others without whose slots, memory or the like there
+    would not be enough even if all the rest had ended. Where that does not suffice, several sets of tasks would do.
 
     Args:
         graph: The workflow and its machines.
@@ -108,14 +116,17 @@ def awaited_tasks(
         missing: Its parents that have not ended.
         running: The tasks that run on its machine.
         free: Free slots there.
-        spare: Bytes of memory that are free there, where they are counted.
+        spare: Amounts that are free there of what else is counted.
     """
     if not set(missing) <= set(running):
         return None
     needed = set(missing)
-    counted = ((graph.cores.__getitem__, free), (graph.needs, spare))
-    for needs, there in counted:
-        everything, lacking = sum(map(needs, running)), needs(task) - there
-        needed.update(other for other in running if everything - needs(other) < lacking)
-    enough = all(sum(map(needs, needed)) >= needs(task) - there for needs, there in counted)
+    takes = {each: (graph.cores[each], *graph.needs(each)) for each in (*running, task)}
+    for place, there in enumerate((free, *spare)):
+        everything, lacking = sum(takes[each][place] for each in running), takes[task][place] - there
+        needed.update(other for other in running if everything - takes[other][place] < lacking)
+    enough = all(
+        sum(takes[each][place] for each in needed) >= takes[task][place] - there
+        for place, there in enumerate((free, *spare))
+    )
     return tuple(sorted(needed)) if enough else None

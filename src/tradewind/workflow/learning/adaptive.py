@@ -187,11 +187,11 @@ class AdaptiveDirector(Director):
         urgent = np.array(sorted(ready, key=lambda task: self._policy.turn[task]), dtype=np.int64)
         expected = kernel.expect(
             state.now, self.posterior, self._weights, self._policy.unit, arrays.stated, arrays.reading, arrays.boot,
-            arrays.lane_vm, self._lane_task, self._lane_begin, arrays.memory, arrays.rooms,
+            arrays.lane_vm, self._lane_task, self._lane_begin, arrays.amounts, arrays.rooms,
         )  # fmt: skip
         count = kernel.assign(
             state.now, urgent, len(urgent), expected, arrays.lane_starts, free, arrays.spare(state), arrays.stated,
-            arrays.reading, arrays.cores, arrays.memory, self._policy.weights.patience, self._chosen,
+            arrays.reading, arrays.cores, arrays.amounts, self._policy.weights.patience, self._chosen,
         )  # fmt: skip
         return [(int(self._chosen[0, each]), int(self._chosen[1, each])) for each in range(count)]
 

@@ -33,8 +33,8 @@ class EpisodeArrays:
         reading: Seconds that each task reads before it runs.
         cores: Slots that each task uses.
         slots: Slots of each machine.
-        memory: Bytes of memory that each task takes; zero where memory cannot run out before the slots do.
-        rooms: Bytes of memory that each machine has; zero where memory cannot run out before the slots do.
+        amounts: Amounts that each task takes of what can run out before the slots do; shape (tasks, resources).
+        rooms: Amounts that each machine has of it; shape (machines, resources).
         boot: Seconds until each machine is up.
         lane_vm: The machine of each slot.
         lane_starts: Index at which the slots of each machine begin.
@@ -53,15 +53,15 @@ class EpisodeArrays:
         self.reading = np.asarray(platform.reading(flow), dtype=np.float64)
         self.cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self.slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
-        self.memory, self.rooms = platform.memory(flow)
+        self.amounts, self.rooms = platform.scarce(flow)
         self.boot = np.array([vm.boot_seconds for vm in platform.vms], dtype=np.float64)
         self.lane_vm = np.repeat(np.arange(len(platform.vms)), self.slots)
         self.lane_starts = np.concatenate([[0], np.cumsum(self.slots)])
         self._last: PreparedWorld | None = None
 
     def spare(self, state: SimulationState) -> NDArray[np.int64]:
-        """Free memory of each machine at a moment of a run; zero where it is not counted."""
-        return np.array(state.spare, dtype=np.int64) if self.rooms.any() else self.rooms.copy()
+        """Free amounts of each machine at a moment of a run; as `rooms`."""
+        return np.array(state.spare, dtype=np.int64).reshape(self.rooms.shape)
 
     @property
     def seconds(self) -> Numbers:
@@ -82,7 +82,7 @@ class EpisodeArrays:
         none = np.ones((len(self.slots), 0)), np.zeros((len(self.slots), 0))
         speed, still = self._speeds(world, *none, periods) if varying else none
         return EpisodeInput(
-            self.child_starts, self.children, self.parents, self.stated, self.reading, self.cores, self.memory,
+            self.child_starts, self.children, self.parents, self.stated, self.reading, self.cores, self.amounts,
             self.slots, self.rooms, self.boot, self._delays(world, "engine"), self._delays(world, "queue"),
             self._delays(world, "post"), starts, factor, share, speed, still, float(world.period), varying,
         )  # fmt: skip

@@ -61,9 +61,9 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
     served; a machine that it does not fit on cannot be meant, and the task goes to the widest one that it fits on.
 
     Observations, all divided by the lower bound of the makespan where they are times: of each machine the time until
-    it is free (or a task ends there, where memory is short for the one at hand), the time that the task takes there as
-    stated (10⁶ where it does not fit), tasks in its queue, and the mean of ln(real / stated time) seen there so far;
-    then the rank of the task, the share of tasks that have ended, and how many are ready.
+    it is free (or a task ends there, where memory or the like is short for the one at hand), the time that the task
+    takes there as stated (10⁶ where it does not fit), tasks in its queue, and the mean of ln(real / stated time) seen
+    there so far; then the rank of the task, the share of tasks that have ended, and how many are ready.
 
     Rewards: minus the time that passes until the next decision, divided by the lower bound: their sum is minus the
     makespan over the lower bound.
@@ -175,7 +175,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         said = np.zeros(4 * machines + 3)
         free_at = np.maximum(arrays.boot, now)
         for vm, queue in enumerate(self._queues):
-            full = run.free[vm] == 0 or (task is not None and run.spare[vm] < arrays.memory[task])
+            full = run.free[vm] == 0 or (task is not None and (run.spare[vm] < arrays.amounts[task]).any())
             if full:
                 running = [t for t in np.flatnonzero(run.vm == vm) if run.finish[t] > now]
                 ends = [run.start[t] + arrays.reading[t] + arrays.stated[t, vm] for t in running]

@@ -33,7 +33,7 @@ DEVIATION, DRIFT, NOISE, OVERDUE, CAUTION, PATIENCE, OWN, FASTEST = 0, 1, 2, 3, 
 class EpisodeInput(NamedTuple):
     """A workflow, its machines and one world, as arrays; see `tradewind.workflow.learning.arrays`.
 
-    Memory of tasks and rooms of machines are zero where memory is not counted.
+    Amounts of tasks and rooms of machines have a column for each resource that can run out besides slots.
     """
 
     child_starts: Ints
@@ -42,7 +42,7 @@ class EpisodeInput(NamedTuple):
     running: Numbers
     reading: Numbers
     cores: Ints
-    memory: Ints
+    amounts: Ints
     slots: Ints
     rooms: Ints
     boot: Numbers
@@ -85,9 +85,9 @@ class MachineForecast(NamedTuple):
     Attributes:
         slow: Seconds per stated second of each machine.
         lanes: Time at which each slot is free.
-        since: Free memory over time, in steps: time, amount, and the step after it on its machine or -1. The first
-            step of a machine has its number; there are none where memory is not counted.
-        memory: See ``since``.
+        since: Free amounts over time, in steps: time, amounts, and the step after it on its machine or -1. The first
+            step of a machine has its number; there are none where nothing is counted.
+        spare: See ``since``.
         following: See ``since``.
         steps: Number of steps.
     """
@@ -95,7 +95,7 @@ class MachineForecast(NamedTuple):
     slow: Numbers
     lanes: Numbers
     since: Numbers
-    memory: Ints
+    spare: Ints
     following: Ints
     steps: Ints
 
@@ -146,7 +146,8 @@ def advance(given: EpisodeInput, run: EpisodeState, turn: Numbers) -> int:
             _arrive(run, number, turn)
         else:
             run.free[run.vm[number]] += given.cores[number]
-            run.spare[run.vm[number]] += given.memory[number]
+            for of in range(given.amounts.shape[1]):
+                run.spare[run.vm[number], of] += given.amounts[number, of]
             run.ended[ended] = number if what == END else -1 - number
             ended += 1
             if what == FAIL:
@@ -179,7 +180,8 @@ def place(given: EpisodeInput, run: EpisodeState, at: int, vm: int) -> int:
         _at_real_speed(given, run, vm, start + given.reading[task], work) if given.varying else work
     )
     run.free[vm] -= given.cores[task]
-    run.spare[vm] -= given.memory[task]
+    for of in range(given.amounts.shape[1]):
+        run.spare[vm, of] -= given.amounts[task, of]
     run.vm[task] = vm
     run.attempts[task] += 1
     run.start[task], run.finish[task] = start, start + seconds
@@ -190,8 +192,17 @@ def place(given: EpisodeInput, run: EpisodeState, at: int, vm: int) -> int:
 
 @njit
 def has_room(given: EpisodeInput, run: EpisodeState, task: int, vm: int) -> bool:
-    """True when a machine has the free slots and the memory for a task."""
-    return bool(run.free[vm] >= given.cores[task] and run.spare[vm] >= given.memory[task])
+    """True when a machine has the free slots and all else for a task."""
+    return bool(run.free[vm] >= given.cores[task] and _enough(run.spare, vm, given.amounts, task))
+
+
+@njit
+def _enough(spare: Ints, at: int, amounts: Ints, task: int) -> bool:
+    """True where there are the amounts that a task takes."""
+    for of in range(amounts.shape[1]):  # noqa: SIM110 compiled
+        if spare[at, of] < amounts[task, of]:
+            return False
+    return True
 
 
 @njit
@@ -337,8 +348,8 @@ def row_of(rows: Ints, task: int, waiting: int, buckets: int) -> int:
 
 @njit
 def choose_machine(
-    table: Numbers, row: int, columns: Ints, free: Ints, spare: Ints, cores: int, memory: int, running: Numbers,
-    explore: float, state: Ints,
+    table: Numbers, row: int, columns: Ints, free: Ints, spare: Ints, task: int, cores: Ints, amounts: Ints,
+    running: Numbers, explore: float, state: Ints,
 ) -> int:  # fmt: skip
     """A machine with room that a task fits on; -1 for none.
 
@@ -347,7 +358,7 @@ def choose_machine(
     """
     best, there = -1, 0
     for vm in range(len(free)):
-        if free[vm] >= cores and spare[vm] >= memory and running[vm] < np.inf:
+        if free[vm] >= cores[task] and running[vm] < np.inf and _enough(spare, vm, amounts, task):
             there += 1
             if best < 0 or table[row, columns[vm]] > table[row, columns[best]]:
                 best = vm
@@ -355,7 +366,7 @@ def choose_machine(
         return best
     wanted = int(chance(state) * there)
     for vm in range(len(free)):
-        if free[vm] >= cores and spare[vm] >= memory and running[vm] < np.inf:
+        if free[vm] >= cores[task] and running[vm] < np.inf and _enough(spare, vm, amounts, task):
             if wanted == 0:
                 return vm
             wanted -= 1
@@ -403,7 +414,7 @@ def credit(
 @njit
 def q_episode(
     given: EpisodeInput, table: Numbers, rows: Ints, buckets: int, columns: Ints, efficiency: Numbers, times: Numbers,
-    numbers: Numbers, state: Ints,
+    numbers: Numbers, state: Ints, turn: Numbers,
 ) -> EpisodeState:  # fmt: skip
     """Run an episode of Q-learning as paper 3 has it; table, efficiency and the state of chance change.
 
@@ -417,16 +428,17 @@ def q_episode(
         times: Seconds of each task on each machine, as last seen.
         numbers: Weight, learning rate, discount, chance to explore, the value that the table begins with.
         state: State of the random numbers.
+        turn: As `advance` has it.
     """
-    run, seen, none = begin(given), np.zeros(3), np.zeros(0)
-    while advance(given, run, none) >= 0:
+    run, seen = begin(given), np.zeros(3)
+    while advance(given, run, turn) >= 0:
         at = 0
         while at < run.counts[WAITING] and run.free.max() > 0:
             task, waiting = run.ready[at], run.counts[WAITING]
             row = row_of(rows, task, waiting, buckets)
             vm = choose_machine(
-                table, row, columns, run.free, run.spare, given.cores[task], given.memory[task],
-                given.running[task], numbers[3], state,
+                table, row, columns, run.free, run.spare, task, given.cores, given.amounts, given.running[task],
+                numbers[3], state,
             )  # fmt: skip
             if vm < 0:
                 at += 1
@@ -465,19 +477,19 @@ def observe(posterior: Numbers, vm: int, ratio: float, now: float, weights: Numb
 @njit
 def expect(
     now: float, posterior: Numbers, weights: Numbers, unit: float, running: Numbers, reading: Numbers, boot: Numbers,
-    lane_vm: Ints, lane_task: Ints, lane_begin: Numbers, memory: Ints, rooms: Ints,
+    lane_vm: Ints, lane_task: Ints, lane_begin: Numbers, amounts: Ints, rooms: Ints,
 ) -> MachineForecast:  # fmt: skip
     """Forecast the machines, from what was learned of their speeds and from the tasks on their slots."""
     slow, lanes, vms = np.empty(len(boot)), np.empty(len(lane_vm)), len(boot)
-    most = vms + 2 * len(memory) if rooms.max() > 0 else 0
-    expected = MachineForecast(slow, lanes, np.zeros(most), np.zeros(most, np.int64), np.full(most, -1, np.int64),
-                        np.full(1, vms, np.int64))  # fmt: skip
+    most = vms + 2 * len(amounts) if rooms.shape[1] > 0 else 0
+    expected = MachineForecast(slow, lanes, np.zeros(most), np.zeros((most, rooms.shape[1]), np.int64),
+                        np.full(most, -1, np.int64), np.full(1, vms, np.int64))  # fmt: skip
     for vm in range(len(boot)):
         variance = posterior[1, vm] + weights[DRIFT] ** 2 * (now - posterior[2, vm]) / unit
         # Where tasks take next to no time the variance grows without limit until a machine is up; e^500 is finite.
         slow[vm] = math.exp(min(-posterior[0, vm] + weights[CAUTION] * math.sqrt(variance), 500.0))
         if most:
-            expected.memory[vm] = rooms[vm]
+            expected.spare[vm] = rooms[vm]
     for lane in range(len(lane_vm)):
         vm, task = lane_vm[lane], lane_task[lane]
         if task < 0:
@@ -487,15 +499,15 @@ def expect(
         late = now + weights[OVERDUE] * (now - lane_begin[lane])
         lanes[lane] = max(end, late) if end <= now else end
         if most and (lane_task[:lane] == task).sum() == 0:
-            _hold(expected, vm, 0.0, lanes[lane], memory[task])
+            _hold(expected, vm, 0.0, lanes[lane], amounts, task)
     return expected
 
 
 @njit
-def _hold(expected: MachineForecast, vm: int, begin: float, end: float, amount: int) -> None:
-    """Note that memory of a machine is held for a time."""
+def _hold(expected: MachineForecast, vm: int, begin: float, end: float, amounts: Ints, task: int) -> None:
+    """Note that a task holds amounts of a machine for a time."""
     step, since, following = vm, expected.since, expected.following
-    if amount == 0 or begin >= end:
+    if not amounts[task].any() or begin >= end:
         return
     while following[step] >= 0 and since[following[step]] <= begin:
         step = following[step]
@@ -504,7 +516,8 @@ def _hold(expected: MachineForecast, vm: int, begin: float, end: float, amount: 
     while step >= 0 and since[step] < end:
         if following[step] < 0 or since[following[step]] > end:
             _split(expected, step, end)
-        expected.memory[step] -= amount
+        for of in range(amounts.shape[1]):
+            expected.spare[step, of] -= amounts[task, of]
         step = following[step]
 
 
@@ -513,22 +526,22 @@ def _split(expected: MachineForecast, step: int, moment: float) -> int:
     """Make two steps of one; the second."""
     new = int(expected.steps[0])
     expected.steps[0] += 1
-    expected.since[new], expected.memory[new] = moment, expected.memory[step]
+    expected.since[new], expected.spare[new] = moment, expected.spare[step]
     expected.following[new], expected.following[step] = expected.following[step], new
     return new
 
 
 @njit
-def _with_memory(expected: MachineForecast, vm: int, at: float, took: float, amount: int) -> float:
-    """Time, not before a moment, from which a machine is expected to have so much memory for a while."""
-    if amount == 0:
+def _with_room(expected: MachineForecast, vm: int, at: float, took: float, amounts: Ints, task: int) -> float:
+    """Time, not before a moment, from which a machine is expected to have the amounts of a task for a while."""
+    if not amounts[task].any():
         return at
     step, begin = vm, -1.0
     while step >= 0:
         after = expected.following[step]
         until = expected.since[after] if after >= 0 else np.inf
         if until > at:
-            if expected.memory[step] < amount:
+            if not _enough(expected.spare, step, amounts, task):
                 begin = -1.0
             else:
                 begin = max(at, expected.since[step]) if begin < 0.0 else begin
@@ -541,7 +554,7 @@ def _with_memory(expected: MachineForecast, vm: int, at: float, took: float, amo
 @njit
 def assign(
     now: float, ready: Ints, waiting: int, expected: MachineForecast, lane_starts: Ints, free: Ints, spare: Ints,
-    running: Numbers, reading: Numbers, cores: Ints, memory: Ints, patience: float, chosen: Ints,
+    running: Numbers, reading: Numbers, cores: Ints, amounts: Ints, patience: float, chosen: Ints,
 ) -> int:  # fmt: skip
     """Go through the ready tasks, each to the machine where it is expected to end first, busy ones included.
 
@@ -555,11 +568,11 @@ def assign(
         expected: Forecast of the machines.
         lane_starts: Index at which the slots of each machine begin.
         free: Free slots of each machine.
-        spare: Free memory of each machine.
+        spare: Free amounts of each machine.
         running: Stated seconds of each task on each machine, infinite where it does not fit.
         reading: Seconds before it.
         cores: Slots that each task uses.
-        memory: Bytes that each task takes; zero where memory is not counted.
+        amounts: Amounts that each task takes of what is counted besides slots.
         patience: Seconds that a second of waiting for a busy machine counts in addition.
         chosen: Becomes the tasks to place now and their machines; shape (2, tasks).
 
@@ -576,20 +589,21 @@ def assign(
                 continue
             took = reading[task] + running[task, vm] * slow[vm]
             first = _earliest(lanes, lane_starts[vm], lane_starts[vm + 1], cores[task])
-            start = _with_memory(expected, vm, first, took, memory[task])
+            start = _with_room(expected, vm, first, took, amounts, task)
             score = start + reading[task] + running[task, vm] * slow[vm] + patience * (start - now)
             if score < best_score:
                 best, best_score, best_start, by_cores = vm, score, start, first
         end = best_start + reading[task] + running[task, best] * slow[best]
-        # Who waits for memory leaves the slots that are free before to others.
+        # Who waits for memory, say, leaves the slots that are free before to others.
         latest = best_start if best_start > by_cores else -1.0
         _fill(lanes, lane_starts[best], lane_starts[best + 1], cores[task], latest, end)
-        _hold(expected, best, best_start, end, memory[task])
-        if best_start <= now and free[best] >= cores[task] and spare[best] >= memory[task]:
+        _hold(expected, best, best_start, end, amounts, task)
+        if best_start <= now and free[best] >= cores[task] and _enough(spare, best, amounts, task):
             chosen[0, count], chosen[1, count] = task, best
             count += 1
             free[best] -= cores[task]
-            spare[best] -= memory[task]
+            for of in range(amounts.shape[1]):
+                spare[best, of] -= amounts[task, of]
             open_slots -= cores[task]
     return count
 
@@ -671,9 +685,9 @@ def adaptive_episode(
         if run.counts[WAITING] == 0 or run.free.max() == 0:
             continue
         expected = expect(now, posterior, weights, unit, stated, given.reading, given.boot, lane_vm, lane_task,
-                          lane_begin, given.memory, given.rooms)  # fmt: skip
+                          lane_begin, given.amounts, given.rooms)  # fmt: skip
         count = assign(now, run.ready, run.counts[WAITING], expected, lane_starts, run.free.copy(), run.spare.copy(),
-                       stated, given.reading, given.cores, given.memory, weights[PATIENCE], chosen)  # fmt: skip
+                       stated, given.reading, given.cores, given.amounts, weights[PATIENCE], chosen)  # fmt: skip
         at = 0
         for each in range(count):
             task, vm = chosen[0, each], chosen[1, each]

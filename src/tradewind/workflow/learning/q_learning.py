@@ -131,6 +131,7 @@ class QPolicy:
         from tradewind.workflow.learning import kernel
 
         changed: tuple[Numbers, Numbers, Any] = self.table, self.efficiency, self.chance
+        turn = -np.array(self.arrays.flow.priorities, dtype=float)
 
         def episode(given: kernel.EpisodeInput) -> kernel.EpisodeState:
             nonlocal changed
@@ -140,7 +141,7 @@ class QPolicy:
                 [self.settings.weight, rate, self.settings.discount, explore, self.settings.initial], dtype=float
             )
             return kernel.q_episode(
-                given, table, self.rows, self.buckets, self.columns, efficiency, self.times, numbers, chance
+                given, table, self.rows, self.buckets, self.columns, efficiency, self.times, numbers, chance, turn
             )
 
         done = schedule(self.arrays.run(world, episode))
@@ -222,18 +223,17 @@ class QDirector(Director):
         explore = settings.explore if self._learning else 0.0
         for at, task in enumerate(ready):
             row = kernel.row_of(policy.rows, task, len(ready), policy.buckets)
-            cores, memory = int(policy.arrays.cores[task]), int(policy.arrays.memory[task])
             vm = int(
                 kernel.choose_machine(
-                    policy.table, row, policy.columns, free, spare, cores, memory, policy.arrays.stated[task], explore,
-                    policy.chance,
+                    policy.table, row, policy.columns, free, spare, task, policy.arrays.cores, policy.arrays.amounts,
+                    policy.arrays.stated[task], explore, policy.chance,
                 )
             )  # fmt: skip
             if vm < 0:
                 continue
             waited = state.now - self._since.pop(task)
             if self._learning:
-                free[vm] -= cores
+                free[vm] -= policy.arrays.cores[task]
                 others = [*ready[:at], *ready[at + 1 :]]
                 following = settings.initial
                 if others and free.max() > 0:

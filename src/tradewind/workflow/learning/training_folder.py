@@ -236,7 +236,7 @@ def digest(flow: Workflow, platform: Platform, *, runtimes: bool = True) -> str:
     if not platform.suits(flow):
         said.update(platform.fits(flow).tobytes())
     if platform.tight(flow):
-        said.update(platform.memory(flow)[0].tobytes())
+        said.update(platform.scarce(flow)[0].tobytes())
     return said.hexdigest()[:16]
 
 

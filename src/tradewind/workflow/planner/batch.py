@@ -92,7 +92,7 @@ class BatchDirector(Director):
         self._platform = platform
         self._cores = np.array([task.cores for task in flow.tasks], dtype=np.int64)
         self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
-        self._memory, self._rooms = platform.memory(flow)
+        self._amounts, self._rooms = platform.scarce(flow)
         self._seconds = platform.seconds(flow)
         # Of what runs: machine, expected end.
         self._running: dict[int, tuple[int, float]] = {}
@@ -129,36 +129,35 @@ class BatchDirector(Director):
         seconds = self._seconds[batch]
         if self._platform.storage == "local":
             seconds = seconds + [[state.fetching(task, vm) for vm in range(len(self._slots))] for task in ready]
-        needs, kept = (self._cores[batch], self._memory[batch]), (self._lanes(state), *self._pieces(state, len(batch)))
+        needs, kept = (self._cores[batch], self._amounts[batch]), (self._lanes(state), *self._pieces(state, len(batch)))
         vm, start = kernel_general.batch_now(self._rule, seconds, needs, self._slots, state.now, kept)
-        free, spare, decided = list(state.free), list(state.spare), []
+        free, spare, decided = list(state.free), np.array(state.spare, dtype=np.int64).reshape(self._rooms.shape), []
         starting = np.flatnonzero(start <= state.now)
         for task, where in zip(batch[starting].tolist(), vm[starting].tolist(), strict=True):
-            if free[where] >= self._cores[task] and spare[where] >= self._memory[task]:
+            if free[where] >= self._cores[task] and (spare[where] >= self._amounts[task]).all():
                 free[where] -= int(self._cores[task])
-                spare[where] -= int(self._memory[task])
+                spare[where] -= self._amounts[task]
                 decided.append((task, where))
         self._more = len(decided) < len(starting)
         return decided
 
     def _pieces(self, state: SimulationState, batch: int) -> tuple[Numbers, Places, Places]:
-        """Expected times and sizes of the free pieces of each machine's memory, with space for those of a batch."""
-        vms, later = len(self._slots), np.nextafter(state.now, np.inf)
-        if not self._rooms.any():
-            return np.empty((vms, 1)), np.zeros((vms, 1), dtype=np.int64), np.ones(vms, dtype=np.int64)
-        found: list[list[tuple[float, int]]] = [[] for _ in range(vms)]
-        for task, (vm, end) in self._running.items():
-            found[vm].append((max(end, later), int(self._memory[task])))
-        most = batch + 2 + max(map(len, found))
-        until, size = np.empty((vms, most)), np.zeros((vms, most), dtype=np.int64)
-        for vm, (machine, pieces) in enumerate(zip(self._platform.vms, found, strict=True)):
+        """Expected times and sizes of the free pieces of what machines have, with space for those of a batch."""
+        (vms, counted), later = self._rooms.shape, np.nextafter(state.now, np.inf)
+        most = batch + 2 + len(self._running)
+        until, size = np.empty((vms, counted, most)), np.zeros((vms, counted, most), dtype=np.int64)
+        number = np.zeros((vms, counted), dtype=np.int64)
+        for vm, of in np.ndindex(vms, counted):
+            running = ((task, end) for task, (where, end) in self._running.items() if where == vm)
+            pieces = [(max(end, later), int(self._amounts[task, of])) for task, end in running]
             # A machine that is not there has no slots yet; what others run there is free as late as that.
-            free = min(int(self._rooms[vm]), int(state.spare[vm])) if state.free[vm] else 0
-            unknown = int(self._rooms[vm]) - free - sum(piece for _, piece in pieces)
-            pieces += [(state.now, free), (max(machine.boot_seconds, later), unknown)]
+            free = min(int(self._rooms[vm, of]), int(state.spare[vm][of])) if state.free[vm] else 0
+            unknown = int(self._rooms[vm, of]) - free - sum(piece for _, piece in pieces)
+            pieces += [(state.now, free), (max(self._platform.vms[vm].boot_seconds, later), unknown)]
             pieces.sort()
-            until[vm, : len(pieces)], size[vm, : len(pieces)] = zip(*pieces, strict=True)
-        return until, size, np.array([len(pieces) for pieces in found], dtype=np.int64)
+            until[vm, of, : len(pieces)], size[vm, of, : len(pieces)] = zip(*pieces, strict=True)
+            number[vm, of] = len(pieces)
+        return until, size, number
 
     def _lanes(self, state: SimulationState) -> Numbers:
         """Time at which each core is expected to be free: now, at the end of its task, or once its machine is up."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _UNITS = 1_000_000
 """Whole units of time in HEFT's makespan: how finely time is divided."""
 
-_MOST_MEMORY = 2**40
-"""Units of memory that all tasks together may take in the model."""
+_MOST_UNITS = 2**40
+"""Units of memory, or of another resource, that all tasks together may take in the model."""
 
 _CLOSE = 1e-5
 """A plan is proven when it is no more than this share above what is proven to be impossible."""
@@ -120,18 +120,19 @@ class _Model:
     """The constraints of a workflow on classes of machines.
 
     Attributes:
-        exact: False where memory was rounded: up what tasks take, down what machines have. A plan is one all the same.
+        exact: False where amounts were rounded: up what tasks take, down what machines have. A plan is one all the
+            same.
     """
 
     def __init__(self, flow: Workflow, platform: Platform, seconds: Numbers, first: Schedule, cp_model: Any) -> None:
         self.unit = first.makespan / _UNITS
         self.flow, self.platform = flow, platform
         self._seconds = seconds
-        needs, rooms = ([int(each) for each in part] for part in platform.memory(flow))
+        needs, rooms = ([[int(each) for each in column] for column in part.T] for part in platform.scarce(flow))
         # The solver multiplies amounts with times. Those that are too large for that are counted in larger units.
-        self._unit = -(-sum(needs) // _MOST_MEMORY)
-        self.exact = sum(needs) <= _MOST_MEMORY * math.gcd(*needs)
-        self._memory, self._rooms = needs, rooms
+        self._units = [-(-sum(column) // _MOST_UNITS) for column in needs]
+        self.exact = all(sum(column) <= _MOST_UNITS * math.gcd(*column) for column in needs)
+        self._amounts, self._rooms = needs, rooms
         self.classes = _classes(flow, platform)
         self.model = model = cp_model.CpModel()
         horizon = _UNITS + 2 * len(flow)
@@ -157,7 +158,7 @@ class _Model:
     def _add_class(self, number: int, vms: Sequence[int], first: Schedule) -> None:
         """The tasks that could run on a class: optional intervals that share its slots."""
         model, boot = self.model, math.ceil(self.platform.vms[vms[0]].boot_seconds / self.unit)
-        intervals, demands, memories = [], [], []
+        intervals, demands, there_tasks = [], [], []
         for task in range(len(self.flow)):
             took = self._seconds[task, vms[0]]
             if not np.isfinite(took):
@@ -169,15 +170,17 @@ class _Model:
                 model.new_optional_interval_var(self._starts[task], length, self._ends[task], there, f"{task}_{number}")
             )
             demands.append(self.flow.tasks[task].cores)
-            memories.append(self._memory[task])
+            there_tasks.append(task)
             if boot:
                 model.add(self._starts[task] >= boot).only_enforce_if(there)
             model.add_hint(there, int(first.vm[task]) in vms)
         model.add_cumulative(intervals, demands, sum(self.platform.vms[vm].slots for vm in vms))
-        if any(memories):
-            unit = math.gcd(*memories) if self.exact else self._unit
-            whole = [-(-memory // unit) for memory in memories]
-            model.add_cumulative(intervals, whole, min(self._rooms[vms[0]], sum(memories)) // unit)
+        for column, rooms, larger in zip(self._amounts, self._rooms, self._units, strict=True):
+            taken = [column[task] for task in there_tasks]
+            if any(taken):
+                unit = math.gcd(*taken) if self.exact else larger
+                whole = [-(-amount // unit) for amount in taken]
+                model.add_cumulative(intervals, whole, min(rooms[vms[0]], sum(taken)) // unit)
 
     def schedule(self, solver: Any) -> Schedule:
         """The solution, on machines: within a class, each task on the first one with enough free slots."""

@@ -13,13 +13,17 @@ from tradewind.workflow.simulator.reference import Director, PriorityDirector, s
 
 
 class FcfsPlanner(Planner, Online):
-    """FCFS: tasks in the order in which they become ready, each on the first free machine that it fits on."""
+    """FCFS: tasks in the order in which they become ready, each on the first free machine that it fits on.
+
+    Of the tasks that are ready those of a higher priority go first.
+    """
 
     def plan(self, flow: Workflow, platform: Platform) -> Schedule:
         """See `Planner.plan`."""
         if not (is_plain(flow, platform) and platform.suits(flow)):
             return MachineArrays(flow, platform).follow(simulate(flow, platform, self.director(flow, platform)))
-        return SlotArrays(flow, platform).simulate(np.zeros(len(flow)), np.arange(len(platform.vms), dtype=np.int32))
+        keys = -np.array(flow.priorities or np.zeros(len(flow)), dtype=float)
+        return SlotArrays(flow, platform).simulate(keys, np.arange(len(platform.vms), dtype=np.int32))
 
     def director(self, flow: Workflow, platform: Platform) -> Director:
         """See `Online.director`."""

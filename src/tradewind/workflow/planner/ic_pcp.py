@@ -83,22 +83,25 @@ class _Instance:
     """A machine, and what it runs by now.
 
     Attributes:
-        has: Cores and bytes of memory of the machine; 0 bytes where memory is not counted.
+        has: Cores of the machine, and amounts of what can run out besides.
         up: Seconds until it can run a task.
         times: Times at which the use changes, in seconds; the first is 0.
-        used: The cores and bytes in use from each of these times to the next one; of the last, none.
+        used: The cores and amounts in use from each of these times to the next one; of the last, none.
         first: Begin of its first task.
         last: End of its last task.
     """
 
-    has: tuple[int, int]
+    has: tuple[int, ...]
     up: float
     times: list[float] = field(default_factory=lambda: [0.0])
-    used: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    used: list[tuple[int, ...]] = field(default_factory=list)
     first: float = math.inf
     last: float = -math.inf
 
-    def earliest(self, after: float, seconds: float, needs: tuple[int, int]) -> float:
+    def __post_init__(self) -> None:
+        self.used = self.used or [(0,) * len(self.has)]
+
+    def earliest(self, after: float, seconds: float, needs: tuple[int, ...]) -> float:
         """Earliest time at which a task can begin, in a gap if there is one."""
         begin = max(after, self.up)
         for at in range(bisect_right(self.times, begin) - 1, len(self.times) - 1):
@@ -109,10 +112,10 @@ class _Instance:
                 break
         return begin
 
-    def take(self, begin: float, end: float, needs: tuple[int, int]) -> None:
+    def take(self, begin: float, end: float, needs: tuple[int, ...]) -> None:
         """Note that a task runs from one moment to another."""
         for at in range(self._cut(begin), self._cut(end)):
-            self.used[at] = self.used[at][0] + needs[0], self.used[at][1] + needs[1]
+            self.used[at] = tuple(used + need for used, need in zip(self.used[at], needs, strict=True))
         self.first, self.last = min(self.first, begin), max(self.last, end)
 
     def _cut(self, moment: float) -> int:
@@ -141,11 +144,11 @@ class _Paths:
         self._deadline = deadline
         self._classes = self._platform.classes_for(self._flow)
         flow, count = machines.flow, len(machines.flow)
-        memory, rooms = self._platform.memory(flow)
-        self._needs = [(task.cores, int(each)) for task, each in zip(flow.tasks, memory, strict=True)]
+        amounts, rooms = self._platform.scarce(flow)
+        self._needs = [(task.cores, *each) for task, each in zip(flow.tasks, amounts.tolist(), strict=True)]
         self._instances = [
-            _Instance((vm.slots, int(room)), vm.boot_seconds)
-            for vm, room in zip(self._platform.vms, rooms, strict=True)
+            _Instance((vm.slots, *room), vm.boot_seconds)
+            for vm, room in zip(self._platform.vms, rooms.tolist(), strict=True)
         ]
         self._least = machines.seconds.min(axis=1)
         starts, children = flow.csr(flow.children)

@@ -156,7 +156,7 @@ def above_children(flow: Workflow, ranks: Numbers) -> Numbers:
 
 
 def is_plain(flow: Workflow, platform: Platform) -> bool:
-    """True when every task uses one core and no memory that could run out, wherever files are."""
+    """True when every task uses one core and nothing else that could run out, wherever files are."""
     return platform.storage != "local" and flow.needs[0] == 1 and not platform.tight(flow)
 
 
@@ -181,8 +181,8 @@ class MachineArrays:
     def __init__(self, flow: Workflow, platform: Platform) -> None:
         self.flow, self.platform = flow, platform
         self._slots = np.array([vm.slots for vm in platform.vms], dtype=np.int64)
-        needs, rooms = platform.memory(flow)
-        self._needs = np.array([task.cores for task in flow.tasks], dtype=np.int64), needs
+        amounts, rooms = platform.scarce(flow)
+        self._needs = np.array([task.cores for task in flow.tasks], dtype=np.int64), amounts
         self._sizes = self._slots, rooms
         self.seconds = platform.seconds(flow)
         self._ready_at = np.array([vm.boot_seconds for vm in platform.vms])

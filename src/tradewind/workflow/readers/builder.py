@@ -129,6 +129,8 @@ class WorkflowBuilder:
             task = replace(task, runtime=0.0)
         if task.cores < 1:
             raise self.fail(f"task {task.id!r} uses {task.cores} cores", line, "it uses 1 or more", task.id)
+        if task.gpus < 0:
+            raise self.fail(f"task {task.id!r} uses {task.gpus} GPUs", line, "it uses 0 or more", task.id)
         if len(self.tasks) >= _MOST_TASKS:
             raise self.fail(f"with its sub-workflows it has more than {_MOST_TASKS:,} tasks", line)
         self._places[task.id] = len(self.tasks)

@@ -35,7 +35,8 @@ def read_dax(
 ) -> Workflow:
     """Read the workflow of a DAX file.
 
-    Run times are those of the ``runtime`` attribute, else of profiles, which give cores and memory, too; sizes those of
+    Run times are those of the ``runtime`` attribute, else of profiles, which give all else that a task
+    needs, too; sizes those of
     the ``size`` attribute or of ``<metadata key="size">``, at the use or at the file. Edges are those of ``<child>``
     and ``<parent>``, and those that files imply. Jobs have commands where any of them has arguments or streams, or
     where a catalogue has the path of its program. Catalogues are those within the document, then those in files beside
@@ -211,6 +212,9 @@ class _DaxReader:
             command,
             tuple(name for name in optional if name in inputs),
             "" if kind == "job" else attributes.get("file") or attributes.get("name") or kind,
+            needs.gpus or 0,
+            needs.disk_bytes,
+            needs.priority or 0,
         )
         for name in inputs:
             if location := self._catalogues.location(name):

@@ -36,7 +36,7 @@ def read_pegasus(
 ) -> Workflow:
     """Read the workflow of a Pegasus 5 document.
 
-    Run times, cores and memory are those of a job's metadata and profiles, else of its transformation's; sizes those of
+    Run times and needs are those of a job's metadata and profiles, else of its transformation's; sizes those of
     ``size`` or ``metadata.size`` at a use, else in the replica catalogue. Edges are those of ``jobDependencies``, and
     those that files imply. A command whose streams are files is run by ``sh``, which opens them. Catalogues are those
     within the document, then those in files beside it; see `PegasusCatalogues`. A job that stands for a workflow is the
@@ -127,6 +127,9 @@ class _PegasusReader:
                 command,
                 tuple(name for name in optional if name in inputs),
                 program if inner else "",
+                needs.gpus or 0,
+                exact_memory(needs.disk_bytes, values.text(metadata, "tradewind_disk_bytes")),
+                needs.priority or 0,
             ),
             line,
         )

@@ -10,11 +10,11 @@ from tradewind.errors import InputError, WorkflowError
 from tradewind.problem import Billing, Offer, OfferQuery
 from tradewind.utils.units import parse_duration, parse_memory, parse_money
 from tradewind.utils.yaml_lines import YamlMapping
-from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.platform import Platform, Vm, disk_bytes
 from tradewind.workflow.readers.yaml_lines import YamlValueReader, finite
 
 _KEYS = ("vms", "storage", "bandwidth", "latency", "billing")
-_VM_KEYS = ("kind", "offer", "name", "count", "speed", "slots", "price", "boot", "memory")
+_VM_KEYS = ("kind", "offer", "name", "count", "speed", "slots", "price", "boot", "memory", "gpus", "disk")
 _BILLING = {"setup": "setup_seconds", "minimum": "minimum_seconds", "granularity": "granularity_seconds"}
 
 _MOST_SLOTS = 1_000_000
@@ -96,12 +96,14 @@ def _machines(values: YamlValueReader, given: YamlMapping, taken: dict[str, int]
     """The machines of one row."""
     values.known(given, _VM_KEYS, "a machine")
     kind = values.text(given, "kind") or values.text(given, "name")
-    slots, price, memory = 1, 0.0, 0
+    slots, price, memory, gpus = 1, 0.0, 0, 0
+    disk: int | None = None
     offer: Offer | None = None
     if given.get("offer") is not None:
         offer = _offer(values, given)
         kind, slots, price = kind or offer.instance_type, max(1, int(offer.vcpu)), offer.price_per_hour
         memory = int(offer.memory_gib * 2**30)
+        gpus, disk = offer.gpus, disk_bytes(offer)
     if not kind:
         raise values.fail("a machine has no kind", given.line, "write kind: small, or offer: provider:region:type")
     prefix = values.text(given, "name") or kind
@@ -126,9 +128,14 @@ def _machines(values: YamlValueReader, given: YamlMapping, taken: dict[str, int]
         raise values.fail(f"{prefix!r} has {vm.slots} slots", given.at("slots"), "it has 1 or more")
     if vm.slots > _MOST_SLOTS:
         raise values.fail(f"{prefix!r} has {vm.slots} slots", given.at("slots"), f"it has {_MOST_SLOTS:,} at most")
+    gpus = values.count(given, "gpus", gpus, f"the GPUs of {prefix!r}")
+    if not 0 <= gpus <= _MOST_SLOTS:
+        raise values.fail(f"{prefix!r} has {gpus} GPUs", given.at("gpus"), f"it has 0 to {_MOST_SLOTS:,}")
+    if given.get("disk") is not None:
+        disk = values.parsed(given, "disk", 0, parse_memory, f"the disk of {prefix!r}", "an amount of disk")
     first = taken.get(prefix, 0)
     taken[prefix] = first + count
-    vm = replace(vm, memory_bytes=memory or None, offer=offer)
+    vm = replace(vm, memory_bytes=memory or None, offer=offer, gpus=gpus, disk_bytes=disk)
     return [replace(vm, name=f"{prefix}-{first + i + 1}") for i in range(count)]
 
 
@@ -193,6 +200,8 @@ def to_document(platform: Platform) -> dict[str, Any]:
                 "price_per_hour": vm.price_per_hour,
                 "boot_seconds": vm.boot_seconds,
                 **({} if vm.memory_bytes is None else {"memory_bytes": vm.memory_bytes}),
+                **({"gpus": vm.gpus} if vm.gpus else {}),
+                **({} if vm.disk_bytes is None else {"disk_bytes": vm.disk_bytes}),
                 **({} if vm.offer is None else {"offer": vm.offer.to_json()}),
             }
             for vm in platform.vms
@@ -232,7 +241,7 @@ def _machine(row: Any) -> Vm:
         ValueError: A figure of it is no number.
     """
     name = str(row["name"])
-    memory, offer = row.get("memory_bytes"), row.get("offer")
+    memory, offer, disk = row.get("memory_bytes"), row.get("offer"), row.get("disk_bytes")
     return Vm(
         name,
         finite(row["speed"], f"the speed of {name!r}"),
@@ -242,6 +251,8 @@ def _machine(row: Any) -> Vm:
         finite(row["boot_seconds"], f"the boot time of {name!r}"),
         None if memory is None else int(finite(memory, f"the memory of {name!r}")),
         None if offer is None else Offer.from_json(offer),
+        int(finite(row.get("gpus", 0), f"the GPUs of {name!r}")),
+        None if disk is None else int(finite(disk, f"the disk of {name!r}")),
     )
 
 

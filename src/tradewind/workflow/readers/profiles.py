@@ -30,11 +30,17 @@ class TaskRequirements:
         runtime: Seconds.
         cores: Cores.
         memory_bytes: Bytes of memory.
+        gpus: GPUs.
+        disk_bytes: Bytes of disk.
+        priority: Priority, the higher the earlier.
     """
 
     runtime: float | None
     cores: int | None
     memory_bytes: int | None
+    gpus: int | None = None
+    disk_bytes: int | None = None
+    priority: int | None = None
 
 
 def _number(text: str) -> float:
@@ -88,12 +94,19 @@ _SLURM = {
     "time": ("limit", _clock),
     "gpus": ("gpus", _gres),
     "gres": ("gpus", _gres),
+    "gpus_per_node": ("gpus", _gres),
+    "gpus_per_task": ("gpus_each", _gres),
     "tmp": ("disk", _MIB),
     "priority": ("priority", _number),
-    "nice": ("priority", _number),
+    "nice": ("nice", _number),
 }
 _READ: dict[str, dict[str, tuple[str, Callable[[str], float]]]] = {
-    METADATA: {"runtime": ("runtime", _number), "cores": ("cores", _number), "memory": ("memory", _MIB)},
+    METADATA: {
+        "runtime": ("runtime", _number),
+        "cores": ("cores", _number),
+        "memory": ("memory", _MIB),
+        "tradewind_priority": ("priority", _number),
+    },
     "pegasus": {
         "runtime": ("runtime", _number),
         "cores": ("cores", _number),
@@ -177,15 +190,17 @@ def read_requirements(builder: WorkflowBuilder, task: str, levels: Sequence[Prof
                     _take(builder, task, (space, key, text, line), here)
         _totals(here)
         found = {**here, **found}
-    if any(found.get(each) for each in ("gpus", "disk", "priority")):
-        builder.note("tasks that ask for GPUs, disk or priority, which are not planned with", task)
     if "runtime" not in found and "limit" in found:
         builder.note("tasks without a run time, for which their time limit is taken", task)
-    cores, memory = found.get("cores"), found.get("memory")
+    cores, memory, gpus = found.get("cores"), found.get("memory"), found.get("gpus")
+    disk, priority = found.get("disk"), found.get("priority")
     return TaskRequirements(
         found.get("runtime", found.get("limit")),
         None if cores is None else math.ceil(cores),
         int(memory) if memory else None,
+        None if gpus is None else math.ceil(gpus),
+        math.ceil(disk) if disk else None,
+        None if priority is None else round(priority),
     )
 
 
@@ -215,8 +230,12 @@ def _take(
 
 
 def _totals(found: dict[str, float]) -> None:
-    """Add what Slurm gives by task and by core."""
+    """Add what Slurm gives by task and by core, and as the contrary of a priority."""
     if "each" in found or "count" in found:
         found.setdefault("cores", found.get("each", 1.0) * found.get("count", 1.0))
     if "share" in found:
         found.setdefault("memory", found["share"] * found.get("cores", 1.0))
+    if "gpus_each" in found:
+        found.setdefault("gpus", found["gpus_each"] * found.get("count", 1.0))
+    if "nice" in found:
+        found.setdefault("priority", -found["nice"])

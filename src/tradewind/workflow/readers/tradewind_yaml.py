@@ -15,6 +15,7 @@ from tradewind.workflow.readers.yaml_lines import YamlValueReader
 _KEYS = ("name", "files", "tasks", "edges", "locations")
 _TASK_KEYS = (
     "command", "activity", "runtime", "inputs", "outputs", "optional", "after", "cores", "memory", "subworkflow",
+    "gpus", "disk", "priority",
 )  # fmt: skip
 
 
@@ -87,6 +88,7 @@ def _task(values: YamlValueReader, task_id: str, given: YamlMapping, builder: Wo
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
         builder.note("tasks that list a file twice, which counts once", task_id)
     memory = values.parsed(given, "memory", -1, parse_memory, f"the memory of {what}", "an amount of memory")
+    disk = values.parsed(given, "disk", -1, parse_memory, f"the disk of {what}", "an amount of disk such as 20GiB")
     return Task(
         task_id,
         values.text(given, "activity") or task_id,
@@ -98,6 +100,9 @@ def _task(values: YamlValueReader, task_id: str, given: YamlMapping, builder: Wo
         _command(values, given, what),
         _optional(values, given, inputs, what),
         values.text(given, "subworkflow"),
+        values.count(given, "gpus", 0, f"the GPUs of {what}"),
+        None if disk < 0 else disk,
+        values.count(given, "priority", 0, f"the priority of {what}"),
     )
 
 
@@ -182,6 +187,9 @@ def to_document(flow: Workflow) -> dict[str, Any]:
             "cores": task.cores if task.cores != 1 else None,
             "memory": f"{task.memory_bytes}B" if task.memory_bytes is not None else None,
             "subworkflow": task.subworkflow,
+            "gpus": task.gpus or None,
+            "disk": f"{task.disk_bytes}B" if task.disk_bytes is not None else None,
+            "priority": task.priority or None,
         }
         document["tasks"][task.id] = {key: value for key, value in row.items() if value not in ([], "", None)}
     return document

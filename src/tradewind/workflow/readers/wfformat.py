@@ -22,7 +22,7 @@ VERSIONS = ("1.4", "1.5", "1.6")
 """The versions that can be written."""
 
 _MOST = 1 << 60
-"""Number of cores, or bytes of memory, that no task has."""
+"""Number of cores, bytes of memory, or priority that no task has."""
 _NUMBER = re.compile(r"[_.-]?(ID)?\d+$")
 
 
@@ -179,10 +179,20 @@ def _task(
             max(1, math.ceil(cores)),
             memory or None,
             tuple(words),
+            priority=_priority(builder, task_id, run),
         )
     )
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
         builder.note("tasks that list a file twice, which counts once", task_id)
+
+
+def _priority(builder: WorkflowBuilder, task_id: str, run: Mapping[str, Any]) -> int:
+    given = run.get("priority")
+    if given is None:
+        return 0
+    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) < _MOST:
+        raise builder.fail(f"the priority of task {task_id!r} is {given!r}, not a number", about=task_id)
+    return round(given)
 
 
 def _mappings(builder: WorkflowBuilder, given: Any, key: str, what: str = "") -> list[Mapping[str, Any]]:
@@ -298,4 +308,6 @@ def _execution(task: Task, machine: str, joined: bool) -> dict[str, Any]:
         found["command"] = {"program": task.command[0], "arguments": list(map(join_argument, task.command[1:]))}
     if task.memory_bytes is not None:
         found["memoryInBytes"] = task.memory_bytes
+    if task.priority:
+        found["priority"] = task.priority
     return {**found, **({"machine": machine} if joined else {"machines": [machine]})}

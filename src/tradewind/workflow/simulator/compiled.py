@@ -43,12 +43,12 @@ class CompiledSimulator:
     ) -> None:
         self.flow, self.platform = flow, platform
         self.seconds = platform.seconds(flow)
-        memory, rooms = platform.memory(flow)
-        self._needs = np.array([task.cores for task in flow.tasks], dtype=np.int64), memory
+        amounts, rooms = platform.scarce(flow)
+        self._needs = np.array([task.cores for task in flow.tasks], dtype=np.int64), amounts
         self._sizes = np.array([vm.slots for vm in platform.vms], dtype=np.int64), rooms
         self._suited = platform.suits(flow)
         # Of tasks of one core that fit on every machine, none can be passed over for another.
-        self._alike = self._suited and flow.needs[0] == 1 and not rooms.any()
+        self._alike = self._suited and flow.needs[0] == 1 and not rooms.size
         self._ready_at = np.array([vm.boot_seconds for vm in platform.vms])
         starts, children = flow.csr(flow.children)
         self._graph = (starts, children, np.array([len(each) for each in flow.parents], dtype=np.int32))
@@ -113,12 +113,16 @@ class CompiledSimulator:
         """Give the ready task of the smallest key that fits somewhere to the most preferred machine with room.
 
         Args:
-            keys: Priority of each task, the smallest first; of equal ones, the task that became ready first goes first.
+            keys: Key of each task, the smallest first; of equal ones, the task of the highest priority goes first, then
+                the one that became ready first.
             preference: The machines, the most preferred first.
         """
         from tradewind.workflow import kernel_simulate
 
         _, ranks = np.unique(np.asarray(keys, dtype=np.float64), return_inverse=True)
+        if self.flow.priorities:
+            pairs = np.stack([ranks, -np.array(self.flow.priorities, dtype=np.int64)])
+            ranks = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
         vms, start, finish, done = kernel_simulate.run_queue(
             self._graph, self.seconds, ranks.astype(np.int64), np.asarray(preference, dtype=np.int64), self._needs,
             self._sizes, self._alike, self._ready_at, self._files, self._delays,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ class SimulationState:
         platform: The machines that its tasks run on.
         now: Seconds since the beginning.
         free: Free slots of each machine.
-        spare: Free memory of each machine in bytes; without end where it is not counted (see `Platform.tight`).
+        spare: Free amounts of each machine of what can run out besides slots (see `Platform.scarce`).
         holding: The files on each machine, under local storage.
         vm: The machine of each task that was placed, else -1.
         finished: The tasks that have ended well.
@@ -42,14 +41,13 @@ class SimulationState:
     holding: list[set[str]] = field(default_factory=list)
     vm: list[int] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
-    spare: list[float] = field(default_factory=list)
+    spare: list[list[int]] = field(default_factory=list)
     failed: set[int] = field(default_factory=set)
     skipped: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if not self.spare:
-            counted = self.platform.tight(self.flow)
-            self.spare = [float(room) if counted else math.inf for room in self.platform.memories]
+            self.spare = self.platform.scarce(self.flow)[1].tolist()
 
     @cached_property
     def reading(self) -> Numbers:
@@ -57,16 +55,28 @@ class SimulationState:
         return self.platform.reading(self.flow)
 
     @cached_property
+    def takes(self) -> list[list[int]]:
+        """Amounts that each task takes of what `spare` counts."""
+        found: list[list[int]] = self.platform.scarce(self.flow)[0].tolist()
+        return found
+
+    @cached_property
     def _misfits(self) -> list[list[bool]] | None:
         """Marks of the machines that each task does not fit on however free they are; None where all fit."""
         return None if self.platform.suits(self.flow) else (~self.platform.fits(self.flow)).tolist()
 
     def fits(self, task: int, vm: int) -> bool:
-        """True when a task fits on a machine, and the machine has the free slots and memory that it uses."""
-        it = self.flow.tasks[task]
-        if self.free[vm] < it.cores or self.spare[vm] < (it.memory_bytes or 0):
+        """True when a task fits on a machine, and the machine has free slots and all else that it uses."""
+        if self.free[vm] < self.flow.tasks[task].cores:
+            return False
+        if any(there < takes for there, takes in zip(self.spare[vm], self.takes[task], strict=True)):
             return False
         return self._misfits is None or not self._misfits[task][vm]
+
+    def use(self, task: int, vm: int, times: int = 1) -> None:
+        """Take what a task uses of a machine; -1 times gives it back."""
+        self.free[vm] -= times * self.flow.tasks[task].cores
+        self.spare[vm] = [there - times * takes for there, takes in zip(self.spare[vm], self.takes[task], strict=True)]
 
     def fetching(self, task: int, vm: int) -> float:
         """Seconds that bringing a task's inputs to a machine takes."""
@@ -86,7 +96,8 @@ class Director(ABC):
         """Choose a ready task and the machine with free slots for it that it is placed on now, or None to wait.
 
         Args:
-            ready: Tasks whose parents have ended, in the order in which they became ready.
+            ready: Tasks whose parents have ended, those of the highest priority first, then in the order in which
+                they became ready.
             state: State of the run; it changes after each answer.
         """
 
@@ -233,8 +244,7 @@ class _Run:
             self.ready.append(number)
         else:
             vm = self.state.vm[number]
-            self.state.free[vm] += self.flow.tasks[number].cores
-            self.state.spare[vm] += self.flow.tasks[number].memory_bytes or 0
+            self.state.use(number, vm, -1)
             begin = float(self.start[number])
             for_good = what == "fail" and self.attempts[number] > self.world.retries
             if for_good:
@@ -266,6 +276,8 @@ class _Run:
             waiting.extend(new)
 
     def _decide(self) -> None:
+        if self.flow.priorities:
+            self.ready.sort(key=lambda task: -self.flow.priorities[task])
         while self.ready:
             picked = self.director.pick(self.ready, self.state)
             if picked is None:
@@ -286,8 +298,7 @@ class _Run:
         self.coming.append((vm, self.flow.real_inputs[task]))
         running = self.flow.tasks[task].runtime / self.platform.vms[vm].speed
         seconds, fails = self.world.duration(task, vm, begin, int(self.attempts[task]), fetching, running)
-        state.free[vm] -= self.flow.tasks[task].cores
-        state.spare[vm] -= self.flow.tasks[task].memory_bytes or 0
+        state.use(task, vm)
         state.vm[task] = vm
         self.attempts[task] += 1
         self.start[task], self.finish[task] = begin, begin + seconds

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tradewind.errors import WorkflowError
-from tradewind.utils.units import count, format_memory, listed
+from tradewind.utils.units import count, listed
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.planner.base import Online, Planner
@@ -239,14 +239,16 @@ def simulate_like_workflowsim(flow: Workflow, platform: Platform, policy: str) -
 
     Raises:
         WorkflowError: WorkflowSim has no such policy, storage is neither shared nor local, or a machine is too small
-            for a task: its rules look at no memory.
+            for a task: its rules look at nothing but run times.
     """
     if policy not in WORKFLOWSIM_POLICIES:
         hint = f"there are {', '.join(WORKFLOWSIM_POLICIES)}"
         raise WorkflowError(f"--compat workflowsim has no planner {policy or 'yet'!r}", hint=hint)
     if platform.storage == "none":
         raise WorkflowError("WorkflowSim knows shared and local storage only", hint="write storage: shared")
-    _check_memory(flow, platform)
+    _check_sizes(flow, platform)
+    if flow.priorities:  # it knows none
+        flow = replace(flow, tasks=tuple(replace(task, priority=0) for task in flow.tasks))
     vms = [WorkflowSimVm(1000.0 * vm.speed, vm.slots) for vm in platform.vms]
     outcome = WorkflowSim(flow, vms, policy, "SHARED" if platform.storage == "shared" else "LOCAL").run()
     schedule = Schedule(np.array(outcome.vms, dtype=np.int32), np.array(outcome.starts), np.array(outcome.ends))
@@ -266,14 +268,17 @@ def simulate_like_workflowsim(flow: Workflow, platform: Platform, policy: str) -
     return ReplicationResult(single, schedule, (found,), (0,), notes=tuple(notes))
 
 
-def _check_memory(flow: Workflow, platform: Platform) -> None:
-    known = [vm for vm in platform.vms if vm.memory_bytes is not None]
-    small = min(known, key=lambda vm: vm.memory_bytes or 0, default=None)
-    if small is None or flow.needs[1] <= (small.memory_bytes or 0):
-        return
-    task = next(task for task in flow.tasks if task.memory_bytes == flow.needs[1])
-    raise WorkflowError(
-        f"WorkflowSim puts any task on any machine: task {task.id!r} needs {format_memory(flow.needs[1])} of memory, "
-        f"and machine {small.name!r} has {format_memory(small.memory_bytes)}",
-        hint="leave out --compat, or machines that are too small; the planner workflowsim puts tasks where they fit",
-    )
+def _check_sizes(flow: Workflow, platform: Platform) -> None:
+    """Refuse machines that are too small for a task in anything but cores."""
+    for place in (1, 2, 3):
+        small = min(platform.vms, key=lambda vm: vm.size[place])
+        if flow.needs[place] > small.size[place]:
+            number = next(n for n, task in enumerate(flow.tasks) if task.amounts[place - 1] == flow.needs[place])
+            narrow = replace(flow, tasks=tuple(replace(task, cores=1) for task in flow.tasks))
+            why = platform.misfit(narrow, number, platform.vms.index(small))
+            raise WorkflowError(
+                f"WorkflowSim puts any task on any machine: task {flow.tasks[number].id!r} does not fit on machine "
+                f"{small.name!r}: {why}",
+                hint="leave out --compat, or machines that are too small; the planner workflowsim puts tasks where "
+                "they fit",
+            )

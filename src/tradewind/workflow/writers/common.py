@@ -198,7 +198,7 @@ def program_of(task: Task, words: Sequence[str], folder: Path | None, out: Path)
 
 
 def mebibytes(size: int) -> int:
-    """Memory in whole MiB, rounded up."""
+    """Memory or disk in whole MiB, rounded up."""
     return -(-size // _MIB)
 
 

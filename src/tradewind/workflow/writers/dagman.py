@@ -32,7 +32,7 @@ def write_dagman(source: WorkflowSource, out: Path) -> WrittenWorkflow:
     """Write a workflow, or the plan for it, as a DAG.
 
     Each task is a node. Its submit description lies in a folder named after the DAG, and has the command, the files
-    that are sent there and back, cores and memory. Of a plan, the order of tasks is their ``PRIORITY``, and each task
+    that are sent there and back, and what it needs. Of a plan, the order of tasks is their ``PRIORITY``, and each task
     requires its machine; which machine of the pool that is stands once, in the DAG. `read_workflow` reads all of it.
 
     Args:
@@ -81,6 +81,8 @@ def _dag(source: WorkflowSource, nodes: dict[str, str], macros: dict[str, str], 
         lines += ["", "# The order of the plan: of the tasks that could begin, the one that it begins first."]
         priorities = source.priorities()
         lines += [f"PRIORITY {node} {priorities[place]}" for place, node in enumerate(ids)]
+    elif flow.priorities:
+        lines += ["", *(f"PRIORITY {node} {flow.priorities[place]}" for place, node in enumerate(ids))]
     lines += [
         "",
         *(f"PARENT {_names(ids, above)} CHILD {ids[place]}" for place, above in enumerate(flow.parents) if above),
@@ -129,6 +131,10 @@ def _submit_description(source: WorkflowSource, task: Task, node: str, machine: 
     lines.append(f"request_cpus = {task.cores}")
     if task.memory_bytes is not None:
         lines.append(f"request_memory = {mebibytes(task.memory_bytes)}")
+    if task.gpus:
+        lines.append(f"request_gpus = {task.gpus}")
+    if task.disk_bytes is not None:
+        lines.append(f"request_disk = {-(-task.disk_bytes // 1024)}")
     if machine:
         lines.append(f'requirements = (TARGET.Machine == "$({machine})")')
     lines += [f"output = {out.name}.jobs/{node}.out", f"error = {out.name}.jobs/{node}.err", ""]
@@ -141,6 +147,10 @@ def _submit_description(source: WorkflowSource, task: Task, node: str, machine: 
         lines.append(f"+tradewind_task = {quote_string(task.id)}")
     if task.memory_bytes is not None:
         lines.append(f"+tradewind_memory_bytes = {task.memory_bytes}")
+    if task.disk_bytes is not None:
+        lines.append(f"+tradewind_disk_bytes = {task.disk_bytes}")
+    if source.plan is not None:
+        lines.append(f"+tradewind_priority = {task.priority}")
     for key, listed in (("input", task.inputs), ("output", task.outputs)):
         if any(name in flow.sizes for name in listed):
             sizes = ",".join(str(flow.sizes.get(name, "")) for name in listed)

@@ -41,7 +41,7 @@ _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"
 def write_pegasus(source: WorkflowSource, out: Path) -> WrittenWorkflow:
     """Write a workflow, or the plan for it, as the ``workflow.yml`` of Pegasus 5.
 
-    Jobs have their arguments, streams, files with sizes, and profiles for run time, cores and memory. The replica
+    Jobs have their arguments, streams, files with sizes, and profiles for run time and all that they need. The replica
     catalogue has the files that come from outside, the transformation catalogue a program for each activity. Of a plan,
     each machine is a site of the site catalogue, which its jobs select, and the order of tasks is their priority.
 
@@ -68,6 +68,7 @@ def write_pegasus(source: WorkflowSource, out: Path) -> WrittenWorkflow:
         profiles = written[place].setdefault("profiles", {})
         profiles["dagman"] = {"PRIORITY": str(priority)}
         profiles["selector"] = {"execution.site": chosen[place]}
+        written[place].setdefault("metadata", {})["tradewind_priority"] = str(flow.tasks[place].priority)
     document: dict[str, Any] = {"x-tradewind": {"workflow": source.described()}, "pegasus": VERSION}
     document["name"] = re.sub(r"[^A-Za-z0-9_-]", "_", flow.name) or "workflow"
     if source.plan is not None:
@@ -146,10 +147,18 @@ class _Job:
         profiles: dict[str, Any] = {"runtime": repr(float(task.runtime)).removesuffix(".0"), "cores": task.cores}
         if task.memory_bytes is not None:
             profiles["memory"] = mebibytes(task.memory_bytes)
+        if task.gpus:
+            profiles["gpus"] = task.gpus
+        if task.disk_bytes is not None:
+            profiles["diskspace"] = mebibytes(task.disk_bytes)
         found["profiles"] = {"pegasus": profiles}
+        if task.priority:
+            found["profiles"]["dagman"] = {"PRIORITY": str(task.priority)}
         metadata = {"tradewind_task": task.id} if self._name != task.id else {}
         if task.memory_bytes is not None:
             metadata["tradewind_memory_bytes"] = str(task.memory_bytes)
+        if task.disk_bytes is not None:
+            metadata["tradewind_disk_bytes"] = str(task.disk_bytes)
         return {**found, **({"metadata": metadata} if metadata else {})}
 
     def _uses(self) -> list[dict[str, Any]]:

@@ -149,4 +149,20 @@ def test_mistakes_are_told(tmp_path: Path, text: str, words: str) -> None:
 )
 def test_real_files(name: str, tasks: int, count: int, memory: int) -> None:
     flow = read_workflow(DATASETS / "formats/cwl" / name)
-    assert (len(flow), flow.edges, flow.needs) == (tasks, count, (1, memory))
+    assert (len(flow), flow.edges, flow.needs[:2]) == (tasks, count, (1, memory))
+
+
+def test_gpus_and_disk(tmp_path: Path) -> None:
+    text = """\
+cwlVersion: v1.2
+class: CommandLineTool
+baseCommand: train
+inputs: []
+outputs: []
+requirements:
+  ResourceRequirement: {coresMin: 2, tmpdirMin: 100, outdirMin: 50}
+hints:
+  cwltool:CUDARequirement: {cudaDeviceCountMin: 2}
+"""
+    (task,) = read_workflow(written(tmp_path, text)).tasks
+    assert (task.cores, task.gpus, task.disk_bytes) == (2, 2, 150 * 2**20)

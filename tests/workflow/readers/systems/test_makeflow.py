@@ -140,3 +140,8 @@ def test_real_files(name: str, tasks: int, count: int) -> None:
 def test_real_jx_is_refused() -> None:
     with pytest.raises(WorkflowError, match="JX of Makeflow, whose expressions are not evaluated"):
         read_workflow(DATASETS / "formats/makeflow/blast.jx")
+
+
+def test_gpus_and_disk(tmp_path: Path) -> None:
+    flow = read_workflow(written(tmp_path, "GPUS=2\nDISK=100\nout: in\n\trun in > out\n"))
+    assert (flow.tasks[0].gpus, flow.tasks[0].disk_bytes) == (2, 100 * 2**20)

@@ -196,3 +196,9 @@ def test_mistakes_are_told_with_their_line(tmp_path: Path, row: str, words: str)
 def test_real_files(name: str, tasks: int, count: int) -> None:
     flow = read_workflow(DATASETS / "formats/nextflow" / name)
     assert (len(flow), flow.edges) == (tasks, count)
+
+
+def test_gpus_and_disk(tmp_path: Path) -> None:
+    head = "task_id,name,status,realtime,cpus,disk,accelerator"
+    flow = read_workflow(written(tmp_path, rows=("1,TRAIN (a),COMPLETED,1m,2,20 GB,1",), head=head))
+    assert (flow.tasks[0].gpus, flow.tasks[0].disk_bytes) == (1, 20 * 2**30)

@@ -124,3 +124,10 @@ def test_mistakes_are_told(tmp_path: Path, text: str, words: str) -> None:
 def test_real_files(name: str, tasks: int, count: int) -> None:
     flow = read_workflow(DATASETS / "formats/snakemake" / name)
     assert (len(flow), flow.edges) == (tasks, count)
+
+
+def test_gpus_disk_and_priority(tmp_path: Path) -> None:
+    head = "s\th:m:s\tmax_rss\tjobid\trule_name\twildcards\tparams\tthreads\tpriority\tresources"
+    row = "1.5\t0:00:01\t1\t1\ttrain\t\t\t2\t9\t{'gpu': 1, 'disk_mb': 500}"
+    (task,) = read_workflow(written(tmp_path, "train.tsv", f"{head}\n{row}\n")).tasks
+    assert (task.cores, task.gpus, task.disk_bytes, task.priority) == (2, 1, 500_000_000, 9)

@@ -155,4 +155,5 @@ _OF_MACHINES = frozenset({"run", "session", "began", "pilot", "up", "down", "lef
 def machine_offer(machine: Vm) -> Offer:
     """The offer of a machine of a plan."""
     memory = 0.0 if machine.memory_bytes is None else machine.memory_bytes / 2**30
-    return Offer("plan", machine.kind or machine.name, float(machine.slots), memory, machine.price_per_hour)
+    kind = machine.kind or machine.name
+    return Offer("plan", kind, float(machine.slots), memory, machine.price_per_hour, gpus=machine.gpus)

@@ -33,8 +33,9 @@ def read_cwl(
 
     Each step is a task that waits for the steps that its inputs come from; a step that runs a workflow is the steps of
     that workflow, called ``step/inner``. A scattered step is one task, because only its inputs say how many it is.
-    Cores and memory are ``coresMin`` and ``ramMin`` of the nearest ``ResourceRequirement``: of the tool, the step, or
-    the workflows around it. A tool of its own is a workflow of one task.
+    Cores, memory and disk are ``coresMin``, ``ramMin`` and ``tmpdirMin`` with ``outdirMin`` of the nearest
+    ``ResourceRequirement``: of the tool, the step, or the workflows around it; GPUs are those of ``CUDARequirement``. A
+    tool of its own is a workflow of one task.
 
     Args:
         document: The document.
@@ -220,22 +221,38 @@ class _CwlReader:
         body = process.body if process is not None else {}
         if body and body.get("class") not in _TOOLS:
             raise builder.fail(f"{name!r} is of class {body.get('class')!r}, which is not supported", line)
-        cores, memory = self._resources([body, *around], name)
+        cores, memory, disk = self._resources([body, *around], name)
+        gpus = self._gpus([body, *around], name)
         base = body.get("baseCommand") or []
         words = [str(each) for each in (base if isinstance(base, list) else [base])]
         builder.note("tasks without a run time, which count as 0 s", name)
-        builder.task(Task(name, Path(words[0]).name if words else name, 0.0, cores=cores, memory_bytes=memory), line)
+        builder.task(Task(name, Path(words[0]).name if words else name, 0.0, cores=cores, memory_bytes=memory,
+                          gpus=gpus, disk_bytes=disk), line)  # fmt: skip
 
-    def _resources(self, around: list[Mapping[str, Any]], name: str) -> tuple[int, int | None]:
-        """Cores and memory of a task: of the nearest requirement, or else the nearest hint."""
-        for key in ("requirements", "hints"):
-            for holder in around:
-                found = _requirement(self._builder, holder, key)
-                if found is not None:
-                    cores = self._number(found, "coresMin", "coresMax", name) or 1
-                    memory = self._number(found, "ramMin", "ramMax", name)
-                    return max(1, math.ceil(cores)), math.ceil(memory * _MEBIBYTE) if memory else None
-        return 1, None
+    def _gpus(self, around: list[Mapping[str, Any]], name: str) -> int:
+        """GPUs of a task, by the extension of cwltool that other engines have taken over."""
+        found = self._nearest(around, "CUDARequirement")
+        number = None if found is None else self._number(found, "cudaDeviceCountMin", "cudaDeviceCountMax", name)
+        return 0 if found is None else math.ceil(1 if number is None else number)
+
+    def _nearest(self, around: list[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:
+        """The nearest requirement of a class, or else the nearest hint."""
+        each = (
+            _requirement(self._builder, holder, key, kind) for key in ("requirements", "hints") for holder in around
+        )
+        return next((found for found in each if found is not None), None)
+
+    def _resources(self, around: list[Mapping[str, Any]], name: str) -> tuple[int, int | None, int | None]:
+        """Cores, memory and disk of a task."""
+        found = self._nearest(around, "ResourceRequirement")
+        if found is None:
+            return 1, None, None
+        cores = self._number(found, "coresMin", "coresMax", name) or 1
+        memory = self._number(found, "ramMin", "ramMax", name)
+        parts = [self._number(found, f"{where}Min", f"{where}Max", name) for where in ("tmpdir", "outdir")]
+        disk = sum(part or 0 for part in parts)
+        size, room = (math.ceil(each * _MEBIBYTE) if each else None for each in (memory, disk))
+        return max(1, math.ceil(cores)), size, room
 
     def _number(self, given: Mapping[str, Any], least: str, most: str, name: str) -> float | None:
         key = least if given.get(least) is not None else most
@@ -255,15 +272,20 @@ class _CwlReader:
         return number
 
 
-def _requirement(builder: WorkflowBuilder, holder: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
+def _requirement(builder: WorkflowBuilder, holder: Mapping[str, Any], key: str, kind: str) -> Mapping[str, Any] | None:
+    """The requirement of a class; the prefix of an extension's name does not count."""
     given = holder.get(key)
     if isinstance(given, Mapping):
-        found = given.get("ResourceRequirement")
+        found = next((each for name, each in given.items() if _is_of(name, kind)), None)
         return found if isinstance(found, Mapping) else None
     if given is not None and not isinstance(given, list):
         raise builder.fail(f"{key!r} is no list", _line(holder, key))
     listed = [each for each in given or () if isinstance(each, Mapping)]
-    return next((each for each in listed if each.get("class") == "ResourceRequirement"), None)
+    return next((each for each in listed if _is_of(each.get("class"), kind)), None)
+
+
+def _is_of(name: Any, kind: str) -> bool:
+    return re.split(r"[:#/]", str(name))[-1] == kind
 
 
 def _named(builder: WorkflowBuilder, given: Any, what: str) -> dict[str, Any]:

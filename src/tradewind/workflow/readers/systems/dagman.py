@@ -12,12 +12,12 @@ from tradewind.errors import WorkflowError
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.readers.builder import WorkflowBuilder
 from tradewind.workflow.readers.subworkflows import MOST_FILES, check_nesting
-from tradewind.workflow.readers.systems.submit_file import parse_submit
+from tradewind.workflow.readers.systems.submit_file import SubmittedJob, parse_submit
 
 _NODES = ("JOB", "DATA", "SUBDAG", "SPLICE", "FINAL")
 _WITHOUT_MEANING = frozenset(
     ("ABORT-DAG-ON", "CATEGORY", "CONFIG", "DOT", "ENV", "JOBSTATE_LOG", "MAXJOBS", "NODE_STATUS_FILE", "PRE_SKIP",
-     "PRIORITY", "REJECT", "RETRY", "SAVE_POINT_FILE", "SCRIPT", "SET_JOB_ATTR", "DONE")
+     "REJECT", "RETRY", "SAVE_POINT_FILE", "SCRIPT", "SET_JOB_ATTR", "DONE")
 )  # fmt: skip
 """Commands that change neither the tasks, nor their order, nor what they need."""
 _UNREAD = frozenset(("CONNECT", "PIN_IN", "PIN_OUT", "PROVISIONER", "SERVICE"))
@@ -40,7 +40,8 @@ def read_dag(text: str, file: str, *, lenient: bool = False, declared_edges: boo
     """Read a DAG.
 
     Each node is a task. What it needs, its files and its program are those of its submit description, which is found
-    in the folder of the DAG or that of ``DIR``; cores are ``request_cpus``, memory ``request_memory``. Splices,
+    in the folder of the DAG or that of ``DIR``; cores are ``request_cpus``, memory ``request_memory``, GPUs and disk
+    likewise; its priority is that of ``PRIORITY`` in the DAG, else the job's own. Splices,
     ``SUBDAG EXTERNAL`` and ``INCLUDE`` are opened; a node in a splice or a sub-DAG ``s`` is ``s+node``. A node of
     ``FINAL`` waits for all others.
 
@@ -82,6 +83,7 @@ class _Scope:
     jobs: list[tuple[str, str, Path, bool, int]] = field(default_factory=list)
     edges: list[tuple[list[str], list[str], int]] = field(default_factory=list)
     final: list[str] = field(default_factory=list)
+    priorities: dict[str, int] = field(default_factory=dict)
 
 
 class _DagReader:
@@ -172,6 +174,7 @@ class _DagReader:
             "PARENT": lambda: self._edges(scope, words, number),
             "VARS": lambda: self._vars(scope, line, number),
             "INCLUDE": lambda: self._include(scope, words, number, level),
+            "PRIORITY": lambda: self._priority(scope, words, number),
             "SUBMIT-DESCRIPTION": lambda: scope.submitted.update({words[1]: block or ""}),
         }
         if command in _NODES:
@@ -236,6 +239,11 @@ class _DagReader:
         given = scope.macros.setdefault(name, {})
         given.update((key.lower(), value) for key, _, value in (word.partition("=") for word in rest) if key)
 
+    def _priority(self, scope: _Scope, words: list[str], number: int) -> None:
+        if len(words) < 3 or not re.fullmatch(r"[+-]?\d{1,9}", words[2]):
+            raise self._fail(scope, "PRIORITY has no whole number", number, "write PRIORITY node 10")
+        scope.priorities[words[1]] = int(words[2])
+
     def _include(self, scope: _Scope, words: list[str], number: int, level: int) -> None:
         path = scope.folder / words[1]
         if not path.is_file():
@@ -269,10 +277,17 @@ class _DagReader:
         task_id = scope.prefix + (job.task or name)
         scope.nodes[name] = _Node([task_id], [task_id])
         builder.task(Task(task_id, job.activity or _activity(name), runtime, job.inputs, job.outputs, job.cores,
-                          job.memory_bytes, words), line)  # fmt: skip
+                          job.memory_bytes, words, gpus=job.gpus, disk_bytes=job.disk_bytes,
+                          priority=self._priority_of(scope, name, job)), line)  # fmt: skip
         for names, output in ((job.inputs, False), (job.outputs, True)):
             for each in names:
                 builder.size(each, job.sizes.get(each), task_id, output=output)
+
+    @staticmethod
+    def _priority_of(scope: _Scope, name: str, job: SubmittedJob) -> int:
+        """Of a plan, the numbers in the DAG are its order, and the priorities of tasks are in their descriptions."""
+        node = scope.priorities.get(name, scope.priorities.get("ALL_NODES"))
+        return (job.priority if job.planned or node is None else node) or 0
 
 
 def _activity(name: str) -> str:

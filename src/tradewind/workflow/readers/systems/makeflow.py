@@ -285,11 +285,12 @@ def _workflow(builder: WorkflowBuilder, rules: list[MakeflowRule], opener: Workf
             continue
         inputs, outputs = tuple(dict.fromkeys(rule.inputs)), tuple(dict.fromkeys(rule.outputs))
         builder.note("tasks without a run time, which count as 0 s", task_id)
-        memory = _number(builder, rule, "MEMORY")
+        memory, disk = _number(builder, rule, "MEMORY"), _number(builder, rule, "DISK")
         words = ("/bin/sh", "-c", rule.command) if rule.command else ()
         builder.task(Task(task_id, _activity(rule.command, task_id), 0.0, inputs, outputs,
                           max(1, int(_number(builder, rule, "CORES"))), int(memory * _MEBIBYTE) or None, words,
-                          subworkflow=rule.inner), rule.line)  # fmt: skip
+                          subworkflow=rule.inner, gpus=int(_number(builder, rule, "GPUS")),
+                          disk_bytes=int(disk * _MEBIBYTE) or None), rule.line)  # fmt: skip
         for names, output in ((inputs, False), (outputs, True)):
             for name in names:
                 builder.size(name, None, task_id, output=output)

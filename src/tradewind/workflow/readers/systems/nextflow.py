@@ -40,7 +40,8 @@ def read_nextflow_trace(text: str, file: str, *, lenient: bool = False, declared
     """Read the tasks and times of a trace, and their edges from the graph of the same run beside it.
 
     A task takes its ``realtime``; of one that was tried several times the attempt that completed. Its cores and memory
-    are those asked for (``cpus``, ``memory``), else those that it used (``%cpu``, ``peak_rss``).
+    are those asked for (``cpus``, ``memory``), else those that it used (``%cpu``, ``peak_rss``), its disk and GPUs
+    those asked for (``disk``, ``accelerator``).
 
     Nextflow draws processes, not tasks. A file beside the trace counts as its graph where every process of the trace is
     in it. `edges_of` finds out which tasks wait for which.
@@ -241,7 +242,9 @@ def _row(builder: WorkflowBuilder, row: TableRow) -> _Row:
     complete = _moment(row.text("complete")) if row.text("complete") else None
     if complete is None and submit is not None and duration is not None:
         complete = submit + duration
-    given = Task(name, process, seconds or 0.0, cores=_cores(builder, row), memory_bytes=_memory(builder, row))
+    memory, disk = _bytes(builder, row, "memory", "peak_rss"), _bytes(builder, row, "disk")
+    given = Task(name, process, seconds or 0.0, cores=_cores(builder, row), memory_bytes=memory, disk_bytes=disk,
+                 gpus=_gpus(builder, row))  # fmt: skip
     return _Row(MeasuredTask(name, process, tag, submit, complete), row.text("status"), given, row.line)
 
 
@@ -281,8 +284,15 @@ def _cores(builder: WorkflowBuilder, row: TableRow) -> int:
     return busy
 
 
-def _memory(builder: WorkflowBuilder, row: TableRow) -> int | None:
-    text = row.text("memory", "peak_rss")
+def _gpus(builder: WorkflowBuilder, row: TableRow) -> int:
+    text = row.text("accelerator") or "0"
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise builder.fail(f"accelerator is {text!r}, not a number", row.line)
+    return int(text)
+
+
+def _bytes(builder: WorkflowBuilder, row: TableRow, *columns: str) -> int | None:
+    text = row.text(*columns)
     if not text:
         return None
     if re.fullmatch(r"\d+", text):
@@ -291,4 +301,5 @@ def _memory(builder: WorkflowBuilder, row: TableRow) -> int | None:
         # Nextflow's kB, MB, GB are powers of 1024.
         return parse_memory(re.sub(r"\s*([KMGT])i?B$", r" \1iB", text)) if not text.endswith(" B") else int(text[:-2])
     except (InputError, ValueError):
-        raise builder.fail(f"memory or peak_rss is {text!r}, not a size such as 8.9 MB or bytes", row.line) from None
+        what = f"{' or '.join(columns)} is {text!r}, not a size such as 8.9 MB or bytes"
+        raise builder.fail(what, row.line) from None

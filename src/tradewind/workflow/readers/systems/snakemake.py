@@ -42,6 +42,9 @@ class BenchmarkedJob:
         threads: Threads that it had; None if not known.
         memory_bytes: Memory asked for, else the most that it used; None if not known.
         line: Line that has it first.
+        gpus: GPUs asked for.
+        disk_bytes: Disk asked for; None if not known.
+        priority: Its priority.
     """
 
     rule: str
@@ -50,6 +53,9 @@ class BenchmarkedJob:
     threads: int | None = None
     memory_bytes: int | None = None
     line: int = 0
+    gpus: int = 0
+    disk_bytes: int | None = None
+    priority: int = 0
 
     @property
     def mean(self) -> float:
@@ -74,7 +80,8 @@ def read_benchmark(text: str, file: str, *, lenient: bool = False, declared_edge
     ids = _unique([_name(job.rule or _stem(file), job.wildcards) for job in jobs], [str(job.line) for job in jobs])
     for task_id, job in zip(ids, jobs, strict=True):
         builder.task(Task(task_id, job.rule or _stem(file), job.mean, cores=job.threads or 1,
-                          memory_bytes=job.memory_bytes), job.line)  # fmt: skip
+                          memory_bytes=job.memory_bytes, gpus=job.gpus, disk_bytes=job.disk_bytes,
+                          priority=job.priority), job.line)  # fmt: skip
     if len(jobs) > 1:
         builder.note("jobs whose order is not known, for want of their graph (--dag), and that wait for nothing", *ids)
     return builder.workflow()
@@ -183,13 +190,22 @@ def _benchmarks(builder: WorkflowBuilder, text: str, file: str) -> list[Benchmar
         job.seconds.append(_number(builder, row, "s") or 0.0)
         job.threads = int(_number(builder, row, "threads") or 0) or job.threads
         wanted = _pairs(row.text("resources"))
-        memory = wanted.get("mem_mib")
-        asked = int(float(memory) * _MEBIBYTE) if memory and re.fullmatch(r"\d+(\.\d+)?", memory) else None
-        if asked is None and re.fullmatch(r"\d+(\.\d+)?", wanted.get("mem_mb", "")):
-            asked = int(float(wanted["mem_mb"]) * 1_000_000)
+        asked = _asked(wanted, "mem")
+        job.disk_bytes = _asked(wanted, "disk") or job.disk_bytes
+        gpus = next((wanted[key] for key in ("gpu", "gpus", "nvidia_gpu") if key in wanted), "")
+        job.gpus = int(gpus) if re.fullmatch(r"\d{1,9}", gpus) else job.gpus
+        job.priority = int(_number(builder, row, "priority") or 0) or job.priority
         used = math.ceil((_number(builder, row, "max_rss") or 0.0) * _MEBIBYTE)
         job.memory_bytes = asked or max(used, job.memory_bytes or 0) or None
     return list(found.values())
+
+
+def _asked(wanted: Mapping[str, str], what: str) -> int | None:
+    """Bytes of a resource, ``mem_mib`` or ``mem_mb``; None where it is neither."""
+    for key, unit in ((f"{what}_mib", _MEBIBYTE), (f"{what}_mb", 1_000_000)):
+        if re.fullmatch(r"\d+(\.\d+)?", wanted.get(key, "")):
+            return int(float(wanted[key]) * unit)
+    return None
 
 
 def _number(builder: WorkflowBuilder, row: TableRow, column: str) -> float | None:
@@ -262,4 +278,6 @@ def _measured(
     cores = max((job.threads or 1 for job in used), default=1)
     memory = max((job.memory_bytes or 0 for job in used), default=0) or None
     return Task(task.id, task.activity, sum(job.mean for job in used) / len(used), task.inputs, task.outputs, cores,
-                memory, task.command)  # fmt: skip
+                memory, task.command, gpus=max((job.gpus for job in used), default=0),
+                disk_bytes=max((job.disk_bytes or 0 for job in used), default=0) or None,
+                priority=max((job.priority for job in used), default=0))  # fmt: skip

@@ -33,6 +33,9 @@ class SubmittedJob:
         arguments: Words of its command line.
         cores: Cores asked for.
         memory_bytes: Memory asked for; None where it is not said, or is an expression.
+        gpus: GPUs asked for.
+        disk_bytes: Disk asked for; None likewise.
+        priority: Its priority among the jobs of its user; that before a plan was made where Tradewind has written it.
         runtime: Seconds as Pegasus expects them; None elsewhere.
         activity: Transformation of Pegasus, or else the program's name.
         inputs: Files that are sent to the job.
@@ -40,6 +43,7 @@ class SubmittedJob:
         jobs: Number of jobs that it queues.
         expressions: Keys whose values are expressions of the machine, which say nothing here.
         sizes: Bytes of its files, where Tradewind has written it.
+        planned: True where it is written for a plan of Tradewind.
         task: Name of the task, where Tradewind has written it and the node cannot have this name.
     """
 
@@ -47,6 +51,9 @@ class SubmittedJob:
     arguments: tuple[str, ...]
     cores: int
     memory_bytes: int | None
+    gpus: int
+    disk_bytes: int | None
+    priority: int | None
     runtime: float | None
     activity: str
     inputs: tuple[str, ...]
@@ -55,6 +62,7 @@ class SubmittedJob:
     expressions: tuple[str, ...]
     sizes: Mapping[str, int]
     task: str
+    planned: bool
 
 
 def parse_submit(text: str, macros: Mapping[str, str], folder: str = "") -> SubmittedJob:
@@ -104,6 +112,11 @@ def _job(values: Mapping[str, str], folder: str, jobs: int) -> SubmittedJob:
     memory = exact_memory(_bytes(value("request_memory", "+requestmemory")), value("+tradewind_memory_bytes"))
     if memory is None and value("request_memory"):
         expressions.append("request_memory")
+    disk = exact_memory(_bytes(value("request_disk", "+requestdisk"), "k"), value("+tradewind_disk_bytes"))
+    gpus = _number(value("request_gpus", "+requestgpus"))
+    for key, figure in (("request_disk", disk), ("request_gpus", gpus)):
+        if figure is None and value(key):
+            expressions.append(key)
     program, words = value("executable"), _words(value("arguments"))
     if program == ENV and value("transfer_executable").lower() == "false":
         program, *rest = without_env([program, *words])
@@ -122,6 +135,9 @@ def _job(values: Mapping[str, str], folder: str, jobs: int) -> SubmittedJob:
         words,
         max(1, math.ceil(cores or 1)),
         memory,
+        math.ceil(gpus or 0),
+        disk,
+        _whole(value("+tradewind_priority", "priority", "prio", "+jobprio")),
         runtime or None,
         activity,
         inputs,
@@ -130,6 +146,7 @@ def _job(values: Mapping[str, str], folder: str, jobs: int) -> SubmittedJob:
         tuple(expressions),
         {**_sizes(written, value("+tradewind_output_bytes")), **_sizes(inputs, value("+tradewind_input_bytes"))},
         _string(value("+tradewind_task")),
+        bool(value("+tradewind_priority")),
     )
 
 
@@ -159,9 +176,13 @@ def _number(text: str) -> float | None:
     return number if 0 <= number < 2**31 else None
 
 
-def _bytes(text: str) -> int | None:
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[+-]?\d{1,9}", text) else None
+
+
+def _bytes(text: str, unit: str = "") -> int | None:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip('"').lower())
-    return int(float(found[1]) * _UNITS[found[2]]) or None if found else None
+    return int(float(found[1]) * _UNITS[found[2] or unit]) or None if found else None
 
 
 def _words(text: str) -> tuple[str, ...]:
