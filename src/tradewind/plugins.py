@@ -15,7 +15,6 @@ announce is an error as soon as that name is asked for.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -27,6 +26,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tradewind.errors import InputError, PluginError, SpecError, TradewindError
+from tradewind.utils.dependencies import installed as installed
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.user_functions import UserFunctionError, is_reference, load_object
 
@@ -112,19 +112,6 @@ class Plugin:
 
 
 P = TypeVar("P", bound=Plugin)
-
-
-def installed(package: str) -> bool:
-    """Test that a package can be imported, without an import. A mere folder of that name is no package.
-
-    Args:
-        package: Its name in an import, without a dot.
-    """
-    try:
-        spec = importlib.util.find_spec(package)
-    except ValueError:  # the module is there without a specification, or was blocked
-        return False
-    return spec is not None and spec.origin is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from tradewind.cli.app import run
 from tradewind.cli.doctor import Check, run_checks
 from tradewind.errors import MissingProgramError
 from tradewind.plugins import BrokenPlugin
+from tradewind.utils import dependencies
 from tradewind.utils.paths import data_folder
 
 
@@ -254,7 +255,8 @@ def test_every_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    monkeypatch.setattr(plugins, "installed", lambda name: False)
+    for module in (plugins, dependencies):
+        monkeypatch.setattr(module, "installed", lambda name: False)
     hints = " ".join(check.hint for check in run_checks())
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"]) - {"test", "dev", "site"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.store.strategies import data, runs, trials
 
 from tradewind.errors import RecordError
-from tradewind.problem import Configuration, MachineLease, Offer, Proposal, Run, TakenMachines, Trial
+from tradewind.problem import Configuration, MachineLease, Offer, Proposal, Run, RunPreemption, TakenMachines, Trial
 from tradewind.store import codec
 from tradewind.testing.stores import run, trial
 
@@ -64,8 +64,12 @@ def test_no_field_of_a_trial_or_a_run_is_forgotten() -> None:
     assert set(document["offer"]) == {field.name for field in fields(Offer)}
     lease, taken = MachineLease("r", 1.0, 9.0, 2.0, offer_key="o", taken_by="s"), TakenMachines("r", 1.0, 9.0)
     document = codec.run_to_json(kept := replace(run(0), lease=lease, taken=taken))
-    assert set(document) == {field.name for field in fields(Run)}
+    assert set(document) == {field.name for field in fields(Run)} - {"preemption"}
     assert codec.run_from_json(document) == kept
+    document = codec.run_to_json(taken_for := replace(kept, preemption=RunPreemption("physics", "taker", 3.0, 0.5)))
+    assert set(document) == {field.name for field in fields(Run)}
+    assert set(document["preemption"]) == {field.name for field in fields(RunPreemption)}
+    assert codec.run_from_json(document) == taken_for
 
 
 def test_the_document_shares_nothing_with_the_trial() -> None:

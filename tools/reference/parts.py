@@ -67,8 +67,9 @@ def capabilities_of(kind: str) -> list[type[Capability]]:
     module = importlib.import_module(BASES[kind])
     here = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
     own = [c for c in here if Capability in c.__bases__]
-    if any(issubclass(part, plugins.CallsNetwork) for part in own_parts(kind).values()):
-        own.append(plugins.CallsNetwork)  # parts of any kind may have it
+    parts = own_parts(kind).values()
+    of_any_kind = (plugins.CallsNetwork, plugins.CallsProgram)
+    own.extend(one for one in of_any_kind if any(issubclass(part, one) for part in parts))
     return sorted(own, key=lambda c: c.__name__)
 
 

@@ -36,6 +36,19 @@ def install_command(extra: str, *packages: str) -> str:
     return " ".join(("pip install", f"'tradewind[{extra}]'", *packages))
 
 
+def installed(package: str) -> bool:
+    """Test that a package can be imported, without an import. A mere folder of that name is no package.
+
+    Args:
+        package: Its name in an import, without a dot.
+    """
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # the module is there without a specification, or was blocked
+        return False
+    return spec is not None and spec.origin is not None
+
+
 def require_package(package: str, what: str, extra: str) -> None:
     """See that an optional package is there, before anything begins that it is needed for at the end.
 
@@ -47,5 +60,5 @@ def require_package(package: str, what: str, extra: str) -> None:
     Raises:
         MissingProgramError: It is not installed.
     """
-    if importlib.util.find_spec(package) is None:
+    if not installed(package):
         raise MissingProgramError(f"{what} need {package}", hint=install_command(extra))

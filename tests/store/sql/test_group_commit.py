@@ -82,7 +82,10 @@ def test_what_is_interrupted_takes_nobody_s_write_with_it(sqlite_url: str) -> No
     def work(connection: sa.Connection) -> None:
         if interrupts:
             raise interrupts.pop()
-        connection.exec_driver_sql("INSERT INTO tenants VALUES ('t' || (SELECT count(*) FROM tenants), 1, 0, '', 0)")
+        connection.exec_driver_sql(
+            "INSERT INTO tenants (name, weight, priority, quota, created)"
+            " VALUES ('t' || (SELECT count(*) FROM tenants), 1, 0, '', 0)"
+        )
 
     def write(place: int) -> None:
         try:

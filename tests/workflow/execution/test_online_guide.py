@@ -52,7 +52,9 @@ class ByChance:
     chance: random.Random
     running: set[int] = field(default_factory=set)
 
-    def pick(self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()) -> tuple[int, int] | None:
+    def pick(
+        self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()
+    ) -> tuple[int, int] | None:
         choices = [(task, vm) for task in ready for vm in self.vms if free[vm] >= self.graph.cores[task]]
         if not choices or (self.running and self.chance.random() < 0.3):
             return None
@@ -192,7 +194,9 @@ def test_the_last_attempt_is_on_another_machine_whatever_is_decided() -> None:
 
 def test_who_decides_what_cannot_be_is_refused() -> None:
     class Wrong(ByChance):
-        def pick(self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()) -> tuple[int, int] | None:
+        def pick(
+            self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()
+        ) -> tuple[int, int] | None:
             return ready[0], 1
 
     graph = ExecutionGraph([()], [1], [1, 0])
@@ -333,7 +337,9 @@ def test_who_decides_may_not_place_a_task_where_it_does_not_fit() -> None:
     class Careless:
         vms: tuple[int, ...] = (0, 1)
 
-        def pick(self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()) -> tuple[int, int] | None:
+        def pick(
+            self, ready: Sequence[int], free: Sequence[int], spare: Sequence[Sequence[int]] = ()
+        ) -> tuple[int, int] | None:
             return (ready[0], 0) if free[0] else None
 
         def ended(self, task: int, vm: int, *, failed: bool) -> None: ...

@@ -449,7 +449,7 @@ def _create(connection: Connection) -> None:
 
 @cache
 def _sqlite_schema() -> tuple[str, ...]:
-    """What makes the tables and their indexes, in words: to find them takes most of the time of making a store."""
+    """Statements that make the tables and their indexes: to find them takes most of the time of making a store."""
     from sqlalchemy.dialects import sqlite
 
     found: list[sa.schema.ExecutableDDLElement] = []

@@ -1,1 +1,1 @@
-"""What can be said of an allocator, for those who watch."""
+"""Figures and reasons of an allocator, for those who watch."""

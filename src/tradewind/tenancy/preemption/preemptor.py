@@ -147,7 +147,7 @@ class Preemptor:
         return {node: sorted(runs, key=lambda run: (run.taken, -run.since, run.id)) for node, runs in found.items()}
 
     def _leaving(self) -> dict[str, list[float]]:
-        """What is being taken on each node, and not gone yet."""
+        """Amounts on each node that are being taken, and not gone yet."""
         found: dict[str, list[float]] = {}
         for tenant in self._tenants.values():
             if any(tenant.taken):
