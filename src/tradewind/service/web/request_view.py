@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import InputError
-from tradewind.reporting.words import machines_of, value_words
+from tradewind.problem import COST, RUNTIME
+from tradewind.reporting.words import axis_words, machines_of, value_words
 from tradewind.service.applications.parameter_words import RequestWords
 from tradewind.service.web.template_filters import badge_of, short
 from tradewind.store.service.request_values import ACTIVE, OPEN, RequestEvent, RequestRow, RequestState
@@ -165,10 +166,18 @@ def _remark(row: RequestRow) -> str:
     return " · ".join(found)
 
 
+_FIGURES = {RUNTIME: "Run time", COST: "Cost"}
+"""Titles of the figures that every run has; what a program measures has the name that it gives."""
+
+
 def _measured(row: RequestRow) -> list[tuple[str, str]]:
     metrics = _mapping(_mapping(row.progress.get("result")).get("metrics"))
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    return [(name, format_number(value, 4)) for name, value in numbers.items() if (name, value) != ("exit_code", 0)]
+    written = [(name, value) for name, value in numbers.items() if (name, value) != ("exit_code", 0)]
+    return [
+        (_FIGURES[name], axis_words(name, value)) if name in _FIGURES else (name, format_number(value, 4))
+        for name, value in written
+    ]
 
 
 def _best(row: RequestRow) -> BestTrialView | None:
