@@ -109,7 +109,8 @@ def recommend_for_problem(
     if fitted:
         made.refit(fitted)
     found, words = _in_order(made, problem, count)
-    basis = (*words, *made.basis())
+    following = made.worth_trying() if explore else None
+    basis = (*(words if following is None else ()), *made.basis())  # two advices on what to try would be one too many
     if not found:
         why = f": {basis[0]}" if basis else ""
         hint = f"tradewind tune {spec.file} makes one"
@@ -118,7 +119,6 @@ def recommend_for_problem(
     offers = tuple(problem.resolver.resolve(one.configuration) for one in found)
     basis += (note,) if (note := interruptions_note(offers)) else ()
     given = dict(spec.job.parameters.values)
-    following = made.worth_trying() if explore else None
     space = made.predicted_space() if whole else None
     extremes = made.extremes()
     return RecommendationSet(name, given, tuple(found), offers, basis, runs, made.fitted(), following, extremes, space)
@@ -141,7 +141,7 @@ def _in_order(made: Recommends, problem: Problem, count: int) -> tuple[list[Reco
     ordered = in_measured_order(found, problem, ranks)[:count]
     if ordered[0] == found[0] or key_of(problem, found[0]) in ranks:
         return ordered, ()
-    return ordered, (f"{found[0].configuration} was never run and may be better: a run of it would tell",)
+    return ordered, (f"with these parameters {found[0].configuration} was never run, and may be better: a run would tell",)
 
 
 def recommenders() -> Sequence[str]:
