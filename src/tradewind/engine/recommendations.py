@@ -141,7 +141,8 @@ def _in_order(made: Recommends, problem: Problem, count: int) -> tuple[list[Reco
     ordered = in_measured_order(found, problem, ranks)[:count]
     if ordered[0] == found[0] or key_of(problem, found[0]) in ranks:
         return ordered, ()
-    return ordered, (f"with these parameters {found[0].configuration} was never run, and may be better: a run would tell",)
+    words = f"with these parameters {found[0].configuration} was never run, and may be better: a run would tell"
+    return ordered, (words,)
 
 
 def recommenders() -> Sequence[str]:

@@ -358,6 +358,10 @@ class Store(Plugin, ABC):
         """The versions of the program that the trials of a study ran, in the order of their first trials."""
         return code_versions((run.trial, run.code) for run in self.runs(study_id))
 
+    def taken_runs(self, study_id: int) -> list[Run]:
+        """The runs that a shared cluster ended so that another tenant got their places, by trial and attempt."""
+        return [run for run in self.runs(study_id) if run.preemption is not None]
+
     @abstractmethod
     def columns(self, study_id: int) -> Mapping[str, Sequence[Any]]:
         """The plain columns of all trials, by name, for reports over many trials.

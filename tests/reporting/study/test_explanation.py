@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 
-from tradewind.problem import TrialState
+from tradewind.problem import RunPreemption, TrialState
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.reporting.study.data import StudyData
-from tradewind.reporting.study.explanation import code_versions_sentence, explain_choice
+from tradewind.reporting.study.explanation import code_versions_sentence, explain_choice, taken_runs_sentence
 from tradewind.reporting.words import percent
 from tradewind.store.base import Change, CodeVersion, Store, this_process
 
@@ -429,3 +430,16 @@ def test_versions_of_the_program_are_named_where_there_are_several() -> None:
     )
     many = [CodeVersion(f"v{place}", (place,)) for place in range(7)]
     assert code_versions_sentence(many).endswith("1 trial (3) ran version v3, and 3 more versions after them.")
+
+
+def test_runs_that_other_tenants_took_are_told_with_what_they_cost(store: Store, build: Build) -> None:
+    assert taken_runs_sentence([]) == ""
+    assert taken_runs_sentence([RunPreemption("physics")]) == (
+        "1 run was ended so that tenant physics got its place: its trial runs again."
+    )
+    study = build([make_trial(0, {"workers": 4}, 0.25), make_trial(1, {"workers": 2}, 0.5)])
+    run = store.runs(study, trial=0)[0]
+    store.write(study, Change(runs=[replace(run, preemption=RunPreemption("maths", "taker", 1.0, 0.25))]))
+    sentence = "1 run was ended so that tenant maths got its place: its trial runs again; $0.250 of what they had cost"
+    assert sentence in said(store, study)
+    assert [one.run_id for one in store.taken_runs(study)] == [run.run_id]

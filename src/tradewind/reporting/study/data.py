@@ -24,6 +24,7 @@ from tradewind.problem import (
     Objective,
     Offer,
     Parameter,
+    RunPreemption,
     Trial,
     TrialState,
 )
@@ -218,6 +219,7 @@ class StudyData:
         early: True for each trial that was stopped early.
         extra: The other metrics that objectives and bounds name, by name; NaN where a trial has none.
         code: Versions of the program that trials ran, where they are known.
+        taken: Runs whose places another tenant of the cluster got.
         last_expected: What the searcher expected of the last trial that it chose by its model, or None.
     """
 
@@ -234,6 +236,7 @@ class StudyData:
     extra: Mapping[str, Floats] = field(default_factory=dict)
     early: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
     code: Sequence[CodeVersion] = ()
+    taken: Sequence[RunPreemption] = ()
     last_expected: TrialWorth | None = None
 
     @classmethod
@@ -272,7 +275,9 @@ class StudyData:
             best = known if same else store.trials(study_id, since=number, limit=1)[0]
         reasons = _reasons(store, study_id, data)
         early = _early(store, study_id, data)
-        data = replace(data, best=best, reasons=reasons, early=early, code=store.code_versions(study_id))
+        taken = [run.preemption for run in store.taken_runs(study_id) if run.preemption is not None]
+        code = store.code_versions(study_id)
+        data = replace(data, best=best, reasons=reasons, early=early, code=code, taken=taken)
         return replace(data, last_expected=_last_expected(store, study_id, data))
 
     @property

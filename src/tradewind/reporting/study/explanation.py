@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tradewind.engine.state_machine.early_stopping import estimated_savings
-from tradewind.problem import COST, RUNTIME, TrialState
+from tradewind.problem import COST, RUNTIME, RunPreemption, TrialState
 from tradewind.problem.offer import interruptions_note
 from tradewind.reporting.study.bill import bill_sentences
 from tradewind.reporting.study.data import StudyData, several_valued
@@ -309,8 +309,25 @@ def _parameters(data: StudyData, effects: ParameterEffects | None) -> list[str]:
     return [f"{words[0].upper()}{words[1:]}."] if words else []
 
 
+def taken_runs_sentence(taken: Sequence[RunPreemption]) -> str:
+    """``2 runs were ended so that tenant physics got their places: ...``, or empty where none was.
+
+    Args:
+        taken: What is noted of each of them.
+    """
+    if not taken:
+        return ""
+    tenants = sorted({one.tenant for one in taken})
+    who = f"{'tenant' if len(tenants) == 1 else 'tenants'} {', '.join(tenants)}"
+    places = "its place" if len(taken) == 1 else "their places"
+    others = sum(one.cost for one in taken)
+    paid = f"; {format_money(others)} of what they had cost is not paid by this study" if others > 0 else ""
+    was, trial = ("was", "its trial runs") if len(taken) == 1 else ("were", "their trials run")
+    return f"{count(len(taken), 'run')} {was} ended so that {who} got {places}: {trial} again{paid}."
+
+
 def _failures(data: StudyData) -> list[str]:
-    sentences = []
+    sentences = [taken_runs_sentence(data.taken)] if data.taken else []
     for state, verb in ((TrialState.FAILED, "failed"), (TrialState.LOST, "lost through no fault of the configuration")):
         rows = np.flatnonzero(data.having(state))
         if not len(rows):

@@ -249,6 +249,13 @@ class SqlStore(Store):
                 (trial, codec.loads(details).get("code", "")) for trial, details in connection.execute(query)
             )
 
+    def taken_runs(self, study_id: int) -> list[Run]:
+        """See `Store.taken_runs`; no others are read."""
+        query = _runs_of(study_id).where(runs.c.details.like('%"preemption":%'))
+        with self._database.read() as connection:
+            found = [rows.run_of(row) for row in connection.execute(query)]
+        return [run for run in found if run.preemption is not None]
+
     def runs(self, study_id: int, *, open_only: bool = False, trial: int | None = None) -> list[Run]:
         """Runs by trial and attempt; with ``open_only`` those that have not ended.
 
