@@ -338,8 +338,11 @@ def test_a_notebook_has_a_bar_whose_output_is_replaced(monkeypatch: pytest.Monke
 
 
 PROGRAM = """
+import signal
 import threading
 from tradewind import Study
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
 
 def function(x):
     if x == 2:

@@ -124,7 +124,7 @@ def test_what_a_resumed_search_reads_of_earlier_trials_takes_little_memory(tmp_p
     assert [len(curve.steps) for curve in curves] == [len(points) for points in told.values()] == [steps] * trials
     kept = sum(each.size for each in ours.statistics("filename"))
     assert (
-        16 * steps * trials < kept < 64 * steps * trials
+        16 * steps * trials < kept < 72 * steps * trials
     )  # bytes: 16 a point as it was read, 32 in its curve, and room to grow
 
 

@@ -8,7 +8,7 @@ import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
@@ -284,6 +284,15 @@ def test_an_interrupt_at_any_line_loses_nothing(opened: Callable[[dict[str, Any]
     assert line > 300
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handling of Ctrl-C: a shell that runs tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_waits_until_what_belongs_together_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     with Study(JOB) as study:
         handle = study._machine.handle

@@ -72,7 +72,7 @@ def test_from_the_door_to_the_result(open_page: Opener, scene: Stage, tmp_path: 
     expect(page.locator("#live-facts")).to_contain_text("outputs/heat.csv")
     expect(page.locator("[aria-labelledby=configuration-title] .facts")).to_contain_text("threads3")
     with page.expect_download() as download:
-        page.get_by_role("link", name="outputs/heat.csv").click()
+        page.get_by_role("link", name="Download outputs/heat.csv").click()
     assert download.value.suggested_filename == "heat.csv"
     page.get_by_role("button", name="Make a link to share").click()
     link = page.locator("#secret").inner_text()

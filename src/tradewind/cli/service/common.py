@@ -22,7 +22,7 @@ def require_service() -> None:
     from tradewind.errors import MissingProgramError
     from tradewind.utils.dependencies import install_command
 
-    for package in ("fastapi", "uvicorn", "argon2", "cryptography", "defusedxml", "multipart", "httpx2"):
+    for package in ("fastapi", "uvicorn", "argon2", "cryptography", "defusedxml", "multipart", "httpx2", "markdown_it"):
         if importlib.util.find_spec(package) is None:
             raise MissingProgramError(f"the service needs the package {package}", hint=install_command("service"))
 
