@@ -14,7 +14,7 @@ import importlib
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,16 +138,10 @@ def one(name: str, choice: Choice, bench: Bench, seed: int) -> tuple[float, floa
 
 def run(given: argparse.Namespace) -> None:
     """Search what is not in the file yet."""
-    found = [*sample(given.work, given.each), *(sample(given.made, given.each) if given.made else [])]
-    found = [table for table in found if not given.families or table["family"] in given.families.split(",")]
     every = {**CHOICES, **RIVALS}
     done = {tuple(row[c] for c in ("choice", "table", "quantile", "condition")) for row in rows_of(given.out)}
-    new = not given.out.exists()
-    with given.out.open("a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(COLUMNS)
-        for table in found:
+    with appended(given.out, COLUMNS) as write:
+        for table in chosen_tables(given):
             for place, quantile in enumerate(QUANTILES):
                 for turn, condition in enumerate(CONDITIONS):
                     if given.half and (place + turn) % 2:
@@ -157,14 +151,48 @@ def run(given: argparse.Namespace) -> None:
                     if not wanted:
                         continue
                     dated = with_deadline(table, quantile)
-                    if not any(row["seconds"] <= dated["deadline"] and not row["failed"] for row in dated["rows"]):
+                    if not has_winner(dated):
                         continue  # what fails at once is quick: nothing else is in time
                     bench = Bench(dated, condition)
                     for name in wanted:
                         figures = one(name, every[name], bench, seed=given.seed)
                         numbers = [f"{figure:.5g}" for figure in figures]
-                        writer.writerow([name, table["family"], *key, *numbers, int(cheapest_wins(bench))])
-                    file.flush()
+                        write([[name, table["family"], *key, *numbers, int(cheapest_wins(bench))]])
+
+
+@contextmanager
+def appended(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequence[Sequence[Any]]], None]]:
+    """A function that adds rows to a file of results, each call at once; a new file gets the columns first."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if new:
+            writer.writerow(columns)
+
+        def write(rows: Sequence[Sequence[Any]]) -> None:
+            writer.writerows(rows)
+            file.flush()
+
+        yield write
+
+
+def chosen_tables(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """The tables that the options of `add_table_options` name, recorded and made."""
+    found = [*sample(given.work, given.each), *(sample(given.made, given.each) if given.made else [])]
+    return [table for table in found if not given.families or table["family"] in given.families.split(",")]
+
+
+def has_winner(table: Mapping[str, Any]) -> bool:
+    """True where a row of a table is in time."""
+    return any(row["seconds"] <= table["deadline"] and not row["failed"] for row in table["rows"])
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the options that say which tables are searched."""
+    parser.add_argument("--work", type=Path, default=tables.HERE / "work", help="folder of tables.json")
+    parser.add_argument("--made", type=Path, help="the same of made tables (made.py)")
+    parser.add_argument("--each", type=int, default=2, help="tables of each family at most")
+    parser.add_argument("--families", default="", help="flora,scout; all without it")
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -244,10 +272,7 @@ def dearer(rows: Sequence[Mapping[str, str]]) -> Any:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--choices", default="default,cheapest first", help=f"of {', '.join({**CHOICES, **RIVALS})}")
-    parser.add_argument("--work", type=Path, default=tables.HERE / "work", help="folder of tables.json")
-    parser.add_argument("--made", type=Path, help="the same of made tables (made.py)")
-    parser.add_argument("--each", type=int, default=2, help="tables of each family at most")
-    parser.add_argument("--families", default="", help="flora,scout; all without it")
+    add_table_options(parser)
     parser.add_argument("--half", action="store_true", help="half of the deadlines and billings, as a chessboard")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=tables.HERE / "work/held_out.csv")

@@ -9,7 +9,6 @@ cheapest first and for random. ``--report`` prints the table of what the file ho
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 from collections import defaultdict
@@ -25,13 +24,15 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 import numpy as np
 import tables
 from bench import Bench, Record, search
-from held_out import QUANTILES, rows_of, sample, with_deadline
+from held_out import QUANTILES, add_table_options, appended, chosen_tables, has_winner, rows_of, with_deadline
 
 from tradewind import plugins
 from tradewind.problem import Trial
 
 RUNS = (10, 30, 100, 1000)
 """Numbers of future runs; 0 stands for a search that does not know it, and uses its whole budget."""
+ASSUMED = 100
+"""Runs that a job is taken to have which says nothing."""
 SEARCHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "default": ("tradewind", {}),
     "random": ("random", {}),
@@ -73,37 +74,29 @@ def one(name: str, settings: Mapping[str, Any], bench: Bench, seed: int, runs: i
 def run(given: argparse.Namespace) -> None:
     """Search what is not in the file yet."""
     done = {tuple(row[c] for c in ("searcher", "table", "quantile", "seed")) for row in rows_of(given.out)}
-    new = not given.out.exists()
-    with given.out.open("a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(COLUMNS)
-        found = [*sample(given.work, given.each), *(sample(given.made, given.each) if given.made else [])]
-        for table in found:
-            if given.families and table["family"] not in given.families.split(","):
-                continue
+    with appended(given.out, COLUMNS) as write:
+        for table in chosen_tables(given):
             for quantile in [float(one) for one in given.quantiles.split(",")]:
                 dated = with_deadline(table, quantile)
-                if not any(row["seconds"] <= dated["deadline"] and not row["failed"] for row in dated["rows"]):
+                if not has_winner(dated):
                     continue
                 bench = Bench(dated, "second")
                 for chosen in given.searchers:
                     for seed in range(given.seeds):
                         key = (table["name"], f"{quantile:g}", str(seed))
                         if (chosen, *key) not in done:
-                            writer.writerows(_rows(chosen, table["family"], key, bench, seed))
-                            file.flush()
+                            write(_rows(chosen, table["family"], key, bench, seed))
 
 
 def _rows(chosen: str, family: str, key: tuple[str, str, str], bench: Bench, seed: int) -> list[list[Any]]:
     name, settings = SEARCHERS[chosen]
-    whole = one(name, settings, bench, seed, 0)
+    records = {known: one(name, settings, bench, seed, known) for known in (0, *RUNS)}
     rows = []
     for runs in RUNS:
-        for known in (runs, 100, 0):
-            record = whole if known == 0 else one(name, settings, bench, seed, known)
+        for known in dict.fromkeys((runs, ASSUMED, 0)):
+            record = records[known]
             bill = record.bill(runs, record.spent, record.steps[-1][1])
-            figures = [f"{v:.5g}" for v in (record.spent, bill, whole.best_bill(runs))]
+            figures = [f"{v:.5g}" for v in (record.spent, bill, records[0].best_bill(runs))]
             rows.append([chosen, family, *key, known, runs, record.trials, *figures])
     return rows
 
@@ -116,7 +109,7 @@ def report(rows: list[dict[str, str]]) -> None:
         cells = []
         for runs in RUNS:
             mine = [row for row in rows if row["searcher"] == chosen and row["N"] == str(runs)]
-            figures = [_mean(mine, known, "bill") for known in (runs, 100, 0)] + [_mean(mine, 0, "best")]
+            figures = [_mean(mine, known, "bill") for known in (runs, ASSUMED, 0)] + [_mean(mine, 0, "best")]
             cells.append(" ".join(f"{figure:.2f}" for figure in figures))
         print(f"| {chosen} | " + " | ".join(cells) + " |")
     families = sorted({row["family"] for row in rows})
@@ -128,7 +121,11 @@ def report(rows: list[dict[str, str]]) -> None:
         for runs in RUNS:
             own = [row for row in mine if row["N"] == str(runs)]
             cells.append(f"{_mean(own, runs, 'bill'):.2f} {_mean(own, 0, 'best'):.2f}")
-        print(f"| {family} | {len(mine) // (3 * len(RUNS))} | " + " | ".join(cells) + " |")
+        print(
+            f"| {family} | {len({(row['table'], row['quantile'], row['seed']) for row in mine})} | "
+            + " | ".join(cells)
+            + " |"
+        )
 
 
 def _mean(rows: list[dict[str, str]], known: int, column: str) -> float:
@@ -142,10 +139,7 @@ def _mean(rows: list[dict[str, str]], known: int, column: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--searchers", default="default,random,cheapest first")
-    parser.add_argument("--work", type=Path, default=tables.HERE / "work", help="folder of tables.json")
-    parser.add_argument("--made", type=Path, help="the same of made tables (made.py)")
-    parser.add_argument("--each", type=int, default=2, help="tables of each family at most")
-    parser.add_argument("--families", default="", help="flora,scout; all without it")
+    add_table_options(parser)
     parser.add_argument("--quantiles", default=",".join(f"{q:g}" for q in QUANTILES))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, default=tables.HERE / "work/lifetime.csv")
