@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
     CallbackChoices,
+    RunOutcome,
     TrialEnd,
-    as_numbers,
     asked_count,
     asked_trial,
     check_given_back,
-    ended_run,
+    checked_store,
     named_trial,
     not_asked,
     read_job,
@@ -69,7 +69,7 @@ from tradewind.problem import Run, RunState, Trial, Value
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.utils.clock import SystemClock
 from tradewind.utils.interrupts import delayed_interrupt
-from tradewind.utils.paths import data_folder, store_url
+from tradewind.utils.paths import data_folder
 from tradewind.utils.processes import Moment
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Study:
             )
         if not isinstance(fresh, bool):
             raise ConfigurationError(f"fresh={fresh!r} is no choice", hint="write True or False")
-        self._store: Store = store_at(_checked_store(store))
+        self._store: Store = store_at(checked_store(store))
         self._problem = build_problem(self.spec, data_folder())
         self._callbacks = callbacks_of(self.spec, self._problem, data_folder())
         row, _ = find_or_new_study(self.spec, self._store, fresh=fresh)
@@ -311,7 +311,7 @@ class Study:
                 self._carry_out()
                 stored = number in self._unreturned
                 if not stored and number not in self._results:
-                    self._take_result(number, runtime, metrics, cost, state, reason)
+                    self._take_result(number, RunOutcome(runtime, metrics, cost, state, reason))
                 with self._changing():
                     stored = True
                     self._asked.pop(number, None)
@@ -323,22 +323,12 @@ class Study:
                 self._unreturned.add(number)
             raise
 
-    def _take_result(
-        self,
-        number: int,
-        runtime: float,
-        metrics: Mapping[str, float] | None,
-        cost: float | None,
-        state: TrialEnd,
-        reason: str,
-    ) -> None:
+    def _take_result(self, number: int, outcome: RunOutcome) -> None:
         """Check and store what `tell` says of a trial."""
         run = next((run for run in self._machine.runs.values() if run.trial == number), None)
         if run is None or number not in self._asked:
             raise not_asked(number, self._machine.history.trials.get(number))
-        measured = as_numbers(number, {} if metrics is None else metrics)
-        trial = self._machine.history.trials[number]
-        ended = ended_run(self._problem, trial, run, runtime, cost, state, reason)
+        ended, measured = outcome.checked(self._problem, self._machine.history.trials[number], run)
         with self._changing():
             self._results[number] = ended, measured
             self._events.append(RunChanged(ended))
@@ -604,11 +594,3 @@ class Study:
         self._store.write(self.row.id, Change(trials, runs, every, lasting=ended), self._token)
         self._callbacks.wrote(trials, runs)
         self._present = {}
-
-
-def _checked_store(store: object) -> str:
-    """The address of the store; the user's own without one."""
-    if store is not None and not isinstance(store, str):
-        hint = "write sqlite:///path/to/tradewind.db, or leave it out"
-        raise ConfigurationError(f"store={store!r} is no address", hint=hint)
-    return store or store_url()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -138,6 +139,22 @@ def test_names_of_studies_that_are_not_there(url: str) -> None:
     for source, words in ((None, "there is no study at"), ("nothing", "there is no study 'nothing'")):
         with pytest.raises(StudyNotFoundError, match=words):
             Study.open(url, source)
+
+
+@pytest.mark.parametrize(
+    ("store", "source", "lease", "said"),
+    [
+        (3, None, 120.0, "store=3 is no address"),
+        (None, 3, 120.0, "3 is no job"),
+        (None, None, "x", "lease='x' is no time"),
+        (None, None, -1, "lease=-1 is no time"),
+        (None, None, True, "lease=True is no time"),
+        (None, None, float("nan"), "lease=nan is no time"),
+    ],
+)
+def test_wrong_arguments_of_open_are_refused_in_one_line(store: Any, source: Any, lease: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        Study.open(store, source, lease=lease)
 
 
 def test_what_is_enqueued_by_one_worker_is_handed_out_first_by_another(url: str) -> None:

@@ -15,6 +15,7 @@ from tradewind.errors import ConfigurationError
 from tradewind.problem import Configuration, Fault, Offer, Problem, Run, RunState, Trial
 from tradewind.problem.job_spec.spec import JobSpec, load_spec, parse_spec
 from tradewind.problem.yaml_source import MAPPING, plain_document
+from tradewind.utils.paths import store_url
 
 TrialEnd = Literal["succeeded", "failed", "aborted", "lost"]
 
@@ -152,42 +153,61 @@ def check_calls(trials: Any) -> None:
         raise ConfigurationError(f"trials={trials!r} is no number of calls", hint="write a whole number, or None")
 
 
-def ended_run(
-    problem: Problem, trial: Trial, run: Run, runtime: float, cost: float | None, state: TrialEnd, reason: str
-) -> Run:
-    """A run as it ended, checked.
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """The arguments of `tell`, as they were given.
 
-    Args:
-        problem: The problem.
-        trial: The trial of the run.
-        run: The run.
-        runtime: Seconds that it took.
+    Attributes:
+        runtime: Seconds that the run took.
+        metrics: What it measured, by name; None for nothing.
         cost: USD that it cost; the offer's price for the run time without it.
         state: How it ended.
         reason: Why, in words.
-
-    Raises:
-        ConfigurationError: What is told makes no sense.
     """
-    number = trial.number
-    if not isinstance(state, str) or state not in _STATES:
-        raise ConfigurationError(f"trial {number}: {state!r} is no end of a run", hint=f"known: {', '.join(_STATES)}")
-    if not isinstance(reason, str):
-        raise ConfigurationError(f"trial {number}: the reason cannot be {reason!r:.80}", hint="say it in words")
-    if isinstance(runtime, bool) or not 0 <= as_number(runtime) < math.inf:
-        raise ConfigurationError(f"trial {number}: the run time cannot be {runtime!r} s")
-    bill = problem.terms.billing.cost(float(runtime), trial.offer.hourly) if cost is None else cost
-    if isinstance(bill, bool) or not 0 <= as_number(bill) < math.inf:
-        raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
-    return replace(
-        run,
-        state=_STATES[state],
-        runtime=float(runtime),
-        cost=float(bill),
-        ended=time.time(),
-        reason=reason,
-        fault=Fault.JOB if state == "failed" else Fault.INFRASTRUCTURE if state == "lost" else None,
-    )
+
+    runtime: float
+    metrics: Mapping[str, float] | None
+    cost: float | None
+    state: TrialEnd
+    reason: str
+
+    def checked(self, problem: Problem, trial: Trial, run: Run) -> tuple[Run, dict[str, float]]:
+        """The run as it ended, and its metrics.
+
+        Args:
+            problem: The problem.
+            trial: The trial of the run.
+            run: The run.
+
+        Raises:
+            ConfigurationError: What is told makes no sense.
+        """
+        number = trial.number
+        measured = as_numbers(number, {} if self.metrics is None else self.metrics)
+        if not isinstance(self.state, str) or self.state not in _STATES:
+            known = ", ".join(_STATES)
+            raise ConfigurationError(f"trial {number}: {self.state!r} is no end of a run", hint=f"known: {known}")
+        if not isinstance(self.reason, str):
+            raise ConfigurationError(
+                f"trial {number}: the reason cannot be {self.reason!r:.80}", hint="say it in words"
+            )
+        if isinstance(self.runtime, bool) or not 0 <= as_number(self.runtime) < math.inf:
+            raise ConfigurationError(f"trial {number}: the run time cannot be {self.runtime!r} s")
+        seconds = float(self.runtime)
+        bill = problem.terms.billing.cost(seconds, trial.offer.hourly) if self.cost is None else self.cost
+        if isinstance(bill, bool) or not 0 <= as_number(bill) < math.inf:
+            raise ConfigurationError(f"trial {number}: the cost cannot be {bill!r} USD")
+        faults = {"failed": Fault.JOB, "lost": Fault.INFRASTRUCTURE}
+        ended = replace(
+            run,
+            state=_STATES[self.state],
+            runtime=seconds,
+            cost=float(bill),
+            ended=time.time(),
+            reason=self.reason,
+            fault=faults.get(self.state),
+        )
+        return ended, measured
 
 
 def not_asked(number: int, trial: Trial | None) -> ConfigurationError:
@@ -219,3 +239,15 @@ def read_job(source: Path | str | Mapping[str, Any], callbacks: CallbackChoices 
 
     document = {"job": {"command": ["ask-and-tell"]}, "least_improvement": 0, **plain_document(source), **changed}
     return parse_spec(yaml.safe_dump(document, sort_keys=False), file=MAPPING, base=Path.cwd())
+
+
+def checked_store(store: object) -> str:
+    """The address of a store; the user's own without one.
+
+    Raises:
+        ConfigurationError: It is no text.
+    """
+    if store is not None and not isinstance(store, str):
+        hint = "write sqlite:///path/to/tradewind.db, or leave it out"
+        raise ConfigurationError(f"store={store!r} is no address", hint=hint)
+    return store or store_url()

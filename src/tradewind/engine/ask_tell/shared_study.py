@@ -19,13 +19,14 @@ from typing import Any, NoReturn, Self
 from tradewind.engine.ask_tell.asked_trial import (
     Asked,
     CallbackChoices,
+    RunOutcome,
     TrialEnd,
-    as_numbers,
+    as_number,
     asked_count,
     asked_trial,
     check_calls,
     check_given_back,
-    ended_run,
+    checked_store,
     named_trial,
     not_asked,
     read_job,
@@ -56,7 +57,7 @@ from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.store.base import Change, Store, StudyRow, store_at, this_process
 from tradewind.store.studies.study_workers import SharedChanges, SharedStep
 from tradewind.utils.clock import SystemClock
-from tradewind.utils.paths import data_folder, store_url
+from tradewind.utils.paths import data_folder
 from tradewind.utils.processes import Moment
 
 LEASE_SECONDS = 120.0
@@ -106,10 +107,12 @@ class SharedStudy:
         lease: float = LEASE_SECONDS,
         callbacks: CallbackChoices | None = None,
     ) -> None:
+        if isinstance(lease, bool) or not 0 < as_number(lease) < math.inf:
+            raise ConfigurationError(f"lease={lease!r} is no time", hint="write seconds, more than 0")
         self._lock = threading.RLock()
         self._process, self._closed = os.getpid(), False
         self._lease = lease
-        self._store: Store = store_at(store or store_url())
+        self._store: Store = store_at(checked_store(store))
         try:
             self.spec, self.row = _found(self._store, source, callbacks)
             refuse_queued(self.spec, self.row, self._store)
@@ -200,7 +203,7 @@ class SharedStudy:
                         self._catch_up(step)
                         counts = True
                     else:
-                        counts = self._take_result(step, number, runtime, metrics, cost, state, reason)
+                        counts = self._take_result(step, number, RunOutcome(runtime, metrics, cost, state, reason))
                     trial = self._machine.history.trials[number]
                 stored = True
                 for kept in (self._told, self._asked, self._sent):
@@ -217,16 +220,7 @@ class SharedStudy:
                 self._unreturned.add(number)
             raise
 
-    def _take_result(
-        self,
-        step: SharedStep,
-        number: int,
-        runtime: float,
-        metrics: Mapping[str, float] | None,
-        cost: float | None,
-        state: TrialEnd,
-        reason: str,
-    ) -> bool:
+    def _take_result(self, step: SharedStep, number: int, outcome: RunOutcome) -> bool:
         """Check and write what `tell` says of a trial; False where another worker has told it already."""
         run = self._run_of(number)
         if self._tells_alone and run is not None and step.stands(number, run.attempt):
@@ -239,8 +233,7 @@ class SharedStudy:
             raise not_asked(number, trial)
         if run is None:
             return False
-        self._told[number] = as_numbers(number, {} if metrics is None else metrics)
-        self._sent[number] = ended_run(self._problem, trial, run, runtime, cost, state, reason)
+        self._sent[number], self._told[number] = outcome.checked(self._problem, trial, run)
         self._feed(step, ev.RunChanged(self._sent[number]))
         return True
 
@@ -589,7 +582,7 @@ def _found(
     store: Store, source: Path | str | Mapping[str, Any] | None, callbacks: CallbackChoices | None
 ) -> tuple[JobSpec, StudyRow]:
     """The specification and the study; of a job, a new one where there is none."""
-    if isinstance(source, Mapping | Path) or (isinstance(source, str) and Path(source).is_file()):
+    if source is not None and (not isinstance(source, str) or Path(source).is_file()):
         spec = read_job(source, callbacks)
         return spec, find_or_create_study(spec, store)[0]
     found = [study for study in store.find_studies(source) if study.kind == "search"]
