@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigurationError, NoOfferError
 from tradewind.plugins import Capability, Plugin, Settings
 from tradewind.problem import Candidates, Configuration, Offer, Problem, Proposal, Trial
-from tradewind.searcher.stopping import saving_price, why_stop, worth_of_history
+from tradewind.searcher.stopping import ends_by_money, why_stop, worth_of_history
 from tradewind.utils.units import format_money
 
 
@@ -474,9 +474,8 @@ class Searcher(Plugin, ABC):
         This is the rule for searchers without a model: what the next trial brings is estimated by those so far.
         Searchers that `WeighsFutureRuns` weigh their own expectations when they are asked, by the same rule.
         """
-        terms = self.problem.terms
-        paid = terms.future_runs is not None and saving_price(self.problem) is not None
-        if isinstance(self, WeighsFutureRuns) or not (paid or terms.least_improvement):
+        ends = ends_by_money(self.problem) or self.problem.terms.least_improvement
+        if isinstance(self, WeighsFutureRuns) or not ends:
             return None  # nothing could end it: of thousands of trials none is looked at
         worth = worth_of_history(self.problem, self.history)
         if worth is None or worth.spend <= 0:

@@ -30,7 +30,7 @@ from tradewind.searcher.base import (
 )
 from tradewind.searcher.candidate_pool import CandidatePoolSearcher, Indices
 from tradewind.searcher.posterior import AbortCaps, CandidatePrediction, Posterior
-from tradewind.searcher.stopping import saving_price, why_stop
+from tradewind.searcher.stopping import ends_by_money, why_stop
 from tradewind.searcher.surrogate.features import FeatureMap
 from tradewind.searcher.surrogate.gp import Array
 from tradewind.utils.units import format_duration, format_money
@@ -200,8 +200,7 @@ class BayesianSearcher(
         if least is None:
             terms = self.problem.terms
             shares = self.settings.min_improvement is not None or terms.least_improvement is not None
-            paid = terms.future_runs is not None and saving_price(self.problem) is not None
-            least = _PAYING_TRIALS if paid and not shares else _IMPROVING_TRIALS
+            least = _PAYING_TRIALS if ends_by_money(self.problem) and not shares else _IMPROVING_TRIALS
         return len(self.history) >= max(least, self.settings.starts)
 
     # ------------------------------------------------------------------ proposals

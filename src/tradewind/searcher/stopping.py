@@ -51,6 +51,11 @@ def saving_price(problem: Problem) -> float | None:
     return value / 3600.0 if objective.metric == RUNTIME and value is not None else None
 
 
+def ends_by_money(problem: Problem) -> bool:
+    """True where what a trial saves in later runs, and what it costs, may end a search."""
+    return problem.terms.future_runs is not None and saving_price(problem) is not None
+
+
 def empirical_worth(losses: Sequence[float], spent: Sequence[float]) -> TrialWorth | None:
     """Estimate the next trial of a searcher that has no model, by the trials so far.
 

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from tradewind.store.clusters.rows import OPEN_JOB_STATES
 from tradewind.store.service.request_queries import CLAIM_LOCK, HELD
 from tradewind.store.sql.schema import cluster_jobs, requests, runs
-from tradewind.store.studies.rows import ENDED_RUN_STATES
+from tradewind.store.studies.rows import ENDED_RUN_STATES, WAS_TAKEN
 
 _TENANT: sa.BindParameter[str] = sa.bindparam("tenant")
 _job, _request = cluster_jobs.c, requests.c
@@ -35,7 +35,7 @@ _of_searches = (
 _taken_runs = sa.select(runs.c.state, runs.c.cost, runs.c.reserved, runs.c.details).where(
     runs.c.study_id.in_(sa.select(_job.study_id).where(_job.study_id.is_not(None))),
     runs.c.state.not_in(ENDED_RUN_STATES) | (runs.c.state == "cancelled"),
-    runs.c.details.like('%"preemption":%'),
+    WAS_TAKEN,
 )
 
 STUDIES_OF_REQUESTS = sa.select(_request.tenant, _request.study_id).order_by(_request.id)

@@ -17,6 +17,9 @@ from tradewind.store.sql.schema import runs, studies, trials
 ENDED_RUN_STATES = tuple(state.value for state in RunState if state.ended)
 """The states of a run to which nothing more will happen."""
 
+WAS_TAKEN = runs.c.details.like('%"preemption":%')
+"""The condition of a run whose place another tenant got."""
+
 STUDY_FIELDS = tuple(StudyRow.__dataclass_fields__)
 CHANGEABLE_STUDY_FIELDS = frozenset(STUDY_FIELDS) - {"id", "created", "kind"}
 _DOCUMENTS = frozenset({"spec", "searcher_state"})

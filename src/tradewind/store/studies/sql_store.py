@@ -251,7 +251,7 @@ class SqlStore(Store):
 
     def taken_runs(self, study_id: int) -> list[Run]:
         """See `Store.taken_runs`; no others are read."""
-        query = _runs_of(study_id).where(runs.c.details.like('%"preemption":%'))
+        query = _runs_of(study_id).where(rows.WAS_TAKEN)
         with self._database.read() as connection:
             found = [rows.run_of(row) for row in connection.execute(query)]
         return [run for run in found if run.preemption is not None]
