@@ -385,7 +385,7 @@ class Allocator:
                 self._queue.hide_tenant(job.tenant, request.demand)
                 continue
             node = self._room(request)
-            book = node is None and self._is_passed_over(request.demand, full)
+            book = node is None and self._is_passed_over(request, full)
             if node is None and not book:
                 full.add(request.demand)
                 continue
@@ -446,10 +446,11 @@ class Allocator:
             return self.bookings.backfill(demand, self.times.expect(request), self._now)
         return node
 
-    def _is_passed_over(self, demand: Amounts, full: Set[Amounts]) -> bool:
-        """Say whether other runs may take the places that become free before a demand has room."""
-        return self.policy.fairness.keeps_places and any(
-            other not in full and any(o < d - SLACK for o, d in zip(other, demand, strict=True))
+    def _is_passed_over(self, request: ResourceRequest, full: Set[Amounts]) -> bool:
+        """Say whether a place is kept for a run, since others may take what becomes free before it has room."""
+        kept = self.policy.fairness.keeps_places or self._preemptor.keeps_places(request.job.tenant, self._now)
+        return kept and any(
+            other not in full and any(o < d - SLACK for o, d in zip(other, request.demand, strict=True))
             for other in self._queue.demands()
         )
 

@@ -81,6 +81,16 @@ class Preemptor:
                 later += self._exempt_until(tenant, tenant.preempt, now)
         return None, min(later, default=None)
 
+    def keeps_places(self, tenant: Tenant, now: float) -> bool:
+        """True for a newcomer so near the end of its time that a run begun now would still be exempt when it is over.
+
+        Places are kept for it then, whatever the rule between tenants: else others' runs that end shortly before would
+        make room for more of theirs, of which none may be taken in time.
+        """
+        if tenant.preempt is None or tenant.below is None:
+            return False
+        return now >= tenant.below + tenant.preempt.within - self._grace - tenant.preempt.exempt - SLACK
+
     def _due_shares(self) -> dict[str, float]:
         """The share that is due to each tenant that has work, by its weight."""
         busy = [tenant for tenant in self._tenants.values() if tenant.waits or any(tenant.used)]
