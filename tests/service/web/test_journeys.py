@@ -149,7 +149,8 @@ def test_an_application_is_registered_and_its_form_appears(open_page: Opener) ->
     expect(page.locator(".excerpt .wrong")).to_contain_text("12 ▸")
     page.get_by_role("button", name="Go to line 12").click()
     assert page.evaluate("document.activeElement.id") == "f-text"
-    page.get_by_role("button", name="Register").click()
+    with page.expect_navigation():  # the page before it says the same words
+        page.get_by_role("button", name="Register").click()
     see(page, "application.yaml:12")
     text.fill(good)
     see(page, "This is right")
