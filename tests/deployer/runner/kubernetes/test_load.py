@@ -13,7 +13,7 @@ from tests.deployer.runner.kubernetes.test_runner import REAL, KubeBench
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.engines.ssh import free_port
 
-from tradewind.deployer.runner.kubernetes.job import posix_pattern
+from tradewind.deployer.runner.load_generators import posix_pattern
 from tradewind.errors import DeployError
 from tradewind.problem import Fault, Load, RunRequest, RunState
 from tradewind.testing.runners import poll_until, wait_for_end
@@ -148,10 +148,10 @@ def test_a_load_on_several_nodes_is_refused(bench: KubeBench) -> None:
     ],
 )
 def test_a_pattern_is_written_for_busybox(pattern: str, found: str) -> None:
-    assert posix_pattern(pattern) == found
+    assert posix_pattern(pattern, "Kubernetes") == found
 
 
 @pytest.mark.parametrize("pattern", [r"(?=x)", r"(?P<n>x)", r"x*?", r"\bword", r"x+?"])
 def test_what_only_python_knows_is_refused(pattern: str) -> None:
     with pytest.raises(DeployError, match=r"job\.load\.ready\.pattern"):
-        posix_pattern(pattern)
+        posix_pattern(pattern, "Kubernetes")
