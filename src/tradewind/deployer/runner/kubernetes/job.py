@@ -220,12 +220,16 @@ def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSe
         "command": [*job["command"][:-1], f"{FOLDER}/bin/application"],
         "env": kept,
     }
+    held = _amounts(float(load.cpus or 0), load.memory_bytes or 0)
     own = {each["name"]: each for each in (*job["env"], *_variables({**load.env, **ours}))}
     driver = {key: value for key, value in job.items() if key != "ports"} | {
         "image": load.image or request.image,
         "args": [literal(word) for word in load.argv],
         "env": list(own.values()),
-        "resources": {"requests": _SMALL | {_STORAGE: "0"}, "limits": {_STORAGE: str(_disk(given))}},
+        "resources": {
+            "requests": _SMALL | held | {_STORAGE: "0"},
+            "limits": held | {_STORAGE: str(_disk(given))},
+        },
     }
     return [driver, application]
 
