@@ -18,6 +18,7 @@ function keep(holder) {
       if (answer.ok) {
         put(holder, await answer.text());
         document.dispatchEvent(new Event("fresh"));
+        if (last) document.dispatchEvent(new Event("over"));
         if (last && !asks(holder)) leave();  // what a dialog keeps as it was is put right at a later turn
       }
     } catch { /* the server is away for a moment: the next event or turn asks again */ } finally {
