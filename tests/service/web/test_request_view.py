@@ -58,8 +58,9 @@ def test_money_goes_on_between_two_looks_at_a_run() -> None:
     assert (money.words, money.rate, money.at) == ("$0.0200", 0.001, NOW)
     silent = view_request(request(progress={**progress, "at": NOW - 9_000}), NOW).money
     assert silent.value == pytest.approx(0.01 + 0.001 * SILENCE), "a worker that says nothing may be gone"
-    booting = view_request(request(progress={**progress, "cost": 0.0}), NOW).money
-    assert (booting.value, booting.rate) == (0.0, 0.0)
+    for state, rate in (("booting", 0.0), ("executing", 0.001)):
+        begun = view_request(request(state, progress={**progress, "cost": 0.0}), NOW).money  # type: ignore[arg-type]
+        assert begun.rate == rate, "nothing is paid for before there is a machine"
     over = view_request(request("done", cost=0.03, ended=9_200.0, progress=progress), NOW).money
     assert (over.value, over.rate) == (0.03, 0.0)
     row = request(plan={"predicted": {"runtime": 300.0, "cost": 0.02}}, progress=progress)

@@ -202,7 +202,11 @@ def _money(row: RequestRow, now: float) -> LimitUsage:
     running, hourly, at = (row.progress.get(name) for name in ("cost", "hourly", "at"))
     if not row.over and row.kind == "run" and isinstance(running, int | float):
         spent = max(spent, float(running))
-        if running > 0 and isinstance(hourly, int | float) and isinstance(at, int | float):
+        if (
+            (running > 0 or row.state == "executing")
+            and isinstance(hourly, int | float)
+            and isinstance(at, int | float)
+        ):
             # Machines cost money between two looks at them, too: but not longer than a worker is silent while it lives.
             rate = hourly / 3600
             spent += rate * min(max(0.0, now - at), SILENCE)

@@ -147,7 +147,7 @@ def _values(
     files = shared.requests.files(who, number, trial=trial)
     failed = row.state in _FAILED
     most = max(log_bytes, _WORDS_BYTES if failed else 0)
-    logs = _logs(shared, who, number, files, trial, most) if most else {}
+    logs = _logs(shared, who, row, files, trial, most) if most else {}
     if row.problem:  # what went wrong stands there, as a rule
         logs = dict(sorted(logs.items(), key=lambda one: one[0] != "stderr"))
     return {
@@ -171,17 +171,18 @@ def _values(
 
 
 def _logs(
-    shared: Context, who: Principal, number: int, files: Sequence[RunFileEntry], trial: int | None, most: int
+    shared: Context, who: Principal, row: RequestRow, files: Sequence[RunFileEntry], trial: int | None, most: int
 ) -> dict[str, Any]:
-    """Return the last bytes of each log that has anything in it."""
+    """Return the last bytes of each log that has anything in it, or may have as it goes on."""
     found: dict[str, Any] = {}
     sizes = {entry.path: entry.size for entry in files}
     for stream in LOGS:
-        if stream not in sizes and stream != "stdout":
+        grows = stream == "stdout" or (stream == "stderr" and not row.over)
+        if stream not in sizes and not grows:
             continue
         offset = max(0, sizes.get(stream, 0) - most)
-        part = shared.requests.log(who, number, stream, offset, most, trial=trial)
-        if part.text or stream == "stdout":
+        part = shared.requests.log(who, row.id, stream, offset, most, trial=trial)
+        if part.text or grows:
             found[stream] = {**_said(part), "cut": offset > 0}
     return found
 
