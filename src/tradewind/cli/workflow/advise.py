@@ -87,7 +87,9 @@ _Budget = Annotated[
     ),
 ]
 _Types = Annotated[_Texts, typer.Option("--type", "--types", help="Instance type, * and ? match; repeatable.")]
-_Category = Annotated[_Texts, _listed("As in tradewind offers; all but burstable and accelerated without it")]
+_Category = Annotated[
+    _Texts, _listed("As in tradewind offers; without it all but burstable, accelerated only for tasks with GPUs")
+]
 _Speed = Annotated[_Texts, _listed("Speed of a vCPU by type, family or pattern, 1 is that of the run times: c7i=1.3")]
 _Slots = Annotated[int | None, typer.Option(min=1, help="Tasks that a VM runs at a time; its vCPUs without it.")]
 _Boot = Annotated[str, typer.Option(help="Time from the order of a VM until it can run a task; it is paid.")]
@@ -308,6 +310,8 @@ def _offers(wanted: AdviceRequest, market: MarketOptions, provider: tuple[str, .
         types=tuple(market.types or ()),
         category=tuple(market.category or ()),
         arch=tuple(market.arch or ()),
+        # Machines with GPUs are dear, and left out of a list; a task that needs one runs nowhere else.
+        gpus=(0, None) if wanted.flow.needs[2] else (None, None),
         spot=market.spot,
     )
     found = require_offers(query, data_folder(), wanted.catalogues)
