@@ -85,3 +85,15 @@ def test_the_plan_runs_with_the_devices_of_each_task(
     devices = [shown[name].split(",") for name in ("one", "two")]
     assert [len(each) for each in devices] == [1, 2]
     assert all(device in "0123" for each in devices for device in each)
+
+
+def test_a_workflow_without_run_times_is_refused_in_its_own_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not as a mistake in line 3 of a job that the user has never seen."""
+    path = tmp_path / "flow.dag"
+    path.write_text("JOB A a.sub\nJOB B b.sub\nPARENT A CHILD B\n")
+    assert run(["workflow", "advise", str(path)]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith(f"tradewind: {path}: no task has a run time, and machines are compared by these (")
+    assert "job.workflow" not in said

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tradewind.workflow.advice.advice import Advice, MachineSetOption
     from tradewind.workflow.advice.offers import MachineAssumptions
     from tradewind.workflow.advice.set_search import AdviceRequest
+    from tradewind.workflow.graph import Workflow
 
 
 def group_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -194,13 +195,14 @@ def advise(
     from tradewind.cli.offers import catalogue_names, catalogue_settings
     from tradewind.utils.units import parse_duration, parse_money
     from tradewind.workflow.advice.set_search import AdviceRequest
-    from tradewind.workflow.files import read_workflow
+    from tradewind.workflow.graph import Workflow
 
     _check(files, looking)
+    flow = _flow(file, lenient=lenient, declared_edges=declared_edges)
     deadline, budget = goal.deadline, goal.budget
     wanted = AdviceRequest(
         file=file,
-        flow=read_workflow(file, lenient=lenient, declared_edges=declared_edges),
+        flow=flow,
         terms=_terms(machines),
         deadline=None if deadline is None else _positive(parse_duration(deadline), "--deadline", deadline),
         budget=None if budget is None else _positive(parse_money(budget), "--budget", budget),
@@ -218,6 +220,21 @@ def advise(
     )
     offers = _offers(wanted, market, catalogue_names(market.provider, prices.csv))
     _advise(wanted, offers, files, as_json=as_json, store=store)
+
+
+def _flow(file: Path, *, lenient: bool, declared_edges: bool) -> Workflow:
+    """The workflow, whose run times decide among machines."""
+    from tradewind.errors import WorkflowError
+    from tradewind.workflow.files import read_workflow
+
+    flow = read_workflow(file, lenient=lenient, declared_edges=declared_edges)
+    if not flow.runtimes.any():
+        raise WorkflowError(
+            "no task has a run time, and machines are compared by these",
+            file=str(file),
+            hint="write them into the file, or give the trace of a run, which has them",
+        )
+    return flow
 
 
 def _advise(
