@@ -137,6 +137,7 @@ def print_request(request: RequestInfo, events: Sequence[EventInfo]) -> None:
         ("parameters", _words(request.document.get("parameters"))),
         ("configuration", _words(request.plan.get("configuration"))),
         ("best", _best(request)),
+        ("code", str(request.plan.get("code", ""))[:12]),
         ("cost", f"{format_money(request.cost)} so far" if not request.over else format_money(request.cost)),
         ("study", str(request.study or "")),
         ("asked", f"{_ago(request.created)} by {request.user} of {request.tenant}"),

@@ -75,7 +75,9 @@ class RequestAnswer(RequestSummary):
     }
 
     document: dict[str, Any] = Field(description="What was asked, as it was given.")
-    plan: dict[str, Any] = Field(description="What was decided before it began: its configuration.")
+    plan: dict[str, Any] = Field(
+        description="What was decided before it began: its configuration, the digest of its code."
+    )
 
 
 class Event(BaseModel):

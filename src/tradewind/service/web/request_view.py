@@ -11,6 +11,7 @@ from tradewind.errors import InputError
 from tradewind.problem import COST, RUNTIME
 from tradewind.reporting.words import axis_words, machines_of, value_words
 from tradewind.service.applications.parameter_words import RequestWords
+from tradewind.service.requests.request_planner import CODE
 from tradewind.service.web.template_filters import badge_of, short
 from tradewind.store.service.request_values import ACTIVE, OPEN, RequestEvent, RequestRow, RequestState
 from tradewind.utils.units import count, format_money, format_number, parse_duration
@@ -96,6 +97,7 @@ class RequestView:
         best: The best trial of a search.
         trials: Trials that a search has ended.
         measured: Metrics of a run that has ended: name and value.
+        code: Beginning of the digest of the snapshot of its program's folder; empty without one.
     """
 
     row: RequestRow
@@ -112,6 +114,7 @@ class RequestView:
     best: BestTrialView | None
     trials: int
     measured: Sequence[tuple[str, str]]
+    code: str
 
     @property
     def can_cancel(self) -> bool:
@@ -149,6 +152,7 @@ def view_request(row: RequestRow, now: float | None = None, words: RequestWords 
         best=_best(row),
         trials=trials if isinstance(trials, int) else 0,
         measured=_measured(row),
+        code=str(row.plan.get(CODE, ""))[:12],
     )
 
 
