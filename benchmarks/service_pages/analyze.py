@@ -20,8 +20,11 @@ def main() -> None:
     pages: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
         pages[row["page"]].append(row)
-    print("| page | first answer, ms | first paint, ms | worst | first visit | usable, ms | worst | kB | files |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(
+        "| page | first answer, ms | first paint, ms | worst | first visit | usable, ms | worst | kB | files | "
+        "server, ms of processor | page, ms of processor |"
+    )
+    print("|---" * 11 + "|")
     missed = []
     for page, found in pages.items():
         first, later = found[0], found[1:]
@@ -30,6 +33,7 @@ def main() -> None:
         answered = statistics.median(float(row["answered"]) for row in later)
         cells = [answered, statistics.median(painted), max(painted), float(first["painted"])]
         cells += [statistics.median(usable), max(usable), float(later[0]["kilobytes"]), float(later[0]["requests"])]
+        cells += [statistics.median(float(row[name]) for row in later) for name in ("server_cpu", "page_cpu")]
         print(f"| {page} | " + " | ".join(f"{cell:.0f}" for cell in cells) + " |")
         if max(*painted, float(first["painted"])) > BAR:
             missed.append(page)

@@ -15,10 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from playwright.sync_api import Browser, sync_playwright
 from prepare import PASSWORD
 
@@ -52,6 +53,7 @@ SETTLED = """async () => {
   const loading = () => document.readyState !== "complete" || document.querySelector("[data-loading]");
   while (loading()) await pause(20);
   while (performance.now() - Math.max(0, ...longTasks.map(([at, took]) => at + took)) < 500) await pause(50);
+  while (!performance.getEntriesByName("first-contentful-paint").length) await pause(20);
   const [page] = performance.getEntriesByType("navigation"), files = performance.getEntriesByType("resource");
   const ready = performance.getEntriesByName("plots-ready")[0]?.startTime ?? page.domContentLoadedEventEnd;
   return {
@@ -100,15 +102,29 @@ def sign_in(browser: Browser, url: str, name: str) -> Any:
     return state
 
 
+def processor_seconds() -> dict[str, float]:
+    """Processor time of the server, and of the browser's processes for pages, so far."""
+    found = {"server_cpu": 0.0, "page_cpu": 0.0}
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            words = " ".join(child.cmdline())
+            kind = "server_cpu" if " serve " in words else "page_cpu" if "--type=renderer" in words else ""
+            if kind:
+                found[kind] += sum(child.cpu_times()[:2])
+    return found
+
+
 def measure(browser: Browser, url: str, state: Any, address: str) -> dict[str, float]:
     """The times of a page in a browser that has nothing of it yet."""
+    before = processor_seconds()
     context = browser.new_context(base_url=url, storage_state=state, viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.add_init_script(OBSERVE)
     page.goto(address)
     found: dict[str, float] = page.evaluate(SETTLED)
+    taken = {name: 1000 * (seconds - before[name]) for name, seconds in processor_seconds().items()}
     context.close()
-    return found
+    return found | taken
 
 
 def main() -> None:
@@ -116,6 +132,7 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     program = os.environ.get("TRADEWIND_CHROMIUM") or shutil.which("chromium")
     names = ["page", "round", "load", "answered", "painted", "interactive", "blocked", "kilobytes", "requests"]
+    names += ["server_cpu", "page_cpu"]
     with (
         server(folder) as url,
         sync_playwright() as playwright,

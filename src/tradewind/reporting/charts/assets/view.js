@@ -96,6 +96,21 @@ export function tools(host, entries) {
   return details;
 }
 
+// The tools of a chart, and a button that shows all of it again. name: what it is called; logs: axes that may be
+// logarithmic; more: further entries of the menu, in which `csv` and `zoom` are others than its own.
+export function chartTools(head, view, name, { logs = [], zoom = [], csv = () => view.saveCsv(), more = [] } = {}) {
+  const all = make("button", { type: "button", class: "button small", hidden: true }, "Show all");
+  all.addEventListener("click", () => view.setZoom(null));
+  view.host.addEventListener("zoomed", (event) => { all.hidden = !event.detail; });
+  head.dataset.title = name;
+  head.append(all);
+  return tools(head, [
+    ...logs.map((axis) => ({ words: `Logarithmic ${axis === "x" ? "across" : "upwards"}`, checked: () => view.isLog(axis), act: (on) => view.setLog(axis, on) })),
+    ...zoom.map(([words, factor]) => ({ words, act: () => view.zoomBy(factor) })),
+    { words: "Save as PNG", act: () => view.savePng() }, ...(csv ? [{ words: "Save as CSV", act: csv }] : []), ...more,
+  ]);
+}
+
 // The table of a chart's data.
 export function dataTable({ columns, rows }, caption) {
   const head = columns.map((name, at) => make("th", { scope: "col", class: at ? "right" : "" }, name));

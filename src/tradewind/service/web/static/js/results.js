@@ -6,19 +6,16 @@ const views = [];
 
 async function draw(host, charts) {
   if (!charts.length) return;
-  const [{ Chart }, { dataTable, tools }, { make }] = await Promise.all([import("./charts/chart.js"), import("./charts/view.js"), import("./charts/words.js")]);
+  const [{ Chart }, { dataTable, chartTools }, { make }] = await Promise.all([import("./charts/chart.js"), import("./charts/view.js"), import("./charts/words.js")]);
   host.hidden = false;
   charts.forEach((chart, at) => {
     const known = host === shown ? undefined : views[at];
     if (known) { known.title.textContent = chart.title; known.view.show(chart); return void known.fill(chart); }
     const plot = make("div"), table = make("div", { hidden: true }), title = make("h3", {}, chart.title), note = make("p", { class: "small soft" });
-    const head = make("div", { class: "row between", "data-title": chart.title }, title), view = new Chart(plot);
+    const head = make("div", { class: "row between" }, title), view = new Chart(plot);
     const fill = (fresh) => { note.textContent = fresh.note ?? ""; table.replaceChildren(...(fresh.table && !table.hidden ? [dataTable(fresh.table, fresh.title)] : [])); };
-    tools(head, [
-      { words: "Logarithmic upwards", checked: () => view.isLog("y"), act: (on) => view.setLog("y", on) },
-      { words: "Save as PNG", act: () => view.savePng() }, { words: "Save as CSV", act: () => view.saveCsv() },
-      ...(chart.table ? [{ words: "Show as a table", act: () => { table.hidden = !table.hidden; fill(view.document); } }] : []),
-    ]);
+    const more = chart.table ? [{ words: "Show as a table", act: () => { table.hidden = !table.hidden; fill(view.document); } }] : [];
+    chartTools(head, view, chart.title, { logs: ["y"], more });
     host.append(make("div", {}, head, plot, note, table));
     view.show(chart);
     if (host !== shown) views.push({ view, fill, title });

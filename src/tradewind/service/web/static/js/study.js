@@ -1,7 +1,7 @@
 // The page of one study: its charts and table, linked with each other, and kept up to date while the search goes on.
 import { Chart } from "./charts/chart.js";
 import { ParallelView } from "./charts/parallel.js";
-import { dataTable, tools } from "./charts/view.js";
+import { chartTools, dataTable } from "./charts/view.js";
 import { count, make, valueWords } from "./charts/words.js";
 import { effectsTable, splitTable } from "./plots/bars.js";
 import { TrialFilter } from "./plots/filter.js";
@@ -47,26 +47,12 @@ function keepRange(id, low, high, words) {
 
 const goToTable = { words: "Go to the table of trials", act: () => table.table.focus() };
 
-for (const [name, axes, more] of [["progress", ["y"], { words: "Show as a table", act: () => showTable("progress", charts.progress) }], ["map", ["x", "y"], goToTable]]) {
-  const chart = charts[name], head = place(`${name}-tools`);
-  head.dataset.title = place(`${name}-title`).textContent;
-  const all = make("button", { type: "button", class: "button small", hidden: true }, "Show all");
-  all.addEventListener("click", () => chart.setZoom(null));
-  chart.host.addEventListener("zoomed", (event) => { all.hidden = !event.detail; });
-  head.append(all);
-  tools(head, [
-    ...axes.map((axis) => ({ words: `Logarithmic ${axis === "x" ? "across" : "upwards"}`, checked: () => chart.isLog(axis), act: (on) => chart.setLog(axis, on) })),
-    { words: "Zoom in", act: () => chart.zoomBy(0.6) }, ...files(chart), more,
-  ]);
-}
-for (const [name, chart, more] of [["parallel", parallel, goToTable], ["effect", effect, { words: "Show as a table", act: () => showTable("effect", effect) }]]) {
-  place(`${name}-tools`).dataset.title = place(`${name}-title`).textContent;
-  tools(place(`${name}-tools`), [...files(chart), more]);
-}
-
-function files(chart) {
-  return [{ words: "Save as PNG", act: () => chart.savePng() }, ...(chart === effect ? [] : [{ words: "Save as CSV", act: () => chart.saveCsv() }])];
-}
+for (const [name, view, options] of [
+  ["progress", charts.progress, { logs: ["y"], zoom: [["Zoom in", 0.6]], more: [{ words: "Show as a table", act: () => showTable("progress", charts.progress) }] }],
+  ["map", charts.map, { logs: ["x", "y"], zoom: [["Zoom in", 0.6]], more: [goToTable] }],
+  ["parallel", parallel, { more: [goToTable] }],
+  ["effect", effect, { csv: null, more: [{ words: "Show as a table", act: () => showTable("effect", effect) }] }],
+]) chartTools(place(`${name}-tools`), view, place(`${name}-title`).textContent, options);
 
 function showTable(name, { document }) {
   const host = place(`${name}-table`);

@@ -1,6 +1,6 @@
 // The page of a workflow: its Gantt chart and its tasks, kept up to date while it runs.
 import { Chart } from "./charts/chart.js";
-import { tools } from "./charts/view.js";
+import { chartTools } from "./charts/view.js";
 import { duration, make } from "./charts/words.js";
 import { heard, lost, silent } from "./away.js";
 import { GridTable } from "./plots/grid-table.js";
@@ -54,24 +54,13 @@ function show() {
     slots = new Chart(place("slots"));
     chart = new Chart(place("gantt"), { open: (task) => table.show(task), hover: (task) => table.point(task ?? -1) });
     table = new GridTable(place("tasks"), { label: "Tasks", columns: columns(), rows: tasks.length, height: 480, name: "tasks", open: (row) => { chart.point(row); place("gantt").scrollIntoView({ block: "nearest" }); } });
-    const all = make("button", { type: "button", class: "button small", hidden: true }, "Show all");
-    all.addEventListener("click", () => chart.setZoom(null));
     // What one of them shows of the time, the other shows too.
     for (const [one, other] of [[chart, slots], [slots, chart]]) {
-      one.host.addEventListener("zoomed", () => {
-        all.hidden = !one.zoom;
-        if (String(one.zoom?.x) !== String(other.zoom?.x)) other.setZoom(one.zoom);
-      });
+      one.host.addEventListener("zoomed", () => { if (String(one.zoom?.x) !== String(other.zoom?.x)) other.setZoom(one.zoom); });
     }
-    place("gantt-tools").dataset.title = "the Gantt chart";
-    place("gantt-tools").append(all);
-    tools(place("gantt-tools"), [
-      { words: "Zoom in", act: () => chart.zoomBy(0.5) },
-      { words: "Zoom out", act: () => chart.zoomBy(2) },
-      { words: "Save as PNG", act: () => chart.savePng() },
-      { words: "Save as CSV", act: () => table.saveCsv() },
-      { words: "Go to the table of tasks", act: () => table.table.focus() },
-    ]);
+    chartTools(place("gantt-tools"), chart, "the Gantt chart", {
+      zoom: [["Zoom in", 0.5], ["Zoom out", 2]], csv: () => table.saveCsv(), more: [{ words: "Go to the table of tasks", act: () => table.table.focus() }],
+    });
   } else {
     table.setRows(tasks.length);
     table.setColumns(columns());
