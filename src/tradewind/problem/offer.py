@@ -6,7 +6,7 @@ import fnmatch
 import functools
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
@@ -461,10 +461,14 @@ def named_offers(parameter: str, query: OfferQuery, offers: Sequence[Offer]) -> 
     different = {offer.key: offer for offer in offers}
     if len(different) < len(offers):
         different = {offer.key: offer for offer in sorted(offers, key=lambda o: -o.price_per_hour)}
-    keyed = sorted((offer.vcpu, offer.memory_gib, key) for key, offer in different.items())
-    ordered = [different[key] for _, _, key in keyed]
-    places = Counter(kind for kind, _, _ in {(o.instance_type, o.provider, o.region) for o in ordered})
-    full = [o.instance_type if places[o.instance_type] == 1 else _qualified(o) for o in ordered]
+    sizes: defaultdict[tuple[float, float], list[str]] = defaultdict(list)
+    places: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for key, offer in different.items():
+        sizes[offer.vcpu, offer.memory_gib].append(key)
+        places[offer.instance_type].add((offer.provider, offer.region))
+    ordered = [different[key] for size in sorted(sizes) for key in sorted(sizes[size])]
+    alone = {name for name, sold_in in places.items() if len(sold_in) == 1}
+    full = [o.instance_type if o.instance_type in alone else _qualified(o) for o in ordered]
     names = Counter(full)
     return {
         f"{name}/spot" if offer.spot and names[name] > 1 else name: offer

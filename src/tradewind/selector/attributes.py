@@ -196,7 +196,8 @@ class AttributeSelector(Selector):
         # Mostly they are the same objects, whose keys are made of many words each time, and sorted by price.
         given, there = {offer.key: offer for offer in self.offers}, set(map(id, self.offers))
         others = {offer.key: offer for offer in listed if id(offer) not in there}
-        self.table = OfferTable({**given, **{key: offer for key, offer in others.items() if key not in given}})
+        given |= {key: offer for key, offer in others.items() if key not in given}
+        self.table = OfferTable(given)
         self._kept: dict[tuple[tuple[str, Value], ...], Offer | NoOfferError] = {}
         for name, attribute in self._attributes.items():
             if self.table.offers and not self.table.knows(attribute):

@@ -174,7 +174,7 @@ def _from_json(text: bytes, file: str, name: str, reading: _Reading) -> Workflow
 
 
 def _json_fault(error: ValueError | RecursionError) -> str:
-    """What the decoder says, without the words that are meant for programmers."""
+    """Words of a decoder's error, without those that are meant for programmers."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):

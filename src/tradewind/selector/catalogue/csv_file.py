@@ -88,10 +88,10 @@ class CsvCatalogue(Catalogue):
 
     The columns are those of the tool requirements for cloud configuration (section 3.2). Names of columns are
     read in any case and order, and by their usual other names (``Hourly cost``, ``Number of vCPUs``). Region, Family,
-    Arch, GPUs, Spot and Price Date may follow, and for spot machines Interruptions per Hour, or Interruption Frequency:
-    the share that is taken back within a month, as 7.5% or in Amazon's bands (<5%, 5-10%, 10-15%, 15-20%, >20%). Other
-    columns become facts of the offer. Memory is in GiB unless a unit is written, and KB, MB, GB and TB mean KiB, MiB,
-    GiB and TiB, as in price lists; the price is in USD per hour.
+    Arch, GPUs, Disk GiB, Spot and Price Date may follow, and for spot machines Interruptions per Hour, or Interruption
+    Frequency: the share that is taken back within a month, as 7.5% or in Amazon's bands (<5%, 5-10%, 10-15%, 15-20%,
+    >20%). Other columns become facts of the offer. Memory is in GiB unless a unit is written, and KB, MB, GB and TB
+    mean KiB, MiB, GiB and TiB, as in price lists; the price is in USD per hour.
     """
 
     Settings = CsvSettings
