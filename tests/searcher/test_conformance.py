@@ -23,15 +23,14 @@ FEWER: dict[str, dict[str, Any]] = {"trimtuner": {"fractions": [0.1, 1.0]}}
 """Fewer shares of the input: with all five, the small spaces take five times as long to exhaust."""
 
 COARSER: dict[str, dict[str, Any]] = {
-    "cherrypick": {"samples": 3, "burn_in": 10, "pool": 256},
+    "cherrypick": {"samples": 3, "burn_in": 10},
     "done": {"terms": 60},
-    "gp": {"pool": 256},
-    "obol": {"depth": 1, "pool": 256},
+    "obol": {"depth": 1},
     "paris": {"trees": 10},
-    "tradewind": {"pool": 256},
 }
-"""By default models of fewer terms, samples and trees, and fewer candidates of what cannot be listed: the contract does
-not depend on them. The golden sequences are those of the defaults."""
+"""By default models of fewer terms, samples, trees and steps ahead: the contract does not depend on them.
+
+The golden sequences are those of the defaults."""
 
 
 def _usual(name: str) -> dict[str, Any]:
