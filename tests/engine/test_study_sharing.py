@@ -278,7 +278,7 @@ def test_wrong_arguments_are_refused_alike_by_a_study_and_by_one_of_several_work
 @pytest.mark.parametrize("opened", OPENED)
 def test_an_interrupt_at_any_line_loses_nothing(opened: Callable[[dict[str, Any]], Study | SharedStudy]) -> None:
     """Some of the lines: all of them would take minutes."""
-    line, step = 2, 13 if EVERYTHING else 43
+    line, step = 2, 13 if EVERYTHING else 97
     while ask_and_tell_interrupted(line, opened):
         line += step
     assert line > 300

@@ -21,12 +21,12 @@ def tune(name: str, *words: str) -> tuple[int, dict[str, object]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["compress", "train"])
-def test_the_first_trials_of_an_example_end_as_they_should(name: str) -> None:
-    code, result = tune(name, "--trials", "2")
-    assert code in (0, 6)  # two trials need not find a feasible one
+def test_the_first_trial_of_an_example_ends_as_it_should(name: str) -> None:
+    code, result = tune(name, "--trials", "1")
+    assert code in (0, 6)  # one trial need not be feasible
     counts = result["trials"]
     assert isinstance(counts, dict)
-    assert sum(counts.values()) == 2
+    assert sum(counts.values()) == 1
     assert set(counts) <= {"succeeded", "aborted"}
     spent = result["spent"]
     assert isinstance(spent, float)

@@ -90,9 +90,9 @@ def test_words_are_those_of_the_standard_library(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text", ["a" * 2**21, "'" + "a" * 2**21 + "'", '"' + "\\a" * 2**20 + '"', "\\a" * 2**20, "'" * 2**20]
+    "text", ["a" * 2**19, "'" + "a" * 2**19 + "'", '"' + "\\a" * 2**18 + '"', "\\a" * 2**18, "'" * 2**18]
 )
 def test_a_long_word_takes_no_time_that_grows_with_its_square(text: str) -> None:
     began = time.process_time()
     assert len(split_words(text)) == 1
-    assert time.process_time() - began < 20.0, "the standard library takes more than ten minutes"
+    assert time.process_time() - began < 10.0, "the standard library takes more than half a minute"

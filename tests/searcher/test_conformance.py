@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.effort import share
+from tests.effort import EVERYTHING, share
 
 from tradewind import plugins
 from tradewind.problem import Problem
@@ -19,11 +19,27 @@ WITHOUT_STOP_RULE: dict[str, dict[str, Any]] = {"cherrypick": {"stop": False, "b
 NEEDED = {"paris": {"table": str(Path(__file__).parent / "data" / "paris_table.csv"), "pairs_tried": 2, "trees": 20}}
 """Settings that a searcher cannot do without, or that take less time than its own."""
 
-FEWER = {"trimtuner": {"fractions": [0.1, 1.0]}}
+FEWER: dict[str, dict[str, Any]] = {"trimtuner": {"fractions": [0.1, 1.0]}}
 """Fewer shares of the input: with all five, the small spaces take five times as long to exhaust."""
 
+COARSER: dict[str, dict[str, Any]] = {
+    "cherrypick": {"samples": 3, "burn_in": 10},
+    "done": {"terms": 60},
+    "obol": {"depth": 1},
+    "paris": {"trees": 10},
+}
+"""By default models of fewer terms, samples, trees and steps ahead: the contract does not depend on them.
+
+The golden sequences are those of the defaults."""
+
+
+def _usual(name: str) -> dict[str, Any]:
+    parts = [WITHOUT_STOP_RULE, NEEDED, FEWER, {} if EVERYTHING else COARSER]
+    return {key: value for part in parts for key, value in part.get(name, {}).items()}
+
+
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {**WITHOUT_STOP_RULE, **NEEDED, **FEWER}.get(name, {})) for name in plugins.names("searcher")),
+    *((name, _usual(name)) for name in plugins.names("searcher")),
     ("exhaustive", {"order": "shuffled"}),
     ("exhaustive", {"order": "cheapest"}),
     ("cherrypick", {"stop": False, "abort": True, "samples": 2, "burn_in": 20}),

@@ -272,11 +272,12 @@ def check_search(searcher: Searcher, problem: KnownProblem, trials: int, *, at_o
         The trials that were run.
     """
     seen: set[str] = set()
+    begun = 0  # repetitions count as well: one that is numbered as another trial takes its place
     running: list[Trial] = []
-    while len(seen) < trials:
-        state = SearchState(running, proposed=len(seen), trials_left=trials - len(seen))
+    while begun < trials:
+        state = SearchState(running, proposed=begun, trials_left=trials - begun)
         with _processor_time(SECONDS):
-            answer = searcher.ask(state, min(at_once, trials - len(seen)))
+            answer = searcher.ask(state, min(at_once, trials - begun))
         if isinstance(answer, NothingLeft):
             assert answer.reason
             assert "\n" not in answer.reason
@@ -291,12 +292,13 @@ def check_search(searcher: Searcher, problem: KnownProblem, trials: int, *, at_o
                 key = problem.trial_key(proposal.configuration, proposal.fidelity)
                 assert key not in seen or (proposal.repeat and isinstance(searcher, Repeats)), f"{proposal} once more"
                 seen.add(key)
-                running.append(pending(problem, proposal, len(seen) - 1))
+                running.append(pending(problem, proposal, begun))
+                begun += 1
         ended = running if isinstance(answer, NothingLeft) else running[: (len(running) + 1) // 2]
         running = running[len(ended) :]
         for trial in ended:
             searcher.tell(_ended(problem, trial, odd and trial.number % 3 == 1))
-    return len(seen)
+    return begun
 
 
 def _ended(problem: KnownProblem, trial: Trial, odd: bool) -> Trial:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +42,23 @@ def recommended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, A
     return code, json.loads(out.out) if out.out else out.err
 
 
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two searches, of sizes 2 and 8."""
+    folder = tmp_path_factory.mktemp("searched")
+    (folder / "job.yaml").write_text(JOB)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRADEWIND_HOME", str(folder / "home"))
+        patch.chdir(folder)
+        for size in ("2", "8"):
+            assert run(["tune", "job.yaml", "--quiet", "--json", "--param", f"size={size}"]) == 0
+    return folder / "home"
+
+
 @pytest.fixture
-def searched(job: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    for size in ("2", "8"):
-        assert run(["tune", "job.yaml", "--quiet", "--json", "--param", f"size={size}"]) == 0
-    capsys.readouterr()
+def searched(history: Path, job: Path) -> Path:
+    """The job, with a copy of that home."""
+    shutil.copytree(history, os.environ["TRADEWIND_HOME"])
     return job
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.deployer.helpers import OWNER, deployer_over, drive, request_for, row
+from tests.effort import share
 from tests.waiting import eventually
 
 from tradewind.deployer.lifecycle.deployer import Deployer
@@ -37,7 +38,7 @@ for i in range(1000):
         folder, ("sh", "-c", "echo ran >> count-$TRADEWIND_RUN_ID; setsid sleep 60 & sleep 60"), run_id))
 """
 
-_MOMENTS = 12
+_MOMENTS = share(12, 6)
 
 
 def _controller(folder: Path) -> subprocess.Popen[str]:

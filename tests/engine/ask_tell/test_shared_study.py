@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.effort import share
 
 from tradewind import Study
 from tradewind.engine.ask_tell.shared_study import SharedStudy
@@ -219,7 +220,7 @@ with Study.open(sys.argv[1], "shared") as study, open(sys.argv[2], "a", bufferin
 
 @pytest.mark.slow
 def test_no_trial_is_lost_or_run_twice_when_workers_are_killed(url: str, tmp_path: Path) -> None:
-    trials, kills = 150, 3
+    trials, kills = share(150, 60), 3
     Study.open(url, {**JOB, "budget": {"trials": trials}}).close()
     logs = [tmp_path / f"told-{i}" for i in range(4 + kills)]
 

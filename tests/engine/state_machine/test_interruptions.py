@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.engine.searchers import in_order
 from tests.engine.simulated_runs import Fate, World
 
@@ -146,7 +147,7 @@ def test_machines_may_be_lost_as_often_as_spot_attempts_says_whatever_retries_sa
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(
     st.lists(st.floats(0.0, 2000.0), max_size=6),
     st.floats(0.01, 5.0),

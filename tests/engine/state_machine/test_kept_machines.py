@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.engine.searchers import in_order
 
 from tradewind.engine.proposals import ask_searcher
@@ -328,7 +329,7 @@ def test_machines_that_would_expire_during_the_next_run_are_not_used_for_it() ->
     keep=st.sampled_from([1.0, 40.0, 600.0]),
     dollars=st.sampled_from([None, 0.004, 0.01, 100.0]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 def test_whatever_goes_wrong_and_whenever_it_is_killed_nothing_is_left_or_paid_twice(
     seed: int, parallel: int, machines: int, keep: float, dollars: float | None
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from tests.effort import share
 
 from tradewind import plugins
 from tradewind.problem import Billing, Budget, Configuration, Integer, Objective, Offer, Problem, TrialState
@@ -33,6 +34,9 @@ from tradewind.utils import jit
 @pytest.mark.slow
 class TestVariant(SearcherConformance):
     """The suite with what is not the default; the default runs with all registered searchers."""
+
+    examples = share(4, 1)
+    trials = share(12, 7)
 
     @pytest.fixture
     def make(self) -> MakeSearcher:
@@ -267,7 +271,7 @@ def plain_utility(
     spend = float(seen.spend[0])
     if depth == 0:
         return utility, spend
-    for root, share in zip((-math.sqrt(3), 0.0, math.sqrt(3)), (1 / 6, 2 / 3, 1 / 6), strict=True):
+    for root, weight in zip((-math.sqrt(3), 0.0, math.sqrt(3)), (1 / 6, 2 / 3, 1 / 6), strict=True):
         label = float(seen.mean[0] + root * seen.sd[0])
         value = math.exp(label) if rule.log else label
         paid = value + (switch if first % 3 != machines else 0.0)
@@ -293,7 +297,7 @@ def plain_utility(
         u, c = plain_utility(
             numbers, [*rows, first], labels, limit, left, switch, following, depth - 1, reached, first % 3
         )
-        utility, spend = utility + 0.9 * share * u, spend + 0.9 * share * c
+        utility, spend = utility + 0.9 * weight * u, spend + 0.9 * weight * c
     return utility, spend
 
 

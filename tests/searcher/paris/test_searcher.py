@@ -75,7 +75,7 @@ def paris_problem(truth: Any = None, types: int = 6, nodes: Sequence[int] = NODE
 
 
 def searcher_of(problem: KnownProblem, **given: Any) -> ParisSearcher:
-    settings = ParisSearcher.Settings(**{"table": TABLE, "pairs_tried": 3, "trees": 40, **given})
+    settings = ParisSearcher.Settings(**{"table": TABLE, "pairs_tried": 2, "trees": 20, **given})
     return ParisSearcher(settings=settings, problem=problem, seed=1)
 
 

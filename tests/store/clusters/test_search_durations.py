@@ -66,30 +66,32 @@ def test_those_like_it_count_that_came_to_their_end(clusters: ClusterStore, stud
     assert clusters.durations(asked, most=2) == [SearchDuration(1, 5.0)], "of the two newest"
 
 
+OTHERS = [
+    row(name="test"),
+    row(tenant="B"),
+    row(target=0.4),
+    row(searcher={"use": "gp"}),
+    row(space={"x": 2}),
+    row(budget={"trials": 41}),
+    row(stop=[{"use": "target", "value": 3}]),
+    row(objective={"minimise": "loss"}),
+    row(constraints={"deadline": 3}),
+    row(budget={"trials": 40, "dollars": 1.0}),
+    row(where=["x > 3"]),
+    row(offers={"vcpu": [1, 2]}),
+    row(job={"command": ["other"]}),
+    row(job={"command": ["train"], "parameters": {"size": 4000}}),
+]
+"""Searches that differ from the first one, in one thing each."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "other",
-    [
-        row(name="test"),
-        row(tenant="B"),
-        row(target=0.4),
-        row(searcher={"use": "gp"}),
-        row(space={"x": 2}),
-        row(budget={"trials": 41}),
-        row(stop=[{"use": "target", "value": 3}]),
-        row(objective={"minimise": "loss"}),
-        row(constraints={"deadline": 3}),
-        row(budget={"trials": 40, "dollars": 1.0}),
-        row(where=["x > 3"]),
-        row(offers={"vcpu": [1, 2]}),
-        row(job={"command": ["other"]}),
-        row(job={"command": ["train"], "parameters": {"size": 4000}}),
-    ],
-)
-def test_others_do_not(clusters: ClusterStore, studies: Store, other: JobRow) -> None:
-    over(clusters, studies, other, 10.0, 20.0)
+def test_others_do_not(clusters: ClusterStore, studies: Store) -> None:
+    for other in OTHERS:
+        over(clusters, studies, other, 10.0, 20.0)
     assert clusters.durations(clusters.submit(row())) == []
-    assert clusters.durations(clusters.submit(other)) == [SearchDuration(2, 30.0)]
+    for other in OTHERS:
+        assert clusters.durations(clusters.submit(other)) == [SearchDuration(2, 30.0)], other
 
 
 @pytest.mark.slow

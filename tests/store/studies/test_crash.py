@@ -67,7 +67,7 @@ print("kills", kill + 1, 0)
 
 @pytest.mark.slow
 def test_what_was_written_before_a_kill_is_there_afterwards(tmp_path: Path, open_store: Callable[..., Store]) -> None:
-    result = run_python(KILL, tmp_path, share(200, 40), 60, timeout=100)
+    result = run_python(KILL, tmp_path, share(200, 24), 60, timeout=100)
     assert result.returncode == 0, result.stderr
     *acknowledged, (_, kills, _) = [line.split() for line in result.stdout.splitlines()]
     assert int(kills) >= 20

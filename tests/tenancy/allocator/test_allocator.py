@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import share
 from tests.tenancy.allocators import asks, cluster, policy, started
 
 from tradewind.errors import InputError
@@ -475,7 +476,7 @@ _ACTIONS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fairness", [DrfFairness, FairShareFairness])
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=share(90), deadline=None)
 @given(actions=_ACTIONS)
 def test_whatever_happens_nothing_is_overbooked_or_forgotten(
     fairness: type[Fairness], actions: list[tuple[int, int, int]]

@@ -108,7 +108,7 @@ def fitting(flow: Workflow, platform: Platform, schedule: Schedule) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", plugins.names("planner"))
 def test_no_task_is_planned_where_it_does_not_fit(name: str) -> None:
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=share(25, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(workflows(), platforms())
     def on(flow: Workflow, platform: Platform) -> None:
         held = platform.holding(flow)
@@ -130,7 +130,7 @@ def test_no_task_is_planned_where_it_does_not_fit(name: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=share(100), deadline=None)
+@settings(max_examples=share(100, 20), deadline=None)
 @given(workflows(16), platforms(), st.randoms(use_true_random=False))
 def test_the_compiled_simulator_passes_over_the_same_machines(
     flow: Workflow, platform: Platform, chance: object
@@ -148,7 +148,7 @@ def test_the_compiled_simulator_passes_over_the_same_machines(
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=share(15, 8), deadline=None)
 @given(workflows(6), platforms(("none", "shared")))
 def test_no_bound_is_above_the_optimum(flow: Workflow, platform: Platform) -> None:
     held = platform.holding(flow)

@@ -210,7 +210,8 @@ class MachineArrays:
                 sum(self.platform.fetching(flow.sizes.get(name, 0)) for name in task.outputs if name in inputs[child])
                 for task, children in zip(flow.tasks, flow.children, strict=True)
                 for child in children
-            ]
+            ],
+            dtype=np.float64,  # without files each is the number 0: whole numbers would be compiled for anew
         )
 
     def longest(self) -> Numbers:
