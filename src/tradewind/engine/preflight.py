@@ -44,7 +44,9 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
             "leave deploy.keep out, or let a provisioner make machines: terraform, libvirt, opennebula, script",
         )
     if spec.job.load is not None and not issubclass(runner, DrivesLoad):
-        raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
+        raise spec.error(
+            ("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker, ssh, slurm or kubernetes"
+        )
     if spec.checkpoint is not None and not issubclass(runner, KeepsCheckpoints | Simulates):
         raise spec.error(
             ("deploy", "checkpoint"),

@@ -15,6 +15,17 @@ case $program in
 esac
 """
 
+_USED = r"""used() {
+  times > "$TW/$1.times"  # by itself: a pipe would ask a shell that has run nothing
+  cpu=$($b tail -n 1 "$TW/$1.times")
+  peak=
+  for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
+    if [ -r "$file" ]; then peak=$($b cat "$file"); break; fi
+  done
+}
+"""
+"""Peak memory of the container, and the processor time of what this shell has waited for, in minutes and seconds."""
+
 PREPARE = """
 set -e
 for b in "$(command -v busybox)" /bin/busybox /usr/bin/busybox; do
@@ -50,7 +61,9 @@ fi
   : > "$TW/over"; printf 'state=missing\n' > "$TW_END"; exit 127
 fi
 shift
-now() { read -r up _ < /proc/uptime; echo "$up"; }
+"""
+    + _USED
+    + r"""now() { read -r up _ < /proc/uptime; echo "$up"; }
 ready() {
   if [ -n "$TW_PORT" ]; then
     $b cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | $b grep -q ":$TW_PORT [0-9A-F]*:[0-9A-F]* 0A " || return 1
@@ -84,6 +97,7 @@ if [ -n "$TW_READY" ]; then
 fi
 : > "$TW/stdout"
 : > "$TW/stderr"
+drove=$(now)
 if [ -z "$stopped" ]; then
 printf '%s\n' "$TRADEWIND_NODE_IPS" | $b sed "s/\$/ slots=$TW_SLOTS/" > "$TW/hosts"
 $b mkfifo "$TW/out" "$TW/err" "$TW/out.marked" "$TW/err.marked" "$TW/lines"
@@ -135,17 +149,19 @@ fi
 state=${stopped:-ended}
 if [ -f "$TW/timed-out" ]; then state=timed_out; fi
 : > "$TW/over"
-application=
+used run
+application= figures="peak=$peak
+cpu=$cpu"
 if [ -n "$TW_READY" ]; then
   waited=0
   while [ ! -f "$TW/application.code" ] && [ $waited -lt 50 ]; do $b sleep 0.1; waited=$((waited + 1)); done
   if [ -f "$TW/application.code" ]; then application=$($b cat "$TW/application.code"); fi
+  figures="load_peak=$peak
+load_cpu=$cpu
+load_began=$drove
+$($b cat "$TW/application.used" 2> /dev/null)"
 fi
 if [ "$state" = died ] || [ "$state" = unready ]; then code=1; fi
-peak=
-for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
-  if [ -r "$file" ]; then peak=$($b cat "$file"); break; fi
-done
 cd "$TW"
 if [ -n "$TW_LOG" ]; then
   set -- $TW_LOG
@@ -184,8 +200,8 @@ if [ "$size" -gt "$TW_LIMIT" ]; then
 else
   echo "T $size"; $b base64 files.tgz; echo T
 fi
-printf 'state=%s\nbegan=%s\nended=%s\npeak=%s\nlarge=%s\napplication=%s\n' \
-  "$state" "$began" "$ended" "$peak" "$large" "$application" > "$TW_END"
+printf 'state=%s\nbegan=%s\nended=%s\nlarge=%s\napplication=%s\n%s\n' \
+  "$state" "$began" "$ended" "$large" "$application" "$figures" > "$TW_END"
 exit $code
 """
 )
@@ -197,6 +213,7 @@ b=$TW/bin/busybox
 cd "$TW/work" || exit 125
 end() { echo "$1" > "$TW/application.part"; $b mv "$TW/application.part" "$TW/application.code"; }
 """
+    + _USED
     + _LOOKUP
     + r"""
 if [ ! -f "$program" ] || [ ! -x "$program" ]; then printf 'state=missing\n' > "$TW_END"; end 127; exit 127; fi
@@ -215,6 +232,8 @@ while kill -0 $pid 2> /dev/null; do wait $pid; code=$?; done
 kill -KILL -$pid 2> /dev/null
 kill $guard 2> /dev/null
 if [ -f "$TW/over" ]; then code=0; fi
+used application
+printf 'peak=%s\ncpu=%s\n' "$peak" "$cpu" > "$TW/application.used"
 end "$code"
 exit "$code"
 """

@@ -178,6 +178,8 @@ class KubernetesRunner(
             program=request.argv[0],
             memory_bytes=memory_of(request),
             wall_seconds=request.limits.wall_seconds,
+            load_cpus=None if request.load is None else request.load.cpus,
+            load_memory=None if request.load is None else request.load.memory_bytes,
             lasts=request.expires - self.clock.now(),
             patience=asdict(self._wait_limits),
         )

@@ -34,7 +34,7 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.exit_reasons import lost_status
-from tradewind.deployer.runner.load_usage import with_load_usage
+from tradewind.deployer.runner.load_generators import with_load_usage
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.deployer.runner.run_files import RunNotes, file_name_of
 from tradewind.deployer.runner.ssh import checkpoints, outputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.deployer.runner.load_usage import with_load_usage
+from tradewind.deployer.runner.load_generators import with_load_usage
 from tradewind.problem import Observation, Usage
 from tradewind.reporting.study.tables import load_warning, usage_facts
 
