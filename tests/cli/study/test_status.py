@@ -124,8 +124,7 @@ def test_the_best_of_a_maximised_metric_is_the_greatest(capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["best"]["number"] == 1
 
 
-    from dataclasses import replace
-
+def test_a_held_study_is_running_and_names_its_process(capsys: pytest.CaptureFixture[str]) -> None:
     from tradewind.problem import RunState, TrialState
     from tradewind.store.base import this_process
 
