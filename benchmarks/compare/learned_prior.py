@@ -115,8 +115,7 @@ def cases_of(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Case]]:
                 seen = SEEN[(place * DRAWS + draw) % len(SEEN)]
                 order = np.random.default_rng([number(table["name"]), place, draw]).permutation(len(bench))
                 told = [
-                    evaluate(problem, Proposal(candidates.configuration(int(i))), n)
-                    for n, i in enumerate(order[:seen])
+                    evaluate(problem, Proposal(candidates.configuration(int(i))), n) for n, i in enumerate(order[:seen])
                 ]
                 others, costs = [], []
                 for i in order[seen : seen + 150]:
@@ -206,7 +205,9 @@ def report(rows: Sequence[Mapping[str, str]]) -> None:
         ]
         both = [pair for pair in both if len(pair) == 2]
         for name in figures:
-            learned, shipped = (np.mean([math.log(float(p[who][name])) for p in both]) for who in ("learned", "shipped"))
+            learned, shipped = (
+                np.mean([math.log(float(p[who][name])) for p in both]) for who in ("learned", "shipped")
+            )
             ratios[name].append([float(learned), float(shipped)])
             cells.append(f"{math.exp(learned):.2f} / {math.exp(shipped):.2f}")
         print(f"| {family} | {len(both)} | " + " | ".join(cells) + " |")

@@ -195,7 +195,6 @@ def advise(
     from tradewind.cli.offers import catalogue_names, catalogue_settings
     from tradewind.utils.units import parse_duration, parse_money
     from tradewind.workflow.advice.set_search import AdviceRequest
-    from tradewind.workflow.graph import Workflow
 
     _check(files, looking)
     flow = _flow(file, lenient=lenient, declared_edges=declared_edges)
