@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.reporting.conftest import SPEC, make_trial, run_of, some_trials
 from tradewind.cli.common import find_study, open_store
 from tradewind.cli.study.status import status
 from tradewind.errors import InputError, StudyNotFoundError
-from tradewind.problem import Trial
+from tradewind.problem import MachineLease, Trial
 from tradewind.store.base import Change, StudyRow
 from tradewind.store.studies import rows
 
@@ -124,8 +125,6 @@ def test_the_best_of_a_maximised_metric_is_the_greatest(capsys: pytest.CaptureFi
 
 
 def test_a_held_study_is_running_and_names_its_process(capsys: pytest.CaptureFixture[str]) -> None:
-    from dataclasses import replace
-
     from tradewind.problem import RunState, TrialState
     from tradewind.store.base import this_process
 
@@ -168,6 +167,24 @@ def test_totals_alone(capsys: pytest.CaptureFixture[str]) -> None:
     for more in ("zip", "--all"):
         with pytest.raises(InputError, match="--totals is of all studies"):
             run("--totals", more)
+
+
+def test_totals_have_what_is_reserved_for_machines_that_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {**SPEC, "job": {"deploy": {"keep": "10m"}}}
+    trial = make_trial(0, {"a": 1}, 0.25)
+    study = build([trial], spec=spec)
+    lease = MachineLease("r", 1.0, 9.0, 2.0, reserved=0.75)
+    with contextlib.closing(open_store()) as store:
+        gone = replace(lease, reserved=8.0, ended=3.0)
+        runs = [
+            replace(run_of(trial), run_id=f"r{n}", attempt=n, lease=each) for n, each in enumerate((lease, gone), 1)
+        ]
+        store.write(study, Change(runs=runs))
+    for state in ("open", "finished"):
+        with contextlib.closing(open_store()) as store:
+            store.write(study, Change(study={"state": state}))
+        run("--totals", "--json")
+        assert json.loads(capsys.readouterr().out)["reserved"] == (0.75 if state == "open" else 0.0)
 
 
 def test_very_long_names_are_cut_in_the_middle(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:

@@ -56,6 +56,7 @@ def study_totals(connection: Connection) -> StudyTotals:
         shown = "running" if live_holder(*hold) else _shown(state, has_trials=has_trials)
         states[shown] = states.get(shown, 0) + 1
     spent, reserved = _money(connection, None).get(None, (0.0, 0.0))
+    reserved += sum(lease.reserved for study in _studies_that_keep(connection) for lease in _kept(connection, study))
     return StudyTotals(states, round_money(spent), round_money(reserved))
 
 
@@ -218,6 +219,16 @@ def _kept_machines(connection: Connection, study: StudyRow) -> tuple[MachineLeas
     deploy = document.get("deploy") if isinstance(document, Mapping) else None
     if study.state == "finished" or not isinstance(deploy, Mapping) or deploy.get("keep") is None:
         return ()
-    query = sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == study.id, runs.c.details.contains('"lease":'))
+    return _kept(connection, study.id)
+
+
+def _studies_that_keep(connection: Connection) -> Sequence[int]:
+    """The numbers of the studies that may keep machines now; a word of the job is enough to look at their runs."""
+    query = sa.select(studies.c.id).where(studies.c.state != "finished", studies.c.spec.contains('"keep":'))
+    return connection.scalars(query).all()
+
+
+def _kept(connection: Connection, study_id: int) -> tuple[MachineLease, ...]:
+    query = sa.select(*rows.RUN_COLUMNS).where(runs.c.study_id == study_id, runs.c.details.contains('"lease":'))
     leases = (rows.run_of(row).lease for row in connection.execute(query))
     return tuple(lease for lease in leases if lease is not None and lease.ended is None)
