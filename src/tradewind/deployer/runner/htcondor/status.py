@@ -186,6 +186,9 @@ def _exit(
     if noted == "workdir":
         words = "its machine does not see the working folder; set files to transfer"
         return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
+    if noted == "chirp":
+        words = "its machine has no condor_chirp, by which it would send its checkpoints; leave deploy.checkpoint out"
+        return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
     if code == 0:
         return RunState.DONE, "", None, 0
     if code is None:

@@ -249,6 +249,7 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
         "TW_LIMIT": str(given.output_bytes),
         "TW_LOG": log_words(limits.log_bytes),
         "TW_SLOTS": str(max(1, int(cpus))),
+        "TW_KEEPS": "yes" if request.checkpoint is not None and request.checkpoint.kept else "",
         "TW_WAITS": "" if given.everywhere or offer.nodes == 1 else "yes",
     }
     variables = {**request.env, **job_environment(request, FOLDER), **_nodes(request), **own}

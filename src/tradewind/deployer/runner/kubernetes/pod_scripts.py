@@ -31,13 +31,18 @@ set -e
 for b in "$(command -v busybox)" /bin/busybox /usr/bin/busybox; do
   if [ -x "$b" ]; then break; fi  # some shells say the name only
 done
-$b mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs"
+$b mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs" "$TW/checkpoint"
 $b cp "$b" "$TW_FILES/work/run" "$TW/bin"
 if [ -f "$TW_FILES/work/application" ]; then $b cp "$TW_FILES/work/application" "$TW/bin"; fi
 for name in work inputs; do
   if [ -f "$TW_FILES/$name/tar.gz" ]; then $b gzip -dc "$TW_FILES/$name/tar.gz" | $b tar -x -f - -C "$TW/$name"; fi
 done
-for place in bin work inputs outputs; do $b chmod -R a+rwX "$TW/$place" || true; done
+if [ -d "$TW_FILES/checkpoint-00" ]; then
+  for part in "$TW_FILES"/checkpoint-*; do $b cat "$part/tar.gz"; done | $b gzip -dc > "$TW/checkpoint.tar"
+  $b tar -x -f "$TW/checkpoint.tar" -C "$TW/checkpoint"
+  $b rm "$TW/checkpoint.tar"
+fi
+for place in bin work inputs outputs checkpoint; do $b chmod -R a+rwX "$TW/$place" || true; done
 $b chmod a+rwx "$TW" || true
 """
 """The script of the step in the helper image: it unpacks the files."""
@@ -104,7 +109,7 @@ $b tee "$TW/stdout" < "$TW/out" > "$TW/out.marked" 3>&- & tees="$tees $!"
 $b tee "$TW/stderr" < "$TW/err" > "$TW/err.marked" 3>&- & tees="$tees $!"
 (
   exec 3>&-
-  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS \
+  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS -u TW_KEEPS \
     -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS \
     "$b" setsid "$program" "$@"
 ) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
@@ -181,6 +186,7 @@ for file in stdout stderr application.stdout application.stderr metrics.jsonl; d
   done
 done
 $b find outputs -type f | keep
+if [ -n "$TW_KEEPS" ]; then $b find checkpoint -type f | keep; fi
 printf '%s\n' "$TW_PATTERNS" | while read -r pattern; do
   if [ -n "$pattern" ]; then
     (cd work && $b find . -type f \( -path "./$pattern" -o -path "./$pattern/*" \)) | $b sed 's/^[.]/work/'

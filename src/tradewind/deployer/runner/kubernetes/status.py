@@ -394,6 +394,11 @@ def _container(pod: Document, name: str = CONTAINER, kind: str = "containerStatu
     return {}
 
 
+def executes(pod: Document) -> bool:
+    """True while the job's own container runs."""
+    return _container(pod).get("running") is not None
+
+
 def end_of(pod: Document) -> Document | None:
     """The terminated state of the job's own container, whatever else runs in its pod; None as long as it runs."""
     found: Document | None = _container(pod).get("terminated")
