@@ -48,6 +48,14 @@ RUNS: Sequence[Case] = [
         "tasks: {}\n",
     ),
     _run(
+        "older-plan",
+        "a plan of an older version",
+        3,
+        "plan.json: it is a plan of another version of Tradewind: its 'format' is tradewind-plan-0, and tradewind-plan-1 is read "
+        "(plan again with tradewind workflow plan or advise)",
+        _TRUE.replace("tradewind-plan-1", "tradewind-plan-0"),
+    ),
+    _run(
         "store",
         "wanted the journal in a store and in none",
         3,

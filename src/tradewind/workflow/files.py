@@ -29,6 +29,7 @@ _MOST = 1 << 30
 _WIDE = b"<\0", b"\0<"
 """How XML in UTF-16 begins."""
 
+_PLANS = FORMAT.rstrip("0123456789")
 _MARK = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()) + b'"')
 """Pattern of a JSON object that is a plan; other programs may have written it anew, with other blanks and order."""
 
@@ -305,6 +306,10 @@ def parse_plan(text: bytes, file: str) -> Plan:
 
 def _plan(document: Any, file: str) -> Plan:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
+        found = document.get("format") if isinstance(document, dict) else None
+        if isinstance(found, str) and found.startswith(_PLANS):
+            words = f"it is a plan of another version of Tradewind: its 'format' is {found}, and {FORMAT} is read"
+            raise WorkflowError(words, file=file, hint="plan again with tradewind workflow plan or advise")
         hint = "tradewind workflow plan writes one"
         raise WorkflowError(f"it is no plan: its 'format' is not {FORMAT}", file=file, hint=hint)
     graph = plain(document.get("graph"))

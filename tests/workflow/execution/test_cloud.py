@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.engines.libvirt import Libvirt, libvirt
 from tests.engines.moto import DEBIAN, Moto, moto
 from tests.engines.oned import Oned
 from tests.engines.ssh import Sshd, sshd
+from tests.waiting import eventually
 
 from tradewind.cli.app import run as cli
 from tradewind.workflow.execution import pilots
@@ -137,8 +139,7 @@ def own(provider: str) -> tuple[str, ...]:
     return "--csv", "machines.csv", "--provider", provider
 
 
-@pytest.mark.xdist_group("opennebula")
-def test_opennebula_with_ssh(oned: Oned, sshd: Sshd, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def on_opennebula(oned: Oned, sshd: Sshd, far: Path) -> Advised:
     made: dict[str, Any] = {
         "use": "opennebula",
         "endpoint": oned.endpoint,
@@ -146,11 +147,43 @@ def test_opennebula_with_ssh(oned: Oned, sshd: Sshd, tmp_path: Path, capsys: pyt
         "template": "node",
     }
     made |= {"user": "", "port": sshd.port, "identity": str(sshd.keys.client), "interval": 0.1}
-    runner = {"use": "ssh", "folder": str(tmp_path / "far")}
-    advised = Advised({"provisioner": made, "runner": runner}, own("opennebula"))
+    return Advised({"provisioner": made, "runner": {"use": "ssh", "folder": str(far)}}, own("opennebula"))
+
+
+@pytest.mark.xdist_group("opennebula")
+def test_opennebula_with_ssh(oned: Oned, sshd: Sshd, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    advised = on_opennebula(oned, sshd, tmp_path / "far")
     assert advised.run("$1") == 0, capsys.readouterr().err
     advised.assert_done("opennebula+ssh", capsys)
     assert oned.calls("template.instantiate") == 1
+    assert oned.alive() == []
+
+
+@pytest.mark.xdist_group("opennebula")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("begins", "says"),
+    [(False, "m1-1: the machines did not come up: gone"), (True, "no machine is left: m1-1 is gone: ")],
+)
+def test_a_machine_that_is_lost_before_or_in_its_first_task_is_named(
+    begins: bool, says: str, oned: Oned, sshd: Sshd, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    begun = tmp_path / "begun"
+    monkeypatch.setitem(TASK, "command", ["sh", "-c", f"touch {begun}; sleep 60; cat x x > y"])
+    if not begins:
+        oned.config(boot=3600.0)
+    advised = on_opennebula(oned, sshd, tmp_path / "far")
+
+    def lose() -> None:
+        eventually(begun.exists if begins else oned.alive, 60)
+        oned.call("vm.action", "terminate-hard", oned.alive()[0]["id"])
+
+    losing = threading.Thread(target=lose)
+    losing.start()
+    assert advised.run("$1") == 10
+    losing.join()
+    assert f"tradewind: {says}" in capsys.readouterr().err
     assert oned.alive() == []
 
 

@@ -351,7 +351,8 @@ def _finish(carried: ExecutionResult, place: Path, gantt: list[Path], *, as_json
         case ExecutionEnding.INTERRUPTED:
             raise InterruptedSearch("interrupted", hint=again)
         case ExecutionEnding.MACHINES:
-            raise DeployError("no machine is left", hint=again)
+            why = f": {carried.reason}" if carried.reason else ""
+            raise DeployError(f"no machine is left{why}", hint=again)
         case ExecutionEnding.IMPOSSIBLE:
             why = f": {carried.reason}" if carried.reason else ""
             raise WorkflowError(f"what is left cannot be run on the machines that are left{why}", hint=again)

@@ -279,6 +279,7 @@ class Controller:
         self._hub: FileHub | None = None
         self._limits = SpendingLimits(options.budget, options.deadline)
         self._notes: list[str] = []
+        self._last_loss = ""
         self._unwritten: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
         self._held: list[tuple[float, int]] = []
@@ -502,6 +503,7 @@ class Controller:
         self._held = [each for each in self._held if each[1] != vm]
         heapq.heapify(self._held)
         self._notes.append(reason)
+        self._last_loss = reason
         self._record({"e": "down", "vm": self._platform.vms[vm].name, "lost": True, "reason": reason})
         self._events.append(MachineSilent(vm))
         self._settle()
@@ -641,8 +643,10 @@ class Controller:
         return self._limits.reached
 
     @property
-    def impossible(self) -> str:
-        """Reason that what is left could not be planned; empty where it could."""
+    def reason(self) -> str:
+        """Reason that what is left cannot be planned, or that no machine is left; empty where it ended otherwise."""
+        if self.machine.ending is ExecutionEnding.MACHINES:
+            return self._last_loss
         why = self._planning.fatal
         return why.message if why is not None and self.machine.ending is ExecutionEnding.IMPOSSIBLE else ""
 

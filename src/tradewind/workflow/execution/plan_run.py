@@ -38,7 +38,7 @@ class ExecutionResult:
         ending: The way that it ended.
         results: The document that is also in ``results.json``.
         failures: The tasks that failed for good, with the reason of each.
-        reason: Reason that what is left cannot be planned, where it ended for that; else empty.
+        reason: Reason that what is left cannot be planned, or that the last machine is gone, where it ended for that.
         limit: The limit of money or time that ended it, or None.
     """
 
@@ -134,7 +134,7 @@ def _run(
     results = results_of(plan, controller.history, engine=engine.name, ending=ending.value, now=time.time())
     write_text(place.results, json.dumps(results, indent=1) + "\n")
     journal.finish(ending.value, controller.history.worked)
-    return ExecutionResult(ending, results, controller.failed, controller.impossible, controller.limit)
+    return ExecutionResult(ending, results, controller.failed, controller.reason, controller.limit)
 
 
 def _file_journal(place: WorkflowRunFolder, *, lenient: bool) -> FileJournal:

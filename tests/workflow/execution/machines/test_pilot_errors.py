@@ -14,7 +14,7 @@ def test_what_the_agent_said_last_is_in_the_error(tmp_path: Path) -> None:
         "r-m1-1", 0, 1, state=RunState.FAILED, fault=Fault.JOB, reason="the program exited with code 1", exit_code=1,
         folder=str(tmp_path),
     )  # fmt: skip
-    assert error_of("vm-1", row, "python3").message == "the program exited with code 1"
+    assert error_of("vm-1", row, "python3").message == "vm-1: the program exited with code 1"
     (tmp_path / "stderr").write_text("Traceback\n  File x\nImportError: no module named json\n\n")
     error = error_of("vm-1", row, "python3")
     assert isinstance(error, DeployError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -47,11 +48,18 @@ def check_budget(platform: Platform, schedule: Schedule, options: ExecutionOptio
     ahead = None if options.online else options.ahead
     cost = held_cost(platform, schedule, give_back=give_back, ahead=ahead)
     if cost > options.budget:
+        machines = _machine_words(platform, schedule)
         raise BudgetError(
-            f"the machines of the plan cost {format_money(cost)} as they are held, the budget is "
-            f"{format_money(options.budget)}",
+            f"the machines of the plan ({machines}) cost {format_money(cost)} as they are held, "
+            f"the budget is {format_money(options.budget)}",
             hint="raise --budget, or plan with fewer or cheaper machines: tradewind workflow advise --budget",
         )
+
+
+def _machine_words(platform: Platform, schedule: Schedule) -> str:
+    """The machines that have tasks, by kind and number."""
+    kinds = Counter(platform.vms[vm].kind or platform.vms[vm].name for vm in set(map(int, schedule.vm)))
+    return ", ".join(f"{number} x {kind}" for kind, number in sorted(kinds.items()))
 
 
 class SpendingLimits:

@@ -27,7 +27,7 @@ _KINDS: dict[Fault, type[DeployError]] = {
 def why_lost(name: str, run: Run) -> str:
     """Reason that a machine is gone, in words."""
     if run.handle is None and run.reason:
-        return run.reason
+        return f"{name}: {run.reason}"
     return f"{name} is gone: {run.reason or run.state.value}"
 
 
@@ -42,12 +42,12 @@ def error_of(name: str, run: Run, python: str) -> TradewindError:
     if run.exit_code == _NO_PROGRAM:
         return MissingProgramError(f"there is no program {python}", hint="--python names one")
     if run.state is RunState.DONE:
-        return DeployError("a machine ended before it answered", hint="see stderr below machines in the run's folder")
+        return DeployError(f"{name} ended before it answered", hint="see stderr below machines in the run's folder")
     kind = DeployError if run.fault is None else _KINDS.get(run.fault, DeployError)
     reason = run.reason or run.state.value
     if run.state is RunState.FAILED and run.fault is Fault.JOB and (said := _last_words(run)):
         return kind(f"{name} does not work: {reason}: {said}", hint=f"all of it is in {run.folder}/stderr")
-    return kind(reason)
+    return kind(f"{name}: {reason}")
 
 
 def _last_words(run: Run) -> str:
