@@ -175,7 +175,7 @@ def _from_json(text: bytes, file: str, name: str, reading: _Reading) -> Workflow
 
 
 def _json_fault(error: ValueError | RecursionError) -> str:
-    """Words of a decoder's error, without those that are meant for programmers."""
+    """Return the words of the decoder, without those that are meant for programmers."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):

@@ -58,7 +58,8 @@ def test_what_is_edited_between_handing_in_and_running_does_not_count(there: Wor
     assert first.plan[CODE] == again.plan[CODE] != third.plan[CODE]
     assert len(list((there.home / "code" / "snapshots").glob("*.tar"))) == 2
     with working(there.context):
-        assert [_log(there, there.ended(row)) for row in (first, third)] == ["wrong 1\n", "wrong 2\n"]
+        said = [_log(there, there.ended(row)) for row in (first, again, third)]
+    assert said == ["wrong 1\n", "wrong 1\n", "wrong 2\n"]
     assert there.get(first).plan[CODE] == first.plan[CODE]
     assert list((there.home / "code" / "trees").iterdir()) == []
 
