@@ -14,6 +14,7 @@ from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.htcondor.event_log import JobLogSummary
 from tradewind.deployer.runner.htcondor.submit_description import MISSING, NOT_EXECUTABLE
 from tradewind.deployer.runner.image_errors import image_fault
+from tradewind.deployer.runner.usage import shell_seconds
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 
@@ -137,7 +138,8 @@ def status_of(
         cancelled: The reason of its cancellation, or None if it was not cancelled from here.
     """
     runtime = _runtime(summary, result)
-    usage = Usage(summary.memory_bytes, summary.cpu_seconds)
+    own = shell_seconds(result.get("cpu", ""))  # the log of events has whole seconds only
+    usage = Usage(summary.memory_bytes, summary.cpu_seconds if own is None else own)
 
     def ended(state: RunState, reason: str, fault: Fault | None, code: int | None = None) -> RunStatus:
         return RunStatus(state, runtime=runtime, reason=reason, fault=fault, exit_code=code, usage=usage)

@@ -65,7 +65,7 @@ late() {
     'BEGIN { t = now - began; print ((t > wall) ? "timed_out" : ((t > ready) ? "unready" : "")) }'
 }
 began=$(now)
-stopped= ended= code=1
+stopped= ended= cpu= code=1
 if [ -n "$TW_READY" ]; then
   until ready; do
     stopped=$(late)
@@ -90,15 +90,16 @@ $b tee "$TW/stdout" < "$TW/out" > "$TW/out.marked" 3>&- & tees="$tees $!"
 $b tee "$TW/stderr" < "$TW/err" > "$TW/err.marked" 3>&- & tees="$tees $!"
 (
   exec 3>&-
-  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS \
+  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_GRACE -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS \
     -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS \
     "$b" setsid "$program" "$@"
 ) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
-trap 'kill -KILL -$pid 2> /dev/null; exit 143' TERM
+end() { kill -TERM -$pid; $b sleep "$TW_GRACE"; kill -KILL -$pid; } 2> /dev/null
+trap 'end; exit 143' TERM
 if [ -n "$TW_WALL" ]; then
   (
     exec 3>&-; trap - TERM
-    $b sleep "$TW_WALL"; : > "$TW/timed-out"; kill -KILL -$pid 2> /dev/null
+    $b sleep "$TW_WALL"; : > "$TW/timed-out"; end
   ) & timer=$!
 fi
 if [ -n "$TW_READY" ]; then
@@ -112,6 +113,7 @@ wait $pid; code=$?
 while kill -0 $pid 2> /dev/null; do wait $pid; code=$?; done
 ended=$(now)
 kill -KILL -$pid 2> /dev/null
+times > "$TW/times"; { read -r cpu; read -r cpu; } < "$TW/times"
 if [ -n "$TW_WALL" ]; then kill $timer 2> /dev/null; fi
 if [ -n "$TW_READY" ]; then
   kill $watch 2> /dev/null
@@ -178,8 +180,8 @@ if [ "$size" -gt "$TW_LIMIT" ]; then
 else
   echo "T $size"; $b base64 files.tgz; echo T
 fi
-printf 'state=%s\nbegan=%s\nended=%s\npeak=%s\nlarge=%s\napplication=%s\n' \
-  "$state" "$began" "$ended" "$peak" "$large" "$application" > "$TW_END"
+printf 'state=%s\nbegan=%s\nended=%s\npeak=%s\ncpu=%s\nlarge=%s\napplication=%s\n' \
+  "$state" "$began" "$ended" "$peak" "$cpu" "$large" "$application" > "$TW_END"
 exit $code
 """
 )

@@ -26,6 +26,7 @@ from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.image_errors import image_fault
 from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.job import APPLICATION_CONTAINER, CONTAINER, ENDING, QUEUE
+from tradewind.deployer.runner.usage import shell_seconds
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.utils.units import format_duration
 
@@ -430,7 +431,8 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
     if said.get("began") and said.get("ended"):
         runtime = max(0.0, float(said["ended"]) - float(said["began"]))
     beside = _container(pod, APPLICATION_CONTAINER).get("terminated") or {}
-    usage = Usage(int(said["peak"]) if said.get("peak", "").isdigit() else None)
+    peak = int(said["peak"]) if said.get("peak", "").isdigit() else None
+    usage = Usage(peak, shell_seconds(said.get("cpu", "")))
     if said.get("state") == "timed_out":
         runtime = max(runtime, data.wall_seconds or 0.0)
         return RunStatus(RunState.TIMED_OUT, runtime, timeout_reason(data.wall_seconds), Fault.JOB, usage=usage)

@@ -1,10 +1,25 @@
-"""The usage of a load generator beside that of the application that it drives."""
+"""The usage of a run, as shells tell it, and that of a load generator beside it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tradewind.problem import Usage
+
+_TIME = re.compile(r"(\d+)m([\d.]+)s")
+
+
+def shell_seconds(text: str) -> float | None:
+    """The sum of the times that a shell's ``times`` prints, as ``0m0.15s 0m0.09s``, in seconds; None without any.
+
+    Args:
+        text: The times, with blanks or slashes between them.
+    """
+    found = [_TIME.fullmatch(word) for word in text.replace("/", " ").split()]
+    if not found or not all(found):
+        return None
+    return round(sum(int(time[1]) * 60 + float(time[2]) for time in found if time), 6)
 
 
 def with_load_usage(application: Usage, load: Usage, seconds: float, cpus: float | None) -> Usage:
