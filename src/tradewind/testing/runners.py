@@ -487,7 +487,7 @@ class RunnerConformance:
         assert not bench.left("run-1")
 
     def test_an_end_that_no_controller_saw(self, bench: RunnerBench) -> None:
-        """How a run ended, and what it used, is there for whoever comes later."""
+        """An end, its code and what the run used are there for whoever comes later."""
         first = bench.runner()
         if isinstance(first, Simulates):
             return
