@@ -190,7 +190,8 @@ class Launcher:
             os.close(ready.give)
         else:
             os.close(ready.give)
-            answer = os.read(ready.report, 64)  # empty once the program has been executed
+            # Empty once the program has been executed; what only sleeps can be begun without a wait.
+            answer = os.read(ready.report, 64) if order["argv"] is not None else b""
         os.close(ready.report)
         if answer:
             quietly(os.waitpid, ready.pid, 0)
@@ -239,6 +240,7 @@ class Launcher:
                 try:
                     self._detach()
                     if order["argv"] is None:
+                        _close_all_but(0, 1, 2)
                         self._sleep(order["until"])
                     self._become(order, program, cpus, tell, opened[2:])
                 finally:
@@ -281,10 +283,9 @@ class Launcher:
             os.write(tell, f"{step} {errno.EINVAL}".encode())
 
     def _sleep(self, until: float) -> NoReturn:
-        """In the new process: sleep, as another program would run; what waits for its end is closed."""
+        """In the new process: sleep, as another program would run."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        _close_all_but(0, 1, 2)
         time.sleep(max(0.0, until - time.monotonic()))
         os._exit(0)
 
