@@ -3,7 +3,8 @@
 A test that needs real processes, many of them, would otherwise wait a second for each to import its packages. The
 fixture ``quick`` of conftest.py gives a program that stands for ``tradewind``. It is a small one of its own, so that
 all that a test does to a process works: it has the caller's folder, environment and files, it ends with the
-exit code of the command, passes signals on, and who kills it kills the command.
+exit code of the command, passes signals on, and who kills it kills the command. The environment variable
+``TRADEWIND_TESTS_BEFORE`` holds Python that runs before the command.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _IMPORTED = (
     "sqlalchemy.orm", "tradewind.cli.app", "tradewind.engine.search", "tradewind.engine.recommendations",
     "tradewind.reporting.study.terminal", "tradewind.store.studies.sql_store", "tradewind.tenancy.shared_cluster",
     "tradewind.workflow.execution.plan_run", "tradewind.workflow.execution.stored.store_journal",
-    "tradewind.workflow.files",
+    "tradewind.workflow.files", "tradewind.workflow.kernel_bounds", "tradewind.workflow.kernel_general",
+    "tradewind.workflow.kernel_plain", "tradewind.workflow.kernel_simulate",
 )  # fmt: skip
 
 _FRONT = """#!{python} -IS
@@ -157,12 +159,18 @@ def main() -> int:
 
     for name in _IMPORTED:
         importlib.import_module(name)
-    from tradewind import plugins
-    from tradewind.cli.app import app, run
+    from numba.core.registry import cpu_target
 
-    assert app.registered_commands, "they are imported now"
+    from tradewind import plugins
+    from tradewind.cli.app import _COMMANDS, _GROUPS, _command, run
+
+    for name in ("", *_COMMANDS, *_GROUPS):
+        _command(name)  # it is remembered
     for kind in plugins.KINDS:
         plugins.load_all(kind)
+    # What numba reads of itself when it first calls a compiled function takes it a second.
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
     server = _Server(sys.argv[1])
     gc.freeze()
     print("ready", flush=True)
@@ -177,6 +185,7 @@ def main() -> int:
     sys.argv = ["tradewind", *words]
     code = 1
     try:
+        exec(os.environ.pop("TRADEWIND_TESTS_BEFORE", ""), {})
         code = run()
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:

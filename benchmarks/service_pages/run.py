@@ -94,7 +94,7 @@ def sign_in(browser: Browser, url: str, name: str) -> Any:
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/requests**")
+    page.wait_for_url(lambda address: "sign-in" not in address)
     state = context.storage_state()
     context.close()
     return state

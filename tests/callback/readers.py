@@ -21,6 +21,11 @@ def mlflow_runs(uri: str, owner: str, kind: str = "trial") -> list[Any]:
     return list(client.search_runs([one.experiment_id for one in client.search_experiments()], which))
 
 
+def _order(point: Any) -> tuple[int, int]:
+    """MLflow's own: the last point by it is the value of the metric."""
+    return (point.step, point.timestamp)
+
+
 def mlflow_trials(uri: str, owner: str) -> Mapping[int, LoggedTrial]:
     """The trials of a study by number."""
     from mlflow.tracking import MlflowClient
@@ -30,10 +35,12 @@ def mlflow_trials(uri: str, owner: str) -> Mapping[int, LoggedTrial]:
         number = int(run.data.tags["tradewind.trial"])
         assert number not in found, f"trial {number} is there twice"
         points = {
-            name: [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
+            name: [
+                (one.step, one.value) for one in sorted(client.get_metric_history(run.info.run_id, name), key=_order)
+            ]
             for name in run.data.metrics
         }
-        status = {"FINISHED": "good", "FAILED": "bad", "KILLED": "cut"}[run.info.status]
+        status = {"FINISHED": "good", "FAILED": "bad", "KILLED": "cut"}.get(run.info.status, run.info.status.lower())
         found[number] = LoggedTrial(run.data.params, points, status)
     return found
 
@@ -63,11 +70,16 @@ def tensorboard_trials(folder: Path) -> Mapping[int, LoggedTrial]:
         (session,) = group.sessions
         values = {name: getattr(value, value.WhichOneof("kind")) for name, value in group.hparams.items()}
         accumulator = multiplexer.GetAccumulator(session.name)
+        try:
+            scalars = accumulator.PluginTagToContent("scalars")
+        except KeyError:  # it has reported nothing yet
+            scalars = {}
         points = {
-            tag: [(e.step, float(make_ndarray(e.tensor_proto))) for e in accumulator.Tensors(tag)]
-            for tag in accumulator.PluginTagToContent("scalars")
+            tag: [(e.step, float(make_ndarray(e.tensor_proto))) for e in accumulator.Tensors(tag)] for tag in scalars
         }
         parameters = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in values.items()}
         status = {api_pb2.STATUS_SUCCESS: "good", api_pb2.STATUS_FAILURE: "bad", api_pb2.STATUS_UNKNOWN: "cut"}
-        found[int(group.name.removeprefix("trial "))] = LoggedTrial(parameters, points, status[session.status])
+        found[int(group.name.removeprefix("trial "))] = LoggedTrial(
+            parameters, points, status[session.status] if session.end_time_secs else "running"
+        )
     return found

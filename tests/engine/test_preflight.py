@@ -101,7 +101,7 @@ def test_an_empty_image_is_none(tmp_path: Path, image: str) -> None:
 @pytest.mark.parametrize(
     ("job", "runner", "wrong"),
     [
-        ("{command: [run], image: i}", "kubernetes", "the kubernetes runner keeps no checkpoints"),
+        ("{command: [run]}", "{use: script, program: ./run.sh}", "the script runner keeps no checkpoints"),
         ("{command: [run], load: {command: x}}", "ssh", "a job with a load generator has no checkpoints"),
     ],
 )
@@ -112,15 +112,15 @@ def test_checkpoints_that_nobody_keeps_are_refused(tmp_path: Path, job: str, run
         check_runner(spec, build_problem(spec, tmp_path))
 
 
-@pytest.mark.parametrize(("files", "refused"), [("transfer", True), ("shared", False)])
-def test_checkpoints_that_the_settings_of_a_runner_exclude_are_refused(
-    tmp_path: Path, files: str, refused: bool
-) -> None:
-    deploy = f"{{runner: {{use: htcondor, files: {files}}}, checkpoint: 5m}}"
-    spec = parse_spec(f"name: j\njob: {{command: [run]}}\nspace: {{n: [1, 2]}}\ndeploy: {deploy}\n", base=tmp_path)
+@pytest.mark.parametrize(("more", "refused"), [(", image: debian", True), ("", False)])
+def test_checkpoints_that_a_runner_does_not_keep_of_a_job_are_refused(tmp_path: Path, more: str, refused: bool) -> None:
+    deploy = "{runner: htcondor, checkpoint: 5m}"
+    spec = parse_spec(
+        f"name: j\njob: {{command: [run]{more}}}\nspace: {{n: [1, 2]}}\ndeploy: {deploy}\n", base=tmp_path
+    )
     problem, deployer = build_problem(spec, tmp_path), build_deployer(spec, "tw-1", tmp_path)
     if refused:
-        with pytest.raises(SpecError, match="keeps no checkpoints with these settings: HTCondor transfers files"):
+        with pytest.raises(SpecError, match="keeps no checkpoints of this job: condor_chirp"):
             check_offers(spec, problem, deployer)
     else:
         check_offers(spec, problem, deployer)

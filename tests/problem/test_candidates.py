@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tradewind.errors import NoOfferError
 from tradewind.problem import Categorical, Configuration, Expression, Instance, Integer, Offer, Problem
-from tradewind.problem.problem import RowNumbers
+from tradewind.problem.columns.row_numbers import RowNumbers
 
 Make = Callable[..., Problem]
 

@@ -42,14 +42,14 @@ def test_it_has_the_folder_as_it_was_without_what_is_ignored_and_equal_ones_are_
     assert take_snapshot(program, tmp_path / "home") == first
     (program / "run.py").write_text("print('new')")
     second = take_snapshot(program, tmp_path / "home")
-    tree = lay_out(first.path, "1", tmp_path / "home")
+    tree = lay_out(first.path, "1", tmp_path / "home", workdir=program)
     assert (tree / "run.py").read_text() == "print('old')"
     assert (tree / "link.py").readlink() == Path("run.py")
     assert sorted(path.name for path in tree.iterdir()) == [".tradewindignore", "lib", "link.py", "run.py"]
-    assert (lay_out(second.path, "2", tmp_path / "home") / "run.py").read_text() == "print('new')"
+    assert (lay_out(second.path, "2", tmp_path / "home", workdir=program) / "run.py").read_text() == "print('new')"
     assert len(list(first.path.parent.glob("*.tar"))) == 2
     (tree / "written").write_text("by the program")
-    assert (lay_out(first.path, "1", tmp_path / "home") / "written").exists()
+    assert (lay_out(first.path, "1", tmp_path / "home", workdir=program) / "written").exists()
 
 
 def test_a_folder_that_is_too_large_is_refused_by_its_largest_parts(
@@ -84,7 +84,7 @@ def slow(*words, **more):
     return found
 setattr(bundle, name, slow)
 found = take_snapshot(Path(sys.argv[1]), Path(sys.argv[2]))
-lay_out(found.path, "1", Path(sys.argv[2]))
+lay_out(found.path, "1", Path(sys.argv[2]), workdir=Path(sys.argv[1]))
 """
 
 
@@ -100,7 +100,7 @@ def test_half_a_snapshot_of_a_killed_process_is_never_used(program: Path, tmp_pa
     assert list((home / "code").rglob("*.tar")) == [] or where == "_extract"
     assert not (home / "code" / "trees" / "1").exists()
     found = take_snapshot(program, home)
-    tree = lay_out(found.path, "1", home)
+    tree = lay_out(found.path, "1", home, workdir=program)
     assert (tree / "run.py").read_text() == "print('old')"
     assert (tree / "lib" / "part.py").read_text() == "1"
     assert not list((home / "code" / "snapshots").glob(".making-*")) or where == "_extract"
@@ -108,7 +108,7 @@ def test_half_a_snapshot_of_a_killed_process_is_never_used(program: Path, tmp_pa
 
 def test_what_is_no_part_of_the_program_stays_where_it_is(program: Path, tmp_path: Path) -> None:
     (program / "mine.py").write_text("")
-    tree = lay_out(take_snapshot(program, tmp_path / "home").path, "1", tmp_path / "home")
+    tree = lay_out(take_snapshot(program, tmp_path / "home").path, "1", tmp_path / "home", workdir=program)
     inner: dict[str, Any] = {
         "job": {"workdir": str(program), "inputs": ["big.dat#size=8", "run.py", "/else", "http://a/b"]},
         "searcher": {"use": f"{program}/mine.py:Mine", "seconds": 1},
@@ -129,7 +129,9 @@ def test_a_cluster_without_the_archive_says_so(tmp_path: Path) -> None:
         row = world.submit("one")
     code = {"archive": str(tmp_path / "gone.tar"), "digest": "0" * 64}
     settings = CoreSettings(replace(row, options={"code": code}), world.url, tmp_path / "home")
-    with pytest.raises(PrerequisiteError, match=r"gone.tar of the program's folder is not there \(submit where"):
+    with pytest.raises(
+        PrerequisiteError, match=r"gone.tar of the program's folder is not there, and .* has other files here \(submit"
+    ):
         job_spec(settings)
 
 

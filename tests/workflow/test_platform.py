@@ -9,10 +9,11 @@ import pytest
 
 from tradewind.errors import WorkflowError
 from tradewind.plugins import Settings
+from tradewind.problem import Offer
 from tradewind.workflow.bounds import lower_bound
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.planner.heft import HeftPlanner
-from tradewind.workflow.platform import Platform, Vm
+from tradewind.workflow.platform import Platform, Vm, gpus_for_tasks
 from tradewind.workflow.schedule import Schedule, check, figures, held_cost, vm_request_times
 
 GIB = 2**30
@@ -207,3 +208,37 @@ def test_no_machine_has_any_gpu() -> None:
     with pytest.raises(WorkflowError, match=r"^task 'train' uses 1 GPU, and no machine has any "):
         Platform((Vm("a"),)).check(flow)
     assert Platform((Vm("a"),)).misfit(flow, 0, 0) == "it uses 1 GPU, and the machine has none"
+
+
+def _disks(*gib: float | None) -> Platform:
+    sizes = [None if each is None else int(each * GIB) for each in gib]
+    return Platform(tuple(Vm(f"m-{i}", kind=f"k{i}", slots=4, disk_bytes=size) for i, size in enumerate(sizes)))
+
+
+def test_a_disk_that_is_not_known_is_enough_and_told_in_one_sentence() -> None:
+    flow = Workflow("bag", (Task("t", "t", 1.0, disk_bytes=20 * GIB), Task("u", "u", 1.0)), ((), ()))
+    assert _disks(None).fits(flow).all()
+    assert "task 't' needs 20 GiB of disk, and nothing says how much k0, k2 have: it is not" in (
+        _disks(None, 30, None).disk_note(flow)
+    )
+    assert "how much k0, k1, k2 and 1 more have" in _disks(*[None] * 4).disk_note(flow)
+    assert _disks(30, 10).disk_note(flow) == ""
+    assert _disks(None).disk_note(bag((1, 1))) == ""
+
+
+def test_an_offers_disk_is_known_where_the_machine_itself_does_not_say() -> None:
+    offer = Offer("here", "m", 4, 8, 0.1, facts={"disk_gib": 100.0})
+    flow = Workflow("bag", (Task("t", "t", 1.0, disk_bytes=20 * GIB),), ((),))
+    assert Platform((Vm("m-1", slots=4, offer=offer),)).disk_note(flow) == ""
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "gpus"),
+    [
+        ("L4", 2), ("A100-80GB", 2), ("", 2), ("MI300X", 2), ("Inferentia2", 0), ("Trainium", 0), ("tpu-v4-8", 0),
+        ("Gaudi HL-205", 0), ("Xilinx U30", 0),
+    ],
+)  # fmt: skip
+def test_accelerators_of_other_kinds_are_no_gpus(accelerator: str, gpus: int) -> None:
+    facts = {"accelerator": accelerator} if accelerator else {}
+    assert gpus_for_tasks(Offer("here", "m", 4, 8, 0.1, gpus=2, facts=facts)) == gpus

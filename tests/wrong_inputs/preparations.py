@@ -28,13 +28,15 @@ class Setup:
     Attributes:
         env: Environment variables.
         more: Words behind the case's own.
-        before: Python that a process of its own runs first.
+        before: Python that a process of its own runs before the command.
+        anew: True if Python has to start anew, as it finds packages when it starts.
         during: Called with the running process.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
     more: tuple[str, ...] = ()
     before: str = ""
+    anew: bool = False
     during: Callable[[subprocess.Popen[str]], None] | None = None
 
 
@@ -253,7 +255,7 @@ def _package(world: World, entry: str) -> Setup:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[tradewind.searchers]\n{entry}\n")
     (info.parent / "extra.py").write_text("raise RuntimeError('no licence\\nfor this machine')\n")
-    return Setup(env={"PYTHONPATH": str(info.parent), "PYTHONDONTWRITEBYTECODE": "1"})
+    return Setup(env={"PYTHONPATH": str(info.parent), "PYTHONDONTWRITEBYTECODE": "1"}, anew=True)
 
 
 @_preparation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -44,7 +45,10 @@ def test_one_clear_line(
     searched: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
+    if case.process:  # asked for here: all cases would be slow if each of them had the fixture
+        request.getfixturevalue("quick")
     others = set(psutil.pids())
     folder = tmp_path / "job"
     folder.mkdir()
@@ -60,7 +64,7 @@ def test_one_clear_line(
         before = _listing(folder)
         capfd.readouterr()
         words = [*case.words, *setup.more]
-        code = _process(words, setup) if case.process else run(words)
+        code = _process(_program(setup, request), words, setup) if case.process else run(words)
         out, err = capfd.readouterr()
         lines = [line for line in err.splitlines() if line and line != case.notice]
         assert code == case.code, f"exit code {code}: {err or out}"
@@ -97,8 +101,13 @@ def _pattern(says: str) -> str:
     return "tradewind: " + re.escape(says).replace("…", ".+")
 
 
-def _process(words: list[str], setup: Setup) -> int:
-    with subprocess.Popen([sys.executable, "-c", setup.before + MAIN, *words], text=True) as process:
+def _program(setup: Setup, request: pytest.FixtureRequest) -> list[str | Path]:
+    return [sys.executable, "-c", MAIN] if setup.anew else [request.getfixturevalue("quick")]
+
+
+def _process(program: list[str | Path], words: list[str], setup: Setup) -> int:
+    before = {"TRADEWIND_TESTS_BEFORE": setup.before}
+    with subprocess.Popen([*program, *words], text=True, env={**os.environ, **before}) as process:
         if setup.during is not None:
             setup.during(process)
         return process.wait(timeout=60)

@@ -43,13 +43,13 @@ class StudyFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedTrial:
-    """A trial that has ended.
+class BegunTrial:
+    """A trial that has begun.
 
     Attributes:
         trial: The trial.
         run: Its last run, or None.
-        series: By metric the values that the run has reported, by growing step.
+        series: By metric the values that the run has reported so far, by growing step.
     """
 
     trial: Trial
@@ -60,6 +60,25 @@ class EndedTrial:
     def begun(self) -> float:
         """Start of its first run, in seconds since the epoch."""
         return self.trial.started if self.trial.started is not None else self.trial.created
+
+    @property
+    def machines(self) -> dict[str, str | int | float | bool]:
+        """The machines that it runs on, with their price at launch."""
+        offer = self.trial.offer
+        return {
+            "offer.provider": offer.provider,
+            "offer.region": offer.region,
+            "offer.instance_type": offer.instance_type,
+            "offer.nodes": offer.nodes,
+            "offer.spot": offer.spot,
+            "offer.dollars_per_hour": offer.hourly,
+        }
+
+
+class EndedTrial(BegunTrial):
+    """A trial that has ended; ``series`` has all that its last run has reported."""
+
+    __slots__ = ()
 
     @property
     def ended(self) -> float:
@@ -77,19 +96,6 @@ class EndedTrial:
         """Figures of the trial: cost and run time, what was paid for all of its runs (``spent``), and its metrics."""
         seen = self.trial.observation
         return {**(seen.figures if seen is not None else {}), "spent": self.trial.spent}
-
-    @property
-    def machines(self) -> dict[str, str | int | float | bool]:
-        """The machines that it ran on, with their price at launch."""
-        offer = self.trial.offer
-        return {
-            "offer.provider": offer.provider,
-            "offer.region": offer.region,
-            "offer.instance_type": offer.instance_type,
-            "offer.nodes": offer.nodes,
-            "offer.spot": offer.spot,
-            "offer.dollars_per_hour": offer.hourly,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class SessionEnd:
 
 
 class Callback(plugins.Plugin, ABC):
-    """Writes the trials of a study somewhere else, as they end.
+    """Writes the trials of a study somewhere else: when they begin, while they run, and as they end.
 
     Its methods are called in a thread of its own, one after the other. Whatever one of them raises ends no search: it
     is said in one line, the callback is made anew, and what it has not taken is given to it again.
@@ -131,12 +137,33 @@ class Callback(plugins.Plugin, ABC):
         """Begin, or go on with what an earlier process has written of this study.
 
         Returns:
-            The numbers of the trials that are there whole; they are not given again.
+            The numbers of the trials that are there with their end; they are not given again.
+        """
+
+    def begin(self, begun: BegunTrial) -> None:
+        """Write the parameters of a trial whose run begins; one that ends soon may be given to `log` only.
+
+        A trial is given again when its run is repeated, and when another process goes on with it.
+
+        Args:
+            begun: The trial.
+        """
+
+    def report(self, begun: BegunTrial) -> None:
+        """Write what the run of a trial has reported since the last time; ``begun.series`` has all of it so far.
+
+        Not every report is given, and with engines that cannot be read while a run is running there is none: `log`
+        has all of them.
+
+        Args:
+            begun: The trial.
         """
 
     @abstractmethod
     def log(self, ended: EndedTrial) -> None:
-        """Write a trial. One that is given twice, or that a killed process had half written, is there once.
+        """Write a trial that has ended: whatever of it is not there yet, and how it ended.
+
+        One that is given twice, or that a killed process had half written, is there once.
 
         Args:
             ended: The trial.

@@ -8,7 +8,9 @@ import posixpath
 import re
 import socket
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +18,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field
 
-from tradewind.callback.base import Callback, EndedTrial, SessionEnd, StudyFacts
+from tradewind.callback.base import BegunTrial, Callback, EndedTrial, SessionEnd, StudyFacts
+from tradewind.callback.written_points import WrittenPoints
 from tradewind.errors import UnreachableError
 from tradewind.plugins import Settings
 from tradewind.problem import TrialState
@@ -37,6 +40,9 @@ _METRICS, _PARAMS, _PAGE = 1000, 100, 1000
 _PARAM_LENGTH, _TAG_LENGTH = 6000, 5000
 
 _TRIAL = {TrialState.SUCCEEDED: "FINISHED", TrialState.ABORTED: "KILLED"}
+_WAITS = "SCHEDULED"
+"""The status of a trial whose run was ended with the search: another process repeats it, or goes on with it."""
+
 _SESSION = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 _opening = threading.Lock()
@@ -71,6 +77,7 @@ class MlflowCallback(Callback):
         self._uri = _anchored(settings.uri, study.base)
         self._client: MlflowClient | None = None
         self._experiment = self._parent = ""
+        self._begun: dict[int, _TrialRun] = {}
 
     @property
     def place(self) -> str:
@@ -152,28 +159,85 @@ class MlflowCallback(Callback):
             "mlflow.source.type": "JOB",
         }
 
+    def begin(self, begun: BegunTrial) -> None:
+        """Make the run of a trial, with its parameters."""
+        self._run_of(begun)
+
+    def report(self, begun: BegunTrial) -> None:
+        """Write the points of metrics that are not there yet, with the time of now."""
+        from mlflow.entities import Metric
+
+        there, now = self._run_of(begun), _milliseconds(time.time())
+        self._write(
+            there, (Metric(_key(name), value, now, step) for name, step, value in there.points.missing(begun.series))
+        )
+
     def log(self, ended: EndedTrial) -> None:
-        """Write the run of a trial. What is written twice is there once: parameters and metrics are the same."""
+        """Write what is missing of a trial, and its end. What is written twice is there once."""
+        assert self._client is not None
+        client, trial = self._client, ended.trial
+        there = self._run_of(ended)
+        if not there.points.agree(ended.series):  # a repeated run has reported other values
+            client.delete_run(there.run_id)
+            there = self._made(ended)
+        self._write(there, _metrics(ended, there))
+        client.set_tag(there.run_id, "tradewind.state", trial.outcome)
+        if ended.run is not None:
+            client.set_tag(there.run_id, "tradewind.run_id", ended.run.run_id)
+        if ended.reason:
+            client.set_tag(there.run_id, "tradewind.reason", ended.reason[:_TAG_LENGTH])
+        client.set_terminated(there.run_id, _TRIAL.get(trial.state, "FAILED"), _milliseconds(ended.ended))
+        self._begun.pop(trial.number, None)
+
+    def _run_of(self, begun: BegunTrial) -> _TrialRun:
+        """The run of a trial with its parameters; one that another process has begun is gone on with."""
+        number = begun.trial.number
+        there = self._begun.get(number)
+        if there is None:
+            found = next(self._runs("trial", f"tags.`tradewind.trial` = '{number}'"), None)
+            there = self._made(begun) if found is None else self._found(found)
+        if there.parameters != _parameters(begun):  # of an offer that costs another price now
+            assert self._client is not None
+            self._client.delete_run(there.run_id)
+            there = self._made(begun)
+        self._begun[number] = there
+        return there
+
+    def _made(self, begun: BegunTrial) -> _TrialRun:
+        """A new run of a trial, with its parameters and nothing else."""
         from mlflow.entities import Param
 
         assert self._client is not None
-        client, trial = self._client, ended.trial
-        found = next(self._runs("trial", f"tags.`tradewind.trial` = '{trial.number}'"), None)
-        if found is None:
-            tags = {**self._tags("trial"), "mlflow.parentRunId": self._parent, "tradewind.trial": str(trial.number)}
-            found = client.create_run(self._experiment, _milliseconds(ended.begun), tags, f"trial {trial.number}")
-        run_id = found.info.run_id
-        given = {**dict(trial.configuration), **ended.machines, "fidelity": trial.proposal.fidelity}
+        number, given = begun.trial.number, _parameters(begun)
+        tags = {
+            **self._tags("trial"),
+            "mlflow.parentRunId": self._parent,
+            "tradewind.trial": str(number),
+            "tradewind.state": begun.trial.outcome,
+        }
+        found = self._client.create_run(self._experiment, _milliseconds(begun.begun), tags, f"trial {number}")
         for params in _pieces(given.items(), _PARAMS):
-            client.log_batch(run_id, params=[Param(_key(k), str(value)[:_PARAM_LENGTH]) for k, value in params])
-        for metrics in _pieces(_metrics(ended), _METRICS):
-            client.log_batch(run_id, metrics=metrics)
-        client.set_tag(run_id, "tradewind.state", trial.outcome)
-        if ended.run is not None:
-            client.set_tag(run_id, "tradewind.run_id", ended.run.run_id)
-        if ended.reason:
-            client.set_tag(run_id, "tradewind.reason", ended.reason[:_TAG_LENGTH])
-        client.set_terminated(run_id, _TRIAL.get(trial.state, "FAILED"), _milliseconds(ended.ended))
+            self._client.log_batch(found.info.run_id, params=[Param(key, value) for key, value in params])
+        return _TrialRun(found.info.run_id, given, WrittenPoints(_key))
+
+    def _found(self, found: Run) -> _TrialRun:
+        """A run that is there, with the points that it has; it goes on."""
+        assert self._client is not None
+        run_id: str = found.info.run_id
+        there = _TrialRun(run_id, dict(found.data.params), WrittenPoints(_key))
+        for key in found.data.metrics:
+            for point in self._client.get_metric_history(run_id, key):
+                there.add(point)
+        if found.info.status == _WAITS:
+            self._client.update_run(run_id, status="RUNNING")
+        return there
+
+    def _write(self, there: _TrialRun, metrics: Iterable[Metric]) -> None:
+        assert self._client is not None
+        for piece in _pieces(metrics, _METRICS):
+            self._client.log_batch(there.run_id, metrics=piece)
+            for one in piece:
+                there.add(one)
 
     def close(self, end: SessionEnd) -> None:
         """End the run of the study, with its best value so far."""
@@ -185,22 +249,48 @@ class MlflowCallback(Callback):
             client.set_tag(self._parent, "tradewind.best_trial", str(best.number))
         for name, value in figures.items():
             client.log_metric(self._parent, _key(name), value, step=end.trials)
+        for there in self._begun.values():
+            client.update_run(there.run_id, status=_WAITS)
         client.set_tag(self._parent, "tradewind.reason", end.reason[:_TAG_LENGTH])
         client.set_terminated(self._parent, _SESSION[end.status])
 
 
-def _metrics(ended: EndedTrial) -> Iterator[Metric]:
-    """The metrics of a trial over its steps, and its results; each time they have the same time stamps."""
+@dataclass(slots=True)
+class _TrialRun:
+    """The run of a trial, and the parameters and points that it has."""
+
+    run_id: str
+    parameters: Mapping[str, str]
+    points: WrittenPoints
+    latest: int = 0
+
+    def add(self, metric: Metric) -> None:
+        """Note a point that is there."""
+        self.points.add(metric.key, metric.step, metric.value)
+        self.latest = max(self.latest, metric.timestamp)
+
+
+def _parameters(begun: BegunTrial) -> dict[str, str]:
+    given = {**dict(begun.trial.configuration), **begun.machines, "fidelity": begun.trial.proposal.fidelity}
+    return {_key(name): str(value)[:_PARAM_LENGTH] for name, value in given.items()}
+
+
+def _metrics(ended: EndedTrial, there: _TrialRun) -> Iterator[Metric]:
+    """The metrics of a trial over its steps, and its results, that are not there."""
     from mlflow.entities import Metric
 
     begun, end = ended.begun, ended.ended
     for name, points in ended.series.items():
         for place, (step, value) in enumerate(points, 1):
-            yield Metric(_key(name), value, _milliseconds(begun + (end - begun) * place / len(points)), step)
+            if not there.points.has(name, step, value):
+                moment = _milliseconds(begun + (end - begun) * place / len(points))
+                yield Metric(_key(name), value, max(moment, there.latest), step)
     for name, value in ended.metrics.items():
         reported = ended.series.get(name)
         if reported is None or reported[-1][1] != value:
-            yield Metric(_key(name), value, _milliseconds(end) + 1, reported[-1][0] if reported else 0)
+            step = reported[-1][0] if reported else 0
+            if not there.points.has(name, step, value):
+                yield Metric(_key(name), value, max(_milliseconds(end), there.latest) + 1, step)  # it is the last one
 
 
 def _pieces(items: Iterable[T], size: int) -> Iterator[Sequence[T]]:

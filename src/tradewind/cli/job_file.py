@@ -99,7 +99,7 @@ budget:
 # baseline: {workers: 2}          # the configuration that you use today: tried first, and compared with
 # stop: []                        # further reasons to stop
 # early_stop: median             # give up running trials for what they report: median, successive_halving
-# callbacks: []                   # where trials are written, too, as they end: mlflow, tensorboard
+# callbacks: []                   # where trials are written, too, while they run: mlflow, tensorboard
 # abort: true                     # cut short runs that can no longer win
 # future_runs: 100                # how often the job will run with what is found
 # value: $2/h                     # what an hour of a run is worth; with minimise: runtime

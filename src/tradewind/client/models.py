@@ -49,6 +49,7 @@ class RequestInfo(_Info):
         started: When it was first carried out.
         ended: When it was over.
         progress: How far it is, for people.
+        parameters: The values that it was made with, by the names of its form's fields.
         document: What was asked; empty in lists.
         plan: What was decided before it began; empty in lists.
     """
@@ -71,6 +72,7 @@ class RequestInfo(_Info):
     started: float | None = None
     ended: float | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     document: Mapping[str, Any] = field(default_factory=dict)
     plan: Mapping[str, Any] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from tradewind.problem import COST, RUNTIME, RunOutput
 
 if TYPE_CHECKING:
     from tradewind.engine.ask_tell.asked_trial import Asked
+    from tradewind.engine.records.trial_callbacks import ReportsReader
 
 
 def check_callable(function: object) -> None:
@@ -31,7 +32,7 @@ def check_callable(function: object) -> None:
 
 
 def call_for_trial(
-    function: Callable[..., Any], asked: Asked, metric: str, reports: Callable[[Path], object] | None = None
+    function: Callable[..., Any], asked: Asked, metric: str, reports: ReportsReader | None = None
 ) -> dict[str, Any]:
     """Call a function with a configuration.
 
@@ -39,7 +40,7 @@ def call_for_trial(
         function: What to call.
         asked: The trial.
         metric: The objective's metric, which a bare number is a value of.
-        reports: Called with the file that it has reported to, before that is gone.
+        reports: A context for the time of the call, entered with the file that it reports to, which is gone later.
 
     Returns:
         The arguments of `Study.tell`.
@@ -57,7 +58,7 @@ async def await_for_trial(
     function: Callable[..., Awaitable[Any]],
     asked: Asked,
     metric: str,
-    reports: Callable[[Path], object] | None = None,
+    reports: ReportsReader | None = None,
 ) -> dict[str, Any]:
     """`call_for_trial` for a coroutine function."""
     with _report_folder(reports) as folder:
@@ -95,7 +96,7 @@ _variable_before: str | None = None
 
 
 @contextmanager
-def _report_folder(after: Callable[[Path], object] | None = None) -> Generator[Path]:
+def _report_folder(reports: ReportsReader | None = None) -> Generator[Path]:
     """A folder that `tradewind.report` writes below, in this thread or task and in the programs that it starts.
 
     Programs get the path by a variable of the process. While several calls are under way it names none of them, so
@@ -113,7 +114,8 @@ def _report_folder(after: Callable[[Path], object] | None = None) -> Generator[P
             else:
                 os.environ.pop(runtime_api.METRICS, None)
         try:
-            yield Path(name)
+            with reports(Path(path)) if reports is not None else nullcontext():
+                yield Path(name)
         finally:
             with _lock:
                 _calls -= 1
@@ -122,8 +124,6 @@ def _report_folder(after: Callable[[Path], object] | None = None) -> Generator[P
                 elif _calls == 0:
                     os.environ.pop(runtime_api.METRICS, None)
             _reports.reset(token)
-            if after is not None:
-                after(Path(path))
 
 
 def _reported(folder: Path, asked: Asked, runtime: float) -> dict[str, float]:

@@ -44,12 +44,15 @@ def check_runner(spec: JobSpec, problem: Problem) -> None:
             "leave deploy.keep out, or let a provisioner make machines: terraform, libvirt, opennebula, script",
         )
     if spec.job.load is not None and not issubclass(runner, DrivesLoad):
-        raise spec.error(("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker or ssh")
+        raise spec.error(
+            ("job", "load"), f"the {spec.runner.name} runner drives no load", "use docker, ssh, slurm or kubernetes"
+        )
     if spec.checkpoint is not None and not issubclass(runner, KeepsCheckpoints | Simulates):
         raise spec.error(
             ("deploy", "checkpoint"),
             f"the {spec.runner.name} runner keeps no checkpoints",
-            "use process, ssh, docker, slurm, ray or htcondor, or leave deploy.checkpoint out: runs then begin anew",
+            "use process, ssh, docker, slurm, ray, kubernetes or htcondor, or leave deploy.checkpoint out: runs then "
+            "begin anew",
         )
     if spec.checkpoint is not None and spec.job.load is not None:
         raise spec.error(
@@ -142,9 +145,9 @@ def check_offers(spec: JobSpec, problem: Problem, deployer: Deployer) -> None:
             except PrerequisiteError as error:
                 raise spec.error(("deploy", room), error.message, error.hint) from error
     runner = deployer.runner
-    refused = runner.refuses_checkpoints() if isinstance(runner, KeepsCheckpoints) else ""
+    refused = runner.refuses_checkpoints(spec.job.image) if isinstance(runner, KeepsCheckpoints) else ""
     if spec.checkpoint is not None and refused:
-        words = f"the {spec.runner.name} runner keeps no checkpoints with these settings: {refused}"
+        words = f"the {spec.runner.name} runner keeps no checkpoints of this job: {refused}"
         raise spec.error(("deploy", "checkpoint"), words, "see the guide on the runner, or leave it out")
     if isinstance(deployer.runner, AnswersFromRecords):
         deployer.runner.covers(problem.space, spec.job.parameters.values)

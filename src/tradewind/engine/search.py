@@ -174,7 +174,7 @@ class SearchComponents:
         enqueued: What the user wants tried before all that the searcher proposes.
         code: Gives the digest of the program's folder, for the trial of a number that begins now; None where nothing of
             it is run.
-        callbacks: Where trials are written, too, as they end; None for nowhere.
+        callbacks: Where trials are written, too; None for nowhere.
     """
 
     study: StudyRow
@@ -415,7 +415,7 @@ class Search:
         reports = parts.listener.earlier(runs) if parts.listener is not None else {}
         trials = parts.store.trials(study_id)
         if parts.callbacks is not None:
-            parts.callbacks.begin(parts.study, trials, runs)
+            parts.callbacks.begin(parts.study, trials, runs, parts.deployer.runner)
         opened = SearchOpened(trials, runs, parts.study.elapsed, reports, parts.enqueued)
         self._feed(opened, *([Interrupted()] if self._told_to_stop else []))
 
@@ -453,6 +453,8 @@ class Search:
                 last.callback(parts.callbacks.finish, end if self._ours else None)
             last.callback(parts.store.release, parts.study.id, self._token)
             last.callback(parts.deployer.close)
+            if parts.callbacks is not None:
+                last.callback(parts.callbacks.stop_reading)
             if self._ours and parts.machine.stopped is None:
                 last.callback(self._give_back_kept)
                 reasons = dict.fromkeys(parts.machine.runs, "the search ended with an error")
@@ -485,6 +487,8 @@ class Search:
                         waiting.extend(self._begin_to_end(cancels))
                         cancels = []
                     waiting.extend(self._carry_out(instruction))
+                if self.parts.callbacks is not None and isinstance(one, RunChanged):
+                    self.parts.callbacks.run_changed(one.run)
 
     def _begin_to_end(self, cancels: Sequence[CancelRun]) -> list[SearchEvent]:
         """End some runs, all at the same time; those of them that are to be waited for are not waited for here."""

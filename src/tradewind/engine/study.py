@@ -40,7 +40,7 @@ from tradewind.engine.proposals import (
     restore_searcher_state,
     searcher_state_fields,
 )
-from tradewind.engine.records.trial_callbacks import callbacks_of, session_end
+from tradewind.engine.records.trial_callbacks import ReportsReader, callbacks_of, session_end
 from tradewind.engine.search_builder import (
     ask_tell_machine,
     build_problem,
@@ -98,7 +98,7 @@ class Study:
         source: A job YAML's path, or the same as a mapping; ``job`` may be left out of a mapping.
         store: Address of the store; the user's own without it.
         fresh: Start anew even if there is a study to go on with.
-        callbacks: Where trials are written, too, as they end, instead of what the job says: ``["mlflow"]``, or
+        callbacks: Where trials are written, too, while they run, instead of what the job says: ``["mlflow"]``, or
             ``[{"use": "tensorboard", "folder": "runs"}]``. `close` waits until they are written.
 
     Raises:
@@ -174,7 +174,7 @@ class Study:
             source: A job YAML's path, or the same as a mapping: the study is made where there is none. Or the name of a
                 study that is there; without it, the newest one.
             lease: Seconds after which a worker that says nothing has lost its trials to the others.
-            callbacks: Where trials are written, too, as they end; each worker writes those that it tells.
+            callbacks: Where trials are written, too, while they run; each worker writes those that it tells.
 
         Raises:
             StudyNotFoundError: There is no study of that name.
@@ -394,9 +394,9 @@ class Study:
             after_trial()
         return self.best
 
-    def _reports_of(self, asked: Asked) -> Callable[[Path], object]:
-        """A function that keeps for the callbacks what a call has reported over its steps."""
-        return self._callbacks.keep_reports(asked.number)
+    def _reports_of(self, asked: Asked) -> ReportsReader | None:
+        """A reader for the callbacks of what a call reports over its steps."""
+        return self._callbacks.read_reports(asked.number)
 
     # ------------------------------------------------------------------ reading
 

@@ -6,39 +6,79 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tradewind.interpreter.log_reader import LINE_LIMIT, json_line
+from tradewind.interpreter.log_reader import BLOCK, LINE_LIMIT, json_line
 
 _POINTS = 5_000
 """The most points of a metric that are kept; of more, as many at equal distances, the first and the last among them."""
 
 
-def read_series(path: Path, step: str = "step") -> dict[str, list[tuple[int, float]]]:
-    """Read the metrics of a file of JSON lines over their steps, as ``tradewind.report()`` writes it.
+class SeriesReader:
+    """Finds the metrics in a stream of JSON lines over their steps, as ``tradewind.report()`` writes it.
 
     Only numbers of lines that tell their step count: what is reported without one is a result, not a curve. Lines that
     cannot be read are passed over, and of two values for a step the later one counts.
 
     Args:
-        path: The file; it may be missing.
         step: The key that counts the steps.
 
-    Returns:
-        By metric its values by growing step. Where steps are no whole numbers they are counted from 1 on.
+    Attributes:
+        offset: Bytes that were taken so far.
     """
-    found: dict[str, dict[float, float]] = {}
+
+    def __init__(self, step: str = "step") -> None:
+        self._step = step
+        self._carry = b""
+        self._found: dict[str, dict[float, float]] = {}
+        self.offset = 0
+
+    def feed(self, piece: bytes, *, last: bool = False) -> bool:
+        """Take what was written since.
+
+        Args:
+            piece: The bytes.
+            last: Nothing more will come: a line without its end is a line, too.
+
+        Returns:
+            True where there was a value in it.
+        """
+        self.offset += len(piece)
+        whole, _, rest = (self._carry + piece).rpartition(b"\n")
+        self._carry = b"" if last else rest[-LINE_LIMIT:]
+        lines = (*whole.split(b"\n"), rest) if last else whole.split(b"\n")
+        return sum(self._take(line) for line in lines) > 0
+
+    def _take(self, line: bytes) -> bool:
+        record, news = _record(line[:LINE_LIMIT]), False
+        place = _finite(record.get(self._step))
+        if place is None:
+            return False
+        for name, raw in record.items():
+            if name != self._step and (value := _finite(raw)) is not None:
+                self._found.setdefault(name, {})[place] = value
+                news = True
+        return news
+
+    def series(self) -> dict[str, list[tuple[int, float]]]:
+        """By metric its values by growing step; where steps are no whole numbers they are counted from 1 on."""
+        return {name: _thinned(sorted(points.items())) for name, points in self._found.items()}
+
+
+def read_series(path: Path, step: str = "step") -> dict[str, list[tuple[int, float]]]:
+    """Read the metrics of a file of JSON lines over their steps, as `SeriesReader` finds them.
+
+    Args:
+        path: The file; it may be missing.
+        step: The key that counts the steps.
+    """
+    reader = SeriesReader(step)
     try:
         with path.open("rb") as file:
-            while line := file.readline(LINE_LIMIT):
-                record = _record(line)
-                place = _finite(record.get(step))
-                if place is None:
-                    continue
-                for name, raw in record.items():
-                    if name != step and (value := _finite(raw)) is not None:
-                        found.setdefault(name, {})[place] = value
+            while block := file.read(BLOCK):
+                reader.feed(block)
     except OSError:
         return {}
-    return {name: _thinned(sorted(points.items())) for name, points in found.items()}
+    reader.feed(b"", last=True)
+    return reader.series()
 
 
 def _record(line: bytes) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tradewind.problem.columns.offer_features import Features
     from tradewind.problem.configuration import Configuration, Value, stable_hash
     from tradewind.problem.expression import Expression
     from tradewind.problem.job import Job
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tradewind.problem.parameter import (
         ENUMERABLE,
         Categorical,
-        Features,
         Float,
         Instance,
         Integer,
@@ -76,7 +76,7 @@ _PLACES = {
     "ENUMERABLE": "parameter",
     "Expression": "expression",
     "Fault": "run",
-    "Features": "parameter",
+    "Features": "columns.offer_features",
     "Float": "parameter",
     "Handle": "run",
     "Instance": "parameter",

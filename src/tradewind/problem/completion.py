@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import ConfigurationError, NoOfferError
+from tradewind.problem.columns.row_numbers import RowNumbers
 from tradewind.problem.configuration import Configuration, Value
 from tradewind.problem.parameter import Categorical, Instance, Parameter
-from tradewind.problem.problem import Problem, RowNumbers
+from tradewind.problem.problem import Problem
 from tradewind.problem.space import Codes
 from tradewind.utils.suggestions import did_you_mean
 

@@ -9,12 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from tradewind.errors import NoOfferError
 
 NANO = 1_000_000_000
 """Nano-dollars in a dollar: money is added up in whole nano-dollars, so that no cent is lost to rounding."""
+
+
+DISK = "disk_gib"
+"""The fact of an offer that says how much disk one of its machines has for tasks, in GiB."""
 
 
 def round_money(usd: float) -> float:
@@ -97,8 +102,7 @@ class Offer:
 
     def attribute(self, name: str) -> float | str | None:
         """A fact by the name that YAML, filters and constraints use (``vcpu``, ``memory``, ``price``, ...)."""
-        aliases = {"memory": "memory_gib", "price": "price_per_hour", "type": "instance_type", "gpu": "gpus"}
-        name = aliases.get(name, name)
+        name = _ALIASES.get(name, name)
         if name in _ATTRIBUTES:
             value: float | str = getattr(self, name)
             return value
@@ -140,6 +144,20 @@ def is_score(name: str) -> bool:
 
 
 _ATTRIBUTES = frozenset(Offer.__dataclass_fields__) - {"facts"}
+_ALIASES = {"memory": "memory_gib", "price": "price_per_hour", "type": "instance_type", "gpu": "gpus"}
+
+
+def attributes_of(offers: Iterable[Offer], name: str) -> list[float | str | None]:
+    """A fact of many offers, as `Offer.attribute` has it of each.
+
+    Args:
+        offers: The offers.
+        name: The fact's name.
+    """
+    name = _ALIASES.get(name, name)
+    if name in _ATTRIBUTES:
+        return list(map(attrgetter(name), offers))
+    return [offer.facts.get(name) for offer in offers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +347,11 @@ def with_interruptions(offers: Iterable[Offer], per_hour: float | None) -> list[
         offers: The offers.
         per_hour: Interruptions per hour of one machine, or None where nobody knows.
     """
+    if per_hour is None:
+        return list(offers)
     return [
         replace(offer, interruptions_per_hour=per_hour)
-        if per_hour is not None and offer.spot and offer.interruptions_per_hour is None
+        if offer.spot and offer.interruptions_per_hour is None
         else offer
         for offer in offers
     ]
@@ -437,19 +457,24 @@ def named_offers(parameter: str, query: OfferQuery, offers: Sequence[Offer]) -> 
                 f"{parameter}: no offer of {name!r} matches {describe_query(query)}",
                 hint="tradewind offers lists what there is",
             )
-    different = {offer.key: offer for offer in sorted(offers, key=lambda o: -o.price_per_hour)}
-    keyed = sorted(different.items(), key=lambda item: (item[1].vcpu, item[1].memory_gib, item[0]))
-    ordered = [offer for _, offer in keyed]
+    # There may be a hundred thousand: keys and names are made of many words each time.
+    different = {offer.key: offer for offer in offers}
+    if len(different) < len(offers):
+        different = {offer.key: offer for offer in sorted(offers, key=lambda o: -o.price_per_hour)}
+    keyed = sorted((offer.vcpu, offer.memory_gib, key) for key, offer in different.items())
+    ordered = [different[key] for _, _, key in keyed]
     places = Counter(kind for kind, _, _ in {(o.instance_type, o.provider, o.region) for o in ordered})
     full = [o.instance_type if places[o.instance_type] == 1 else _qualified(o) for o in ordered]
     names = Counter(full)
     return {
-        f"{name}/spot" if names[name] > 1 and offer.spot else name: offer
+        f"{name}/spot" if offer.spot and names[name] > 1 else name: offer
         for name, offer in zip(full, ordered, strict=True)
     }
 
 
 def _qualified(offer: Offer) -> str:
+    if offer.provider and offer.region and offer.instance_type:
+        return f"{offer.provider}/{offer.region}/{offer.instance_type}"
     return "/".join(part for part in (offer.provider, offer.region, offer.instance_type) if part)
 
 

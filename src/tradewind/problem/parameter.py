@@ -9,71 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem.columns.offer_features import Features, OfferFeatures, scale
 from tradewind.problem.configuration import Value, plain_number
 from tradewind.problem.expression import Column, Expression
-from tradewind.problem.offer import Offer
-
-Features = NDArray[np.float64]
-
-_FACTS = ("vcpu", "memory", "price", "gpus", "provider", "category", "family", "arch", "spot")
-
-
-def scale(values: Features, low: float, high: float, log: bool) -> Features:
-    """Values between two bounds as numbers from 0 to 1; 0 where the bounds are one.
-
-    Args:
-        values: Any shape.
-        low: What becomes 0.
-        high: What becomes 1.
-        log: By their logarithms.
-    """
-    if log:
-        values, low, high = np.log(values), math.log(low), math.log(high)
-    if not math.isfinite(float(high) - float(low)):  # half of it is a number
-        values, low, high = values / 2.0, low / 2.0, high / 2.0
-    scaled: Features = (values - low) / (high - low) if high > low else np.zeros_like(values)
-    return scaled
-
-
-def offer_features(name: str, values: Sequence[str], offers: Sequence[Offer]) -> tuple[tuple[str, ...], Features]:
-    """Logarithms of vCPU, memory, price and other positive facts; 0 and 1 for each word; constants left out.
-
-    Args:
-        name: The parameter that chooses among the offers.
-        values: Its values.
-        offers: The offer of each of them.
-
-    Returns:
-        The features' names, ``name.fact`` or ``name.fact=word``, and the features of each value, shape (values,
-        features). Of offers that differ by name only, there is one for each value.
-    """
-    columns: list[tuple[str, Features]] = []
-    for fact in (*_FACTS, *sorted({name for offer in offers for name in offer.facts})):
-        columns += _columns(f"{name}.{fact}", [offer.attribute(fact) for offer in offers])
-    if not columns and len(values) > 1:
-        columns = list(zip((f"{name}={value}" for value in values), np.eye(len(values)), strict=True))
-    table = np.stack([column for _, column in columns], axis=1) if columns else np.zeros((len(values), 0))
-    return tuple(label for label, _ in columns), table
-
-
-def _columns(label: str, facts: Sequence[Any]) -> list[tuple[str, Features]]:
-    """One fact of all offers as columns with their names; none where it is not known of all, or the same everywhere."""
-    if any(fact is None for fact in facts) or len(set(facts)) == 1:
-        return []
-    if all(isinstance(fact, int | float) for fact in facts):
-        numbers = np.array(facts, dtype=float)
-        low, high = float(numbers.min()), float(numbers.max())
-        return [(label, scale(numbers, low, high, low > 0))]
-    texts = np.array([str(fact) for fact in facts], dtype=object)
-    words = sorted(set(texts))
-    return [(f"{label}={word}", (texts == word).astype(float)) for word in (words if len(words) > 2 else words[1:])]
-
+from tradewind.problem.offer import Offer, attributes_of
 
 _LOG_RATIO = 4.0
 """Numbers that span at least this ratio are given to models on a log scale."""
@@ -492,6 +437,8 @@ class Listed(Parameter):
     def __post_init__(self) -> None:
         if not self.values:
             raise SpecError(f"{self.name}: the list of values is empty")
+        if set(map(type, self.values)) == {str} and len(set(self.values)) == len(self.values):
+            return  # the names of a hundred thousand offers, which are none of what follows
         seen: set[str] = set()
         for value in self.values:
             if isinstance(value, float) and not math.isfinite(value):
@@ -623,7 +570,7 @@ class Instance(Listed):
 
     kind: ClassVar[str] = "instance"
     offers: Mapping[str, Offer] = field(default_factory=dict, hash=False)
-    _encoded: list[tuple[tuple[str, ...], dict[str, Features]]] = field(
+    _encoded: list[tuple[OfferFeatures, dict[str, int]]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
 
@@ -641,26 +588,30 @@ class Instance(Listed):
         Raises:
             SpecError: No offer has such a fact.
         """
-        found = [self.offers[str(value)].attribute(name) for value in self.values]
+        found = attributes_of([self.offers[str(value)] for value in self.values], name)
         if all(fact is None for fact in found):
             raise SpecError(f"{self.name}.{name}: no offer has this fact", hint="vcpu, memory, price, category, ...")
         return column([math.nan if fact is None else fact for fact in found])
 
     def features(self, values: Column) -> Features:
         """Logarithms of vCPU, memory, price and other positive facts; 0 and 1 for each word; constants left out."""
-        names, table = self._encoding()
-        return np.array([table[str(v)] for v in values]) if len(values) else np.zeros((0, len(names)))
+        features, places = self._encoding()
+        return features.rows(np.array([places[str(value)] for value in values], dtype=np.intp))
 
     def feature_names(self) -> tuple[str, ...]:
         """``name.fact`` and ``name.fact=word``."""
-        return self._encoding()[0]
+        return self._encoding()[0].names
 
-    def _encoding(self) -> tuple[tuple[str, ...], dict[str, Features]]:
-        """The features' names, and the features of each value: made once, since there may be thousands of offers."""
+    def log_ranges(self) -> tuple[float, ...]:
+        """The range of the logarithm of each feature that is on a log scale, 0 for others."""
+        return self._encoding()[0].log_ranges
+
+    def _encoding(self) -> tuple[OfferFeatures, dict[str, int]]:
+        """The features, and the place of each value: made once, since there may be thousands of offers."""
         if not self._encoded:
             texts = [str(value) for value in self.values]
-            names, rows = offer_features(self.name, texts, [self.offers[text] for text in texts])
-            self._encoded.append((names, dict(zip(texts, rows, strict=True))))
+            features = OfferFeatures(self.name, texts, [self.offers[text] for text in texts])
+            self._encoded.append((features, {text: place for place, text in enumerate(texts)}))
         return self._encoded[0]
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import NoOfferError
+from tradewind.problem.columns.offer_features import Features
+from tradewind.problem.columns.resolved_offers import ResolvedOffers
+from tradewind.problem.columns.row_numbers import RowNumbers, Rows
 from tradewind.problem.configuration import Configuration, stable_hash
 from tradewind.problem.job import Job
 from tradewind.problem.objective import Budget, Constraints, JobParameters, Objective
 from tradewind.problem.offer import Billing, MachineParameters, Offer
-from tradewind.problem.parameter import Features, Nodes
+from tradewind.problem.parameter import Nodes
 from tradewind.problem.space import Codes, Space
 from tradewind.problem.trial import Trial
 
@@ -48,9 +51,6 @@ class PastStudy:
         return self.parameters.values
 
 
-Rows = NDArray[np.int64]
-
-
 class Candidates:
     """A finite list of configurations, each trial once, with the columns that searchers compute on.
 
@@ -63,7 +63,7 @@ class Candidates:
     def __init__(
         self,
         problem: Problem,
-        offers: Sequence[Offer],
+        offers: ResolvedOffers,
         offer_of: NDArray[np.intp],
         rows: NDArray[np.intp] | None,
         listed: Sequence[Configuration] | None,
@@ -73,7 +73,7 @@ class Candidates:
         self._offer_of = offer_of
         self._rows = rows  # row of space.codes by candidate
         self._listed = listed
-        self.hourly: NDArray[np.float64] = np.array([o.hourly for o in offers], dtype=float)[offer_of]
+        self.hourly: NDArray[np.float64] = offers.hourly[offer_of]
         self._answers: dict[str, int | None] = {}
 
     @cached_property
@@ -99,10 +99,27 @@ class Candidates:
         """The i-th configuration's offer."""
         return self._offers[int(self._offer_of[i])]
 
-    def offers(self) -> list[tuple[Offer, int]]:
-        """Each offer that candidates come to, and the number of these, in the order in which offers were found."""
-        counts = np.bincount(self._offer_of, minlength=len(self._offers)).tolist()
-        return [(offer, count) for offer, count in zip(self._offers, counts, strict=True) if count]
+    @property
+    def different_offers(self) -> int:
+        """The number of different offers that candidates come to."""
+        return int(np.count_nonzero(np.bincount(self._offer_of)))
+
+    def cheapest_offers(self, most: int | None = None) -> list[tuple[Offer, int]]:
+        """Each offer that candidates come to, and the number of these; the cheapest by the hour first, then by key.
+
+        Args:
+            most: So many of them, or all: others are not made.
+        """
+        counts = np.bincount(self._offer_of)
+        used = np.flatnonzero(counts)
+        counts = counts[used]
+        hourly = self._offers.hourly[used]
+        if most is not None and most < len(used):
+            # All that cost as much as the last one: of these, the key decides.
+            near = hourly <= np.partition(hourly, most - 1)[most - 1]
+            used, counts = used[near], counts[near]
+        found = [(self._offers[int(place)], int(count)) for place, count in zip(used, counts, strict=True)]
+        return sorted(found, key=lambda item: (item[0].hourly, item[0].key))[:most]
 
     def key(self, i: int, fidelity: float = 1.0) -> str:
         """The i-th configuration's trial key."""
@@ -124,7 +141,7 @@ class Candidates:
             return None
         if self._listed is not None:
             return self._by_key.get(self._problem.key_of(offer, configuration))
-        place = self._offer_places.get(offer.key)
+        place = self._offers.index(offer)
         row = self._problem.space.place(configuration)
         if place is None or row is None:
             return None
@@ -137,10 +154,6 @@ class Candidates:
     @cached_property
     def _by_key(self) -> dict[str, int]:
         return {self.key(i): i for i in range(len(self))}
-
-    @cached_property
-    def _offer_places(self) -> dict[str, int]:
-        return {offer.key: i for i, offer in enumerate(self._offers)}
 
     @cached_property
     def _numbers(self) -> RowNumbers:
@@ -163,8 +176,8 @@ class Candidates:
         machine = [i for i in range(len(space.names)) if i not in settings]
         # Few different machine choices stand for many configurations: the selector is asked once for each.
         _, first, which = np.unique(RowNumbers(codes[:, machine]).numbers, return_index=True, return_inverse=True)
-        offers, place = _resolve(problem, [space.configuration(codes[i]) for i in first])
-        offer_of = place[which]
+        offers = _resolve_codes(problem, codes[first])
+        offer_of = offers.place[which]
         merged = RowNumbers(np.column_stack([offer_of, codes[:, settings]]))
         _, rows = np.unique(merged.numbers, return_index=True)
         rows = np.sort(rows[offer_of[rows] >= 0])
@@ -175,50 +188,14 @@ class Candidates:
     @classmethod
     def of_list(cls, problem: Problem, configurations: Sequence[Configuration]) -> Candidates:
         """The given configurations; those that no provider sells and repetitions are left out."""
-        offers, place = _resolve(problem, configurations)
+        offers = resolve_each(problem.resolver, configurations)
+        place = offers.place
         kept: dict[str, int] = {}
         for i, configuration in enumerate(configurations):
             if place[i] >= 0:
-                kept.setdefault(problem.key_of(offers[place[i]], configuration), i)
+                kept.setdefault(problem.key_of(offers[int(place[i])], configuration), i)
         rows = np.array(list(kept.values()), dtype=np.intp)
         return cls(problem, offers, place[rows], None, [configurations[i] for i in rows])
-
-
-class RowNumbers:
-    """Gives each different row of small integers a number of its own.
-
-    The columns are the digits of a number with mixed radix; where that would not fit 63 bits, the numbers so far
-    are replaced by their ranks.
-
-    Args:
-        rows: Shape (n, columns), from -1 upwards.
-    """
-
-    def __init__(self, rows: Codes | Rows) -> None:
-        self._radix = [int(rows[:, i].max(initial=-1)) + 2 for i in range(rows.shape[1])]
-        self._ranks: dict[int, Rows] = {}
-        numbers = np.zeros(len(rows), dtype=np.int64)
-        size = 1
-        for i, radix in enumerate(self._radix):
-            if size * radix >= 1 << 62:
-                self._ranks[i], numbers = np.unique(numbers, return_inverse=True)
-                size = len(self._ranks[i])
-            numbers = numbers * radix + (rows[:, i] + 1)
-            size *= radix
-        self.numbers: Rows = numbers
-
-    def of(self, rows: Rows) -> Rows:
-        """The numbers of other rows, shape (n,); -1 for a row that was not among the first ones."""
-        numbers = np.zeros(len(rows), dtype=np.int64)
-        known = np.ones(len(rows), dtype=bool)
-        for i, radix in enumerate(self._radix):
-            if i in self._ranks:
-                ranks = np.minimum(np.searchsorted(self._ranks[i], numbers), len(self._ranks[i]) - 1)
-                known &= self._ranks[i][ranks] == numbers
-                numbers = ranks
-            known &= rows[:, i] + 1 < radix
-            numbers = numbers * radix + (rows[:, i] + 1)
-        return np.where(known, numbers, -1)
 
 
 def _settings(problem: Problem) -> list[int]:
@@ -227,22 +204,29 @@ def _settings(problem: Problem) -> list[int]:
     return [i for i, name in enumerate(problem.space.names) if name not in machine]
 
 
-def _resolve(problem: Problem, configurations: Sequence[Configuration]) -> tuple[list[Offer], NDArray[np.intp]]:
-    """The different offers of some configurations, and each one's place among them; -1 where there is none."""
-    offers: list[Offer] = []
-    places: dict[str, int] = {}
-    place = np.full(len(configurations), -1, dtype=np.intp)
-    for i, configuration in enumerate(configurations):
-        try:
-            offer = problem.resolver.resolve(configuration)
-        except NoOfferError:
-            continue
-        key = offer.key  # made of many words each time
-        if key not in places:
-            places[key] = len(offers)
-            offers.append(offer)
-        place[i] = places[key]
-    return offers, place
+def _resolve_codes(problem: Problem, codes: Codes) -> ResolvedOffers:
+    """The offers of some rows of an enumerable space."""
+    if isinstance(problem.resolver, ResolvesCodes):
+        return problem.resolver.resolve_codes(problem.space, codes)
+    return resolve_each(problem.resolver, [problem.space.configuration(row) for row in codes])
+
+
+def resolve_each(resolver: Resolver, configurations: Iterable[Configuration]) -> ResolvedOffers:
+    """The offers of some configurations, each asked for by itself.
+
+    Args:
+        resolver: The selector.
+        configurations: The configurations.
+    """
+
+    def found() -> Iterator[Offer | None]:
+        for configuration in configurations:
+            try:
+                yield resolver.resolve(configuration)
+            except NoOfferError:
+                yield None
+
+    return ResolvedOffers.of_offers(found())
 
 
 class Resolver(Protocol):
@@ -259,6 +243,15 @@ class Resolver(Protocol):
         Raises:
             NoOfferError: No provider sells it.
         """
+        ...
+
+
+@runtime_checkable
+class ResolvesCodes(Protocol):
+    """A selector that answers for many rows of a finite space at once, as `Resolver.resolve` does for each."""
+
+    def resolve_codes(self, space: Space, codes: Codes) -> ResolvedOffers:
+        """The offers of rows of a space's codes."""
         ...
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem.columns.offer_features import Features
 from tradewind.problem.configuration import Configuration, Value
 from tradewind.problem.expression import Column, Expression, Mask
 from tradewind.problem.parameter import (
     ENUMERABLE,
     Categorical,
-    Features,
     Float,
     Instance,
     Integer,

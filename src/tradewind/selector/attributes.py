@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 from tradewind.errors import InputError, NoOfferError, SpecError
 from tradewind.plugins import Settings
-from tradewind.problem import Configuration, Instance, Nodes, Offer, Space, Value
+from tradewind.problem import Codes, Configuration, Instance, Nodes, Offer, Space, Value
+from tradewind.problem.columns.resolved_offers import ResolvedOffers
+from tradewind.problem.columns.row_numbers import RowNumbers
+from tradewind.problem.offer import attributes_of
+from tradewind.problem.problem import resolve_each
 from tradewind.selector.base import Selector
 from tradewind.selector.canonical_words import canonical_value
 from tradewind.utils.suggestions import did_you_mean
@@ -62,11 +66,13 @@ class OfferTable:
     """Offers as columns, cheapest first.
 
     Args:
-        offers: Offers of one node, in any order.
+        offers: Offers of one node by their keys, in any order.
     """
 
-    def __init__(self, offers: Sequence[Offer]) -> None:
-        self.offers = tuple(sorted(offers, key=lambda o: (o.price_per_hour, o.key)))
+    def __init__(self, offers: Mapping[str, Offer]) -> None:
+        order = sorted((offer.price_per_hour, key) for key, offer in offers.items())
+        self.offers = tuple(offers[key] for _, key in order)
+        self._places = {key: place for place, (_, key) in enumerate(order)}
         self._columns: dict[str, OfferColumn] = {}
         self._distances: dict[tuple[str, Value], Numbers] = {}
 
@@ -75,9 +81,9 @@ class OfferTable:
         """A mask of all offers."""
         return np.ones(len(self.offers), dtype=bool)
 
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {offer.key: i for i, offer in enumerate(self.offers)}
+    def place(self, offer: Offer) -> int:
+        """The place of the offer of the table that has another one's key; -1 where there is none."""
+        return self._places.get(offer.key, -1)
 
     def known(self, offer: Offer) -> Offer:
         """The offer of the table that has another one's key."""
@@ -92,7 +98,7 @@ class OfferTable:
     def column(self, attribute: str) -> OfferColumn:
         """One attribute of all offers."""
         if attribute not in self._columns:
-            self._columns[attribute] = _column(attribute, [offer.attribute(attribute) for offer in self.offers])
+            self._columns[attribute] = _column(attribute, attributes_of(self.offers, attribute))
         return self._columns[attribute]
 
     def knows(self, attribute: str) -> bool:
@@ -187,7 +193,10 @@ class AttributeSelector(Selector):
             p.name: canonical_attribute(p.attribute) for p in space.parameters if p.attribute is not None
         }
         listed = [offer for p in self._instances.values() for offer in p.offers.values()]
-        self.table = OfferTable(list({offer.key: offer for offer in (*listed, *self.offers)}.values()))
+        # Mostly they are the same objects, whose keys are made of many words each time, and sorted by price.
+        given, there = {offer.key: offer for offer in self.offers}, set(map(id, self.offers))
+        others = {offer.key: offer for offer in listed if id(offer) not in there}
+        self.table = OfferTable({**given, **{key: offer for key, offer in others.items() if key not in given}})
         self._kept: dict[tuple[tuple[str, Value], ...], Offer | NoOfferError] = {}
         for name, attribute in self._attributes.items():
             if self.table.offers and not self.table.knows(attribute):
@@ -211,6 +220,15 @@ class AttributeSelector(Selector):
         nodes = [int(configuration[name]) for name in self._nodes if name in configuration]
         if len(nodes) > 1:
             raise SpecError(f"{' and '.join(self._nodes)} both choose the number of machines", hint="keep one")
+        answer = self._machine(configuration)
+        return answer.times(nodes[0]) if nodes else answer
+
+    def _machine(self, configuration: Configuration) -> Offer:
+        """The offer of one node for a configuration.
+
+        Raises:
+            NoOfferError: No provider sells it.
+        """
         key = tuple(
             (name, configuration[name]) for name in (*self._instances, *self._attributes) if name in configuration
         )
@@ -221,7 +239,48 @@ class AttributeSelector(Selector):
         answer = self._kept[key]
         if isinstance(answer, NoOfferError):
             raise NoOfferError(answer.message, hint=answer.hint)
-        return answer.times(nodes[0]) if nodes else answer
+        return answer
+
+    def resolve_codes(self, space: Space, codes: Codes) -> ResolvedOffers:
+        """Find the offers of many configurations: what chooses the machine type is asked once, the nodes are numbers.
+
+        Args:
+            space: The space that the codes are of.
+            codes: Rows of them, shape (n, parameters).
+
+        Raises:
+            SpecError: Two parameters choose the number of machines.
+        """
+        counts = [i for i, name in enumerate(space.names) if name in self._nodes]
+        if type(self).resolve is not AttributeSelector.resolve or ((codes[:, counts] >= 0).sum(axis=1) > 1).any():
+            return resolve_each(self, (space.configuration(row) for row in codes))
+        nodes = np.ones(len(codes), dtype=np.intp)
+        for i in counts:
+            listed = space.levels[i]
+            assert listed is not None
+            active = codes[:, i] >= 0
+            nodes[active] = listed[codes[active, i]]
+        kinds = [i for i, name in enumerate(space.names) if name in self._instances or name in self._attributes]
+        _, first, which = np.unique(RowNumbers(codes[:, kinds]).numbers, return_index=True, return_inverse=True)
+        return ResolvedOffers(self.table.offers, self._machine_places(space, codes[first])[which], nodes)
+
+    def _machine_places(self, space: Space, codes: Codes) -> NDArray[np.intp]:
+        """The place in the table of the machine type of each row, -1 where no provider sells it."""
+        places = np.full(len(codes), -1, dtype=np.intp)
+        named = next(iter(self._instances.values())) if len(self._instances) == 1 and not self._attributes else None
+        column = space.names.index(named.name) if named is not None else 0
+        known = {id(offer): place for place, offer in enumerate(self.table.offers)}
+        for i, code in enumerate(codes[:, column].tolist()):
+            # One offer is named, and nothing else is asked of it: no configuration need be made.
+            offer = named.offers.get(str(named.level(code))) if named is not None and code >= 0 else None
+            if offer is None:
+                try:
+                    offer = self._machine(space.configuration(codes[i]))
+                except NoOfferError:
+                    continue
+            place = known.get(id(offer))
+            places[i] = self.table.place(offer) if place is None else place
+        return places
 
     def _answer(self, values: Mapping[str, Value]) -> Offer | NoOfferError:
         if not self.table.offers:

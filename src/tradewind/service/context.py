@@ -145,6 +145,6 @@ def open_context(settings: ServiceSettings, url: str, data_folder: Path) -> Cont
         streams=EventHub(database, settings),
         links=ShareLinkService(database, settings, requests, audit),
         sealer=sealer,
-        notices=NotificationService(database, settings, requests, sealer, audit),
+        notices=NotificationService(database, settings, requests, applications, sealer, audit),
         results=results,
     )

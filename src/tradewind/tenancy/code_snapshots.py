@@ -12,7 +12,7 @@ from typing import Any
 from tradewind import plugins
 from tradewind.deployer.bundle import Bundle, pack, unpack
 from tradewind.deployer.runner.base import RunsWorkflows, Simulates
-from tradewind.errors import PrerequisiteError
+from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.utils.user_functions import is_reference
 
@@ -29,7 +29,12 @@ def runs_code(spec: JobSpec) -> bool:
     return not issubclass(runner, Simulates) or issubclass(runner, RunsWorkflows)
 
 
-def take_snapshot(workdir: Path, data_folder: Path) -> Bundle:
+def archive_path(digest: str, data_folder: Path) -> Path:
+    """The archive of a snapshot in a data folder."""
+    return data_folder / "code" / "snapshots" / f"{digest}.tar"
+
+
+def take_snapshot(workdir: Path, data_folder: Path, *, purpose: str = "kept with the search") -> Bundle:
     """Keep a program's folder as it is now; of equal ones, one is kept.
 
     What ``.tradewindignore`` names is left out, and a folder half kept by a process that was killed is never used.
@@ -37,35 +42,44 @@ def take_snapshot(workdir: Path, data_folder: Path) -> Bundle:
     Args:
         workdir: The folder.
         data_folder: Snapshots are kept below it.
+        purpose: What the folder may be too large for, in words.
 
     Raises:
         DeployError: The folder is not there, cannot be read, or is too large; or there is no room for it.
     """
     place = data_folder / "code" / "snapshots"
-    return pack(workdir, place, limit_bytes=LIMIT_BYTES, purpose="kept with the search", unused_seconds=KEPT_SECONDS)
+    return pack(workdir, place, limit_bytes=LIMIT_BYTES, purpose=purpose, unused_seconds=KEPT_SECONDS)
 
 
-def lay_out(archive: Path, name: str, data_folder: Path) -> Path:
+def lay_out(
+    archive: Path,
+    name: str,
+    data_folder: Path,
+    *,
+    workdir: Path,
+    hint: str = "submit where the cluster has its data, or with --live-folder",
+) -> Path:
     """The folder with the files of a snapshot, made where it is not there yet; it appears when all of it is there.
 
+    On a machine without the archive the program's folder will do, where it has the same files there.
+
     Args:
-        archive: The snapshot's archive.
+        archive: The snapshot's archive, which has its digest as its name.
         name: Name of the folder, another one for each search.
         data_folder: Such folders are below it; those that no search began with for long are removed.
+        workdir: The program's folder.
+        hint: What to do where the snapshot is not on this machine.
 
     Raises:
-        PrerequisiteError: The archive is not on this machine.
+        PrerequisiteError: The archive is not on this machine, nor are these files in the program's folder.
         DeployError: It is damaged, or there is no room for its files.
     """
-    trees = data_folder / "code" / "trees"
+    trees = tree_path(name, data_folder).parent
     place = trees / name
     if not archive.is_file():
         if place.is_dir():
             return place
-        raise PrerequisiteError(
-            f"the snapshot {archive} of the program's folder is not there",
-            hint="submit where the cluster has its data, or with --live-folder",
-        )
+        archive = _same_files(archive, workdir, data_folder, hint)
     trees.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):
         archive.touch()
@@ -75,6 +89,23 @@ def lay_out(archive: Path, name: str, data_folder: Path) -> Path:
     with suppress(OSError):
         place.touch()
     return place
+
+
+def tree_path(name: str, data_folder: Path) -> Path:
+    """The folder that a snapshot is laid out as under a name."""
+    return data_folder / "code" / "trees" / name
+
+
+def _same_files(archive: Path, workdir: Path, data_folder: Path, hint: str) -> Path:
+    """The archive of a program's folder that has the files of a snapshot of another machine."""
+    missing = f"the snapshot {archive} of the program's folder is not there"
+    try:
+        here = take_snapshot(workdir, data_folder)
+    except DeployError as error:
+        raise PrerequisiteError(f"{missing}, and {error.message}", hint=hint) from error
+    if here.digest != archive.stem:
+        raise PrerequisiteError(f"{missing}, and {workdir} has other files here", hint=hint)
+    return here.path
 
 
 def _drop_old(trees: Path) -> None:

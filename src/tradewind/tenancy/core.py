@@ -124,7 +124,8 @@ def job_spec(settings: CoreSettings) -> JobSpec:
         document["job"] = inner
     code: Mapping[str, str] | None = settings.job.options.get("code")
     if code is not None:
-        tree = lay_out(Path(code["archive"]), f"{settings.job.id}-{code['digest'][:12]}", settings.data_folder)
+        name, workdir = f"{settings.job.id}-{code['digest'][:12]}", Path(document["job"]["job"]["workdir"])
+        tree = lay_out(Path(code["archive"]), name, settings.data_folder, workdir=workdir)
         document = run_from(document, tree)
     return JobSpec.from_json(document)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.callback.base import Callback, EndedTrial, SessionEnd, StudyFacts
+from tradewind.callback.base import BegunTrial, Callback, EndedTrial, SessionEnd, StudyFacts
 from tradewind.problem import Observation, Proposal, Run, RunState, TrialState
 from tradewind.testing.problems import pending, table_problem
 
@@ -34,7 +34,7 @@ class LoggedTrial:
     Attributes:
         parameters: By name the value, as a text or a number.
         points: By metric its steps and values, in order.
-        status: ``good``, ``bad`` or ``cut``.
+        status: ``running``, ``good``, ``bad`` or ``cut``.
     """
 
     parameters: Mapping[str, object] = field(default_factory=dict)
@@ -131,6 +131,69 @@ class CallbackConformance:
             callback.open()
             callback.log(self.ended(study, 1))
         assert list(self.read(study)[1].points["loss"]) == _SERIES["loss"]
+
+    def begun(self, study: StudyFacts, number: int, points: int) -> BegunTrial:
+        """A trial whose run has reported so many points."""
+        one = self.ended(study, number)
+        trial = replace(one.trial, state=TrialState.RUNNING, observation=None, ended=None, spent=0.0, attempts=1)
+        return BegunTrial(trial, one.run, {"loss": _SERIES["loss"][:points]} if points else {})
+
+    def test_a_trial_that_runs_is_there_with_its_parameters_and_steps(self, study: StudyFacts) -> None:
+        """Steps come as they are reported, and the end adds what is missing."""
+        callback, one = self.make(study), self.ended(study, 1)
+        callback.open()
+        callback.begin(self.begun(study, 1, 0))
+        found = self.read(study)[1]
+        assert found.status == "running"
+        given = {**dict(one.trial.configuration), **one.machines}
+        assert {name: str(found.parameters[name]) for name in given} == {k: str(v) for k, v in given.items()}
+        for points in (1, 2, 2):
+            callback.report(self.begun(study, 1, points))
+            assert list(self.read(study)[1].points["loss"]) == _SERIES["loss"][:points]
+        callback.log(one)
+        found = self.read(study)[1]
+        assert (found.status, list(found.points["loss"])) == ("good", _SERIES["loss"])
+
+    def test_the_next_process_goes_on_with_a_trial_that_runs(self, study: StudyFacts) -> None:
+        """Nothing of it is doubled though it is given again."""
+        for points in (1, 2):
+            callback = self.make(study)
+            assert set(callback.open()) == set()
+            callback.begin(self.begun(study, 1, 0))
+            callback.report(self.begun(study, 1, points))
+        callback = self.make(study)
+        assert set(callback.open()) == set()
+        callback.log(self.ended(study, 1))
+        found = self.read(study)
+        assert list(found) == [1]
+        assert (found[1].status, list(found[1].points["loss"])) == ("good", _SERIES["loss"])
+        assert set(self.make(study).open()) == {1}
+
+    def test_a_session_that_ends_leaves_a_trial_that_runs_for_the_next(self, study: StudyFacts) -> None:
+        """Nothing says that the trial has ended: its run is repeated or goes on."""
+        callback = self.make(study)
+        callback.open()
+        callback.begin(self.begun(study, 1, 0))
+        callback.close(SessionEnd("interrupted", "by the user", 0, 0.0))
+        again = self.make(study)
+        assert set(again.open()) == set()
+        again.begin(self.begun(study, 1, 0))
+        again.report(self.begun(study, 1, 1))
+        assert self.read(study)[1].status == "running"
+
+    def test_what_a_repeated_run_reports_takes_the_place_of_the_first(self, study: StudyFacts) -> None:
+        """Steps of both would be no curve."""
+        callback = self.make(study)
+        callback.open()
+        begun = self.begun(study, 1, 0)
+        callback.begin(begun)
+        callback.report(replace(begun, series={"loss": [(1, 7.0), (2, 6.0)]}))
+        callback.begin(replace(begun, trial=replace(begun.trial, attempts=2)))
+        callback.report(self.begun(study, 1, 2))
+        callback.log(self.ended(study, 1))
+        found = self.read(study)
+        assert list(found) == [1]
+        assert list(found[1].points["loss"]) == _SERIES["loss"]
 
     def test_studies_of_the_same_name_are_kept_apart(self, study: StudyFacts) -> None:
         """A study that is begun anew has its own trials 0, 1, ..."""

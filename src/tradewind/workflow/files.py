@@ -164,12 +164,22 @@ def _from_json(text: bytes, file: str, name: str, reading: _Reading) -> Workflow
         if b'"rules"' in text and re.search(rb"\b(template|format|range|join)\(", text):
             words = "it is JX of Makeflow, whose expressions are not evaluated"
             raise WorkflowError(words, file=file, hint=f"write it as JSON: jx2json {file}") from None
-        raise WorkflowError(f"it is no JSON: {error}", file=file, line=getattr(error, "lineno", None)) from None
+        words = f"it is no JSON: {_json_fault(error)}"
+        raise WorkflowError(words, file=file, line=getattr(error, "lineno", None)) from None
     if document.get("format") == FORMAT:
         return _plan(document, file).flow
     if "workflow" in document:
         return from_document(document, file, text=text, **reading.others)
     return _from_fields(plain(document), file, name, reading)
+
+
+def _json_fault(error: ValueError | RecursionError) -> str:
+    """What the decoder says, without the words that are meant for programmers."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return str(error) if isinstance(error, json.JSONDecodeError) else "a number has too many digits"
 
 
 def _from_fields(document: YamlMapping, file: str, name: str, reading: _Reading) -> Workflow:
@@ -285,7 +295,7 @@ def parse_plan(text: bytes, file: str) -> Plan:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WorkflowError(
-            f"it is no plan, not even JSON: {error}",
+            f"it is no plan, not even JSON: {_json_fault(error)}",
             file=file,
             line=getattr(error, "lineno", None),
             hint="tradewind workflow plan writes one",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from tradewind.errors import WorkflowError
 from tradewind.problem import Billing, Offer, round_money
+from tradewind.problem.offer import DISK
 from tradewind.utils.units import count, format_memory
 from tradewind.workflow.graph import MOST, Demand, Indices, Numbers, Task, Workflow
 
@@ -27,9 +29,6 @@ Amounts = NDArray[np.int64]
 """Whole numbers in two dimensions: of each task or machine, and of each counted resource."""
 
 MEGABYTE = 1_000_000.0
-
-DISK = "disk_gib"
-"""The fact of an offer that says how much disk one of its machines has for tasks, in GiB."""
 
 RESOURCES = ("memory", "GPUs", "disk")
 """Resources of a machine that tasks take amounts of, besides cores; in the order of `Task.amounts`."""
@@ -70,11 +69,24 @@ class Vm:
         return self.slots, memory, self.gpus, disk
 
 
+_NO_GPU = re.compile(r"inferentia|trainium|\btpu|gaudi|fpga|xilinx|alveo|qualcomm|\bu30\b", re.IGNORECASE)
+"""Names of accelerators that no program for GPUs runs on."""
+
+
+def gpus_for_tasks(offer: Offer) -> int:
+    """GPUs of one machine of an offer; its accelerators of other kinds (Inferentia, Trainium, TPU) are none."""
+    return 0 if _NO_GPU.search(str(offer.facts.get("accelerator", ""))) else offer.gpus
+
+
 def disk_bytes(offer: Offer) -> int | None:
     """Bytes of disk of one machine of an offer, by its fact ``disk_gib``; None where nobody knows."""
     fact = offer.facts.get(DISK)
     known = isinstance(fact, int | float) and 0 <= fact < math.inf
     return min(int(fact * 2**30), MOST) if known and isinstance(fact, int | float) else None
+
+
+def _disk_of(vm: Vm) -> int | None:
+    return None if vm.offer is None else disk_bytes(vm.offer)
 
 
 def holds(size: Demand, flow: Workflow) -> int:
@@ -300,6 +312,24 @@ class Platform:
             f"task {task.id!r} uses {', '.join(wanted[:-1])} and {wanted[-1]}, and no machine has "
             f"{'both' if len(wanted) == 2 else 'all of it'}: the largest with {first}, {most.name!r}, has "
             f"{_has(place, most.size[place])}"
+        )
+
+    def disk_note(self, flow: Workflow) -> str:
+        """Say which machines' disk is not known while tasks need some; empty where nothing is to be said.
+
+        Nobody is refused for that: such a machine counts as if it had enough.
+        """
+        lacking = {vm.kind or vm.name for vm in self.vms if vm.disk_bytes is None and _disk_of(vm) is None}
+        if not flow.needs[3] or not lacking:
+            return ""
+        task = max(flow.tasks, key=lambda each: each.disk_bytes or 0)
+        names = sorted(lacking)
+        which = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        needs = _amount(3, task.disk_bytes or 0)
+        have = "has" if len(names) == 1 else "have"
+        return (
+            f"task {task.id!r} needs {needs}, and nothing says how much {which} {have}: "
+            "it is not checked there; say it with disk of a machine, or a column Disk GiB of a list of offers"
         )
 
     def misfit(self, flow: Workflow, task: int, vm: int) -> str:

@@ -82,6 +82,8 @@ def test_parameters_configuration_and_searches(server: str, capsys: Output, tmp_
     words = ["hello", "-p", "words=a b", "-p", "times=3", "-c", "nodes=2", "--key", "k1", "--json"]
     assert run(["request", "submit", *words]) == 0
     first = json.loads(capsys.readouterr().out)
+    assert run(["request", "list"]) == 0
+    assert "words=a b, times=3" in capsys.readouterr().out
     assert first["document"]["parameters"] == {"words": "a b", "times": 3}
     assert first["document"]["configuration"] == {"nodes": "2"}, "as it was typed: the parameter reads it"
     assert run(["request", "submit", *words]) == 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import logging
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import pytest
 import tradewind
 from tradewind import AsyncStudy, Study
 from tradewind.cli.app import run
-from tradewind.engine.records import trial_callbacks
+from tradewind.engine.records import running_reports, trial_callbacks
 from tradewind.errors import MissingProgramError, SpecError
 from tradewind.store.base import store_at
 from tradewind.utils.paths import store_url
@@ -52,6 +55,12 @@ class Tracker(Callback):
         self._add(open=self.study.name)
         lines = [json.loads(line) for line in self.settings.file.read_text().splitlines()]
         return {line["trial"] for line in lines if "trial" in line}
+
+    def begin(self, begun):
+        self._add(begun=begun.trial.number, x=begun.trial.configuration["x"], state=begun.trial.state)
+
+    def report(self, begun):
+        self._add(running=begun.trial.number, series=begun.series)
 
     def log(self, ended):
         if ended.trial.configuration["x"] == self.study.problem.job.parameters.values.get("bad"):
@@ -110,6 +119,45 @@ def test_a_study_writes_each_trial_with_its_steps_and_its_end(file: Path) -> Non
     assert (found[1]["state"], found[1]["reason"]) == ("failed", "RuntimeError: no luck")
     assert found[1]["series"]["value"] == [[1, 2.0], [2, 1.0]]
     assert _lines(file, "close") == [{"close": "finished", "trials": 4}]
+
+
+def _seen(file: Path, what: dict[str, Any]) -> None:
+    """Wait until a line was written."""
+    deadline = time.monotonic() + 60.0
+    while not (file.exists() and what in _lines(file, next(iter(what)))):
+        assert time.monotonic() < deadline, file.read_text()
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_trial_is_given_when_it_begins_and_while_it_reports(
+    file: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+) -> None:
+    monkeypatch.setattr(running_reports, "_EVERY", 0.01)
+
+    def steps(x: int) -> float:
+        _seen(file, {"begun": x - 1, "x": x, "state": "running"})
+        for step in (1, 2):
+            tradewind.report(step=step, value=x / step)
+            seen = [[one, x / one] for one in range(1, step + 1)]
+            _seen(file, {"running": x - 1, "series": {"value": seen}})
+        return x
+
+    with Study.open(None, JOB, callbacks=MINE) if shared else Study(JOB, callbacks=MINE) as study:
+        study.optimise(steps, 2)
+    assert _trials(file) == [0, 1]
+    assert len(_lines(file, "running")) == 4
+
+
+def test_a_trial_that_runs_is_given_to_the_next_process(file: Path) -> None:
+    with Study(JOB, callbacks=MINE) as study:
+        study.ask()
+    assert not _trials(file)
+    with Study(JOB, callbacks=MINE) as study:
+        _seen(file, {"begun": 0, "x": 1, "state": "running"})
+        (asked,) = study.ask()
+        study.tell(asked, runtime=1.0, metrics={"value": 1.0})
+    assert _trials(file) == [0]
 
 
 def test_what_is_written_already_is_not_written_again(file: Path) -> None:
@@ -248,6 +296,61 @@ objective: {minimise: value}
 searcher: exhaustive
 callbacks: {use: 'tracker.py:Tracker', file: lines}
 """
+
+
+LIVE = """
+name: live
+job:
+  command:
+    - sh
+    - -c
+    - 'echo "{\\"step\\": 1, \\"value\\": 3}" > $TRADEWIND_METRICS; until test -e {{ go }}; do sleep 0.02; done'
+  parameters: {go: GO}
+space: {instance: {provider: local, vcpu: 1, limit: 1}, x: 1..1}
+objective: {minimise: value}
+searcher: exhaustive
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tracker", ["tensorboard", pytest.param("mlflow", marks=pytest.mark.thorough)])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of MLflow's own code
+def test_a_program_is_seen_in_the_tracker_while_it_runs(
+    tracker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.callback.readers import mlflow_runs, mlflow_trials, tensorboard_trials
+
+    monkeypatch.setattr(running_reports, "_EVERY", 0.05)
+    uri, seen, go = f"sqlite:///{tmp_path / 'mlflow.db'}", list[Any](), tmp_path / "go"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    Path("job.yaml").write_text(LIVE.replace("GO", str(go)))
+    home = Path(store_url().removeprefix("sqlite:///")).parent / "tensorboard"
+    if tracker == "mlflow":
+        assert not mlflow_runs(uri, "")  # its tables are made once
+
+    def found() -> Any:
+        if tracker == "mlflow":
+            return mlflow_trials(uri, next(s.owner for s in store_at(store_url()).list_studies()))[0]
+        return tensorboard_trials(next(home.glob("live-*")))[0]
+
+    def look() -> None:
+        deadline = time.monotonic() + 60.0
+        while not seen and time.monotonic() < deadline:
+            time.sleep(0.1)
+            with contextlib.suppress(StopIteration, KeyError):
+                seen.extend([found()] if found().points.get("value") else [])
+        go.touch()
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        assert run(["tune", "job.yaml", "--quiet", "--callback", tracker]) == 0
+    finally:
+        watcher.join()
+    assert [(one.status, list(one.points["value"]), str(one.parameters["x"])) for one in seen] == [
+        ("running", [(1, 3.0)], "1")
+    ]
+    assert (found().status, list(found().points["value"])) == ("good", [(1, 3.0)])
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any
 from tests.engines.condor import condorlib
 from tests.waiting import eventually
 
-PROGRAMS = ("condor_submit", "condor_q", "condor_history", "condor_rm")
+PROGRAMS = ("condor_submit", "condor_q", "condor_history", "condor_rm", "condor_chirp")
 
 
 class Condor:

@@ -36,6 +36,7 @@ CONFIG: dict[str, Any] = {
     "memory": True,  # machines enforce the memory that jobs have asked for
     "events": True,  # event logs are written
     "garbage": False,  # condor_q says something else
+    "chirp": True,  # machines have condor_chirp
 }
 
 Job = dict[str, Any]
@@ -310,7 +311,7 @@ def job_of(commands: dict[str, str], name: str) -> Job:
     ad: dict[str, Any] = {}
     for key, value in commands.items():
         if key.startswith("+"):
-            ad[key[1:]] = json.loads(value) if value.startswith('"') else float(value) if "." in value else int(value)
+            ad[key[1:]] = json.loads(value) if value[:1] in '"tf' else float(value) if "." in value else int(value)
     for key in ("requirements", "periodic_remove", "periodic_hold"):
         try:
             compile(python_of(commands.get(key, "true")), key, "eval")
@@ -349,6 +350,7 @@ def job_of(commands: dict[str, str], name: str) -> Job:
         "periodic_remove": commands.get("periodic_remove", ""),
         "periodic_hold": commands.get("periodic_hold", ""),
         "hold_reason": commands.get("periodic_hold_reason", "").strip('"'),
+        "vacate": max(0.5, float(commands.get("job_max_vacate_time", 0))),
         "longest": float(commands.get("allowed_execute_duration", 0)) or None,
         "image": commands.get("docker_image") if docker else None,
     }
@@ -467,7 +469,11 @@ class Starter:
             for fd, file in ((1, out), (2, err)):
                 os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), fd)
             os.closerange(3, 256)
+            pool_config = self.pool.config
             environment = {"_CONDOR_TAG": job["tag"], "_CONDOR_SCRATCH_DIR": str(place), "PATH": os.environ["PATH"]}
+            if job["ad"].get("WantIOProxy") and pool_config["chirp"]:  # its LIBEXEC, and where the shadow is
+                environment["PATH"] += f":{bin_of(self.pool)}"
+                environment["_TEST_IWD"] = job["iwd"]
             os.execve(job["argv"][0], job["argv"], environment)
         finally:
             os._exit(125)
@@ -517,7 +523,8 @@ class Starter:
     def stop(self, job: Job, child: int, then: Callable[[], None], *, soft: bool = False) -> None:
         if soft:
             os.kill(child, signal.SIGTERM)
-            for _ in range(25):
+            until = time.monotonic() + job["vacate"]
+            while time.monotonic() < until:
                 if os.waitpid(child, os.WNOHANG)[0]:
                     break
                 time.sleep(0.02)
@@ -651,6 +658,26 @@ def condor_rm(pool: Pool, words: list[str]) -> int:
     return 0
 
 
+def bin_of(pool: Pool) -> Path:
+    """A folder with condor_chirp only: jobs see no other program."""
+    place = pool.folder / "libexec"
+    if not place.exists():
+        place.mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            (place / "condor_chirp").symlink_to(pool.folder.parent / "bin" / "condor_chirp")
+    return place
+
+
+def condor_chirp(pool: Pool, words: list[str]) -> int:
+    """Put a file of the job into its folder at the access point; the words of the real one."""
+    import shutil
+
+    if words[:1] != ["put"] or len(words) != 3:
+        return fail("Usage: condor_chirp put LocalFileName RemoteFileName")
+    shutil.copyfile(words[1], Path(os.environ["_TEST_IWD"]) / words[2])
+    return 0
+
+
 def main(folder: str, program: str) -> int:
     """Run one of the programs."""
     pool = Pool(Path(folder))
@@ -658,6 +685,8 @@ def main(folder: str, program: str) -> int:
         calls.write(f"{program}\n")
     config = pool.config
     time.sleep(config["slow"].get(program, 0))
+    if program == "condor_chirp":
+        return condor_chirp(pool, sys.argv[1:])
     if config["down"]:
         if program == "condor_submit":
             return fail("\nERROR: Can't find address of local schedd")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.reporting.conftest import SPEC, Build, make_trial, some_trials
 
-from tradewind.problem import RunPreemption, TrialState
+from tradewind.problem import Run, RunPreemption, TrialState
 from tradewind.problem.job_spec.spec import parse_spec
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.explanation import code_versions_sentence, explain_choice, taken_runs_sentence
@@ -434,12 +434,20 @@ def test_versions_of_the_program_are_named_where_there_are_several() -> None:
 
 def test_runs_that_other_tenants_took_are_told_with_what_they_cost(store: Store, build: Build) -> None:
     assert taken_runs_sentence([]) == ""
-    assert taken_runs_sentence([RunPreemption("physics")]) == (
-        "1 run was ended so that tenant physics got its place: its trial runs again."
+    took = Run("r", 3, attempt=2, cost=0.125, preemption=RunPreemption("physics"))
+    assert taken_runs_sentence([took]) == (
+        "1 run was ended so that tenant physics got its place: its trial runs again. "
+        "Run 2 of trial 3: $0.125, which this study pays."
     )
+    nobody = replace(took, preemption=RunPreemption("maths", "cluster", cost=0.5), cost=0.0)
+    told = taken_runs_sentence([took, *[nobody] * 7])
+    assert told.startswith("8 runs were ended so that tenants maths, physics got their places: ")
+    assert told.endswith("Run 2 of trial 3: $0.500, which nobody pays; 2 more.")
     study = build([make_trial(0, {"workers": 4}, 0.25), make_trial(1, {"workers": 2}, 0.5)])
     run = store.runs(study, trial=0)[0]
     store.write(study, Change(runs=[replace(run, preemption=RunPreemption("maths", "taker", 1.0, 0.25))]))
     sentence = "1 run was ended so that tenant maths got its place: its trial runs again; $0.250 of what they had cost"
-    assert sentence in said(store, study)
+    told = said(store, study)
+    assert sentence in told
+    assert "Run 1 of trial 0: $0.500, which tenant maths pays." in told
     assert [one.run_id for one in store.taken_runs(study)] == [run.run_id]

@@ -21,7 +21,7 @@ from tradewind.errors import InputError, NothingFeasibleError
 from tradewind.plugins import create
 from tradewind.problem import Configuration, Trial
 from tradewind.reporting.charts.document import chart_json
-from tradewind.reporting.charts.one_page import embed
+from tradewind.reporting.charts.one_page import render_page
 from tradewind.reporting.study.prediction_map import PredictedMap, map_chart, map_table, print_map, write_map
 from tradewind.searcher.base import MapPoint
 from tradewind.testing.problems import offers
@@ -194,7 +194,12 @@ def test_a_map_of_one_point_and_of_free_machines_can_be_drawn(tmp_path: Path) ->
 
 def test_nothing_of_a_name_is_markup() -> None:
     predicted = some_map([point("<b>[red]x", 1.0, 60.0), point("y&z", 2.0, 30.0)])
-    assert "<b>" not in embed({"map": map_chart(predicted)}).data
+    assert (
+        "<b>"
+        not in render_page("one_page.html.j2", {"map": map_chart(predicted)}, title="a map")
+        .split('id="charts"')[1]
+        .split("</script>")[0]
+    )
     console = Console(width=80, record=True, file=io.StringIO())
     print_map(predicted, console)
     assert "<b>[red]x" in console.export_text()

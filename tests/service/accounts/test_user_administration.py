@@ -125,16 +125,35 @@ def test_tokens_of_others_for_administrators(client: TestClient, root: Headers, 
 
 def test_tenants_and_their_quotas(client: TestClient, root: Headers, ann: Headers) -> None:
     assert expect(client.get("/api/v1/tenants", headers=ann), 200) == [
-        {"name": "physics", "weight": 1.0, "priority": 0, "quota": {}}
+        {"name": "physics", "weight": 1.0, "priority": 0, "quota": {}, "preempt": None}
     ]
     put = client.put("/api/v1/tenants/physics", headers=root, json={"weight": 2, "quota": {"cpu": 8, "dollars": 32}})
     assert expect(put, 200)["quota"] == {"cpu": 8.0, "dollars": 32.0}
     kept = expect(client.put("/api/v1/tenants/physics", headers=root, json={"priority": 3}), 200)
-    assert kept == {"name": "physics", "weight": 2.0, "priority": 3, "quota": {"cpu": 8.0, "dollars": 32.0}}
+    quota = {"cpu": 8.0, "dollars": 32.0}
+    assert kept == {"name": "physics", "weight": 2.0, "priority": 3, "quota": quota, "preempt": None}
     assert [row["name"] for row in client.get("/api/v1/tenants", headers=root).json()] == ["physics", "root"]
     for bad in ({"quota": {"gold": 1}}, {"quota": {"cpu": -1}}, {"weight": 0}, {"priority": 10**12}):
         expect(client.put("/api/v1/tenants/physics", headers=root, json=bad), 422)
     assert client.get("/api/v1/tenants", headers=ann).json() == [kept]
+
+
+def test_the_preemption_policy_of_a_tenant(client: TestClient, root: Headers, ann: Headers) -> None:
+    where = "/api/v1/tenants/physics"
+    expect(client.put(where, headers=ann, json={"preempt": {"within": "2m"}}), 403)
+    put = expect(client.put(where, headers=root, json={"preempt": {"within": "2m", "pays": "owner"}}), 200)
+    assert put["preempt"] == {"within": 120.0, "pays": "owner", "exempt": 60.0}
+    assert expect(client.put(where, headers=root, json={"weight": 3}), 200)["preempt"] == put["preempt"]
+    assert client.get("/api/v1/tenants", headers=ann).json()[0]["preempt"] == put["preempt"]
+    for bad in (
+        {"within": "soon"},
+        {"pays": "owner"},
+        {"within": 9, "pays": "me"},
+        {"within": 1, "exempt": 2},
+        {"x": 1},
+    ):
+        expect(client.put(where, headers=root, json={"preempt": bad}), 422)
+    assert expect(client.put(where, headers=root, json={"preempt": {}}), 200)["preempt"] is None
 
 
 def test_what_is_done_is_in_the_audit_log(client: TestClient, context: Context, root: Headers, ann: Headers) -> None:

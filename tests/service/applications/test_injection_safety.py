@@ -142,6 +142,23 @@ FORMS = {
     "JSON that a program knows": Form(
         ["npm", "run", "text"], TOUCH, files={"package.json": '{"scripts": {"text": TEXT}}'}
     ),
+    # Tried later by somebody who wanted in: programs that start others, and variables that name what is read first.
+    "nohup": Form(["nohup", "TEXT", "owned"], "touch"),
+    "timeout": Form(["timeout", "9", "TEXT", "owned"], "touch"),
+    "nice": Form(["nice", "TEXT", "owned"], "touch"),
+    "setsid": Form(["setsid", "-w", "TEXT", "owned"], "touch"),
+    "stdbuf": Form(["stdbuf", "-o0", "TEXT", "owned"], "touch"),
+    "split --filter": Form(["split", "--filter=TEXT", "numbers"], TOUCH, files=NUMBERS),
+    "BASH_ENV": Form(["bash", "-c", "true"], "x.txt", {"BASH_ENV": "TEXT"}, {"x.txt": TOUCH}),
+    "PYTHONPATH": Form(
+        ["python3", "-c", "1"], ".", {"PYTHONPATH": "TEXT"}, {"sitecustomize.py": f"import os; os.system('{TOUCH}')"}
+    ),
+    "PERL5LIB": Form(["perl", "-MText", "-e", "1"], ".", {"PERL5LIB": "TEXT"}, {"Text.pm": f"system('{TOUCH}'); 1;\n"}),
+    "GIT_CONFIG_VALUE": Form(
+        ["git", "x"],
+        f"!{TOUCH}",
+        {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "alias.x", "GIT_CONFIG_VALUE_0": "TEXT"},
+    ),
     "a file for gdb": Form(
         ["gdb", "-batch", "-x", "text.gdb"],
         f"; {TOUCH}",

@@ -41,7 +41,7 @@ def test_starters_are_installed_with_one_press_and_run_with_one_click(shared: Co
     assert "at most $0.0500" in page
     place = ann.post("/start/starter-galaxy").headers["location"]
     row = shared.requests.get(principal(shared, "ann"), int(place.rpartition("/")[2]))
-    assert (row.application, row.kind) == ("starter-galaxy@1", "run")
+    assert (row.application, row.name, row.kind) == ("starter-galaxy@1", "Stars in a galaxy", "run")
     search = ann.post("/start/starter-primes").headers["location"]
     assert shared.requests.get(principal(shared, "ann"), int(search.rpartition("/")[2])).kind == "search"
     assert ann.post("/start/none").status_code == 404

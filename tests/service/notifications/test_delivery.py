@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tradewind.service.applications.parameter_words import ParameterWords, RequestWords
 from tradewind.service.notifications import delivery
 from tradewind.store.service.notices import NoticeRow
 
@@ -99,3 +100,22 @@ def test_a_mail_reads_well() -> None:
         "-- \n"
         "You get this because of the notices that you have chosen: https://tw.example.org/account\n"
     )
+
+
+def test_a_mail_has_the_parameters_in_the_words_of_the_page() -> None:
+    facts = {"id": 17, "name": "stars", "application": "stars@2", "state": "done"}
+    notice = NoticeRow(1, 1, "email", "ann@example.org", {"event": "request.finished", "request": facts}, 17, "abc")
+    parameters = [
+        ParameterWords("stars", "Number of stars", "1,000"),
+        ParameterWords("step", "Step", "0.5 s\r\nBcc: x"),
+    ]
+    parameters += [ParameterWords(f"p{at}", f"P {at}", "<b>") for at in range(40)]
+    words = RequestWords("Stars in a box", tuple(parameters))
+    message = delivery.compose_email(notice, "tradewind@example.org", "", words)
+    plain, page = message.get_body(("plain",)), message.get_body(("html",))
+    assert plain is not None and page is not None
+    lines = plain.get_content().splitlines()
+    assert lines[2:5] == ["Application: Stars in a box", "Number of stars: 1,000", "Step: 0.5 s Bcc: x"]
+    assert "and 12 more parameters" in lines
+    assert "Bcc" not in message
+    assert "<b>" not in page.get_content()

@@ -100,6 +100,7 @@ def test_a_request_from_its_start_to_its_end(
     assert "Cost: $0.25" in plain.get_content()
     assert "https://tradewind.example.org/requests/1" in plain.get_content()
     assert '<a href="https://tradewind.example.org/requests/1">' in page.get_content()
+    assert "\r\nApplication: Say hello\r\nwords: hello\r\ntimes: 1\r\n" in plain.get_content()
     assert end["Auto-Submitted"] == "auto-generated"
     assert end["Message-ID"] == f"<{found[1].delivery}@example.org>"
     (call,) = calls.got

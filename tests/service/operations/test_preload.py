@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jinja2 import Environment
 
 from tradewind.service.operations import preload
+from tradewind.service.web.rendering import environment
+from tradewind.service.web.static_assets import assets
 
 _BEGIN = """
 import sys
@@ -52,3 +56,14 @@ def test_what_is_loaded_is_there_and_not_looked_through_again(modules: tuple[str
     script += f"assert all(name in sys.modules for name in {modules!r}); assert gc.get_freeze_count() > 10_000"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_first_view_waits_for_no_template_and_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    preload.prepare_pages().join()
+    monkeypatch.setattr(Environment, "compile", lambda *_: pytest.fail("a template is compiled at the first view"))
+    monkeypatch.setattr(gzip, "compress", lambda *_, **__: pytest.fail("a file is packed at the first view"))
+    for name in ("request.html.j2", "requests.html.j2", "study.html.j2", "sign_in.html.j2", "results.html.j2"):
+        environment().get_template(name)
+    assert assets().get("js/charts/echarts.js").packed
+    assert all(name in sys.modules for name in preload.PAGE_MODULES)

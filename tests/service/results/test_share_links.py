@@ -76,6 +76,25 @@ def test_who_has_a_link_may_look(shelf: Shelf) -> None:
 
 
 @pytest.mark.slow
+def test_who_has_a_link_sees_previews(shelf: Shelf) -> None:
+    path = link(shelf)
+    first = shelf.client.get(path).text
+    assert 'id="preview"' in first
+    assert 'aria-label="outputs/sub dir/answer #1.txt">42\n</pre>' in first, "the output to begin with"
+    page = shelf.client.get(path, params={"show": "outputs/page.html"})
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in page.text, "markup is words"
+    assert "<script>alert" not in page.text
+    assert "<script" not in page.text, "nothing to draw, so no script"
+    assert "default-src 'none'; script-src 'self'" in page.headers["content-security-policy"]
+    for wrong in ("outputs/root/etc/passwd", "../service.db", "run.json"):
+        assert shelf.client.get(path, params={"show": wrong}).status_code == 404
+    part = link(shelf, path="outputs/page.html")
+    assert shelf.client.get(part, params={"show": "stdout"}).status_code == 404, "not beyond what the link leads to"
+    for name in ("outputs/page.html", "stdout"):
+        assert shelf.client.get(f"{path}/{name}", params={"shown": "1"}).status_code == 404, "no picture and no PDF"
+
+
+@pytest.mark.slow
 def test_what_a_program_wrote_is_no_page_of_this_server(shelf: Shelf) -> None:
     answer = shelf.client.get(f"{link(shelf)}/outputs/page.html")
     assert answer.headers["content-type"] == "application/octet-stream"

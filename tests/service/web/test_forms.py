@@ -41,6 +41,23 @@ def test_a_tenant_that_is_saved_as_it_stands_keeps_its_quota(shared: Context) ->
     assert (row.weight, dict(row.quota)) == (0.12345678, quota)
 
 
+@pytest.mark.slow
+def test_the_preemption_of_a_tenant_is_seen_set_and_ended(shared: Context) -> None:
+    root, who = Visitor(shared, "root"), principal(shared, "root")
+    form = {"name": "maths", "weight": "2", "within": "2m", "pays": "owner", "exempt": ""}
+    assert root.post("/admin/tenants", form).status_code == 303
+    row = next(row for row in shared.users.tenants(who) if row.name == "maths")
+    assert row.preempt == {"within": 120.0, "pays": "owner", "exempt": 60.0}
+    page = root.get("/admin/tenants?name=maths").text
+    assert "takes runs of others to have its places within 2m" in words(page)
+    assert 'name="within" type="text" value="120"' in page
+    assert '<option value="owner" selected>' in page
+    refused = root.post("/admin/tenants", {**form, "within": "", "exempt": "30s"})
+    assert (refused.status_code, "not within which time" in words(refused.text)) == (422, True)
+    assert root.post("/admin/tenants", {**form, "within": ""}).status_code == 303
+    assert next(row for row in shared.users.tenants(who) if row.name == "maths").preempt == {}
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [

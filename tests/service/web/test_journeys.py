@@ -120,6 +120,32 @@ def test_cancel_asks_first_and_shows_the_end(open_page: Opener, scene: Stage) ->
     see(page, f"Request {row.id} is deleted.")
 
 
+def test_a_page_says_when_its_server_is_away_and_goes_on(open_page: Opener, scene: Stage) -> None:
+    page = open_page(expected="Failed to load resource")
+    page.goto("/requests")
+    alert = page.locator(".notice.away")
+    expect(alert).to_have_count(0)
+    page.route("**/requests?part=1*", lambda route: route.abort())
+    row = scene.submit(parameters={}, name="while it is away")
+    expect(alert).to_contain_text("The server does not answer. What is shown is of")
+    page.unroute("**/requests?part=1*")
+    expect(alert).to_have_count(0)
+    expect(page.locator(f"#row-{row.id} .badge")).to_have_text("done")
+    page.route("**/requests?part=1*", lambda route: route.fulfill(status=502))
+    scene.submit(parameters={}, name="behind a proxy")
+    expect(alert).to_be_visible()
+
+
+def test_the_preview_of_a_run_comes_by_itself(open_page: Opener, scene: Stage) -> None:
+    row = scene.wait(scene.submit(parameters={"seconds": 2}).id, "executing")
+    page = open_page()
+    page.goto(f"/requests/{row.id}")
+    expect(page.locator("#preview")).to_have_count(0)
+    expect(page.locator("[data-stream]")).to_have_count(2)
+    expect(page.locator("#preview table")).to_contain_text("1")
+    expect(page.locator("h1 .badge")).to_have_text("done")
+
+
 def test_the_list_is_alive_and_can_be_searched(open_page: Opener, scene: Stage) -> None:
     page = open_page()
     page.goto("/requests")

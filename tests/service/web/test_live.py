@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.service.web.page_client import Visitor, words
 from tests.service.web.sample_server import Stage
@@ -35,3 +37,19 @@ def test_what_a_run_prints_is_read_while_it_runs(scene: Stage) -> None:
     assert file.text == part["text"]
     ann.post(f"/requests/{row.id}/cancel")
     scene.wait(row.id, "cancelled")
+
+
+def test_the_end_of_a_failed_log_is_read_once(scene: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = scene.wait(scene.submit(parameters={"code": 3}).id, "failed")
+    ann, read, log = Visitor(scene.context, "ann"), [], scene.context.requests.log
+
+    def counted(who: Any, number: int, stream: str, *words: Any, **more: Any) -> Any:
+        read.append(stream)
+        return log(who, number, stream, *words, **more)
+
+    monkeypatch.setattr(scene.context.requests, "log", counted)
+    page = ann.get(f"/requests/{row.id}").text
+    assert page.count("the grid does not fit into memory") == 2, "at the top, and in the log"
+    assert sorted(read) == sorted(set(read))
+    assert "stderr" in read
+    assert "the grid does not fit into memory" in ann.get(f"/requests/{row.id}?part=1").text

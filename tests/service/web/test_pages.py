@@ -50,6 +50,17 @@ def test_what_keeps_the_runs_of_a_request_is_on_its_page_and_in_the_list(shared:
 
 
 @pytest.mark.slow
+def test_the_version_of_the_code_is_on_the_page_of_its_request(shared: Context, ann: Visitor) -> None:
+    who, digest = principal(shared, "ann"), "ab12" * 16
+    number = put(shared, who, name="kept", state="failed", plan={"code": digest})
+    said = words(ann.get(f"/requests/{number}").text)
+    assert (
+        f"version {digest[:12]} . A retry runs it again; a request that is resubmitted takes the code of now." in said
+    )
+    assert "Runs the code" not in ann.get(f"/requests/{put(shared, who, name='plain', state='done')}").text
+
+
+@pytest.mark.slow
 def test_nobody_is_sent_to_the_door_and_back(shared: Context) -> None:
     nobody = Visitor(shared)
     answer = nobody.get("/requests?text=a&group=done")

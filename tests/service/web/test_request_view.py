@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tradewind.reporting.words import machines_of
-from tradewind.service.web.request_view import compare_predictions, prediction_bars, stage_views, view_request
+from tradewind.service.web.request_view import SILENCE, compare_predictions, prediction_bars, stage_views, view_request
 from tradewind.store.service.request_values import RequestEvent, RequestRow, RequestState
 
 NOW = 10_000.0
@@ -50,6 +50,24 @@ def test_money_of_a_run_is_what_it_costs_by_now() -> None:
     )
     over = view_request(request("done", cost=0.02, ended=9_200.0, progress={"cost": 0.04}, plan={"dollars": 0.01}), NOW)
     assert (over.money.words, over.money.rest, over.money.kind) == ("$0.0200 of $0.0100", "", "bad")
+
+
+def test_money_goes_on_between_two_looks_at_a_run() -> None:
+    progress = {"cost": 0.01, "hourly": 3.6, "at": NOW - 10}
+    money = view_request(request(progress=progress), NOW).money
+    assert (money.words, money.rate, money.at) == ("$0.0200", 0.001, NOW)
+    silent = view_request(request(progress={**progress, "at": NOW - 9_000}), NOW).money
+    assert silent.value == pytest.approx(0.01 + 0.001 * SILENCE), "a worker that says nothing may be gone"
+    for state, rate in (("booting", 0.0), ("executing", 0.001)):
+        begun = view_request(request(state, progress={**progress, "cost": 0.0}), NOW).money  # type: ignore[arg-type]
+        assert begun.rate == rate, "nothing is paid for before there is a machine"
+    over = view_request(request("done", cost=0.03, ended=9_200.0, progress=progress), NOW).money
+    assert (over.value, over.rate) == (0.03, 0.0)
+    row = request(plan={"predicted": {"runtime": 300.0, "cost": 0.02}}, progress=progress)
+    way = stage_views(row, events(("pending", 9_000.0), ("executing", 9_200.0)), NOW)
+    bars = prediction_bars(row, way, NOW)
+    assert (bars["cost"].value, bars["cost"].rate, bars["cost"].at) == (0.02, 0.001, NOW)
+    assert bars["runtime"].rate == 0.0
 
 
 def test_time_is_of_what_was_asked() -> None:

@@ -87,3 +87,16 @@ def test_a_file_is_sent_as_what_it_is_only_where_that_is_harmless(open_page: Ope
     assert good.headers["x-content-type-options"] == "nosniff"
     for name in ("x-fake.png", "page.html", "heat.csv"):
         assert page.request.get(f"/requests/{number}/shown/outputs/{name}").status == 404
+
+
+def test_a_link_shows_the_same_previews(open_page: Opener, scene: Stage, number: int) -> None:
+    context = scene.context
+    path = context.links.make(principal(context, "ann"), number)[1]
+    page = open_page("")
+    page.goto(path)
+    page.wait_for_function("document.querySelector('#preview img').naturalWidth === 8")
+    assert find_wrong(page) == []
+    page.get_by_role("link", name="outputs/heat.csv", exact=True).click()
+    page.locator("#preview canvas").first.wait_for()
+    assert page.locator("#preview tbody tr").count() == 100
+    assert find_wrong(page) == []

@@ -35,6 +35,10 @@ def test_files_come_in_pieces_and_what_is_typed_is_never_lost(
     file.write_bytes(bytes(2**20 + 1))
     field.set_input_files(file)
     expect(line).to_contain_text("large.csv has 1.0 MiB, and this field takes at most 1.0 MiB: choose another file.")
+    with page.expect_response("**/requests/new/proposal**"):
+        page.get_by_label("Points across").fill("301")
+    page.get_by_label("Points across").fill("302")
+    expect(line).to_contain_text("large.csv has")
     page.get_by_role("button", name="Start", exact=True).click()
     page.wait_for_timeout(200)
     assert (sent, page.url.rpartition("/")[2]) == ([], "new?application=plate")

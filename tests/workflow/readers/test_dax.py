@@ -92,6 +92,19 @@ def test_other_files() -> None:
         read_dax(bomb, "w.xml")
 
 
+@pytest.mark.parametrize("encoding", ["UTF-9", "utf-7", "shift_jis", "klingon", "9" * 5000])
+def test_an_encoding_that_is_not_read_is_one_line(encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding}"?>\n<adag version="3.6"></adag>'.encode()
+    with pytest.raises(WorkflowError, match=r"w\.xml:1: it is no XML"):
+        read_dax(text, "w.xml")
+
+
+def test_latin_1_is_read() -> None:
+    body = '<adag name="é"><job id="A" name="ü" runtime="1"/></adag>'
+    flow = read_dax(f'<?xml version="1.0" encoding="ISO-8859-1"?>\n{body}'.encode("latin-1"), "w.xml")
+    assert flow.tasks[0].activity == "ü"
+
+
 def test_sizes_below_zero_may_be_taken_without_their_sign() -> None:
     flow = read_dax((HEAD + '<job id="A"><uses file="f" size="-5"/></job></adag>').encode(), "w.xml", lenient=True)
     assert flow.sizes == {"f": 5}

@@ -14,13 +14,16 @@ from tradewind.cli.output import printable
 from tradewind.cli.service.common import print_table
 from tradewind.cli.service.connection import Database, Server
 from tradewind.errors import InputError
-from tradewind.utils.units import format_duration, format_money
+from tradewind.utils.units import format_duration, format_money, shortened
 
 if TYPE_CHECKING:
     from tradewind.cli.service.local_client import LocalClient
     from tradewind.client import Client
     from tradewind.client.models import EventInfo, RequestInfo
 
+
+_PARAMETERS = 40
+"""Characters of the parameters of a request in a list."""
 
 _FILES = (".yaml", ".yml", ".json")
 
@@ -108,6 +111,7 @@ def print_request_list(found: Sequence[RequestInfo]) -> None:
             str(one.id),
             printable(one.name),
             one.kind,
+            shortened(_words(one.parameters), _PARAMETERS),
             _state(one),
             format_money(one.cost),
             _ago(one.created),
@@ -116,7 +120,7 @@ def print_request_list(found: Sequence[RequestInfo]) -> None:
         )
         for one in found
     ]
-    print_table(("id", "name", "kind", "state", "cost", "asked", "took", "by"), rows)
+    print_table(("id", "name", "kind", "parameters", "state", "cost", "asked", "took", "by"), rows)
 
 
 def print_request(request: RequestInfo, events: Sequence[EventInfo]) -> None:
@@ -133,6 +137,7 @@ def print_request(request: RequestInfo, events: Sequence[EventInfo]) -> None:
         ("parameters", _words(request.document.get("parameters"))),
         ("configuration", _words(request.plan.get("configuration"))),
         ("best", _best(request)),
+        ("code", str(request.plan.get("code", ""))[:12]),
         ("cost", f"{format_money(request.cost)} so far" if not request.over else format_money(request.cost)),
         ("study", str(request.study or "")),
         ("asked", f"{_ago(request.created)} by {request.user} of {request.tenant}"),
@@ -183,7 +188,12 @@ def _ago(at: float) -> str:
 def _words(values: object) -> str:
     if not isinstance(values, dict) or not values:
         return ""
-    return printable(", ".join(f"{name}={value}" for name, value in values.items()))
+    return printable(", ".join(f"{name}={_value(value)}" for name, value in values.items()))
+
+
+def _value(value: object) -> object:
+    """A value in few words: a file by its name."""
+    return value.get("name") or "a file" if isinstance(value, Mapping) and "file" in value else value
 
 
 def _best(request: RequestInfo) -> str:

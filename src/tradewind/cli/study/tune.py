@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,7 +50,7 @@ def print_dry_run(
     from tradewind.utils.paths import data_folder
 
     problem = build_problem(spec, data_folder())
-    found = _facts(spec, problem)
+    found, kinds = _facts(spec, problem, None if as_json else _MOST_VALUES)
     found["study"] = None
     history: Sequence[Trial] = ()
     try:
@@ -77,7 +75,7 @@ def print_dry_run(
     if as_json:
         emit_json(found)
     else:
-        _print(found, [str(configuration) for configuration in first])
+        _print(found, kinds, [str(configuration) for configuration in first])
     if refusal is not None:
         raise refusal
 
@@ -122,11 +120,11 @@ def _wanted_first(
     return first.proposals
 
 
-def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
-    """All that is known beforehand, JSON-able."""
+def _facts(spec: JobSpec, problem: Problem, most: int | None) -> tuple[dict[str, Any], int]:
+    """All that is known beforehand, JSON-able, and the number of different machines, of which there are ``most``."""
     deadline = spec.constraints.deadline
-    offers, counts, total = _offers(problem)
-    return {
+    offers, kinds, total = _offers(problem, most)
+    found = {
         "name": spec.name,
         "configurations": total,
         "machines": [
@@ -140,9 +138,9 @@ def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
                 "memory_gib": offer.memory_gib,
                 "hourly": offer.hourly,
                 "to_deadline": None if deadline is None else spec.billing.cost(deadline, offer.hourly),
-                "configurations": counts.get(offer.key),
+                "configurations": choices,
             }
-            for offer in offers
+            for offer, choices in offers
         ],
         "deadline": deadline,
         "budget": {"dollars": spec.budget.dollars, "hours": spec.budget.hours, "trials": spec.budget.trials},
@@ -153,6 +151,7 @@ def _facts(spec: JobSpec, problem: Problem) -> dict[str, Any]:
         "provisioner": spec.provisioner.name,
         "runner": spec.runner.name,
     }
+    return found, kinds
 
 
 def _begun(spec: JobSpec, row: StudyRow, store: Store) -> dict[str, Any]:
@@ -172,20 +171,16 @@ def _begun(spec: JobSpec, row: StudyRow, store: Store) -> dict[str, Any]:
     }
 
 
-def _offers(problem: Problem) -> tuple[Sequence[Offer], Counter[str], int | None]:
-    """The offers that configurations come to, the cheapest first, how many do so to each, and how many in all."""
+def _offers(problem: Problem, most: int | None) -> tuple[list[tuple[Offer, int | None]], int, int | None]:
+    """The offers that configurations come to, the cheapest first, with how many do so to each; how many of both."""
     if not problem.space.enumerable:
-        sold = getattr(problem.resolver, "offers", ())
-        return sorted(sold, key=lambda offer: (offer.hourly, offer.key)), Counter(), None
+        sold = sorted(getattr(problem.resolver, "offers", ()), key=lambda offer: (offer.hourly, offer.key))
+        return [(offer, None) for offer in sold[:most]], len(sold), None
     candidates = problem.candidates
-    keyed = sorted(
-        ((offer.hourly, offer.key, offer, count) for offer, count in candidates.offers()), key=itemgetter(0, 1)
-    )
-    counts = Counter({key: count for _, key, _, count in keyed})
-    return [offer for _, _, offer, _ in keyed], counts, len(candidates)
+    return [*candidates.cheapest_offers(most)], candidates.different_offers, len(candidates)
 
 
-def _print(found: dict[str, Any], first: Sequence[str]) -> None:
+def _print(found: dict[str, Any], kinds: int, first: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -196,18 +191,18 @@ def _print(found: dict[str, Any], first: Sequence[str]) -> None:
         found["configurations"], "configuration"
     )  # fmt: skip
     typer.echo(
-        f"{found['name']}: {total} on {count(len(machines), 'kind')} of machines; {found['searcher']} searches, "
+        f"{found['name']}: {total} on {count(kinds, 'kind')} of machines; {found['searcher']} searches, "
         f"{found['parallel']} at a time, on {found['provisioner']} and {found['runner']}"
     )
     deadline = "" if found["deadline"] is None else format_duration(found["deadline"])
     table = Table(box=None, header_style="", pad_edge=False)
-    sellers = [" ".join(filter(None, (row["provider"], row["region"]))) for row in machines[:_MOST_VALUES]]
+    sellers = [" ".join(filter(None, (row["provider"], row["region"]))) for row in machines]
     table.add_column("machines", no_wrap=True)
     table.add_column("of")
     headings = ("vCPU", "GiB", "per hour", *([f"a run of\n{deadline}"] if deadline else ()), "choices")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True, vertical="top")
-    for row, seller in zip(machines, sellers, strict=False):
+    for row, seller in zip(machines, sellers, strict=True):
         table.add_row(
             f"{row['nodes']} × {row['instance_type']}" + (" (spot)" if row["spot"] else ""),
             seller,
@@ -225,8 +220,8 @@ def _print(found: dict[str, Any], first: Sequence[str]) -> None:
     word = max((len(word) for seller in sellers for word in seller.split()), default=0)
     console.width = max(console.width, whole - widest + word)
     console.print(table)
-    if len(machines) > _MOST_VALUES:
-        typer.echo(f"and {len(machines) - _MOST_VALUES} more, dearer ones (--json has all)")
+    if kinds > len(machines):
+        typer.echo(f"and {kinds - len(machines)} more, dearer ones (--json has all)")
     for configuration in first:
         typer.echo(f"It tries first: {configuration}")
     if found["refused"] is not None:

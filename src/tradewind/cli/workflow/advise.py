@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tradewind.workflow.advice.advice import Advice, MachineSetOption
     from tradewind.workflow.advice.offers import MachineAssumptions
     from tradewind.workflow.advice.set_search import AdviceRequest
+    from tradewind.workflow.graph import Workflow
 
 
 def group_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -87,7 +88,9 @@ _Budget = Annotated[
     ),
 ]
 _Types = Annotated[_Texts, typer.Option("--type", "--types", help="Instance type, * and ? match; repeatable.")]
-_Category = Annotated[_Texts, _listed("As in tradewind offers; all but burstable and accelerated without it")]
+_Category = Annotated[
+    _Texts, _listed("As in tradewind offers; without it all but burstable, accelerated only for tasks with GPUs")
+]
 _Speed = Annotated[_Texts, _listed("Speed of a vCPU by type, family or pattern, 1 is that of the run times: c7i=1.3")]
 _Slots = Annotated[int | None, typer.Option(min=1, help="Tasks that a VM runs at a time; its vCPUs without it.")]
 _Boot = Annotated[str, typer.Option(help="Time from the order of a VM until it can run a task; it is paid.")]
@@ -192,13 +195,13 @@ def advise(
     from tradewind.cli.offers import catalogue_names, catalogue_settings
     from tradewind.utils.units import parse_duration, parse_money
     from tradewind.workflow.advice.set_search import AdviceRequest
-    from tradewind.workflow.files import read_workflow
 
     _check(files, looking)
+    flow = _flow(file, lenient=lenient, declared_edges=declared_edges)
     deadline, budget = goal.deadline, goal.budget
     wanted = AdviceRequest(
         file=file,
-        flow=read_workflow(file, lenient=lenient, declared_edges=declared_edges),
+        flow=flow,
         terms=_terms(machines),
         deadline=None if deadline is None else _positive(parse_duration(deadline), "--deadline", deadline),
         budget=None if budget is None else _positive(parse_money(budget), "--budget", budget),
@@ -216,6 +219,21 @@ def advise(
     )
     offers = _offers(wanted, market, catalogue_names(market.provider, prices.csv))
     _advise(wanted, offers, files, as_json=as_json, store=store)
+
+
+def _flow(file: Path, *, lenient: bool, declared_edges: bool) -> Workflow:
+    """The workflow, whose run times decide among machines."""
+    from tradewind.errors import WorkflowError
+    from tradewind.workflow.files import read_workflow
+
+    flow = read_workflow(file, lenient=lenient, declared_edges=declared_edges)
+    if not flow.runtimes.any():
+        raise WorkflowError(
+            "no task has a run time, and machines are compared by these",
+            file=str(file),
+            hint="write them into the file, or give the trace of a run, which has them",
+        )
+    return flow
 
 
 def _advise(
@@ -308,6 +326,8 @@ def _offers(wanted: AdviceRequest, market: MarketOptions, provider: tuple[str, .
         types=tuple(market.types or ()),
         category=tuple(market.category or ()),
         arch=tuple(market.arch or ()),
+        # Machines with GPUs are dear, and left out of a list; a task that needs one runs nowhere else.
+        gpus=(0, None) if wanted.flow.needs[2] else (None, None),
         spot=market.spot,
     )
     found = require_offers(query, data_folder(), wanted.catalogues)

@@ -124,7 +124,7 @@ def check_folder(option: str, path: Path | None) -> None:
 
 def draw_gantt(paths: Sequence[Path] | None, document: Mapping[str, Any]) -> None:
     """Draw a schedule into each file."""
-    from tradewind.reporting.workflow.gantt import gantt_html
+    from tradewind.reporting.workflow.html import gantt_html
     from tradewind.reporting.workflow.plots import draw_gantt as draw_gantt_png
     from tradewind.workflow.files import write_text
 

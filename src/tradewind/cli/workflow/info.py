@@ -190,7 +190,7 @@ def _size(size: float) -> str:
 
 
 def _draw(flow: Workflow, paths: list[Path]) -> None:
-    from tradewind.reporting.workflow.dag import dag_html
+    from tradewind.reporting.workflow.html import dag_html
     from tradewind.reporting.workflow.plots import draw_dag
     from tradewind.workflow.diagrams import dag_document
     from tradewind.workflow.files import write_text

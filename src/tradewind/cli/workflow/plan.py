@@ -83,7 +83,7 @@ def _plan(
     said = f"; {part.said}" if part.said else ""
     say(f"{flow.name}: {count(len(flow), 'task')} on {count(len(platform.vms), 'machine')} by {made.planner}{said}")
     show_rows(figure_rows(found))
-    for warning in flow.warnings:
+    for warning in (*flow.warnings, *filter(None, [platform.disk_note(flow)])):
         say(f"warning: {warning}", indent="  ")
     for path in (*([out] if out else []), *(gantt or [])):
         typer.echo(f"written: {path}")

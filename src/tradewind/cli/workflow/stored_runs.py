@@ -275,7 +275,7 @@ def report_run(store: Store, study_id: int, html: Path | None, png: Path | None,
     import time
 
     from tradewind.cli.common import emit_json
-    from tradewind.reporting.workflow.gantt import gantt_html
+    from tradewind.reporting.workflow.html import gantt_html
     from tradewind.reporting.workflow.plots import draw_gantt
     from tradewind.workflow.execution.stored.stored_run import StoredRun
     from tradewind.workflow.files import write_text

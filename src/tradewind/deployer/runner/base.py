@@ -186,8 +186,12 @@ class KeepsCheckpoints(Capability):
     program starts, where `RunRequest.checkpoint` names a plan.
     """
 
-    def refuses_checkpoints(self) -> str:
-        """Give the reason for which it keeps none with these settings, or an empty text, before a search begins."""
+    def refuses_checkpoints(self, image: str | None) -> str:
+        """Give the reason for which it keeps none with these settings, or an empty text, before a search begins.
+
+        Args:
+            image: The image of the job, or None.
+        """
         return ""
 
     @abstractmethod

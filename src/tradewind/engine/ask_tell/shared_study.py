@@ -165,6 +165,8 @@ class SharedStudy:
                         given = self._abandoned(step, wanted)
                     if given:
                         self._write(step, ev.WriteRows(), {asked.number: self._token for asked in given})
+                        if self.spec.callbacks:  # also of those that another worker has begun
+                            self._written.append(([self._machine.history.trials[one.number] for one in given], ()))
                 self._asked |= {asked.number: asked for asked in given}
                 return given
             except BaseException:  # interrupted: nobody got them, so that the next `ask` gives them out
@@ -309,7 +311,7 @@ class SharedStudy:
                 time.sleep(_PATIENCE)
                 continue
             try:
-                reports = self._callbacks.keep_reports(given[0].number)
+                reports = self._callbacks.read_reports(given[0].number)
                 self.tell(given[0], **call_for_trial(function, given[0], self._problem.objective.metric, reports))
             except BaseException:  # Ctrl-C, or the end of the interpreter
                 self.give_back(given)
@@ -391,7 +393,9 @@ class SharedStudy:
         """Have those trials written, too, that nobody else writes any more: what was told just now, its worker does."""
         if self.spec.callbacks:
             told = time.time() - _JUST_NOW
-            left = [trial for trial in self._store.trials(self.row.id) if trial.ended is None or trial.ended < told]
+            left = [
+                trial for trial in self._store.trials(self.row.id) if trial.ended is not None and trial.ended < told
+            ]
             self._callbacks.begin(self.row, left, self._store.runs(self.row.id))
 
     def _prepare(self) -> None:

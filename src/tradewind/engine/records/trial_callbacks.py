@@ -1,4 +1,4 @@
-"""Gives the trials of a study to its callbacks as they end; what fails there never stops a search."""
+"""Gives the trials of a study to its callbacks as they begin, report and end; what fails there never stops a search."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from tradewind import plugins
-from tradewind.callback.base import Callback, EndedTrial, SeriesPoint, SessionEnd, StudyFacts
+from tradewind.callback.base import BegunTrial, Callback, EndedTrial, SessionEnd, StudyFacts
 from tradewind.deployer.environment import METRICS
 from tradewind.engine.deployment import resolve_setting_paths
+from tradewind.engine.records.running_reports import RunningReports, Series
 from tradewind.errors import DeployError, TradewindError
 from tradewind.interpreter.reported_series import read_series
-from tradewind.problem import Problem, Run, Trial
+from tradewind.problem import Problem, Run, Trial, TrialState
 from tradewind.store.base import Store, StudyRow
 from tradewind.utils.units import count
 
 if TYPE_CHECKING:
+    from tradewind.deployer.runner.base import Runner
     from tradewind.engine.state_machine.search_machine import SearchMachine
     from tradewind.problem.job_spec.choices import PluginChoice
     from tradewind.problem.job_spec.spec import JobSpec
@@ -39,23 +42,37 @@ _FAILURES = 3
 _LOOK = 0.1
 _REASON_LENGTH = 300
 
+ReportsReader = Callable[[Path], AbstractContextManager[None]]
+"""A context for the time in which a call of this process reports to a file."""
+
 _log = logging.getLogger("tradewind.engine")
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A trial that is to be given to a callback."""
+    """A trial that is to be given to a callback, as it stands: what comes later says all of what came before."""
 
     trial: Trial
-    run: Run | None
-    series: Mapping[str, Sequence[SeriesPoint]] | None
+    run: Run | None = None
+    series: Series | None = None
 
-    def ended(self) -> EndedTrial:
-        """The trial, with what its run has reported."""
-        series = self.series
-        if series is None and self.run is not None and self.run.folder:
-            series = read_series(Path(self.run.folder) / METRICS)
-        return EndedTrial(self.trial, self.run, series or {})
+    @property
+    def ended(self) -> bool:
+        """True where it is given with its end."""
+        return self.trial.state.ended
+
+    def give(self, callback: Callback) -> None:
+        """Call what is to be called with it."""
+        if self.ended:
+            series = self.series
+            if series is None and self.run is not None and self.run.folder:
+                series = read_series(Path(self.run.folder) / METRICS)
+            callback.log(EndedTrial(self.trial, self.run, series or {}))
+            return
+        begun = BegunTrial(self.trial, self.run, self.series or {})
+        callback.begin(begun)
+        if begun.series:
+            callback.report(begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +99,9 @@ class TrialCallbacks:
         self._problem, self._base, self._data_folder = problem, base, data_folder
         self._threads: list[_CallbackThread] = []
         self._runs: dict[int, Run] = {}
-        self._series: dict[int, Mapping[str, Sequence[SeriesPoint]]] = {}
+        self._series: dict[int, Series] = {}
+        self._running: dict[int, Trial] = {}
+        self._reports = RunningReports(self._reported)
         for choice in choices:
             part = cast("type[Callback]", plugins.load("callback", choice.name))
             given = resolve_setting_paths(base, "callback", choice.name, choice.settings)
@@ -90,14 +109,18 @@ class TrialCallbacks:
             for look in part.needs:
                 look()
 
-    def begin(self, study: StudyRow, trials: Iterable[Trial], runs: Iterable[Run]) -> None:
-        """Start, and give those trials that ended in earlier processes and are not there yet.
+    def begin(
+        self, study: StudyRow, trials: Iterable[Trial], runs: Iterable[Run], runner: Runner | None = None
+    ) -> None:
+        """Start, and give those trials that ended in earlier processes and are not there yet, and those that run.
 
         Args:
             study: The row of the study.
             trials: Its trials so far.
             runs: Their runs.
+            runner: Who carries them out; None where they are calls of this process.
         """
+        self._reports = RunningReports(self._reported, runner)
         facts = _facts(study, self._problem, self._base, self._data_folder)
         for part, settings in self._made:
             self._threads.append(_CallbackThread(part, settings, facts))
@@ -107,21 +130,22 @@ class TrialCallbacks:
         if self._threads:
             atexit.register(self.finish, None)  # of a study that nobody closes
 
-    def keep_reports(self, number: int) -> Callable[[Path], None]:
-        """A function that reads what a call has reported for a trial, before its file is gone.
+    def read_reports(self, number: int) -> ReportsReader | None:
+        """A context for a call of this process, entered with the file that it reports to, which is gone afterwards.
 
         Args:
             number: The number of the trial.
         """
+        if not self._made:
+            return None
 
-        def read(path: Path) -> None:
-            if self._made:
-                self._series[number] = read_series(path)
+        def keep(series: Series) -> None:
+            self._series[number] = series
 
-        return read
+        return lambda path: self._reports.file_of(number, path, keep)
 
     def wrote(self, trials: Iterable[Trial], runs: Iterable[Run]) -> None:
-        """Give the trials that have ended; what was written is in the store.
+        """Give the trials that have begun or ended; what was written is in the store.
 
         Args:
             trials: Trials that have changed.
@@ -132,10 +156,38 @@ class TrialCallbacks:
         for run in runs:
             self._runs[run.trial] = run
         for trial in trials:
+            number = trial.number
             if trial.state.ended:
-                waiting = _Waiting(trial, self._runs.pop(trial.number, None), self._series.pop(trial.number, None))
-                for thread in self._threads:
-                    thread.put(waiting)
+                self._running.pop(number, None)
+                self._reports.forget(number)
+                self._put(_Waiting(trial, self._runs.pop(number, None), self._series.pop(number, None)))
+            elif trial.state is TrialState.RUNNING:
+                before = self._running.get(number)
+                self._running[number] = trial
+                if before is None or before.attempts != trial.attempts:
+                    self._put(_Waiting(trial, self._runs.get(number)))
+
+    def run_changed(self, run: Run) -> None:
+        """Read what a run reports from the moment when it executes to its end.
+
+        Args:
+            run: The run as it stands.
+        """
+        if self._threads:
+            self._reports.run_changed(run)
+
+    def _put(self, waiting: _Waiting) -> None:
+        for thread in self._threads:
+            thread.put(waiting)
+
+    def _reported(self, number: int, series: Series) -> None:
+        """Give what a run has reported so far; called in the thread that reads it."""
+        if (trial := self._running.get(number)) is not None:
+            self._put(_Waiting(trial, self._runs.get(number), series))
+
+    def stop_reading(self) -> None:
+        """Read nothing more of what runs: their runner may be closed."""
+        self._reports.stop()
 
     def finish(self, end: SessionEnd | None) -> int:
         """Wait until all is written, as long as anything gets done, and say in one line what could not be.
@@ -146,6 +198,7 @@ class TrialCallbacks:
         Returns:
             How many trials are missing somewhere.
         """
+        self.stop_reading()
         threads, self._threads = self._threads, []
         atexit.unregister(self.finish)
         for thread in threads:
@@ -217,7 +270,7 @@ def write_trials(
         ended = [trial for trial in store.trials(study.id) if trial.state.ended]
         for trial in ended:
             if trial.number not in known:
-                callback.log(_Waiting(trial, last.get(trial.number), None).ended())
+                _Waiting(trial, last.get(trial.number)).give(callback)
         status: Literal["finished", "interrupted"] = "interrupted" if study.state == "interrupted" else "finished"
         callback.close(SessionEnd(status, study.reason, len(ended), summary.spent, summary.best))
     except TradewindError:
@@ -248,7 +301,7 @@ def _words(error: Exception) -> str:
 
 
 class _CallbackThread:
-    """One callback, and the trials that it has not taken yet."""
+    """One callback, and the trials that it has not taken yet, each as it stands."""
 
     def __init__(self, part: type[Callback], settings: plugins.Settings, study: StudyFacts) -> None:
         self._part, self._settings, self._study = part, settings, study
@@ -257,6 +310,7 @@ class _CallbackThread:
         self._queue: queue.SimpleQueue[_Waiting | _End] = queue.SimpleQueue()
         self._waiting: dict[int, _Waiting] = {}
         self._known: set[int] = set()
+        self._logged: set[int] = set()
         self._missing: set[int] = set()
         self._error = ""
         self._said = False
@@ -270,7 +324,8 @@ class _CallbackThread:
 
     def put(self, waiting: _Waiting) -> None:
         """Have a trial written."""
-        self._missing.add(waiting.trial.number)
+        if waiting.ended:
+            self._missing.add(waiting.trial.number)
         self._queue.put(waiting)
 
     def finish(self, end: SessionEnd | None) -> None:
@@ -295,14 +350,15 @@ class _CallbackThread:
         end: _End | None = None
         self._catch_up()
         while end is None:
-            given = self._queue.get()
-            if isinstance(given, _End):
-                end = given
-                self._next = 0.0
-            elif (number := given.trial.number) in self._known:
-                self._missing.discard(number)
-            else:
-                self._waiting[number] = given
+            given = [self._queue.get()]
+            given += [self._queue.get() for _ in range(self._queue.qsize())]  # what has ended meanwhile is given once
+            for one in given:
+                if isinstance(one, _End):
+                    end = one
+                    self._next = 0.0
+                    self._waiting = {number: each for number, each in self._waiting.items() if each.ended}
+                else:
+                    self._take(one)
             self._catch_up()
         if self._callback is None or end.session is None:
             return
@@ -310,6 +366,14 @@ class _CallbackThread:
             self._callback.close(end.session)
         except Exception as error:  # whatever a tracker raises
             self._note(error)
+
+    def _take(self, given: _Waiting) -> None:
+        """Let a trial wait for its turn, unless it is there with its end."""
+        number = given.trial.number
+        if number in self._known:
+            self._missing.discard(number)
+        elif given.ended or number not in self._logged:  # what was read of it while it ended comes too late
+            self._waiting[number] = given
 
     def _catch_up(self) -> None:
         """Give all that waits, unless something failed a moment ago; a trial that fails is the last one from then."""
@@ -320,7 +384,7 @@ class _CallbackThread:
             if self._callback is None or number not in self._waiting:
                 continue
             try:
-                self._callback.log(self._waiting[number].ended())
+                self._waiting[number].give(self._callback)
             except Exception as error:  # whatever a tracker raises
                 failures += 1
                 self._waiting[number] = self._waiting.pop(number)
@@ -328,15 +392,17 @@ class _CallbackThread:
                 if failures == _FAILURES or not self._open():
                     return
             else:
+                if self._waiting[number].ended:
+                    self._logged.add(number)
                 self._forget(number)
                 failures = 0
         if not self._waiting:
             self._error = ""
 
     def _forget(self, number: int) -> None:
-        """Note that a trial is written."""
-        self._waiting.pop(number, None)
-        self._missing.discard(number)
+        """Note that a trial is written as it stands."""
+        if (given := self._waiting.pop(number, None)) is None or given.ended:
+            self._missing.discard(number)
         self._progress = time.monotonic()
 
     def _open(self) -> bool:

@@ -625,7 +625,7 @@ class JobFile(StrictModel):
         None, description="Give up running trials for what they report: median, successive_halving; without it none."
     )
     callbacks: Annotated[list[Callback], _read_list, SchemaForms({"x-tradewind-part": "callback"})] = Field(
-        [], description="Where the trials are written, too, as they end: mlflow, tensorboard."
+        [], description="Where the trials are written, too, while they run: mlflow, tensorboard."
     )
     abort: bool | None = Field(
         None,

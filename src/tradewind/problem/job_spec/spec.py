@@ -94,7 +94,7 @@ class JobSpec:
             before all others.
         stop: Further reasons to stop.
         early_stop: Who gives up running trials for what they report, or None.
-        callbacks: Where the trials are written, too, as they end.
+        callbacks: Where the trials are written, too, while they run.
         said_abort: What the job says of cutting short runs that can no longer win; None where it says nothing.
         said_future_runs: What the job says of how often it will run with what is found, or None.
         value: USD that an hour of a run is worth, or None.

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-LayerKind = Literal["points", "line", "steps", "area", "band", "boxes", "segments"]
-AxisKind = Literal["number", "money"]
+LayerKind = Literal["points", "line", "steps", "area", "band", "boxes", "segments", "links"]
+AxisKind = Literal["number", "money", "none"]
 
 MOST = sys.float_info.max / 1000
 """The end of an axis: the length of one between this and its negative, and ten times of it, is still a number."""
@@ -30,7 +30,7 @@ class ChartAxis:
 
     Attributes:
         title: Words beside it, with the unit.
-        kind: What its labels are written as.
+        kind: What its labels are written as; ``none`` for an axis that is not drawn.
         log: True for a logarithmic axis, unless the reader chooses another.
         unit: What its values are divided by, such as 60 for minutes.
         low: Value of its beginning; None leaves it to the data.
@@ -55,7 +55,8 @@ class ChartLayer:
 
     Attributes:
         kind: ``points`` (x, y), ``line``, ``steps`` and ``area`` (x, y; the latter two hold until the next), ``band``
-            (x, low, high), ``boxes`` and ``segments`` (x, y and x, y of two corners or ends).
+            (x, low, high), ``boxes``, ``segments`` and ``links`` (x, y and x, y of two corners or ends; links are
+            curves that leave and arrive upright).
         name: Words of the legend; empty for none.
         look: A name of the style sheet, such as ``feasible``, or a colour as ``#rrggbb``.
         rows: Numbers of each thing.

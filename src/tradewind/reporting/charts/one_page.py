@@ -7,8 +7,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from tradewind.reporting.charts import ASSETS
 from tradewind.reporting.charts.document import Chart, ParallelChart, chart_json
@@ -18,31 +18,31 @@ _IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const|function|class)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedCharts:
-    """The parts of a page with charts, as text that belongs into its elements unescaped.
+def render_page(template: str, drawn: Mapping[str, Chart | ParallelChart], **values: Any) -> str:
+    """Render a page of one file, whose charts are drawn where its elements have their names as ``data-chart``.
 
-    Attributes:
-        policy: What the page's Content-Security-Policy says of scripts.
-        style: Style sheet.
-        library: Script of the library, for an element before the others.
-        script: Script that draws the charts, for an element with ``type="module"`` at the end.
-        data: The charts as JSON, for the element with the id ``charts``.
+    Args:
+        template: Template of `tradewind.reporting` that extends ``one_page.html.j2``.
+        drawn: The charts by name.
+        values: What the template shows.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
-    policy: str
-    style: str
-    library: str
-    script: str
-    data: str
-
-
-def embed(charts: Mapping[str, Chart | ParallelChart]) -> EmbeddedCharts:
-    """Return what a page needs to draw charts where its elements have their names as ``data-chart``."""
+    environment = Environment(
+        loader=PackageLoader("tradewind.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     library, script, style = _assets()
     policy = " ".join(f"'sha256-{_digest(text)}'" for text in (library, script))
-    data = json.dumps({name: chart_json(chart) for name, chart in charts.items()}, allow_nan=False)
-    return EmbeddedCharts(f"script-src {policy}", style, library, script, data.replace("<", "\\u003c"))
+    data = json.dumps({name: chart_json(chart) for name, chart in drawn.items()}, allow_nan=False)
+    parts = {"library": library, "script": script, "style": style, "data": data.replace("<", "\\u003c")}
+    # Our own scripts and styles, and JSON without a "<".
+    safe = {name: Markup(text) for name, text in parts.items()}  # noqa: S704
+    return environment.get_template(template).render(policy=f"script-src {policy}", **safe, **values)
 
 
 def _digest(text: str) -> str:

@@ -29,6 +29,10 @@ _MARKS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 _WRITTEN = 0.5
 """Height of a box in which words are written, in units of the axis."""
+_POINTS = 95.0
+"""Pixels of a chart without axes that are an inch of a picture."""
+_LARGEST, _NARROWEST = 22.0, 6.0
+"""Inches of a picture of such charts."""
 _HOLLOW = ("infeasible", "aborted", "front", "cheapest")
 
 STYLE: dict[Any, Any] = {
@@ -79,6 +83,31 @@ def write_picture(path: Path, size: tuple[float, float], draw: Callable[[Any], N
     return path
 
 
+def write_charts(charts: Sequence[Chart], path: Path, title: str, decorate: Callable[[Any], None]) -> Path:
+    """Write charts without axes side by side as one picture, as large as what is on them; see `write_picture`.
+
+    Args:
+        charts: The charts.
+        path: The file.
+        title: Heading above all of them.
+        decorate: Draws on the figure what belongs to all of them, such as a legend.
+    """
+    sizes = [((chart.x.high or 1.0) / _POINTS, (chart.y.high or 1.0) / _POINTS) for chart in charts] or [(1.0, 1.0)]
+    width, height = sum(wide for wide, _ in sizes), max(high for _, high in sizes)
+    scale = min(1.0, _LARGEST / max(width, height))
+
+    def draw(figure: Any) -> None:
+        ratios = {"width_ratios": [wide for wide, _ in sizes]}
+        for chart, axes in zip(
+            charts, figure.subplots(1, len(sizes), squeeze=False, gridspec_kw=ratios)[0], strict=False
+        ):
+            draw_chart(chart, axes, " ", legend=False)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+        decorate(figure)
+
+    return write_picture(path, (max(_NARROWEST, width * scale), max(2.0, height * scale + 1.2)), draw)
+
+
 def write_chart(chart: Chart, path: Path, title: str = "") -> Path:
     """Write one chart as a picture; see `write_picture`."""
 
@@ -110,6 +139,8 @@ def draw_chart(chart: Chart, axes: Any, title: str = "", *, size: float = 11.0, 
         ends = [None if end is None else end / about.unit for end in (about.low, about.high)]
         limit(*(ends[::-1] if about.down else ends))
         _label(about, axis, size)
+    if chart.x.kind == "none":
+        axes.axis("off")
     if chart.bound is not None:
         at = chart.bound.at / chart.x.unit
         axes.axvline(at, color="#c1440e", linestyle="--", linewidth=1.4, label=chart.bound.words)
@@ -188,11 +219,35 @@ def _boxes(axes: Any, layer: ChartLayer, rows: Any) -> None:
     axes.autoscale_view()
     span = float(rows[:, 2].max() - min(rows[:, 0].min(), 0.0)) or 1.0
     points = axes.get_window_extent().width * 72 / axes.figure.dpi
-    for text, (x1, y1, x2, y2) in zip(layer.texts, rows, strict=False):
+    colours = _colours(layer)
+    for at, (text, (x1, y1, x2, y2)) in enumerate(zip(layer.texts, rows, strict=False)):
         # About as much as the letters of a name take.
         if (x2 - x1) / span * points >= 4.6 * len(text) + 6 and abs(y2 - y1) >= _WRITTEN:
-            place = (x1, (y1 + y2) / 2)
-            axes.annotate(text, place, (3, 0), textcoords="offset points", fontsize=7.5, va="center", zorder=4)
+            ink = "white" if not layer.faint and dark(colours[at % len(colours)]) else COLOURS["ink"]
+            place = ((x1 + x2) / 2, (y1 + y2) / 2)
+            axes.annotate(text, place, fontsize=7.5, ha="center", va="center", zorder=4, color=ink)
+
+
+def dark(colour: str) -> bool:
+    """True for a colour on which white words can be read better than black ones."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 140
+
+
+def _links(axes: Any, layer: ChartLayer, rows: Any) -> None:
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path as Outline
+
+    way = [Outline.MOVETO, *[Outline.CURVE4] * 3]
+    curves = [
+        Outline([(x1, y1), (x1, (y1 + y2) / 2), (x2, (y1 + y2) / 2), (x2, y2)], way) for x1, y1, x2, y2 in rows.tolist()
+    ]
+    # The more there are, the fainter each: where many lie over each other, none can be seen anyhow.
+    alpha = min(0.75, max(0.1, 60 / len(rows))) if layer.faint else 1.0
+    width = 0.8 if layer.faint else 1.5
+    axes.add_collection(
+        PathCollection(curves, facecolors="none", edgecolors=_colours(layer), linewidths=width, alpha=alpha)
+    )
 
 
 def _segments(axes: Any, layer: ChartLayer, rows: Any) -> None:
@@ -206,5 +261,5 @@ def _segments(axes: Any, layer: ChartLayer, rows: Any) -> None:
 
 _LAYERS: dict[str, Callable[[Any, ChartLayer, Any], None]] = {
     "points": _points, "line": _line, "steps": _line, "area": _area, "band": _area, "boxes": _boxes,
-    "segments": _segments,
+    "segments": _segments, "links": _links,
 }  # fmt: skip

@@ -24,7 +24,7 @@ from tradewind.problem import (
     Objective,
     Offer,
     Parameter,
-    RunPreemption,
+    Run,
     Trial,
     TrialState,
 )
@@ -236,7 +236,7 @@ class StudyData:
     extra: Mapping[str, Floats] = field(default_factory=dict)
     early: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
     code: Sequence[CodeVersion] = ()
-    taken: Sequence[RunPreemption] = ()
+    taken: Sequence[Run] = ()
     last_expected: TrialWorth | None = None
 
     @classmethod
@@ -275,9 +275,8 @@ class StudyData:
             best = known if same else store.trials(study_id, since=number, limit=1)[0]
         reasons = _reasons(store, study_id, data)
         early = _early(store, study_id, data)
-        taken = [run.preemption for run in store.taken_runs(study_id) if run.preemption is not None]
         code = store.code_versions(study_id)
-        data = replace(data, best=best, reasons=reasons, early=early, code=code, taken=taken)
+        data = replace(data, best=best, reasons=reasons, early=early, code=code, taken=store.taken_runs(study_id))
         return replace(data, last_expected=_last_expected(store, study_id, data))
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tradewind.engine.state_machine.early_stopping import estimated_savings
-from tradewind.problem import COST, RUNTIME, RunPreemption, TrialState
+from tradewind.problem import COST, RUNTIME, Run, TrialState
 from tradewind.problem.offer import interruptions_note
 from tradewind.reporting.study.bill import bill_sentences
 from tradewind.reporting.study.data import StudyData, several_valued
@@ -27,6 +27,7 @@ from tradewind.store.base import CodeVersion
 from tradewind.utils.units import count, format_bill, format_duration, format_money
 
 _MOST_VERSIONS = 4
+_MOST_TAKEN = 6
 
 
 def explain_choice(data: StudyData, effects: ParameterEffects | None = None, *, by_command: bool = True) -> list[str]:
@@ -309,21 +310,37 @@ def _parameters(data: StudyData, effects: ParameterEffects | None) -> list[str]:
     return [f"{words[0].upper()}{words[1:]}."] if words else []
 
 
-def taken_runs_sentence(taken: Sequence[RunPreemption]) -> str:
+def taken_runs_sentence(taken: Sequence[Run]) -> str:
     """``2 runs were ended so that tenant physics got their places: ...``, or empty where none was.
 
+    It names them, with what each had cost and who pays that.
+
     Args:
-        taken: What is noted of each of them.
+        taken: The runs that were taken.
     """
-    if not taken:
+    notes = [run.preemption for run in taken if run.preemption is not None]
+    if not notes:
         return ""
-    tenants = sorted({one.tenant for one in taken})
+    tenants = sorted({one.tenant for one in notes})
     who = f"{'tenant' if len(tenants) == 1 else 'tenants'} {', '.join(tenants)}"
     places = "its place" if len(taken) == 1 else "their places"
-    others = sum(one.cost for one in taken)
+    which = [_taken_run_words(run) for run in taken[:_MOST_TAKEN]]
+    if len(taken) > len(which):
+        which.append(f"{len(taken) - len(which)} more")
+    others = sum(one.cost for one in notes)
     paid = f"; {format_money(others)} of what they had cost is not paid by this study" if others > 0 else ""
     was, trial = ("was", "its trial runs") if len(taken) == 1 else ("were", "their trials run")
-    return f"{count(len(taken), 'run')} {was} ended so that {who} got {places}: {trial} again{paid}."
+    return (
+        f"{count(len(taken), 'run')} {was} ended so that {who} got {places}: {trial} again{paid}. {'; '.join(which)}."
+    )
+
+
+def _taken_run_words(run: Run) -> str:
+    """``Run 1 of trial 4: $0.250, which tenant maths pays``."""
+    assert run.preemption is not None
+    taken = run.preemption
+    who = {"owner": "this study", "taker": f"tenant {taken.tenant}", "cluster": "nobody"}[taken.pays]
+    return f"Run {run.attempt} of trial {run.trial}: {format_money(run.cost + taken.cost)}, which {who} pays"
 
 
 def _failures(data: StudyData) -> list[str]:

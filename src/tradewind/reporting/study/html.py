@@ -10,7 +10,7 @@ from tradewind import __version__
 from tradewind.errors import InputError
 from tradewind.problem import TrialState
 from tradewind.reporting.charts.document import Chart, ParallelChart
-from tradewind.reporting.charts.one_page import embed
+from tradewind.reporting.charts.one_page import render_page
 from tradewind.reporting.study.charts import front_chart, level_charts, map_chart, parallel_chart, progress_chart
 from tradewind.reporting.study.data import StudyData
 from tradewind.reporting.study.effects import METHOD, ParameterEffects, parameter_effects
@@ -34,25 +34,14 @@ def render_html(data: StudyData, more: Sequence[Chart] = ()) -> str:
         data: The study.
         more: Further charts, shown behind those of the study.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=PackageLoader("tradewind.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     found = parameter_effects(data)
     bill_unit, rows = _table_rows(data)
     drawn = figures(data, found) + list(more)
     levels = list(level_charts(data, found).values()) if data.measured.any() else []
     objective = data.goal.objective
-    embedded = embed({chart.name: chart for chart in (*drawn, *levels)})
-    return environment.get_template(
-        "report.html.j2"
-    ).render(
+    return render_page(
+        "report.html.j2",
+        {chart.name: chart for chart in (*drawn, *levels)},
         title=data.study.name,
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M"),
@@ -67,9 +56,6 @@ def render_html(data: StudyData, more: Sequence[Chart] = ()) -> str:
         if found
         else [],
         method=METHOD,
-        policy=embedded.policy,
-        # Our own scripts and styles, and JSON without a "<".
-        **{name: Markup(getattr(embedded, name)) for name in ("style", "library", "script", "data")},  # noqa: S704
         tiles=_tiles(data),
         split=_split(data),
         metric="" if objective.metric in ("cost", "runtime") else objective.metric,

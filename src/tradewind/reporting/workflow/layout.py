@@ -191,12 +191,6 @@ def usage(shown: Sequence[GanttLane], *, actual: bool) -> list[tuple[float, floa
     return steps
 
 
-def dark(colour: str) -> bool:
-    """True for a colour on which white words can be read better than black ones."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue < 140
-
-
 def gantt_charts(document: Document) -> tuple[Chart, Chart]:
     """Chart the slots in use over time, and the tasks of each machine below each other.
 

@@ -53,7 +53,7 @@ class TradewindSettings(BayesianSettings):
         description="How far a run may go on once it cannot win, as a share of what a good run costs.",
     )
     first_slack: float = Field(
-        default=10.0, ge=1, description="Deadlines that the first run may take: it shows what the job needs."
+        default=3.0, ge=1, description="Deadlines that the first run may take: it shows what the job needs."
     )
     first_share: float = Field(
         default=0.02,
@@ -76,7 +76,7 @@ class TradewindSearcher(BayesianSearcher, LearnsFromPast, Repeats):
 
     - **Scores** of machines, where the offers have any, say which vCPUs are quicker (`MachineSpeed`): each of the three
       processes is there twice then, with and without a slope along them, and the runs decide between these.
-    - **First run**: the cheapest configuration by the hour, allowed to go far beyond the deadline. It costs little,
+    - **First run**: the cheapest configuration by the hour, allowed to go beyond the deadline. It costs little,
       and how far it is from the deadline shows how much more machine the job needs. Where it fails
       and there is a deadline, the next one is what is best by the prior alone, among those that are not too much like
       it.

@@ -119,18 +119,18 @@ def _log_ranges(parameters: Iterable[Parameter]) -> Array:
     """The range of the logarithm of each feature of a space that is on a log scale, 0 for others."""
     found: list[float] = []
     for parameter in parameters:
-        found += [_log_range(_logarithmic(parameter, name)) for name in parameter.feature_names()]
+        if isinstance(parameter, Instance):
+            found += parameter.log_ranges()
+        else:
+            found += [_log_range(_logarithmic(parameter))] * len(parameter.feature_names())
         if parameter.when is not None:
             found.append(0.0)  # the column that says whether it is there
     return np.array(found)
 
 
-def _logarithmic(parameter: Parameter, feature: str) -> Sequence[object]:
-    """The numbers that a feature has the logarithms of, or what is no such numbers."""
+def _logarithmic(parameter: Parameter) -> Sequence[object]:
+    """The numbers that a parameter's feature has the logarithms of, or what is no such numbers."""
     match parameter:
-        case Instance():
-            fact = feature.removeprefix(f"{parameter.name}.")
-            return () if "=" in feature else parameter.facts(fact).tolist()
         case Ordinal() | Nodes():
             return parameter.values
         case Float() | Integer() if parameter.log:

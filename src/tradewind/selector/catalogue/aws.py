@@ -11,6 +11,7 @@ from tradewind.errors import FetchError
 from tradewind.problem import Offer
 from tradewind.selector.catalogue.price_fetcher import without_query
 from tradewind.selector.catalogue.price_list import PriceListCatalogue, price_or_none, todays_date
+from tradewind.selector.disk_sizes import disk_facts, disk_size
 
 _WANTED = {
     "TermType": "OnDemand",
@@ -137,5 +138,5 @@ def _offer(row: Mapping[str, str], region: str, known: Mapping[str, Offer], sour
         gpus=old.gpus if old else int(gpus),
         price_date=todays_date(),
         source=source,
-        facts=old.facts if old else {},
+        facts={**(old.facts if old else {}), **disk_facts(disk_size(row.get("Storage", "")))},
     )

@@ -17,9 +17,10 @@ from pydantic import Field
 from tradewind import plugins
 from tradewind.errors import CatalogueError, InputError
 from tradewind.problem import Offer
-from tradewind.problem.offer import BAND_SHARES, hourly_interruptions
+from tradewind.problem.offer import BAND_SHARES, DISK, hourly_interruptions
 from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue
+from tradewind.selector.disk_sizes import disk_facts, disk_size
 from tradewind.utils.paths import expand
 from tradewind.utils.units import parse_memory
 
@@ -56,6 +57,11 @@ _FURTHER_ALIASES = {
 }  # fmt: skip
 """Words that mean a field where no column has one of its own names; else they are facts."""
 _FURTHER_FIELD = {alias: field for field, aliases in _FURTHER_ALIASES.items() for alias in aliases}
+_DISKS = re.compile(
+    r"(?:local |instance |ephemeral |temp(?:orary)? |ssd |nvme )?(?:disk|storage)(?: space| size| capacity)?"
+    r"(?: in)?(?: (gb|gib|tb|tib|mb|mib))?"
+)
+"""Names of columns that say how much disk a machine has, and the unit that some of them have."""
 _KIND = re.compile(r"\s*\((?:string|str|text|float|double|int|integer|number)\)\s*$")
 """The type of a column's values, as the paper writes it behind the name."""
 _REQUIRED = {
@@ -274,7 +280,7 @@ def _offer(row: _Row, source: str) -> Offer:
         spot=_YES_NO[spot],
         price_date=_date(row, cells.get("price_date", "")),
         source=source,
-        facts={name: _fact(row, name, text) for name, text in row.facts.items()},
+        facts={**_disk(row), **{name: _fact(row, name, text) for name, text in row.facts.items() if name != DISK}},
         interruptions_per_hour=_interruptions(row),
     )
 
@@ -310,6 +316,22 @@ def _memory(row: _Row, text: str) -> float:
         except InputError as error:
             raise row.error(f"Memory: {error.message}", error.hint) from None
     return row.number("Memory", text)
+
+
+def _disk(row: _Row) -> dict[str, float | str]:
+    """The disk of a machine, by a column for it: ``Disk GiB``, or one with a usual name whose cell is a size."""
+    if text := row.facts.get(DISK):
+        size = disk_size(text, 2.0**30)
+        if size is None:
+            raise row.error(f"Disk GiB {text!r} is no size", "write a number of GiB, or 100GB, or nothing")
+        return {DISK: size / 2**30}
+    for name, text in row.facts.items():
+        if found := _DISKS.fullmatch(name.replace("_", " ")):
+            unit = (found[1] or "gib").upper().replace("I", "i")
+            plain = re.fullmatch(r"[\d.,]+", text)
+            if known := disk_facts(disk_size(f"{text} {unit}" if plain else text)):
+                return known
+    return {}
 
 
 def _date(row: _Row, text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +17,7 @@ from tradewind import plugins
 from tradewind.problem import Offer, round_money
 from tradewind.selector.canonical_words import canonical_arch
 from tradewind.selector.catalogue.base import Catalogue
+from tradewind.selector.disk_sizes import disk_facts
 from tradewind.utils.machine.gpus import Gpu, gpus_here
 
 _GIB = 1 << 30
@@ -58,23 +60,33 @@ class LocalCatalogue(Catalogue):
         """List the slices that fit on this machine; the smallest is always there, and those with GPUs come last."""
         cpus = self.settings.vcpu or available_cpus()
         memory = self.settings.memory_gib or available_memory() / _GIB
+        disk = disk_facts(self._disk())
         fitting = [
-            self._offer(letter, category, count, float(count * ratio))
+            self._offer(letter, category, count, float(count * ratio), disk)
             for count in _counts(cpus)
             for letter, category, ratio in _RATIOS
             if count * ratio <= memory
         ]
-        slices = fitting or [self._offer("c", "compute", 1, round(memory, 3))]
+        slices = fitting or [self._offer("c", "compute", 1, round(memory, 3), disk)]
         gpus = gpus_here()
         return [*slices, *(self._with_gpus(each, gpus, count) for count in _counts(len(gpus)) for each in slices)]
 
     def _with_gpus(self, offer: Offer, gpus: Sequence[Gpu], count: int) -> Offer:
-        facts: dict[str, float | str] = {"accelerator": gpus[0].name}
+        facts = {**offer.facts, "accelerator": gpus[0].name}
         price = round_money(offer.price_per_hour + count * self.settings.price_per_gpu)
         name = f"{offer.instance_type}-gpu{count}"
         return replace(offer, instance_type=name, price_per_hour=price, category="accelerated", gpus=count, facts=facts)
 
-    def _offer(self, letter: str, category: str, count: int, memory: float) -> Offer:
+    def _disk(self) -> float | None:
+        """Bytes of the file system that runs keep their files on; what is free of it changes all the time."""
+        folder = self.data_folder.absolute()
+        there = next(each for each in (folder, *folder.parents) if each.is_dir() or each == each.parent)
+        try:
+            return float(shutil.disk_usage(there).total)
+        except OSError:
+            return None
+
+    def _offer(self, letter: str, category: str, count: int, memory: float, facts: Mapping[str, float | str]) -> Offer:
         return Offer(
             provider=self.provider,
             instance_type=f"local.{letter}{count}",
@@ -85,6 +97,7 @@ class LocalCatalogue(Catalogue):
             family=f"local.{letter}",
             arch=canonical_arch(platform.machine()),
             source="stand-in price from the settings of the local catalogue",
+            facts=facts,
         )
 
 

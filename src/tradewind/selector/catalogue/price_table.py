@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import ClassVar, NamedTuple, overload
@@ -56,12 +56,15 @@ class PriceTable:
         self._kinds = kinds
         self._machines = machines
         kind_of = [kinds.setdefault((one.provider, one.instance_type), len(kinds)) for one in machines]
-        cheapest: dict[tuple[int, str, bool], PriceRow] = {}
-        for row in rows:
-            place = kind_of[row[0]], row[1], row[2]
-            known = cheapest.get(place)
-            if known is None or row[3] < known[3]:
-                cheapest[place] = row
+        listed = list(rows)
+        places = [(kind_of[row[0]], row[1], row[2]) for row in listed]
+        cheapest = dict(zip(places, listed, strict=True))
+        if len(cheapest) < len(listed):
+            cheapest = {}
+            for place, row in zip(places, listed, strict=True):
+                known = cheapest.get(place)
+                if known is None or row[3] < known[3]:
+                    cheapest[place] = row
         self._places = cheapest.keys()
         self._rows = list(cheapest.values())
 
@@ -120,7 +123,13 @@ class TableOffers(Sequence[Offer]):
     def __getitem__(self, place: int | slice) -> Offer | TableOffers:
         if isinstance(place, slice):
             return TableOffers(self._machines, self._rows[place])
-        number, region, spot, price, date, zone = self._rows[place]
+        return self._made(self._rows[place])
+
+    def __iter__(self) -> Iterator[Offer]:
+        return map(self._made, self._rows)
+
+    def _made(self, row: PriceRow) -> Offer:
+        number, region, spot, price, date, zone = row
         machine = self._machines[number]
         return Offer(
             machine.provider,

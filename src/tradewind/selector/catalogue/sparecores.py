@@ -9,7 +9,7 @@ import re
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from tradewind.selector.catalogue.price_table import (
     of_types,
     usual_category,
 )
+from tradewind.selector.disk_sizes import GIGABYTE, disk_facts
 from tradewind.utils.paths import expand
 from tradewind.utils.suggestions import did_you_mean
 
@@ -40,17 +41,17 @@ _FETCH = "pip install sparecores-data; python -c 'import sc_data' fetches it. Or
 # identifiers there: `api_reference` is what the provider calls them.
 _SERVERS = """
 SELECT vendor_id, server_id, api_reference, family, vcpus, memory_amount, UPPER(cpu_allocation) = 'BURSTABLE',
-       cpu_architecture, {gpus}_count, {gpus}_model
+       cpu_architecture, {gpus}_count, {gpus}_model, {disk}
 FROM server
 WHERE UPPER(status) NOT IN ('INACTIVE', 'RETIRED') AND vcpus > 0 AND memory_amount > 0
 """
 _PRICES = """
-SELECT w.place, p.region_id, p.allocation = 'SPOT' COLLATE NOCASE, MIN(p.price), p.currency, p.observed_at, p.zone_id,
-       COUNT(*)
+SELECT w.place, p.vendor_id, p.region_id, p.allocation = 'SPOT' COLLATE NOCASE, MIN(p.price), p.currency,
+       p.observed_at, p.zone_id, COUNT(*)
 FROM server_price p JOIN wanted w USING (vendor_id, server_id)
 WHERE p.allocation COLLATE NOCASE IN ({markets}) AND p.unit = 'HOUR' COLLATE NOCASE
       AND p.status = 'ACTIVE' COLLATE NOCASE AND p.operating_system NOT LIKE '%windows%' AND p.price > 0 {bounds}
-GROUP BY w.place, p.region_id, 3, p.currency
+GROUP BY w.place, p.region_id, 4, p.currency
 """
 # The other columns are those of the zone with the lowest price: SQLite takes them from the row of MIN.
 _SCORES = """
@@ -137,8 +138,7 @@ def _read(
             )
             keys = ((*key, place) for place, (key, _) in enumerate(wanted))
             database.executemany("INSERT INTO wanted VALUES (?, ?, ?)", keys)
-            vendors = [vendor for (vendor, _), _ in wanted]
-            rows = _prices(database, vendors, within, {"USD": 1.0, **dict(worth)})
+            rows = _prices(database, within, {"USD": 1.0, **dict(worth)})
             return PriceTable([machine for _, machine in wanted], rows)
     except sqlite3.Error as error:
         raise CatalogueError(
@@ -154,9 +154,11 @@ def _machines(
     database: sqlite3.Connection, scores: Mapping[_ServerKey, Mapping[str, float]], path: Path
 ) -> Iterator[tuple[_ServerKey, Offer]]:
     # Called gpu_count and gpu_model before version 0.10 of the database.
-    gpus = "accelerator" if "accelerator_count" in _columns(database, "server") else "gpu"
-    for vendor, server, name, family, vcpu, mib, burstable, arch, count, model in database.execute(
-        _SERVERS.format(gpus=gpus)
+    columns = _columns(database, "server")
+    gpus = "accelerator" if "accelerator_count" in columns else "gpu"
+    disk = "storage_size" if "storage_size" in columns else "NULL"
+    for vendor, server, name, family, vcpu, mib, burstable, arch, count, model, gigabytes in database.execute(
+        _SERVERS.format(gpus=gpus, disk=disk)
     ):
         number, facts = accelerators(count or 0, model or "")
         yield (
@@ -172,16 +174,13 @@ def _machines(
                 arch=canonical_arch(arch or ""),
                 gpus=number,
                 source=f"Spare Cores: {path}",
-                facts={**facts, **scores.get((vendor, server), {})},
+                facts={**facts, **disk_facts((gigabytes or 0) * GIGABYTE), **scores.get((vendor, server), {})},
             ),
         )
 
 
-def _prices(
-    database: sqlite3.Connection, vendors: Sequence[str], within: OfferQuery, worth: Mapping[str, float]
-) -> Iterator[PriceRow]:
-    """The prices of the servers in the table ``wanted``, whose vendors these are: the lowest of the zones."""
-    left_out: Counter[str] = Counter()
+def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str, float]) -> list[PriceRow]:
+    """The prices of the servers in the table ``wanted``: the lowest of the zones."""
     regions = {
         (vendor, region): name
         for vendor, region, name in database.execute("SELECT vendor_id, region_id, api_reference FROM region")
@@ -195,16 +194,12 @@ def _prices(
     }
     given: list[str | float] = [name for name, spot in _MARKETS if within.spot in (None, spot)]
     text = _PRICES.format(markets=", ".join("?" * len(given)), bounds=_bounds(regions, within, worth, given))
-    for place, region, spot, price, currency, seen, zone, count in database.execute(text, given):
-        vendor = vendors[place]
-        if (vendor, region) not in regions:
-            continue
-        rate = worth.get(currency) or worth.get(currency.upper())
-        if rate is None:
-            left_out[currency.upper()] += count
-            continue
-        zone_name = zones.get((vendor, region, zone), "") if spot else ""
-        yield PriceRow(place, regions[vendor, region], bool(spot), price * rate, seen[:10], zone_name)
+    found = [row for row in database.execute(text, given) if (row[1], row[2]) in regions]
+    rates = {currency: worth.get(currency) or worth.get(currency.upper()) for currency in {row[5] for row in found}}
+    left_out: Counter[str] = Counter()
+    for row in found if None in rates.values() else ():
+        if rates[row[5]] is None:
+            left_out[row[5].upper()] += row[8]
     if left_out:
         counts = ", ".join(f"{count} in {name}" for name, count in sorted(left_out.items()))
         example = min(left_out)
@@ -214,10 +209,22 @@ def _prices(
             counts,
             example,
         )
+    return [
+        PriceRow(
+            place,
+            regions[vendor, region],
+            spot == 1,
+            price * rate,
+            seen[:10],
+            zones.get((vendor, region, zone), "") if spot else "",
+        )
+        for place, vendor, region, spot, price, currency, seen, zone, _ in found
+        if (rate := rates[currency]) is not None
+    ]
 
 
 def _bounds(
-    regions: Mapping[tuple[str, str], str], within: OfferQuery, worth: Mapping[str, float], given: list[str | float]
+    regions: Iterable[tuple[str, str]], within: OfferQuery, worth: Mapping[str, float], given: list[str | float]
 ) -> str:
     """Conditions on the rows of prices; what their marks stand for is added to ``given``.
 
@@ -225,9 +232,11 @@ def _bounds(
     """
     text = ""
     if within.region:
-        names = sorted({region for _, region in regions})
-        given += names
-        text += f"AND p.region_id IN ({', '.join('?' * len(names))}) "
+        # With the vendors, too, the key of the table finds the rows.
+        for column, place in (("vendor_id", 0), ("region_id", 1)):
+            names = sorted({row[place] for row in regions})
+            given += names
+            text += f"AND p.{column} IN ({', '.join('?' * len(names))}) "
     if within.price[1] is not None:
         given.append(within.price[1] / min(worth.values()) * (1 + 1e-9))
         text += f"AND (p.price <= ? OR UPPER(p.currency) NOT IN ({', '.join('?' * len(worth))}))"

@@ -19,6 +19,7 @@ from tradewind.selector.canonical_words import canonical_arch
 from tradewind.selector.catalogue.aws import aws_category
 from tradewind.selector.catalogue.price_list import price_or_none
 from tradewind.selector.catalogue.price_table import PriceRow, PriceTable, PriceTableCatalogue, accelerators
+from tradewind.selector.disk_sizes import disk_facts, disk_size
 from tradewind.utils.paths import expand
 
 _FETCH = "get instances.json from https://instances.vantage.sh and set 'path' of the catalogue vantage to it"
@@ -102,8 +103,17 @@ def _machine(entry: Mapping[str, Any], path: Path) -> Offer | None:
         arch=next((arch for arch in ("x86_64", "arm64") if arch in arches), ""),
         gpus=number,
         source=f"Vantage: {path}",
-        facts=facts,
+        facts={**facts, **disk_facts(_disk(entry.get("storage")))},
     )
+
+
+def _disk(storage: Any) -> float | None:
+    """Bytes of the instance store, of which there may be several devices of one size; None where there is none."""
+    if not isinstance(storage, Mapping):
+        return None
+    size, devices = price_or_none(storage.get("size")), price_or_none(storage.get("devices"))
+    unit = str(storage.get("size_unit") or "GB")
+    return None if size is None or devices is None else disk_size(f"{size * devices:.3f} {unit}")
 
 
 def _rows(machine: int, pricing: Mapping[str, Any], date: str) -> Iterator[PriceRow]:

@@ -14,6 +14,7 @@ from tradewind.service.accounts.audit_log import AuditLog
 from tradewind.service.accounts.identity import ROLES, Principal
 from tradewind.store.clusters.cluster_store import ClusterStore, TenantRow
 from tradewind.store.service.accounts import Role, TokenRow, UserRow
+from tradewind.tenancy.preemption.policy import preemption_document
 from tradewind.tenancy.resources import check_quota
 
 TokenRows = list[TokenRow]  # within the class, `list` is the function that lists users
@@ -242,8 +243,9 @@ class UserAdministration:
         weight: float | None = None,
         priority: int | None = None,
         quota: Mapping[str, float] | None = None,
+        preempt: Mapping[str, Any] | None = None,
     ) -> TenantRow:
-        """Add a tenant, or change its share and the most that it may use.
+        """Add a tenant, or change its share, the most that it may use, and whether it may end runs of others.
 
         Args:
             who: The user who asks.
@@ -252,6 +254,8 @@ class UserAdministration:
             priority: Larger goes first under strict priority; stays as it is without it.
             quota: The most that it may use at a time of ``cpu``, ``memory`` (GiB), ``gpu`` and ``requests``, and of
                 ``dollars`` in all; stays as it is without it.
+            preempt: Its preemption policy, ``within``, ``pays`` and ``exempt``; empty: it ends no runs; stays as it is
+                without it.
 
         Raises:
             ForbiddenError: The user who asks is no administrator.
@@ -267,7 +271,12 @@ class UserAdministration:
             raise InputError(f"the priority {priority} is too large", hint="numbers from -10 to 10 will do")
         if quota is not None:
             check_quota(quota)
-        changed = {"weight": weight, "priority": priority, "quota": None if quota is None else dict(quota)}
+        changed = {
+            "weight": weight,
+            "priority": priority,
+            "quota": None if quota is None else dict(quota),
+            "preempt": preemption_document(preempt) if preempt else preempt,
+        }
         given: dict[str, Any] = {key: value for key, value in changed.items() if value is not None}
         row = replace(old, **given)
         self._cluster.set_tenant(row)

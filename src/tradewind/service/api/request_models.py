@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.config import JsonDict
 
+from tradewind.service.applications.parameter_words import given_values
 from tradewind.service.requests.run_files import RunFileEntry
 from tradewind.store.service.requests import RequestEvent, RequestRow
 
@@ -29,6 +30,7 @@ _LIST: JsonDict = {
     "started": 1795305601.5,
     "ended": None,
     "progress": {"stage": "executing"},
+    "parameters": {"size": 4000},
 }
 
 
@@ -58,6 +60,7 @@ class RequestSummary(BaseModel):
     started: float | None = Field(description="When it was first carried out, seconds since the epoch.")
     ended: float | None = Field(description="When it was over, seconds since the epoch.")
     progress: dict[str, Any] = Field(description="How far it is, for people: trials, best, spent, stage.")
+    parameters: dict[str, Any] = Field(description="The values of its application's form.")
 
 
 class RequestAnswer(RequestSummary):
@@ -72,7 +75,9 @@ class RequestAnswer(RequestSummary):
     }
 
     document: dict[str, Any] = Field(description="What was asked, as it was given.")
-    plan: dict[str, Any] = Field(description="What was decided before it began: its configuration.")
+    plan: dict[str, Any] = Field(
+        description="What was decided before it began: its configuration, the digest of its code."
+    )
 
 
 class Event(BaseModel):
@@ -156,4 +161,5 @@ def _plain(row: RequestRow) -> dict[str, Any]:
         "started": row.started,
         "ended": row.ended,
         "progress": dict(row.progress),
+        "parameters": given_values(row),
     }

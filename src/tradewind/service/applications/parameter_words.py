@@ -48,6 +48,12 @@ class RequestWords:
         return shortened(" · ".join(f"{one.title}: {one.words}" for one in ordered), most)
 
 
+def given_values(row: RequestRow) -> dict[str, Any]:
+    """Return the values that a request was made with, by the names of its form's fields."""
+    given = row.document.get("parameters") or row.document.get("user_data") or {}
+    return dict(given) if isinstance(given, Mapping) else {}
+
+
 def request_words(row: RequestRow, title: str = "", fields: Mapping[str, FieldModel] | None = None) -> RequestWords:
     """Describe a request.
 
@@ -56,8 +62,7 @@ def request_words(row: RequestRow, title: str = "", fields: Mapping[str, FieldMo
         title: Title of its application.
         fields: The fields of its application's form.
     """
-    given = row.document.get("parameters") or row.document.get("user_data") or {}
-    values: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    values = given_values(row)
     known = fields or {}
     names = [*(name for name in known if name in values), *(name for name in values if name not in known)]
     return RequestWords(title, tuple(_words(name, values[name], known.get(name)) for name in names))

@@ -19,6 +19,7 @@ from tradewind.deployer.environment import resolve_secrets
 from tradewind.errors import InputError
 from tradewind.reporting.words import compact, machines_of, value_words
 from tradewind.service.accounts.identity import clean_text
+from tradewind.service.applications.parameter_words import RequestWords
 from tradewind.service.http.outbound_requests import parse_outbound_url, post
 from tradewind.service.settings import ServiceSettings
 from tradewind.store.service.notices import NoticeRow
@@ -105,16 +106,21 @@ _WORDS = {
     "request.failed": ("did not end well", "failed"),
     "test": ("is a test", "test"),
 }
+_MOST_PARAMETERS = 30
+"""Parameters that an e-mail lists."""
+
+_NO_WORDS = RequestWords()
 _STATES = {"timed_out": "timed out", "preempted": "lost its machines", "cancelled": "was cancelled"}
 
 
-def compose_email(notice: NoticeRow, sender: str, url: str) -> EmailMessage:
+def compose_email(notice: NoticeRow, sender: str, url: str, words: RequestWords = _NO_WORDS) -> EmailMessage:
     """Compose the e-mail of a notice, as plain text and as HTML.
 
     Args:
         notice: The notice.
         sender: The address that it comes from.
         url: Public address of the server; empty where that is not known.
+        words: The request's application and parameters, as its page has them.
 
     Raises:
         InputError: An address is none.
@@ -122,7 +128,7 @@ def compose_email(notice: NoticeRow, sender: str, url: str) -> EmailMessage:
     document = notice.document
     request = document.get("request")
     facts = request if isinstance(request, Mapping) else {}
-    title, lines, rows, link = _content(str(document.get("event", "")), facts)
+    title, lines, rows, link = _content(str(document.get("event", "")), facts, words)
     message = EmailMessage()
     # Whatever a user calls a request, it stays within the subject: of all line breaks none is left.
     message["Subject"] = clean_text(" ".join(title.split()), 200)
@@ -134,7 +140,12 @@ def compose_email(notice: NoticeRow, sender: str, url: str) -> EmailMessage:
     message["Auto-Submitted"] = "auto-generated"
     message["X-Tradewind-Delivery"] = notice.delivery
     why = "You get this because of the notices that you have chosen" + (f": {url.rstrip('/')}/account" if url else ".")
-    text = [*lines, ""] + [f"{name}: {value}" for name, value in rows] + (["", link] if link else []) + ["", "-- ", why]
+    text = (
+        [*lines, ""]
+        + [f"{name}: {value}" if name else value for name, value in rows]
+        + (["", link] if link else [])
+        + ["", "-- ", why]
+    )
     message.set_content("\n".join(text) + "\n")
     message.add_alternative(_page(lines, rows, link, why), subtype="html")
     return message
@@ -196,7 +207,9 @@ def _said(code: int, words: bytes | str) -> str:
     return clean_text(f"{code} {' '.join(text.split())}", 200)
 
 
-def _content(event: str, facts: Mapping[str, Any]) -> tuple[str, list[str], list[tuple[str, str]], str]:
+def _content(
+    event: str, facts: Mapping[str, Any], words: RequestWords
+) -> tuple[str, list[str], list[tuple[str, str]], str]:
     """Return the subject, the sentence, the table, and the link of a notice."""
     if event == "test":
         return "[Tradewind] A test", ["This is a test: notices by e-mail reach you."], [], ""
@@ -208,7 +221,9 @@ def _content(event: str, facts: Mapping[str, Any]) -> tuple[str, list[str], list
     rows = [
         ("Why", _line(facts.get("problem"))),
         ("What to do", _line(facts.get("hint"))),
-        ("Application", _line(facts.get("application"))),
+        ("Application", _line(words.application or facts.get("application"))),
+        *((_line(one.title)[:120], _line(one.words)[:300]) for one in words.parameters[:_MOST_PARAMETERS]),
+        ("", f"and {more:,} more parameters" if (more := len(words.parameters) - _MOST_PARAMETERS) > 0 else ""),
         ("Cost", f"{format_money(facts['cost'])} total" if facts.get("cost") and state != "pending" else ""),
         ("Took", _took(facts)),
         ("Best", _best(facts.get("best"), str(facts.get("metric") or "objective"))),

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tradewind.errors import ConflictError, InputError, QuotaError, UnreachableError
+from tradewind.errors import ConflictError, InputError, NotFoundError, QuotaError, UnreachableError
 from tradewind.service.accounts.audit_log import AuditLog
 from tradewind.service.accounts.identity import Principal
+from tradewind.service.applications.application_service import ApplicationService
+from tradewind.service.applications.parameter_words import RequestWords
 from tradewind.service.http.outbound_requests import parse_outbound_url
 from tradewind.service.notifications.preferences import (
     OCCASIONS,
@@ -55,6 +57,7 @@ class NotificationService:
         database: The open database.
         settings: The server's settings.
         requests: The requests that they are about.
+        applications: The applications, whose forms have the words of parameters.
         sealer: Derives the keys that calls are signed with.
         audit: The audit log.
     """
@@ -64,6 +67,7 @@ class NotificationService:
         database: Database,
         settings: ServiceSettings,
         requests: RequestService,
+        applications: ApplicationService,
         sealer: SecretVault,
         audit: AuditLog,
     ) -> None:
@@ -72,6 +76,7 @@ class NotificationService:
         self._values = SharedValueStore(database)
         self._settings = settings
         self._requests = requests
+        self._applications = applications
         self._sealer = sealer
         self._audit = audit
 
@@ -174,6 +179,16 @@ class NotificationService:
         if len([row for row in waiting if row.request_id is None]) >= _MOST_TESTS:
             raise QuotaError("several tests are on their way already", hint="wait until they have arrived")
         return self.store.add(NoticeRow(0, who.user_id, kind, target, {"event": "test"}))
+
+    def words(self, notice: NoticeRow) -> RequestWords:
+        """Describe the request of a notice, with the words of its page; none where it is gone."""
+        if notice.request_id is None:
+            return RequestWords()
+        try:
+            row = self._requests.store.get(notice.request_id)
+        except NotFoundError:
+            return RequestWords()
+        return self._applications.describe([row])[row.id]
 
     def recent(self, who: Principal, limit: int = 20) -> NoticeRows:
         """List the last notices to the user who asks, the newest first, with how they went."""

@@ -215,7 +215,9 @@ class NotificationSender:
         if notice.kind == "email":
             if not self._notices.mails:
                 raise DeliveryRefused("this server sends no e-mails: smtp_host and mail_from are not set", final=True)
-            delivery.send_email(delivery.compose_email(notice, settings.mail_from, settings.public_url), settings)
+            words = self._notices.words(notice)
+            message = delivery.compose_email(notice, settings.mail_from, settings.public_url, words)
+            delivery.send_email(message, settings)
             return
         preferences = NotificationPreferences.of(self._accounts.user(notice.user_id))
         key = self._notices.signing_key(notice.user_id, preferences.generation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import threading
 
 HTTP_MODULES = (
     "tradewind.engine.search_builder",
@@ -31,6 +32,30 @@ WORKER_MODULES = (
     "tradewind.searcher.done",
 )
 """Modules needed to carry one out."""
+
+
+PAGE_MODULES = ("tradewind.reporting.study.documents", "scipy.special")
+"""Modules needed to draw the figures of a study."""
+
+
+def prepare_pages() -> threading.Thread:
+    """Compile the templates and pack the files of the pages, in a thread beside the first callers.
+
+    Each first view would otherwise pay for its own: up to a second of processor time.
+    """
+    from tradewind.service.web.rendering import environment
+    from tradewind.service.web.static_assets import assets
+
+    def prepare() -> None:
+        assets()
+        for name in environment().list_templates(extensions=["j2"]):
+            environment().get_template(name)
+        for name in PAGE_MODULES:
+            importlib.import_module(name)
+
+    thread = threading.Thread(target=prepare, name="tradewind-pages", daemon=True)
+    thread.start()
+    return thread
 
 
 def load_modules(modules: tuple[str, ...]) -> None:

@@ -137,6 +137,7 @@ class Server:
             for line in start_messages(context, address, terminal=terminal):
                 say(line)
             _log.info("listening on %s", address, extra={"facts": {"address": address, "pid": os.getpid()}})
+            preload.prepare_pages()
             answering.run(sockets=[listening])
         forced = self._signals > 1
         _log.info("ended%s", " at once" if forced else "")

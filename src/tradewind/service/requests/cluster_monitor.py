@@ -86,7 +86,7 @@ class ClusterRequestMonitor:
         spec, _ = self._planner.prepare(row)
         if row.reserved:
             spec = change_spec(spec, {"budget": {"dollars": row.reserved}})
-        document, options = study_document(spec), {"core": "thread"}
+        document, options = study_document(spec), {"core": "thread", **self._planner.cluster_code(row)}
         job = JobRow(0, row.tenant, spec.name, document, options, study_id=row.study_id, cluster=row.cluster)
         words = f"handed over to the cluster {row.cluster} as search"
         self._job = self._claims.name_job(self.claim, job, {"started": time.time()}, words)

@@ -110,6 +110,8 @@ class RequestProgressWriter:
                 "stage": running.stage,
                 "seconds": round(running.runtime, 3),
                 "cost": running.cost,
+                "hourly": running.trial.offer.hourly,
+                "at": time.time(),
                 "offer": running.trial.offer.key,
                 "attempt": running.trial.attempts,
                 "hosts": [{"id": machine.id, "ip": machine.address} for machine in running.machines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.problem.offer import round_money
 from tradewind.service.requests.local_slots import LocalSlotPermits, LocalSlots
 from tradewind.service.requests.progress_writer import RequestProgressWriter
-from tradewind.service.requests.request_planner import RequestPlanner
+from tradewind.service.requests.request_planner import RequestPlanner, code_folder
 from tradewind.service.requests.state import RequestOutcome, StageEntry, outcome_of_run, outcome_of_search
 from tradewind.store.base import Change, Store, StudyRow
 from tradewind.store.service.claims import Claim, ClaimStore
@@ -258,8 +259,8 @@ class RequestExecutor:
         if self._progress_writer.study_id is not None:
             study = tools.studies.study(self._progress_writer.study_id)
             spec = JobSpec.from_json(study.spec)
-            if not spec.base.exists():
-                tools.planner.prepare(row)  # another machine's folder: its files are laid out here, too
+            if not (spec.base.exists() and spec.job.workdir.exists()):
+                tools.planner.prepare(row)  # another machine's folder: its files and its code are laid out here, too
             return study, spec
         spec, configuration = tools.planner.prepare(row)
         if configuration is not None:
@@ -315,6 +316,8 @@ class RequestExecutor:
             spent = self._tools.studies.summaries([self._progress_writer.study_id])[0].spent
         if self._progress_writer.study_id is not None:
             self._explain(self._progress_writer.study_id, end)
+        # Laid out again for a retry, from the snapshot; before the end is written, after which that may begin.
+        shutil.rmtree(code_folder(self._tools.data_folder, self.claim.row), ignore_errors=True)
         if self._progress_writer.finish(end, spent or 0.0, trial=trial) == "delete":
             self._tools.remove(self.claim.row.id)
 

@@ -15,6 +15,8 @@ from tradewind.engine.search_builder import build_problem
 from tradewind.errors import (
     BudgetError,
     ConfigurationError,
+    ConflictError,
+    DeployError,
     ForbiddenError,
     InputError,
     NoOfferError,
@@ -41,6 +43,7 @@ from tradewind.service.requests.request_document import (
 )
 from tradewind.service.requests.state import DOLLARS
 from tradewind.store.service.request_values import RequestKind, RequestRow
+from tradewind.tenancy import code_snapshots
 from tradewind.utils.ssrf_guard import resolve_addresses
 from tradewind.utils.user_functions import is_reference
 
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
     from tradewind.store.service.applications import ApplicationRow
 
 _NAMELESS = "request"
+
+CODE = "code"
+"""Key in a request's plan: the digest of the snapshot of its program's folder."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ class RequestPlanner:
         backend = self._dependencies.backends.choose(who, row, own.backend)
         values = applications.values(who, row, own.parameters)
         document = {**asked.document, "parameters": values}
-        spec = applications.spec(row, values, backend, resources=_resources(own))
+        spec = composed = applications.spec(row, values, backend, resources=_resources(own))
         plan: dict[str, Any] = {"backend": backend.name, "admin": who.is_admin}
         if own.search is not None:
             spec = search_spec(spec, own.search)
@@ -155,7 +161,8 @@ class RequestPlanner:
         if own.cluster:
             self._check_cluster(own.cluster, row)
         kind: RequestKind = "run" if own.search is None else "search"
-        return AcceptedRequest(document, kind, own.name or row.name, row.id, own.cluster, _with_dollars(plan, dollars))
+        plan = _with_dollars(plan, dollars) | _kept_code(composed, self._dependencies.data_folder)
+        return AcceptedRequest(document, kind, own.name or row.name, row.id, own.cluster, plan)
 
     def _check_cluster(self, name: str, application: ApplicationRow) -> None:
         """Check that a cluster exists and may run an application: the backend's runner gives way to the cluster's.
@@ -223,11 +230,11 @@ class RequestPlanner:
         given = self._dependencies.applications
         spec = given.spec(application, own.parameters, backend, resources=_resources(own), folder=folder)
         if own.search is not None:
-            return self._sent(row, search_spec(spec, own.search), asked), None
+            return self._with_code(row, self._sent(row, search_spec(spec, own.search), asked)), None
         spec = single_run_spec(spec)
         who = Principal(row.user_id, row.user, "user", row.tenant)
         chosen = self._dependencies.proposals.settle(who, application, spec, own.configuration)
-        return self._sent(row, spec, asked), chosen
+        return self._with_code(row, self._sent(row, spec, asked)), chosen
 
     def expect(self, row: RequestRow, spec: JobSpec, configuration: Configuration) -> dict[str, float]:
         """Predict time and cost of a run before it begins, to be compared with what it takes.
@@ -248,6 +255,24 @@ class RequestPlanner:
         names = (f"{figure}{end}" for figure in ("runtime", "cost") for end in ("", "_low", "_high"))
         return {name: value for name in names if (value := getattr(found, name, None)) is not None}
 
+    def _with_code(self, row: RequestRow, spec: JobSpec) -> JobSpec:
+        """Have the program run from the snapshot that was kept with the request; a cluster does that by itself."""
+        digest = str(row.plan.get(CODE, ""))
+        if not digest or row.cluster:
+            return spec
+        data_folder = self._dependencies.data_folder
+        tree = code_snapshots.lay_out(
+            code_snapshots.archive_path(digest, data_folder), code_folder(data_folder, row).name, data_folder,
+            workdir=spec.job.workdir, hint="give all servers the same files there, and resubmit the request",
+        )  # fmt: skip
+        return JobSpec.from_json(code_snapshots.run_from(spec.document(), tree))
+
+    def cluster_code(self, row: RequestRow) -> dict[str, dict[str, str]]:
+        """Return the options by which a cluster runs the code that was kept with a request."""
+        digest = str(row.plan.get(CODE, ""))
+        archive = code_snapshots.archive_path(digest, self._dependencies.data_folder)
+        return {"code": {"archive": str(archive), "digest": digest}} if digest else {}
+
     def _sent(self, row: RequestRow, spec: JobSpec, asked: ParsedRequest) -> JobSpec:
         """Add the location that its results are uploaded to."""
         admin = bool(row.plan.get("admin"))
@@ -261,6 +286,22 @@ class RequestPlanner:
 def job_folder(data_folder: Path, number: int) -> Path:
     """Return the folder of a request's job: its program finds the job's files there."""
     return data_folder / "requests" / str(number) / "job"
+
+
+def code_folder(data_folder: Path, row: RequestRow) -> Path:
+    """Return the folder that the code of a request is laid out as; no other request has it."""
+    return code_snapshots.tree_path(f"request-{row.id}-{str(row.plan.get(CODE, ''))[:12]}", data_folder)
+
+
+def _kept_code(spec: JobSpec, data_folder: Path) -> dict[str, str]:
+    """Keep the program's folder as it is now, where an application has one: that of a request's files is its own."""
+    if spec.job.workdir == spec.base.resolve() or not code_snapshots.runs_code(spec):
+        return {}
+    try:
+        kept = code_snapshots.take_snapshot(spec.job.workdir, data_folder, purpose="kept with the request")
+    except DeployError as error:
+        raise ConflictError(error.message, hint=error.hint) from error  # the administrator's to mend
+    return {CODE: kept.digest}
 
 
 def _resources(own: RequestModel) -> dict[str, float] | None:

@@ -17,7 +17,7 @@ from tradewind.errors import ConflictError, ForbiddenError, InputError, NotFound
 from tradewind.service.accounts.audit_log import audit_row
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.requests.request_document import document_digest, fill_request, merge_documents
-from tradewind.service.requests.request_planner import PlannerDependencies, RequestPlanner, job_folder
+from tradewind.service.requests.request_planner import PlannerDependencies, RequestPlanner, code_folder, job_folder
 from tradewind.service.requests.run_archive import archive_pieces
 from tradewind.service.requests.run_files import RunFileEntry, RunLogPart
 from tradewind.service.requests.run_output import RequestRuns, RunOutputReader
@@ -391,10 +391,11 @@ class RequestService:
 
     def remove_folders(self, row: RequestRow) -> None:
         """Remove what a request has left on this machine: its job's folder, and those of its runs."""
-        places = [job_folder(self._dependencies.data_folder, row.id).parent]
+        data_folder = self._dependencies.data_folder
+        places = [job_folder(data_folder, row.id).parent, code_folder(data_folder, row)]
         if row.study_id is not None:
             owner = self._studies.study(row.study_id).owner
-            places += [self._dependencies.data_folder / kind / owner for kind in ("runs", "uploads") if owner]
+            places += [data_folder / kind / owner for kind in ("runs", "uploads") if owner]
         for place in places:
             shutil.rmtree(place, ignore_errors=True)
 

@@ -11,6 +11,7 @@ from tradewind.errors import InputError
 from tradewind.problem import COST, RUNTIME
 from tradewind.reporting.words import axis_words, machines_of, value_words
 from tradewind.service.applications.parameter_words import RequestWords
+from tradewind.service.requests.request_planner import CODE
 from tradewind.service.web.template_filters import badge_of, short
 from tradewind.store.service.request_values import ACTIVE, OPEN, RequestEvent, RequestRow, RequestState
 from tradewind.utils.units import count, format_money, format_number, parse_duration
@@ -25,6 +26,9 @@ GROUPS: dict[str, tuple[str, tuple[RequestState, ...]]] = {
 """Groups that the list of requests can be narrowed to: words and states."""
 
 _NO_WORDS = RequestWords()
+
+SILENCE = 60.0
+"""Seconds for which money is taken to go on between two looks at a run."""
 
 STAGES = ("pending", *ACTIVE, "done")
 """The stages of a run that ends well, in order."""
@@ -42,6 +46,8 @@ class LimitUsage:
         words: Amount used, in words.
         rest: Amount left, in words.
         kind: ``warn`` from four fifths on, ``bad`` above the limit.
+        rate: Amount that is added each second until it is known anew; 0 for one that stands.
+        at: Time at which the amount was this, seconds since the epoch.
     """
 
     value: float
@@ -49,6 +55,8 @@ class LimitUsage:
     words: str
     rest: str
     kind: str = ""
+    rate: float = 0.0
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ class RequestView:
         best: The best trial of a search.
         trials: Trials that a search has ended.
         measured: Metrics of a run that has ended: name and value.
+        code: Beginning of the digest of the snapshot of its program's folder; empty without one.
     """
 
     row: RequestRow
@@ -105,6 +114,7 @@ class RequestView:
     best: BestTrialView | None
     trials: int
     measured: Sequence[tuple[str, str]]
+    code: str
 
     @property
     def can_cancel(self) -> bool:
@@ -134,7 +144,7 @@ def view_request(row: RequestRow, now: float | None = None, words: RequestWords 
         error=_first_line(row.problem) if row.state != "done" else "",
         remark=_remark(row),
         trouble="" if row.over else str(row.progress.get("trouble", "")),
-        money=_money(row),
+        money=_money(row, now),
         time=_time(row, now),
         running=row.started if row.started is not None and not row.over else None,
         machines=machines_of(row.progress.get("offer")),
@@ -142,6 +152,7 @@ def view_request(row: RequestRow, now: float | None = None, words: RequestWords 
         best=_best(row),
         trials=trials if isinstance(trials, int) else 0,
         measured=_measured(row),
+        code=str(row.plan.get(CODE, ""))[:12],
     )
 
 
@@ -190,17 +201,26 @@ def _best(row: RequestRow) -> BestTrialView | None:
     return BestTrialView(words, metric, machines, _mapping(facts.get("configuration")), int(facts.get("trial", 0)))
 
 
-def _money(row: RequestRow) -> LimitUsage:
-    spent = row.cost
-    running = row.progress.get("cost")
+def _money(row: RequestRow, now: float) -> LimitUsage:
+    spent, rate = row.cost, 0.0
+    running, hourly, at = (row.progress.get(name) for name in ("cost", "hourly", "at"))
     if not row.over and row.kind == "run" and isinstance(running, int | float):
         spent = max(spent, float(running))
+        if (
+            (running > 0 or row.state == "executing")
+            and isinstance(hourly, int | float)
+            and isinstance(at, int | float)
+        ):
+            # Machines cost money between two looks at them, too: but not longer than a worker is silent while it lives.
+            rate = hourly / 3600
+            spent += rate * min(max(0.0, now - at), SILENCE)
     limit = row.plan.get("dollars")
     words = format_money(spent)
     if not isinstance(limit, int | float) or limit <= 0:
-        return LimitUsage(spent, None, words, "")
+        return LimitUsage(spent, None, words, "", rate=rate, at=now)
     rest = "" if row.over else f"{format_money(max(0.0, limit - spent))} left"
-    return LimitUsage(spent, float(limit), f"{words} of {format_money(limit)}", rest, _kind(spent, limit))
+    of = f"{words} of {format_money(limit)}"
+    return LimitUsage(spent, float(limit), of, rest, _kind(spent, limit), rate, now)
 
 
 def _time(row: RequestRow, now: float) -> LimitUsage | None:
@@ -376,6 +396,8 @@ class PredictionBar:
         rest: The difference, in words.
         kind: ``warn`` above the prediction's 95 % quantile.
         since: Start of its clock, seconds since the epoch; None for one that stands.
+        rate: Amount that is added each second, as in `LimitUsage`.
+        at: Time at which the figure was this, seconds since the epoch.
     """
 
     value: float
@@ -384,20 +406,24 @@ class PredictionBar:
     rest: str
     kind: str = ""
     since: float | None = None
+    rate: float = 0.0
+    at: float = 0.0
 
 
-def prediction_bars(row: RequestRow, way: Sequence[StageView]) -> dict[str, PredictionBar]:
+def prediction_bars(row: RequestRow, way: Sequence[StageView], now: float | None = None) -> dict[str, PredictionBar]:
     """Return the bars of a run: ``runtime`` and ``cost``, where they were predicted and it has begun to run.
 
     Args:
         row: The request.
         way: Stages of the request.
+        now: Seconds since the epoch; the clock's without it.
     """
     step = next((one for one in way if one.stage == "executing" and one.seconds is not None), None)
     before = _mapping(row.plan.get("predicted"))
     if step is None or step.seconds is None:
         return {}
-    figures = {"runtime": (step.seconds, short), "cost": (_money(row).value, format_money)}
+    money = _money(row, time.time() if now is None else now)
+    figures = {"runtime": (step.seconds, short), "cost": (money.value, format_money)}
     found = {}
     for name, (value, words) in figures.items():
         predicted, high = before.get(name), before.get(f"{name}_high")
@@ -407,5 +433,8 @@ def prediction_bars(row: RequestRow, way: Sequence[StageView]) -> dict[str, Pred
         rest = f"{words(value - predicted)} more" if value > predicted else ""
         since = step.at if name == "runtime" and step.state == "now" else None
         kind = "warn" if value > most else ""
-        found[name] = PredictionBar(value, predicted, f"{words(predicted)} predicted", rest, kind, since)
+        rate = money.rate if name == "cost" else 0.0
+        found[name] = PredictionBar(
+            value, predicted, f"{words(predicted)} predicted", rest, kind, since, rate, money.at
+        )
     return found

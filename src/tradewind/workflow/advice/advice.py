@@ -345,6 +345,8 @@ def _warnings(request: AdviceRequest, searched: SetSearchResult, best: MachineSe
         found.append(
             f"{kind} {verb} arm64 processors: the programs must be built for them; --arch x86_64 leaves them out"
         )
+    if note := best.platform.disk_note(request.flow):
+        found.append(note)
     minimum = terms.billing.minimum_seconds
     paid = f"each VM is paid from its order to the end, {format_duration(terms.boot_seconds)} of boot included"
     found.append(paid + (f", and for {format_duration(minimum)} at least" if minimum else ""))

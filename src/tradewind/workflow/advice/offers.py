@@ -23,6 +23,7 @@ from tradewind.workflow.platform import (
     counted,
     describe_demand,
     disk_bytes,
+    gpus_for_tasks,
     holds,
 )
 
@@ -104,7 +105,7 @@ class MachineAssumptions:
         """Slots, bytes of memory, GPUs and bytes of disk of one machine; of what is unknown, more than any has."""
         cores = int(offer.vcpu) if self.slots is None else self.slots
         memory, disk = int(offer.memory_gib * 2**30) or MOST, disk_bytes(offer)
-        return cores, memory, offer.gpus, MOST if disk is None else disk
+        return cores, memory, gpus_for_tasks(offer), MOST if disk is None else disk
 
     def takes(self, offer: Offer, flow: Workflow) -> tuple[bool, ...]:
         """Mask of the `Workflow.largest` demands that fit one machine of an offer: with all, every task does."""
@@ -127,7 +128,7 @@ class MachineAssumptions:
             WorkflowError: A task of the workflow fits none of them.
         """
         if not self.room(offer, flow):
-            gpus = f" and {count(offer.gpus, 'GPU')}" if flow.needs[2] else ""
+            gpus = f" and {count(gpus_for_tasks(offer), 'GPU')}" if flow.needs[2] else ""
             has = f"{offer.vcpu:g} vCPU and {offer.memory_gib:g} GiB{gpus}"
             raise WorkflowError(f"a task needs {describe_demand(flow.needs)}, and {offer.instance_type} has {has}")
         return self.together((offer,), flow)
@@ -158,7 +159,7 @@ class MachineAssumptions:
                 boot_seconds=self.boot_seconds,
                 memory_bytes=int(offer.memory_gib * 2**30) if said and offer.memory_gib else None,
                 offer=one,
-                gpus=offer.gpus,
+                gpus=gpus_for_tasks(offer),
                 disk_bytes=disk_bytes(offer) if said else None,
             )
             for place in range(offer.nodes)

@@ -34,7 +34,7 @@ from tradewind.workflow.advice.offers import (
 from tradewind.workflow.advice.runner import simulate_planner
 from tradewind.workflow.graph import Numbers, Workflow
 from tradewind.workflow.job.preparation import make_planner
-from tradewind.workflow.platform import describe_demand
+from tradewind.workflow.platform import describe_demand, gpus_for_tasks
 
 _STAGE = "stage"
 BEST, FRONT = "could be the best", "could be worth its money"
@@ -323,7 +323,7 @@ def _check_each_fits(request: AdviceRequest, offers: Sequence[Offer]) -> None:
             task = next(t for t in request.flow.tasks if (t.cores, *t.amounts) == demand)
             needs = describe_demand(demand)
             wide = all(demand[0] > request.terms.some_room(offer, request.flow) for offer in offers)
-            if demand[2] > max((offer.gpus for offer in offers), default=0):
+            if demand[2] > max(map(gpus_for_tasks, offers), default=0):
                 hint = "allow types with " + (f"{demand[2]} GPUs" if demand[2] > 1 else "a GPU")
                 raise NoOfferError(f"no offer has room for task {task.id!r}, which takes {needs}", hint=hint)
             hint = "allow larger types" + (", or give --slots" if wide else "")

@@ -22,6 +22,7 @@ from tradewind.workflow.readers.pegasus_catalogues import (
 )
 from tradewind.workflow.readers.profiles import METADATA, ProfileLevel, file_size, read_requirements
 from tradewind.workflow.readers.subworkflows import WorkflowOpener
+from tradewind.workflow.readers.xml_faults import xml_fault
 
 
 def read_dax(
@@ -129,10 +130,8 @@ def _elements(text: bytes, builder: WorkflowBuilder) -> Iterator[_Element]:
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, words
     parser.EntityDeclHandler = refused  # a file of a few lines could grow to gigabytes
-    try:
-        parser.ParseFile(io.BytesIO(text))
-    except expat.ExpatError as error:
-        raise builder.fail(f"it is no XML: {expat.errors.messages[error.code]}", error.lineno) from None
+    if fault := xml_fault(lambda: parser.ParseFile(io.BytesIO(text)), lambda: bool(done)):
+        raise builder.fail(*fault)
     yield from done
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tradewind.errors import WorkflowError
+from tradewind.workflow.readers.xml_faults import xml_fault
 
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([{}])|([^\s{}"]+)')
 _NAME = re.compile(r"(?:(.*?)::)?([^:]+)(?::(.*))?")
@@ -117,11 +118,8 @@ def parse_sites(text: str, file: str) -> dict[str, dict[tuple[str, str], str]] |
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = words.append
     parser.EntityDeclHandler = refused
-    try:
-        parser.Parse(text, True)
-    except expat.ExpatError as error:
-        message = f"it is no XML: {expat.errors.messages[error.code]}"
-        raise WorkflowError(message, file=file, line=error.lineno) from None
+    if fault := xml_fault(lambda: parser.Parse(text, True), lambda: len(roots) > 1):
+        raise WorkflowError(fault[0], file=file, line=fault[1])
     return found if roots[1] == "sitecatalog" else None
 
 

@@ -10,7 +10,7 @@ from tradewind.errors import InputError, WorkflowError
 from tradewind.problem import Billing, Offer, OfferQuery
 from tradewind.utils.units import parse_duration, parse_memory, parse_money
 from tradewind.utils.yaml_lines import YamlMapping
-from tradewind.workflow.platform import Platform, Vm, disk_bytes
+from tradewind.workflow.platform import Platform, Vm, disk_bytes, gpus_for_tasks
 from tradewind.workflow.readers.yaml_lines import YamlValueReader, finite
 
 _KEYS = ("vms", "storage", "bandwidth", "latency", "billing")
@@ -103,7 +103,7 @@ def _machines(values: YamlValueReader, given: YamlMapping, taken: dict[str, int]
         offer = _offer(values, given)
         kind, slots, price = kind or offer.instance_type, max(1, int(offer.vcpu)), offer.price_per_hour
         memory = int(offer.memory_gib * 2**30)
-        gpus, disk = offer.gpus, disk_bytes(offer)
+        gpus, disk = gpus_for_tasks(offer), disk_bytes(offer)
     if not kind:
         raise values.fail("a machine has no kind", given.line, "write kind: small, or offer: provider:region:type")
     prefix = values.text(given, "name") or kind

@@ -85,16 +85,51 @@ class TestHtCondor(RunnerConformance):
         assert condor.left() == []
 
     def test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(self, bench: RunnerBench) -> None:
-        """Where jobs see this machine's folders; a run whose files are transferred is refused."""
+        """Where files are transferred; a run with an image is refused."""
         assert isinstance(bench, Bench)
         plan = CheckpointPlan(bench.folder / "checkpoints", 60.0)
-        runner, wanted = bench.runner(), replace(bench.request("good", "a-0"), checkpoint=plan)
-        assert isinstance(runner, HtCondorRunner)
-        assert "transfers files" in runner.refuses_checkpoints()
+        wanted = replace(bench.request("good", "a-0"), checkpoint=plan, image="debian:12")
         with pytest.raises(DeployError, match="htcondor keeps no checkpoints here"):
-            bench.submit(runner, wanted)
+            bench.submit(bench.runner(), wanted)
+        super().test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(bench)
+
+    def test_checkpoints_where_jobs_see_the_folders_of_this_machine(self, bench: RunnerBench) -> None:
+        assert isinstance(bench, Bench)
         bench.files = "shared"
         super().test_a_checkpoint_is_copied_while_the_job_runs_and_put_into_the_next(bench)
+
+
+def test_the_last_checkpoint_of_an_evicted_run_is_sent(tmp_path: Path, condor: Condor) -> None:
+    runner, plan = runner_over(condor, tmp_path, grace=20), CheckpointPlan(tmp_path / "checkpoints", 60.0)
+    (tmp_path / "one").mkdir()
+    program = "trap 'echo last > \"$TRADEWIND_CHECKPOINT/state\"; exit' TERM; touch BEGUN; while :; do sleep 0.1; done"
+    program = program.replace("BEGUN", str(tmp_path / "begun"))
+    request = replace(request_for(tmp_path / "one", ["sh", "-c", program]), checkpoint=plan)
+    handle = runner.submit(request, [])
+    poll_until(runner, handle, lambda status: status.state is RunState.EXECUTING)
+    eventually(lambda: (tmp_path / "begun").exists())
+    condor.order(request.run_id, "evict")
+    assert wait_for_end(runner, handle).state is RunState.PREEMPTED
+    assert (
+        runner.copy_checkpoint(handle, tmp_path / "copy").fingerprint == runner.look_at_checkpoint(handle).fingerprint
+    )
+    assert (tmp_path / "copy" / "state").read_text() == "last\n"
+    runner.forget(handle)
+    assert not list((request.folder / "condor").glob("*.tar"))
+    condor.clear()
+
+
+def test_a_machine_without_chirp_is_said(tmp_path: Path, condor: Condor) -> None:
+    condor.config(chirp=False)
+    runner = runner_over(condor, tmp_path)
+    (tmp_path / "one").mkdir()
+    request = replace(request_for(tmp_path / "one", ["true"]), checkpoint=CheckpointPlan(tmp_path / "kept", 60.0))
+    handle = runner.submit(request, [])
+    status = wait_for_end(runner, handle)
+    assert (status.state, status.fault) == (RunState.PREEMPTED, Fault.INFRASTRUCTURE)
+    assert "no condor_chirp" in status.reason
+    runner.forget(handle)
+    condor.clear()
 
 
 @pytest.fixture(params=["transfer", "shared"])

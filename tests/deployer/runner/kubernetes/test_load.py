@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deployer.helpers import request_for
 from tests.deployer.runner.kubernetes.test_runner import REAL, KubeBench
 from tests.engines.kube_api import KubeApi, kube_cluster
 from tests.engines.ssh import free_port
 
-from tradewind.deployer.runner.kubernetes.job import posix_pattern
+from tradewind.deployer.runner.kubernetes.job import job_of
+from tradewind.deployer.runner.kubernetes.settings import KubernetesSettings
+from tradewind.deployer.runner.kubernetes.status import KubernetesData, _ended
+from tradewind.deployer.runner.load_generators import posix_pattern
 from tradewind.errors import DeployError
 from tradewind.problem import Fault, Load, RunRequest, RunState
 from tradewind.testing.runners import poll_until, wait_for_end
@@ -61,7 +65,7 @@ def driven(bench: KubeBench, script: str = _LOAD, run_id: str = "run-1", **chang
 
 
 def test_a_load_generator_drives_an_application(bench: KubeBench) -> None:
-    request = driven(bench)
+    request = driven(bench, cpus=1, memory_bytes=2**28)
     runner = bench.make()
     handle = bench.submit(runner, request)
     status = wait_for_end(runner, handle)
@@ -70,7 +74,35 @@ def test_a_load_generator_drives_an_application(bench: KubeBench) -> None:
     assert (request.folder / "stdout").read_text() == "hello $(HOME) 5\n"
     assert (request.folder / "application.stdout").read_text() == "serving 1\n"
     assert (request.folder / "outputs/load").exists()
+    assert status.usage is not None
+    assert (status.usage.cpu_seconds or 0.0) > 0.0  # the application's
+    assert status.usage.profile["load_cpu_seconds"] > 0.0
+    assert 0.0 < status.usage.profile["load_cpu_share"] <= 1.0
     runner.close()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory", "held"), [(None, None, {}), (2, 2**28, {"cpu": "2000m", "memory": str(2**28)})]
+)
+def test_a_load_is_held_to_its_limits(
+    tmp_path: Path, cpus: int | None, memory: int | None, held: dict[str, str]
+) -> None:
+    load = Load(argv=("drive",), cpus=cpus, memory_bytes=memory)
+    request = request_for(tmp_path, ("serve",), image="x", load=load)
+    job = job_of(request, "{}", {"work": "w"}, KubernetesSettings(), "home")
+    driver, application = job["spec"]["template"]["spec"]["containers"]
+    limits = {key: value for key, value in driver["resources"]["limits"].items() if key in ("cpu", "memory")}
+    assert limits == held
+    assert driver["resources"]["requests"].items() >= (held or {"cpu": "100m", "memory": "64Mi"}).items()
+    assert application["resources"]["limits"]["cpu"] != "2000m"
+
+
+def test_a_load_that_takes_too_much_memory_is_told_from_its_application() -> None:
+    data = KubernetesData(owner="o", expires=None, memory_bytes=2**30, load_memory=2**28)
+    ended = {"exitCode": 137, "reason": "OOMKilled", "startedAt": "2026-01-01T00:00:00Z"}
+    pod = {"metadata": {}, "status": {"containerStatuses": [{"name": "job", "state": {"terminated": ended}}]}}
+    assert "the load generator: " in _ended(data, pod, ended).reason
+    assert "256" in _ended(data, pod, ended).reason
 
 
 def test_loads_that_fail_and_applications_that_do(bench: KubeBench) -> None:
@@ -148,10 +180,10 @@ def test_a_load_on_several_nodes_is_refused(bench: KubeBench) -> None:
     ],
 )
 def test_a_pattern_is_written_for_busybox(pattern: str, found: str) -> None:
-    assert posix_pattern(pattern) == found
+    assert posix_pattern(pattern, "Kubernetes") == found
 
 
 @pytest.mark.parametrize("pattern", [r"(?=x)", r"(?P<n>x)", r"x*?", r"\bword", r"x+?"])
 def test_what_only_python_knows_is_refused(pattern: str) -> None:
     with pytest.raises(DeployError, match=r"job\.load\.ready\.pattern"):
-        posix_pattern(pattern)
+        posix_pattern(pattern, "Kubernetes")

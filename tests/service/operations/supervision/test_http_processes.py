@@ -62,8 +62,9 @@ def spread(served: Served, calls: int) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_all_answer_and_each_tells_the_figures_of_all(served: Served) -> None:
-    assert sum(spread(served, 60).values()) == 60
+def test_all_answer_one_that_is_killed_is_started_again_and_all_end(served: Served) -> None:
+    """One server for all of it: to start three processes takes half a minute of a busy machine."""
+    assert sum(spread(served, 40).values()) == 40
 
     def complete() -> bool:
         text = served.get("/metrics").text
@@ -74,21 +75,15 @@ def test_all_answer_and_each_tells_the_figures_of_all(served: Served) -> None:
         eventually(complete, seconds=PATIENCE)
         assert served.get("/readyz").status_code == 200
 
-
-@pytest.mark.slow
-def test_one_that_is_killed_is_started_again_while_the_others_answer(served: Served) -> None:
     victim = answering(served)["2"]
     victim.kill()
-    for _ in range(50):
+    for _ in range(40):
         assert served.get("/healthz").status_code == 200
     eventually(lambda: 'tradewind_process_restarts_total{process="2"} 1' in served.get("/metrics").text)
     eventually(lambda: served.log.read_text().count("process 2 of the server answers, too") == 2, seconds=PATIENCE)
     assert answering(served)["2"].pid != victim.pid
     all_there(served, 3)
 
-
-@pytest.mark.slow
-def test_all_end_with_the_server(served: Served) -> None:
     others = list(answering(served).values())
     assert len(others) == 2
     code, seconds = served.end()

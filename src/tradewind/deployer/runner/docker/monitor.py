@@ -23,7 +23,7 @@ from tradewind.deployer.runner.docker.names import RUN, InspectedContainer, List
 from tradewind.deployer.runner.docker.settings import DockerSettings
 from tradewind.deployer.runner.docker.status import DockerData, ended_status
 from tradewind.deployer.runner.exit_reasons import lost_status
-from tradewind.deployer.runner.usage import with_load_usage
+from tradewind.deployer.runner.load_generators import with_load_usage
 from tradewind.errors import DeployError, TradewindError
 from tradewind.problem import Handle, RunState, RunStatus, Usage
 

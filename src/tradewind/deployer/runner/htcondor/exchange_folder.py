@@ -15,9 +15,12 @@ from urllib.parse import quote
 from tradewind.deployer.bundle import pack, unpack
 from tradewind.deployer.checkpoints import put_checkpoint
 from tradewind.deployer.environment import METRICS, OUTPUTS, check_workdir, resolve_secrets
+from tradewind.deployer.runner.htcondor import checkpoints
+from tradewind.deployer.runner.htcondor.checkpoints import NO_CHECKPOINTS
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import HtCondorData, result_of
 from tradewind.deployer.runner.htcondor.submit_description import (
+    CHECKPOINT_TAR,
     FOLDER,
     INPUTS_TAR,
     LOG,
@@ -38,9 +41,6 @@ from tradewind.problem import Fault, RunRequest, RunState
 from tradewind.utils.units import parse_memory
 
 _ORDER, _CLAIM, _CANCEL, _WAITS, _UNSENT = "order.json", "claim.json", "cancel", "waits.sub", "unsent.json"
-
-
-NO_CHECKPOINTS = "HTCondor transfers files when a job begins and when it has ended, and none between"
 
 
 class ExchangeFolder:
@@ -83,10 +83,8 @@ class ExchangeFolder:
             )
         check_workdir(request.workdir)
         shared = shares_folders(request, settings)
-        if request.checkpoint is not None and not shared:
-            hint = (
-                "leave deploy.checkpoint out, or set files: shared where machines share a file system, without an image"
-            )
+        if request.checkpoint is not None and request.image is not None:
+            hint = "leave deploy.checkpoint out, or run the program without an image"
             raise DeployError(f"htcondor keeps no checkpoints here: {NO_CHECKPOINTS}", hint=hint, retryable=False)
         text, secrets = script(request, settings), secrets_script(resolve_secrets(request.secrets))
         limit = parse_memory(settings.sent_bytes)
@@ -95,8 +93,10 @@ class ExchangeFolder:
             (self.folder / OUTPUTS).mkdir(exist_ok=True)
             (self.place / SCRIPT).unlink(missing_ok=True)
             (self.place / SCRIPT).write_text(text, encoding="utf-8")
-            if request.checkpoint is not None:
+            if request.checkpoint is not None and shared:
                 put_checkpoint(request.checkpoint, self.folder)
+            elif request.checkpoint is not None:
+                checkpoints.put_checkpoint(request.checkpoint, self.place / CHECKPOINT_TAR)
             if not shared:
                 _link(pack(request.workdir, cache, limit_bytes=limit).path, self.place / WORK_TAR)
                 if (self.folder / INPUTS).is_dir():
@@ -187,8 +187,10 @@ class ExchangeFolder:
 
     def drop_archives(self) -> None:
         """Remove the archives, which are large, once they are no longer needed."""
-        for name in (WORK_TAR, INPUTS_TAR, PACKED):
+        for name in (WORK_TAR, INPUTS_TAR, CHECKPOINT_TAR, PACKED):
             (self.place / name).unlink(missing_ok=True)
+        for path in self.place.glob("checkpoint-*.tar"):
+            path.unlink(missing_ok=True)
 
     def collect(self, request: RunRequest, settings: HtCondorSettings, back: Path) -> None:
         """Bring the files that the job made into the run's folder.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind import plugins
+from tradewind.deployer.checkpoints import CheckpointLook
 from tradewind.deployer.runner.base import (
     FolderCheckpoints,
     HasOwnFiles,
@@ -23,10 +25,12 @@ from tradewind.deployer.runner.base import (
     UsesImages,
 )
 from tradewind.deployer.runner.exit_reasons import lost_status
+from tradewind.deployer.runner.htcondor import checkpoints
 from tradewind.deployer.runner.htcondor.backlog import CondorBacklog
+from tradewind.deployer.runner.htcondor.checkpoints import NO_CHECKPOINTS
 from tradewind.deployer.runner.htcondor.commands import CondorCommands, JobAdCache, find_programs, run_constraint
 from tradewind.deployer.runner.htcondor.event_log import JobLogSummary, read_event_log
-from tradewind.deployer.runner.htcondor.exchange_folder import NO_CHECKPOINTS, ExchangeFolder
+from tradewind.deployer.runner.htcondor.exchange_folder import ExchangeFolder
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.htcondor.status import (
     HtCondorData,
@@ -48,7 +52,9 @@ from tradewind.errors import (
 )
 from tradewind.plugins import CallsNetwork
 from tradewind.problem import Handle, Machine, Offer, RunRequest, RunState, RunStatus
-from tradewind.utils.units import count
+from tradewind.utils.units import count, parse_memory
+
+_log = logging.getLogger("tradewind.deployer")
 
 _GONE = (3, 4)
 _FIND_SECONDS = 10.0
@@ -71,7 +77,8 @@ class HtCondorRunner(
     """Runs jobs on the machines of an HTCondor pool, many in one submission, with the job's image in docker universe.
 
     CPUs and memory are asked for as the offer has them; the pool holds the job to them. The job's own script ends it
-    at its wall time. Checkpoints are kept where jobs see this machine's folders. A run that loses its machine is not
+    at its wall time. Checkpoints are kept, but not of jobs with an image: where files are transferred, the job sends
+    them by condor_chirp while it runs, and when it is to leave its machine. A run that loses its machine is not
     started again by HTCondor: it is reported as preempted.
     """
 
@@ -98,13 +105,27 @@ class HtCondorRunner(
         """The grace between SIGTERM and SIGKILL, and a second, in seconds."""
         return self.settings.grace + 1.0
 
-    def refuses_checkpoints(self) -> str:
-        """Refuse them where HTCondor copies files; see `KeepsCheckpoints.refuses_checkpoints`."""
-        return "" if self.settings.files == "shared" else NO_CHECKPOINTS
+    def refuses_checkpoints(self, image: str | None) -> str:
+        """Refuse them for a job with an image; see `KeepsCheckpoints.refuses_checkpoints`."""
+        return NO_CHECKPOINTS if image else ""
 
     def checkpoint_parent(self, handle: Handle) -> Path | None:
         """The run's folder on the shared file system; see `FolderCheckpoints.checkpoint_parent`."""
         return HtCondorData.of(handle).place
+
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files of a run, or at those that it has sent; see `KeepsCheckpoints`."""
+        if self.settings.files == "shared":
+            return super().look_at_checkpoint(handle)
+        exchange = _exchange(handle)
+        return CheckpointLook() if exchange is None else checkpoints.look_at_checkpoint(exchange.place)
+
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Copy the checkpoint files of a run, or those that it has sent; see `KeepsCheckpoints.copy_checkpoint`."""
+        if self.settings.files == "shared":
+            return super().copy_checkpoint(handle, folder)
+        exchange, most = _exchange(handle), parse_memory(self.settings.sent_bytes)
+        return CheckpointLook() if exchange is None else checkpoints.copy_checkpoint(exchange.place, folder, most)
 
     def submit(self, request: RunRequest, machines: Sequence[Machine]) -> Handle:
         """Submit one run; see `Runner.submit`."""
@@ -372,7 +393,10 @@ class HtCondorRunner(
 
     def collect(self, handle: Handle, request: RunRequest) -> None:
         """Bring the files that the job made into the run's folder; see `Runner.collect`."""
-        ExchangeFolder(request.folder.absolute()).collect(request, self.settings, self._folder / "back")
+        exchange = ExchangeFolder(request.folder.absolute())
+        if request.checkpoint is not None and "unsent" in result_of(exchange.result):
+            _log.warning("run %s: its last checkpoint could not be sent here (condor_chirp)", request.run_id)
+        exchange.collect(request, self.settings, self._folder / "back")
 
     def forget(self, handle: Handle) -> None:
         """Remove the job, where it is still in the queue, and the files that were kept for it; see `Runner.forget`."""

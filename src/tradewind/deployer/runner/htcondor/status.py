@@ -14,7 +14,6 @@ from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.htcondor.event_log import JobLogSummary
 from tradewind.deployer.runner.htcondor.submit_description import MISSING, NOT_EXECUTABLE
 from tradewind.deployer.runner.image_errors import image_fault
-from tradewind.deployer.runner.usage import shell_seconds
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 
@@ -138,7 +137,7 @@ def status_of(
         cancelled: The reason of its cancellation, or None if it was not cancelled from here.
     """
     runtime = _runtime(summary, result)
-    own = shell_seconds(result.get("cpu", ""))  # the log of events has whole seconds only
+    own = exit_reasons.shell_seconds(result.get("cpu", ""))  # the log of events has whole seconds only
     usage = Usage(summary.memory_bytes, summary.cpu_seconds if own is None else own)
 
     def ended(state: RunState, reason: str, fault: Fault | None, code: int | None = None) -> RunStatus:
@@ -187,6 +186,9 @@ def _exit(
         return RunState.FAILED, f"{words} {program!r}", Fault.JOB, MISSING
     if noted == "workdir":
         words = "its machine does not see the working folder; set files to transfer"
+        return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
+    if noted == "chirp":
+        words = "its machine has no condor_chirp, by which it would send its checkpoints; leave deploy.checkpoint out"
         return RunState.PREEMPTED, words, Fault.INFRASTRUCTURE, code
     if code == 0:
         return RunState.DONE, "", None, 0

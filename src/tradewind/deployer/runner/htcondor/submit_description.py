@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.deployer.environment import OUTPUTS, check_variables, job_environment
+from tradewind.deployer.runner.htcondor.checkpoints import SENDER, SENT, sending
 from tradewind.deployer.runner.htcondor.settings import HtCondorSettings
 from tradewind.deployer.runner.log_limit import shares
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of, whole_gpus
@@ -21,8 +22,8 @@ FOLDER = "condor"
 LOG, SCRIPT, SECRETS, RESULT, PACKED = "log", "job.sh", "secrets.sh", "result", "results.tar"
 """Files in it: the job event log, the job's script, its secrets, its end, and the archive of its results."""
 
-WORK_TAR, INPUTS_TAR = "work.tar", "inputs.tar"
-"""Files in it: the archives of the working folder and the inputs, where HTCondor transfers them."""
+WORK_TAR, INPUTS_TAR, CHECKPOINT_TAR = "work.tar", "inputs.tar", "checkpoint.tar"
+"""Files in it: the archives of the working folder, the inputs and the checkpoint, where HTCondor transfers them."""
 
 MISSING, NOT_EXECUTABLE = 127, 126
 """The exit codes of shells for a command that is not there, or cannot be run."""
@@ -152,7 +153,9 @@ def _process(request: RunRequest, settings: HtCondorSettings) -> list[str]:
         lines.append(f"arguments = {quoted([str(place / SCRIPT)])}")
         lines += [f"output = {literal(str(folder / 'stdout'))}", f"error = {literal(str(folder / 'stderr'))}"]
     else:
-        sent = [name for name in (SCRIPT, SECRETS, WORK_TAR, INPUTS_TAR) if (place / name).exists()]
+        if request.checkpoint is not None:
+            lines.append("+WantIOProxy = true")  # the job sends its checkpoints by condor_chirp
+        sent = [name for name in (SCRIPT, SECRETS, WORK_TAR, INPUTS_TAR, CHECKPOINT_TAR) if (place / name).exists()]
         lines += ["should_transfer_files = YES", "when_to_transfer_output = ON_EXIT"]
         lines += [f"arguments = {quoted([SCRIPT])}", f"transfer_input_files = {','.join(sent)}"]
         lines.append(f"transfer_output_files = {RESULT},{PACKED}")
@@ -166,6 +169,7 @@ def script(request: RunRequest, settings: HtCondorSettings) -> str:
     It is plain ``sh``, so that it runs in any image. Values of the user are quoted, and never a part of its text.
     """
     shared = shares_folders(request, settings)
+    sends = request.checkpoint is not None and not shared
     folder, work = shlex.quote(str(request.folder.absolute())), shlex.quote(str(request.workdir.absolute()))
     limits = request.limits
     wall = "" if limits.wall_seconds is None else _seconds(limits.wall_seconds)
@@ -181,12 +185,15 @@ def script(request: RunRequest, settings: HtCondorSettings) -> str:
         *([f"folder={folder}", f"work={work}"] if shared else ['folder="$here/run"', 'work="$here/work"']),
         f'mkdir -p "$folder/{OUTPUTS}"',
         *([] if shared else _unpacking()),
+        *([SENDER] if sends else []),
         ': "${PATH:=/usr/local/bin:/usr/bin:/bin}"; export PATH',
         *(f"export {name}={_value(value)}" for name, value in sorted(environment.items())),
         f'if [ -f "$here/{SECRETS}" ]; then . "$here/{SECRETS}"; rm -f "$here/{SECRETS}"; fi',
         f"set -- {shlex.join(request.argv)}",
         f"wall={wall} grace={_seconds(settings.grace)} most={most} tail={tail}",
+        *([sending(request.checkpoint)] if sends and request.checkpoint is not None else []),
         _BODY,
+        *([SENT] if sends else []),
         *([] if shared else _packing(request.outputs)),
         'exit "$code"',
     ]

@@ -152,8 +152,7 @@ def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
     """
     place = folder / "collected"
     try:
-        with gzip.open(io.BytesIO(archive)) as stream:
-            bundle.unpack(cast("IO[bytes]", stream), place, limit_bytes=UNPACKED_BYTES, lenient=True)
+        unpack_all(archive, place)
         work, outputs = place / "work", folder / "outputs"
         if outputs.is_dir():
             shutil.rmtree(outputs)
@@ -169,6 +168,17 @@ def unpack(archive: bytes, folder: Path, request: RunRequest) -> None:
                 shutil.copy2(path, target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def unpack_all(archive: bytes, folder: Path) -> None:
+    """Unpack all that a pod has packed.
+
+    Args:
+        archive: The compressed archive from the pod's log.
+        folder: The folder that is made for it.
+    """
+    with gzip.open(io.BytesIO(archive)) as stream:
+        bundle.unpack(cast("IO[bytes]", stream), folder, limit_bytes=UNPACKED_BYTES, lenient=True)
 
 
 def _shorten(note: Path, log: Path, request: RunRequest) -> bool:

@@ -20,9 +20,9 @@ from tradewind.deployer.environment import job_environment
 from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.pod_scripts import PREPARE
 from tradewind.deployer.runner.kubernetes.settings import INSTANCE_TYPE, KubernetesSettings
+from tradewind.deployer.runner.load_generators import posix_pattern
 from tradewind.deployer.runner.log_limit import log_words
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of, whole_gpus
-from tradewind.errors import DeployError, PrerequisiteError
 from tradewind.problem import RunRequest
 
 MANAGED = "app.kubernetes.io/managed-by=tradewind"
@@ -55,10 +55,6 @@ _OF_A_NODE = 0.7
 """The share of a small cloud node that is allocatable at the least; two pods that each ask for it do not share one."""
 _NAME_LENGTH = 52  # a pod of an indexed job adds its number and five letters, and a name has 63
 _LABEL_LENGTH = 63
-
-
-_CLASSES = {"d": "0-9", "w": "[:alnum:]_", "s": "[:space:]"}
-_TOKEN = re.compile(r"\\(.)|(\[\^?\]?)|(\])|\(\?(:)?|[*+?}]\?|(.)", re.DOTALL)
 
 
 def slug(text: str, length: int) -> str:
@@ -212,7 +208,7 @@ def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSe
         "TW_READY": f"{load.ready_seconds:.3f}",
         "TW_PORT": "" if load.port is None else f"{load.port:04X}",
         "TW_PATH": load.ready_path if load.port is not None else "",
-        "TW_SAYS": posix_pattern(load.ready_pattern),
+        "TW_SAYS": posix_pattern(load.ready_pattern, "Kubernetes"),
         "TRADEWIND_APPLICATION_HOST": here,
         **({} if load.port is None else {"TRADEWIND_APPLICATION_PORT": str(load.port)}),
     }
@@ -224,12 +220,16 @@ def _containers(request: RunRequest, mounts: list[Document], given: KubernetesSe
         "command": [*job["command"][:-1], f"{FOLDER}/bin/application"],
         "env": kept,
     }
+    held = _amounts(float(load.cpus or 0), load.memory_bytes or 0)
     own = {each["name"]: each for each in (*job["env"], *_variables({**load.env, **ours}))}
     driver = {key: value for key, value in job.items() if key != "ports"} | {
         "image": load.image or request.image,
         "args": [literal(word) for word in load.argv],
         "env": list(own.values()),
-        "resources": {"requests": _SMALL | {_STORAGE: "0"}, "limits": {_STORAGE: str(_disk(given))}},
+        "resources": {
+            "requests": _SMALL | held | {_STORAGE: "0"},
+            "limits": held | {_STORAGE: str(_disk(given))},
+        },
     }
     return [driver, application]
 
@@ -250,6 +250,7 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
         "TW_LIMIT": str(given.output_bytes),
         "TW_LOG": log_words(limits.log_bytes),
         "TW_SLOTS": str(max(1, int(cpus))),
+        "TW_KEEPS": "yes" if request.checkpoint is not None and request.checkpoint.kept else "",
         "TW_WAITS": "" if given.everywhere or offer.nodes == 1 else "yes",
     }
     variables = {**request.env, **job_environment(request, FOLDER), **_nodes(request), **own}
@@ -272,45 +273,6 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
     if request.ports:
         container["ports"] = [{"containerPort": port} for port in request.ports]
     return container
-
-
-def posix_pattern(pattern: str) -> str:
-    """Convert a regular expression of Python to the extended one that busybox knows.
-
-    Raises:
-        DeployError: It has a part that only Python knows: look-around, groups with names, lazy repeats.
-    """
-    found, inside = [], False
-    for token in _TOKEN.finditer(pattern):
-        text, escaped = token[0], token[1]
-        if escaped in _CLASSES:
-            found.append(_CLASSES[escaped] if inside else f"[{_CLASSES[escaped]}]")
-        elif escaped in ("D", "W", "S") and not inside:
-            found.append(f"[^{_CLASSES[escaped.lower()]}]")
-        elif escaped is not None and escaped.isalnum():
-            raise _unknown(pattern, text)
-        elif escaped is not None:
-            found.append(escaped if inside else text)
-        elif inside:
-            inside = text != "]"
-            found.append(text)
-        elif text.startswith("["):
-            inside = True
-            found.append(text)
-        elif text == "(?:":
-            found.append("(")
-        elif len(text) > 1:
-            raise _unknown(pattern, text)
-        else:
-            found.append(text)
-    return "".join(found)
-
-
-def _unknown(pattern: str, part: str) -> DeployError:
-    return PrerequisiteError(
-        f"on Kubernetes, {part!r} cannot be used in job.load.ready.pattern: {pattern!r}",
-        hint="write it as an extended regular expression, as grep -E has it",
-    )
 
 
 def _disk(given: KubernetesSettings) -> int:

@@ -15,18 +15,34 @@ case $program in
 esac
 """
 
+_USED = r"""used() {
+  times > "$TW/$1.times"  # by itself: a pipe would ask a shell that has run nothing
+  cpu=$($b tail -n 1 "$TW/$1.times")
+  peak=
+  for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
+    if [ -r "$file" ]; then peak=$($b cat "$file"); break; fi
+  done
+}
+"""
+"""Peak memory of the container, and the processor time of what this shell has waited for, in minutes and seconds."""
+
 PREPARE = """
 set -e
 for b in "$(command -v busybox)" /bin/busybox /usr/bin/busybox; do
   if [ -x "$b" ]; then break; fi  # some shells say the name only
 done
-$b mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs"
+$b mkdir -p "$TW/bin" "$TW/work" "$TW/inputs" "$TW/outputs" "$TW/checkpoint"
 $b cp "$b" "$TW_FILES/work/run" "$TW/bin"
 if [ -f "$TW_FILES/work/application" ]; then $b cp "$TW_FILES/work/application" "$TW/bin"; fi
 for name in work inputs; do
   if [ -f "$TW_FILES/$name/tar.gz" ]; then $b gzip -dc "$TW_FILES/$name/tar.gz" | $b tar -x -f - -C "$TW/$name"; fi
 done
-for place in bin work inputs outputs; do $b chmod -R a+rwX "$TW/$place" || true; done
+if [ -d "$TW_FILES/checkpoint-00" ]; then
+  for part in "$TW_FILES"/checkpoint-*; do $b cat "$part/tar.gz"; done | $b gzip -dc > "$TW/checkpoint.tar"
+  $b tar -x -f "$TW/checkpoint.tar" -C "$TW/checkpoint"
+  $b rm "$TW/checkpoint.tar"
+fi
+for place in bin work inputs outputs checkpoint; do $b chmod -R a+rwX "$TW/$place" || true; done
 $b chmod a+rwx "$TW" || true
 """
 """The script of the step in the helper image: it unpacks the files."""
@@ -45,7 +61,9 @@ fi
   : > "$TW/over"; printf 'state=missing\n' > "$TW_END"; exit 127
 fi
 shift
-now() { read -r up _ < /proc/uptime; echo "$up"; }
+"""
+    + _USED
+    + r"""now() { read -r up _ < /proc/uptime; echo "$up"; }
 ready() {
   if [ -n "$TW_PORT" ]; then
     $b cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | $b grep -q ":$TW_PORT [0-9A-F]*:[0-9A-F]* 0A " || return 1
@@ -65,7 +83,7 @@ late() {
     'BEGIN { t = now - began; print ((t > wall) ? "timed_out" : ((t > ready) ? "unready" : "")) }'
 }
 began=$(now)
-stopped= ended= cpu= code=1
+stopped= ended= code=1
 if [ -n "$TW_READY" ]; then
   until ready; do
     stopped=$(late)
@@ -79,6 +97,7 @@ if [ -n "$TW_READY" ]; then
 fi
 : > "$TW/stdout"
 : > "$TW/stderr"
+drove=$(now)
 if [ -z "$stopped" ]; then
 printf '%s\n' "$TRADEWIND_NODE_IPS" | $b sed "s/\$/ slots=$TW_SLOTS/" > "$TW/hosts"
 $b mkfifo "$TW/out" "$TW/err" "$TW/out.marked" "$TW/err.marked" "$TW/lines"
@@ -90,8 +109,8 @@ $b tee "$TW/stdout" < "$TW/out" > "$TW/out.marked" 3>&- & tees="$tees $!"
 $b tee "$TW/stderr" < "$TW/err" > "$TW/err.marked" 3>&- & tees="$tees $!"
 (
   exec 3>&-
-  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_GRACE -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS \
-    -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS \
+  exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS -u TW_KEEPS \
+    -u TW_GRACE -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS \
     "$b" setsid "$program" "$@"
 ) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
 end() { kill -TERM -$pid; $b sleep "$TW_GRACE"; kill -KILL -$pid; } 2> /dev/null
@@ -113,7 +132,6 @@ wait $pid; code=$?
 while kill -0 $pid 2> /dev/null; do wait $pid; code=$?; done
 ended=$(now)
 kill -KILL -$pid 2> /dev/null
-times > "$TW/times"; { read -r cpu; read -r cpu; } < "$TW/times"
 if [ -n "$TW_WALL" ]; then kill $timer 2> /dev/null; fi
 if [ -n "$TW_READY" ]; then
   kill $watch 2> /dev/null
@@ -132,17 +150,19 @@ fi
 state=${stopped:-ended}
 if [ -f "$TW/timed-out" ]; then state=timed_out; fi
 : > "$TW/over"
-application=
+used run
+application= figures="peak=$peak
+cpu=$cpu"
 if [ -n "$TW_READY" ]; then
   waited=0
   while [ ! -f "$TW/application.code" ] && [ $waited -lt 50 ]; do $b sleep 0.1; waited=$((waited + 1)); done
   if [ -f "$TW/application.code" ]; then application=$($b cat "$TW/application.code"); fi
+  figures="load_peak=$peak
+load_cpu=$cpu
+load_began=$drove
+$($b cat "$TW/application.used" 2> /dev/null)"
 fi
 if [ "$state" = died ] || [ "$state" = unready ]; then code=1; fi
-peak=
-for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
-  if [ -r "$file" ]; then peak=$($b cat "$file"); break; fi
-done
 cd "$TW"
 if [ -n "$TW_LOG" ]; then
   set -- $TW_LOG
@@ -167,6 +187,7 @@ for file in stdout stderr application.stdout application.stderr metrics.jsonl; d
   done
 done
 $b find outputs -type f | keep
+if [ -n "$TW_KEEPS" ]; then $b find checkpoint -type f | keep; fi
 printf '%s\n' "$TW_PATTERNS" | while read -r pattern; do
   if [ -n "$pattern" ]; then
     (cd work && $b find . -type f \( -path "./$pattern" -o -path "./$pattern/*" \)) | $b sed 's/^[.]/work/'
@@ -180,8 +201,8 @@ if [ "$size" -gt "$TW_LIMIT" ]; then
 else
   echo "T $size"; $b base64 files.tgz; echo T
 fi
-printf 'state=%s\nbegan=%s\nended=%s\npeak=%s\ncpu=%s\nlarge=%s\napplication=%s\n' \
-  "$state" "$began" "$ended" "$peak" "$cpu" "$large" "$application" > "$TW_END"
+printf 'state=%s\nbegan=%s\nended=%s\nlarge=%s\napplication=%s\n%s\n' \
+  "$state" "$began" "$ended" "$large" "$application" "$figures" > "$TW_END"
 exit $code
 """
 )
@@ -193,6 +214,7 @@ b=$TW/bin/busybox
 cd "$TW/work" || exit 125
 end() { echo "$1" > "$TW/application.part"; $b mv "$TW/application.part" "$TW/application.code"; }
 """
+    + _USED
     + _LOOKUP
     + r"""
 if [ ! -f "$program" ] || [ ! -x "$program" ]; then printf 'state=missing\n' > "$TW_END"; end 127; exit 127; fi
@@ -211,6 +233,8 @@ while kill -0 $pid 2> /dev/null; do wait $pid; code=$?; done
 kill -KILL -$pid 2> /dev/null
 kill $guard 2> /dev/null
 if [ -f "$TW/over" ]; then code=0; fi
+used application
+printf 'peak=%s\ncpu=%s\n' "$peak" "$cpu" > "$TW/application.used"
 end "$code"
 exit "$code"
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import shutil
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -12,11 +13,14 @@ from pathlib import Path
 
 from tradewind import plugins
 from tradewind.deployer import bundle
+from tradewind.deployer.checkpoints import FOLDER as CHECKPOINT
+from tradewind.deployer.checkpoints import CheckpointLook, copy_files, look_at_files
 from tradewind.deployer.environment import resolve_secrets
 from tradewind.deployer.runner.base import (
     DrivesLoad,
     HasOwnFiles,
     HasOwnMachines,
+    KeepsCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -38,6 +42,12 @@ from tradewind.deployer.runner.kubernetes.api import (
     find_package,
 )
 from tradewind.deployer.runner.kubernetes.channel import open_channel
+from tradewind.deployer.runner.kubernetes.checkpoints import (
+    Channel,
+    checkpoint_parts,
+    copy_checkpoint,
+    look_at_checkpoint,
+)
 from tradewind.deployer.runner.kubernetes.file_transfer import (
     UNPACKED_BYTES,
     content_name,
@@ -45,6 +55,7 @@ from tradewind.deployer.runner.kubernetes.file_transfer import (
     has_ended,
     share_secret,
     unpack,
+    unpack_all,
     with_expiry,
 )
 from tradewind.deployer.runner.kubernetes.job import (
@@ -70,6 +81,7 @@ from tradewind.deployer.runner.kubernetes.status import (
     WaitLimits,
     by_uid,
     end_of,
+    executes,
     explained,
     first_pod,
     job_of_pod,
@@ -93,6 +105,7 @@ _AGAIN_SECONDS = 1.0
 _EVENTS_SECONDS = 5.0
 _LOG_SECONDS = 120.0
 _SECRET_BYTES = 1_000_000
+_LEFT = "left"
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 
@@ -103,6 +116,7 @@ class KubernetesRunner(
     DrivesLoad,
     HasOwnFiles,
     HasOwnMachines,
+    KeepsCheckpoints,
     LimitsCpu,
     LimitsMemory,
     LimitsTime,
@@ -116,7 +130,8 @@ class KubernetesRunner(
     """Runs jobs on a Kubernetes cluster, each as a Job with the CPUs, memory and GPUs of its offer.
 
     The working folder is sent through a Secret (a megabyte, compressed) or is in a volume claim. Logs, metrics and
-    outputs come back through the pod's log. Several nodes are an indexed Job with a headless service.
+    outputs come back through the pod's log. Several nodes are an indexed Job with a headless service. Checkpoints are
+    copied by a command in the pod while it runs, and given to the next one through Secrets (16 megabytes, compressed).
     """
 
     name = "kubernetes"
@@ -163,6 +178,8 @@ class KubernetesRunner(
             program=request.argv[0],
             memory_bytes=memory_of(request),
             wall_seconds=request.limits.wall_seconds,
+            load_cpus=None if request.load is None else request.load.cpus,
+            load_memory=None if request.load is None else request.load.memory_bytes,
             lasts=request.expires - self.clock.now(),
             patience=asdict(self._wait_limits),
         )
@@ -203,7 +220,7 @@ class KubernetesRunner(
                     retryable=False,
                 )
             files.setdefault(name, {})["tar.gz"] = content
-        return files
+        return files | checkpoint_parts(request.checkpoint)
 
     def _complete(
         self, request: RunRequest, job: Document, files: Mapping[str, Mapping[str, bytes]], values: Mapping[str, str]
@@ -352,6 +369,7 @@ class KubernetesRunner(
                 (folder / name).write_bytes(content)
             if log.archive is not None:
                 unpack(log.archive, folder, request)
+            shutil.rmtree(folder / _LEFT, ignore_errors=True)
         except OSError as error:
             raise folder_error(error, folder) from error
         large = said.get("large")
@@ -378,6 +396,47 @@ class KubernetesRunner(
         except ObjectNotFound:
             pass
         raise UnreachableError(f"run {handle.run_id} has no pod")
+
+    def look_at_checkpoint(self, handle: Handle) -> CheckpointLook:
+        """Look at the checkpoint files in a run's first pod; see `KeepsCheckpoints.look_at_checkpoint`."""
+        if (channel := self._executing(handle)) is not None:
+            return look_at_checkpoint(channel)
+        brought = self._brought(handle)
+        return CheckpointLook() if brought is None else look_at_files(brought)
+
+    def copy_checkpoint(self, handle: Handle, folder: Path) -> CheckpointLook:
+        """Bring the checkpoint files of a run's first pod here; see `KeepsCheckpoints.copy_checkpoint`."""
+        if (channel := self._executing(handle)) is not None:
+            return copy_checkpoint(channel, folder)
+        brought = self._brought(handle)
+        return CheckpointLook() if brought is None else copy_files(brought, folder)
+
+    def _executing(self, handle: Handle) -> Channel | None:
+        """Runs commands in the first pod of a run; None where that does not execute."""
+        pod = self._pod_of(handle)
+        if pod is None or not executes(pod):
+            return None
+        name = pod["metadata"]["name"]
+
+        def channel(argv: Sequence[str]) -> socket.socket:
+            try:
+                return open_channel(self._api, name, argv)
+            except ObjectNotFound:
+                raise UnreachableError(f"run {handle.run_id} has no pod any more") from None
+
+        return channel
+
+    def _brought(self, handle: Handle) -> Path | None:
+        """The checkpoint that a run has left for others to begin at, which is in its pod's log; None for none."""
+        place = Path(KubernetesData.of(handle).folder) / _LEFT
+        if not place.is_dir():
+            pod = self._pod_of(handle)
+            archive = read_marked(self._log_of(pod)).archive if pod is not None and end_of(pod) is not None else None
+            if archive is None:
+                return None
+            place.parent.mkdir(parents=True, exist_ok=True)
+            unpack_all(archive, place)
+        return place / CHECKPOINT if (place / CHECKPOINT).is_dir() else None
 
     def forget(self, handle: Handle) -> None:
         """Delete the Job of a run that is settled; all objects that belong to it are removed with it."""

@@ -20,13 +20,14 @@ from tradewind.deployer.runner.exit_reasons import (
     failure_reason,
     lost_status,
     out_of_memory_reason,
+    shell_seconds,
     timeout_reason,
 )
 from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.runner.image_errors import image_fault
 from tradewind.deployer.runner.kubernetes.api import Document
 from tradewind.deployer.runner.kubernetes.job import APPLICATION_CONTAINER, CONTAINER, ENDING, QUEUE
-from tradewind.deployer.runner.usage import shell_seconds
+from tradewind.deployer.runner.load_generators import with_load_usage
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 from tradewind.utils.units import format_duration
 
@@ -42,6 +43,8 @@ class KubernetesData(HandleData):
         program: The first word of its command.
         memory_bytes: The bytes of memory that it may take on each node, or None.
         wall_seconds: Its time limit in seconds, or None.
+        load_cpus: CPUs that its load generator is held to, or None.
+        load_memory: Bytes of memory that its load generator is held to, or None.
         lasts: Seconds from its beginning after which anyone may end it; None in handles of an earlier version.
         patience: The fields of `WaitLimits` that it was submitted with; None in handles of an earlier version, for
             which those of the settings hold.
@@ -54,6 +57,8 @@ class KubernetesData(HandleData):
     program: str = ""
     memory_bytes: int | None = None
     wall_seconds: float | None = None
+    load_cpus: int | None = None
+    load_memory: int | None = None
     lasts: float | None = None
     patience: Mapping[str, float] | None = None
     look: bool = False
@@ -389,6 +394,11 @@ def _container(pod: Document, name: str = CONTAINER, kind: str = "containerStatu
     return {}
 
 
+def executes(pod: Document) -> bool:
+    """True while the job's own container runs."""
+    return _container(pod).get("running") is not None
+
+
 def end_of(pod: Document) -> Document | None:
     """The terminated state of the job's own container, whatever else runs in its pod; None as long as it runs."""
     found: Document | None = _container(pod).get("terminated")
@@ -425,14 +435,27 @@ def termination_figures(ended: Document) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in str(ended.get("message") or "").splitlines())
 
 
+def _usage_of(data: KubernetesData, said: Mapping[str, str]) -> Usage:
+    """The usage of a run, and beside it that of its load generator."""
+    usage = _figures(said, "")
+    if "load_cpu" not in said:
+        return usage
+    began, ended = (float(said.get(name) or 0.0) for name in ("load_began", "ended"))
+    return with_load_usage(usage, _figures(said, "load_"), max(0.0, ended - began), data.load_cpus)
+
+
+def _figures(said: Mapping[str, str], kind: str) -> Usage:
+    peak = said.get(f"{kind}peak", "")
+    return Usage(int(peak) if peak.isdigit() else None, shell_seconds(said.get(f"{kind}cpu", "")))
+
+
 def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
     said, code, reason = termination_figures(ended), int(ended["exitCode"]), ended.get("reason", "")
     runtime = _lasted(ended)
     if said.get("began") and said.get("ended"):
         runtime = max(0.0, float(said["ended"]) - float(said["began"]))
     beside = _container(pod, APPLICATION_CONTAINER).get("terminated") or {}
-    peak = int(said["peak"]) if said.get("peak", "").isdigit() else None
-    usage = Usage(peak, shell_seconds(said.get("cpu", "")))
+    usage = _usage_of(data, said)
     if said.get("state") == "timed_out":
         runtime = max(runtime, data.wall_seconds or 0.0)
         return RunStatus(RunState.TIMED_OUT, runtime, timeout_reason(data.wall_seconds), Fault.JOB, usage=usage)
@@ -442,6 +465,8 @@ def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:
         return early
     if reason == "OOMKilled" and code != 0:
         words = out_of_memory_reason(data.memory_bytes)
+        if data.load_memory is not None:
+            words = f"the load generator: {out_of_memory_reason(data.load_memory)}"
         return RunStatus(RunState.FAILED, runtime, words, Fault.JOB, -signal.SIGKILL, usage)
     if code == 0:
         return RunStatus(RunState.DONE, runtime, exit_code=0, usage=usage)

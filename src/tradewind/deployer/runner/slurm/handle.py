@@ -33,6 +33,7 @@ class SlurmData(HandleData):
         index: The index of the run in its batch.
         job: Slurm's id of the batch, or empty while it is not known.
         handed: True when Slurm has taken it: its job's id may not be known when the disk was full.
+        load_cpus: CPUs that its load generator is held to; 0 without one.
         look: True for a run that is only looked at: this process does not hand it over.
     """
 
@@ -48,6 +49,7 @@ class SlurmData(HandleData):
     index: int = 0
     job: str = ""
     handed: bool = False
+    load_cpus: int = 0
     look: bool = False
 
 

@@ -13,6 +13,7 @@ from tradewind.deployer.runner.exit_reasons import lost_status
 from tradewind.deployer.runner.run_files import read_document, replace_document, write_marker
 from tradewind.deployer.runner.slurm.backlog import SlurmBacklog
 from tradewind.deployer.runner.slurm.handle import SlurmRun
+from tradewind.deployer.runner.slurm.load_generator import driven_status
 from tradewind.deployer.runner.slurm.queue import SlurmJobRecord, SlurmQueue, SlurmQueueRow, SlurmQueueSnapshot
 from tradewind.deployer.runner.slurm.quota import SlurmQuota
 from tradewind.deployer.runner.slurm.spool import CANCEL, RESULT, Spool
@@ -153,8 +154,15 @@ class SlurmMonitor:
         result = self._result(run)
         if result is None or not is_end(result) or needs_accounting(result):
             return None
-        seen.final = status_of_result(result, run.data, self._cancel_reason(run))
+        seen.final = self._status(run, result)
         return seen.final
+
+    def _status(self, run: SlurmRun, result: Mapping[str, Any]) -> RunStatus:
+        """The status of an ended run by its result, with what is known of its load generator."""
+        status = status_of_result(result, run.data, self._cancel_reason(run))
+        if not run.data.load_cpus or run.folder is None:
+            return status
+        return driven_status(status, run.folder, run.data.load_cpus)
 
     def _ended_by_us(self, run: SlurmRun) -> RunStatus | None:
         """The status of a run that ended because it was cancelled from here; None for any other run."""
@@ -244,7 +252,7 @@ class SlurmMonitor:
             if run.data.batch:
                 with suppress(OSError):
                     self.spool.mark(run.name, run.data.index).touch()
-        return self._final(run, status_of_result(result, run.data, self._cancel_reason(run)))
+        return self._final(run, self._status(run, result))
 
     def _final(self, run: SlurmRun, status: RunStatus) -> RunStatus:
         self._seen.setdefault(run.run_id, _KnownRun()).final = status

@@ -117,7 +117,7 @@ def sbatch_options(request: RunRequest, settings: SlurmSettings) -> tuple[str, .
     """The options of sbatch that ask for a run's resources; runs with the same can be elements of one array."""
     cpus, tasks, memory = cpus_per_node(request), tasks_of(request, settings), memory_of(request)
     words = [
-        f"--nodes={request.offer.nodes}",
+        f"--nodes={request.offer.nodes + (request.load is not None)}",
         f"--ntasks-per-node={tasks}",
         f"--cpus-per-task={max(1, math.ceil(cpus / tasks))}",
     ]

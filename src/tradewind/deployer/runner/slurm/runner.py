@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from tradewind import plugins
 from tradewind.deployer.environment import METRICS, OUTPUTS
 from tradewind.deployer.runner.base import (
+    DrivesLoad,
     FolderCheckpoints,
     HasOwnMachines,
     LimitsCpu,
@@ -57,6 +58,7 @@ class SlurmRunner(
     LimitsTime,
     ListsNodes,
     SurvivesController,
+    DrivesLoad,
     SeveralNodes,
     UsesImages,
     SubmitsTogether,

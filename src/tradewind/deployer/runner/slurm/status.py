@@ -10,7 +10,6 @@ from tradewind.deployer.runner.slurm.commands import TOO_MUCH
 from tradewind.deployer.runner.slurm.handle import SlurmData
 from tradewind.deployer.runner.slurm.queue import WAITING_STATES, SlurmJobRecord, SlurmQueueRow
 from tradewind.deployer.runner.slurm.quota import SHARED
-from tradewind.deployer.runner.usage import shell_seconds
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 
 _LOST = {
@@ -214,7 +213,7 @@ def lost_run_status(reason: str, runtime: float) -> RunStatus:
 def _usage(result: Mapping[str, Any], *, spread: bool) -> Usage:
     """The usage of a run; the job script does not see the processor time of tasks that srun starts."""
     peak = int(result.get("peak_kib") or 0) * 1024
-    times = {f"{name}_seconds": shell_seconds(str(result.get(name, ""))) for name in ("user", "system")}
+    times = {f"{name}_seconds": exit_reasons.shell_seconds(str(result.get(name, ""))) for name in ("user", "system")}
     seconds = {name: time for name, time in times.items() if time is not None and not spread}
     moved = {name: float(result[name]) for name in _MOVED if isinstance(result.get(name), int) and not spread}
     return Usage(peak or None, sum(seconds.values()) if seconds else None, seconds | moved)

@@ -28,6 +28,7 @@ from tradewind.deployer.runner.run_files import folder_error
 from tradewind.deployer.runner.slurm.backlog import SlurmBacklog
 from tradewind.deployer.runner.slurm.commands import SlurmCommands, refusal, surely_refused
 from tradewind.deployer.runner.slurm.handle import quoted_name
+from tradewind.deployer.runner.slurm.load_generator import driving_command
 from tradewind.deployer.runner.slurm.options import (
     SlurmSettings,
     command_of,
@@ -201,7 +202,11 @@ class SlurmSubmitter:
                 raise folder_error(error, folder) from error
         memory, wall = memory_of(request), request.limits.wall_seconds
         names = [*request.env, *request.secrets, *job_environment(request, folder)]
-        words = command_of(request, folder, settings, list(dict.fromkeys(names)), label_of(mark))
+        names, load = list(dict.fromkeys(names)), request.load
+        if load is None:
+            words = command_of(request, folder, settings, names, label_of(mark))
+        else:
+            words = driving_command(request, load, folder, settings, names, label_of(mark))
         order = job_order(
             request,
             folder,
@@ -226,6 +231,7 @@ class SlurmSubmitter:
             "wall_seconds": wall,
             "asked": request.limits.asked,
             "memory_bytes": memory,
+            "load_cpus": 0 if load is None else load.cpus or cpus_per_node(request),
             "spread": bool(settings.mpi) or request.offer.nodes > 1 or settings.container in ("oci", "pyxis"),
         }
         return order, note

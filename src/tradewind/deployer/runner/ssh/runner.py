@@ -34,6 +34,7 @@ from tradewind.deployer.runner.base import (
     UsesMachines,
 )
 from tradewind.deployer.runner.exit_reasons import lost_status
+from tradewind.deployer.runner.load_generators import with_load_usage
 from tradewind.deployer.runner.resource_limits import cpus_of, memory_of
 from tradewind.deployer.runner.run_files import RunNotes, file_name_of
 from tradewind.deployer.runner.ssh import checkpoints, outputs
@@ -42,7 +43,6 @@ from tradewind.deployer.runner.ssh.remote_machine import RemoteMachine
 from tradewind.deployer.runner.ssh.settings import SshRunnerSettings
 from tradewind.deployer.runner.ssh.status import SshData, status_of
 from tradewind.deployer.runner.ssh.submit import APPLICATION, RemoteCommand, RunArchives, lay_out, start
-from tradewind.deployer.runner.usage import with_load_usage
 from tradewind.deployer.ssh_connection import SshTarget, find_ssh
 from tradewind.errors import DeployError, TradewindError
 from tradewind.plugins import CallsNetwork

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.deployer.runner.exit_reasons import lost_status, out_of_memory_reason, timeout_reason
+from tradewind.deployer.runner.exit_reasons import lost_status, out_of_memory_reason, shell_seconds, timeout_reason
 from tradewind.deployer.runner.handle import HandleData
-from tradewind.deployer.runner.usage import shell_seconds
 from tradewind.deployer.ssh_target import SshTarget
 from tradewind.problem import Fault, RunState, RunStatus, Usage
 

@@ -63,7 +63,7 @@ export class Chart extends View {
     if (bound) series.push(...this._bound(bound));
     return {
       // Charts of the same time stand below each other: their axes begin at the same place.
-      grid: { ...(this.document.zooms ? { left: 112, outerBoundsMode: "none" } : { left: 14 }), right: 18, top: this.document.y.title ? 30 : 10, bottom: (this.document.x.title ? 26 : 6) + (this.document.zooms ? 20 : 0) }, xAxis: this._axis("x", text), yAxis: this._axis("y", text),
+      grid: this.document.x.kind === "none" ? { left: 4, right: 4, top: 2, bottom: 2 } : { ...(this.document.zooms ? { left: 112, outerBoundsMode: "none" } : { left: 14 }), right: 18, top: this.document.y.title ? 30 : 10, bottom: (this.document.x.title ? 26 : 6) + (this.document.zooms ? 20 : 0) }, xAxis: this._axis("x", text), yAxis: this._axis("y", text),
       dataZoom: ["x", "y"].map((axis) => ({ type: "inside", [`${axis}AxisIndex`]: 0, filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseMove: false, moveOnMouseWheel: axis === "x" ? "shift" : false, preventDefaultMouseMove: false })),
       toolbox: { left: -99, itemSize: 0, feature: { dataZoom: { yAxisIndex: this.document.zooms ? "none" : 0, filterMode: "none", brushStyle: { color: colour("accent"), opacity: 0.15 } } } },
       legend, series,
@@ -90,6 +90,7 @@ export class Chart extends View {
   _axis(name, text) {
     const about = this.document[name], log = this.isLog(name), across = name === "x", range = this._range(name), words = new Map(about.labels);
     const custom = about.labels ? about.labels.map(([at]) => at) : log ? logTicks(this.visible(name, range)) : undefined;
+    if (about.kind === "none") return { type: "value", show: false, min: range[0], max: range[1], inverse: !!about.down };
     return {
       type: log ? "log" : "value", min: range[0], max: range[1], inverse: !!about.down, name: about.title ? about.title + (log ? " (log)" : "") : "",
       nameLocation: across ? "middle" : about.down ? "start" : "end", nameGap: across ? 28 : 12, nameTextStyle: { ...text, fontSize: 12.5, align: across ? "center" : "left", padding: across ? 0 : [0, 0, 0, -50] },
@@ -130,6 +131,8 @@ export class Chart extends View {
     const draw = {
       band: (item, api) => item.dataIndexInside === 0 && { type: "polygon", shape: { points: [...data.map(([x, low]) => api.coord([x, low])), ...data.map(([x, , high]) => api.coord([x, high])).reverse()] }, style: { fill: paint, opacity: 0.18 } },
       segments: (item, api) => { const [[x1, y1], [x2, y2]] = this._ends(api); return { type: "line", shape: { x1, y1, x2, y2 }, style: { stroke: layer.looks ? colour(layer.looks[rows[item.dataIndex]]) : paint, lineWidth: 1.5, opacity: layer.faint ? 0.35 : 1 } }; },
+      // All curves are one shape: a graph may have more of them than a page can have shapes.
+      links: (item, api) => item.dataIndexInside === 0 && { type: "path", shape: { pathData: data.map(([x1, y1, x2, y2]) => curve(api.coord([x1, y1]), api.coord([x2, y2]))).join("") }, style: { fill: "none", stroke: paint, lineWidth: layer.faint ? 1 : 1.8, opacity: layer.faint ? Math.min(0.75, Math.max(0.12, 60 / data.length)) : 1 } },
       boxes: (item, api) => this._box(api, layer, rows[item.dataIndex], paint, item.coordSys, strong),
     };
     return { type: "custom", clip: true, data, encode: dims, silent: layer.kind !== "boxes", renderItem: (item, api) => draw[layer.kind](item, api) || undefined };
@@ -231,7 +234,9 @@ export class Chart extends View {
       });
     });
     if (!found.size) return;
-    const things = [...found.values()].sort((a, b) => a[2] - b[2] || a[3] - b[3] || a[0] - b[0]);
+    // Across as a rule; in a graph, which has no axes, down from layer to layer.
+    const [first, second] = this.document.x.kind === "none" ? [3, 2] : [2, 3];
+    const things = [...found.values()].sort((a, b) => a[first] - b[first] || a[second] - b[second] || a[0] - b[0]);
     const from = this.at ? things.findIndex(([series, place]) => series === this.at[0] && place === this.at[1]) : way > 0 ? -1 : things.length;
     const next = things[Math.min(things.length - 1, Math.max(0, from + way))];
     this._leave();
@@ -286,6 +291,11 @@ export class Chart extends View {
     }
     saveCsv(`${name}.csv`, ["number", "of", x.title, y.title], rows);
   }
+}
+
+function curve([x1, y1], [x2, y2]) {
+  const middle = (y1 + y2) / 2;
+  return `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`;
 }
 
 // Whether white words can be read better on a colour than black ones.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from tradewind.problem import Payer
 from tradewind.service.accounts.identity import Principal
 from tradewind.service.api.authentication import AdminCaller, Caller, Shared
 from tradewind.service.http.responses import LIST_HEADERS, Before, Number, next_link
 from tradewind.service.http.session_cookies import session_secret
+from tradewind.store.clusters.cluster_store import TenantRow
 from tradewind.store.service.accounts import Role, SessionRow, TokenRow, UserRow
 
 token_router = APIRouter(tags=["tokens"])
@@ -119,6 +121,14 @@ class UserChange(BaseModel):
     password: str | None = Field(default=None, max_length=1024, description="Another one; all sessions end.")
 
 
+class TenantPreemption(BaseModel):
+    """The policy of a tenant whose work may end runs of others on a shared cluster."""
+
+    within: float = Field(description="Seconds within which it gets places up to its share.")
+    pays: Payer = Field(description="Who pays a run that is taken: its `owner`, the `taker`, or nobody (`cluster`).")
+    exempt: float = Field(description="Seconds for which a run has had its place before it may be taken.")
+
+
 class Tenant(BaseModel):
     """A tenant: whose requests, studies and applications its users share."""
 
@@ -128,6 +138,13 @@ class Tenant(BaseModel):
     quota: dict[str, float] = Field(
         description="The most that it may use: `cpu`, `memory` (GiB), `gpu`, `requests`; `dollars` in all."
     )
+    preempt: TenantPreemption | None = Field(description="Its preemption policy; null where it ends no runs of others.")
+
+    @classmethod
+    def of(cls, row: TenantRow) -> Self:
+        """The tenant of a row of the store."""
+        policy = TenantPreemption(**row.preempt) if row.preempt else None
+        return cls(name=row.name, weight=row.weight, priority=row.priority, quota=dict(row.quota), preempt=policy)
 
 
 class TenantChange(BaseModel):
@@ -139,6 +156,11 @@ class TenantChange(BaseModel):
     priority: int | None = Field(default=None, ge=-1000000, le=1000000, description="Larger goes first.")
     quota: dict[str, float] | None = Field(
         default=None, description="`cpu`, `memory` (GiB), `gpu`, `requests`, `dollars`; empty: none."
+    )
+    preempt: dict[str, str | float] | None = Field(
+        default=None,
+        description="`within` (`2m`, or seconds), and perhaps `pays` (`taker`, `owner`, `cluster`) and `exempt`; "
+        "empty: it ends no runs of others.",
     )
 
 
@@ -206,17 +228,16 @@ def remove_user(who: AdminCaller, shared: Shared, name: UserOrTenantName) -> Non
 @user_router.get("/tenants")
 def tenants(who: Caller, shared: Shared) -> list[Tenant]:
     """The tenants that the user may see, by name."""
-    return [
-        Tenant(name=row.name, weight=row.weight, priority=row.priority, quota=dict(row.quota))
-        for row in shared.users.tenants(who)
-    ]
+    return [Tenant.of(row) for row in shared.users.tenants(who)]
 
 
 @user_router.put("/tenants/{name}")
 def set_tenant(who: AdminCaller, shared: Shared, name: UserOrTenantName, change: TenantChange) -> Tenant:
-    """Add a tenant, or change its share and quota; for administrators."""
-    row = shared.users.set_tenant(who, name, weight=change.weight, priority=change.priority, quota=change.quota)
-    return Tenant(name=row.name, weight=row.weight, priority=row.priority, quota=dict(row.quota))
+    """Add a tenant, or change its share, quota and preemption; for administrators."""
+    row = shared.users.set_tenant(
+        who, name, weight=change.weight, priority=change.priority, quota=change.quota, preempt=change.preempt
+    )
+    return Tenant.of(row)
 
 
 @user_router.get("/audit", responses={200: {"headers": {"Link": LIST_HEADERS["Link"]}}})

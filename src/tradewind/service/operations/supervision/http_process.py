@@ -100,6 +100,7 @@ def serve_http(settings: ServiceSettings, document: dict[str, Any]) -> None:
         metrics.start()
         answering.health.process_metrics = metrics
         stack.enter_context(context.presence.here("server", server_url(settings, listening)))
+        preload.prepare_pages()
         _log.info("process %s of the server answers, too", name)
         answering.run(sockets=[listening])
 

@@ -18,6 +18,7 @@ from tradewind.service.http.responses import http_status
 from tradewind.service.web.page_access import Administrator, Posted, Shared
 from tradewind.service.web.rendering import list_page, redirect, render
 from tradewind.service.web.template_filters import exact
+from tradewind.tenancy.preemption.policy import preemption_policy
 from tradewind.utils.units import count
 
 router = APIRouter(include_in_schema=False, prefix="/admin")
@@ -30,6 +31,14 @@ QUOTAS = (
     ("dollars", "USD in all"),
 )
 """Resources that a tenant may be limited in, with their words."""
+
+_PREEMPTION = ("within", "pays", "exempt")
+_PAYERS = [
+    ("taker", "this tenant"),
+    ("owner", "the search whose run it was"),
+    ("cluster", "nobody"),
+]
+"""Who pays the runs that a tenant takes, with the words of the form."""
 
 _PER_PAGE = 50
 
@@ -155,7 +164,10 @@ def tenants(request: Request, who: Administrator, shared: Shared, name: str = ""
     if row is None:
         return _tenants_page(request, who, shared)
     given = {"name": row.name, "weight": exact(row.weight), "priority": str(row.priority)}
-    return _tenants_page(request, who, shared, given=given | {key: exact(amount) for key, amount in row.quota.items()})
+    given |= {key: exact(amount) for key, amount in row.quota.items()}
+    if policy := preemption_policy(row.preempt):
+        given |= {"within": exact(policy.within), "pays": policy.pays, "exempt": exact(policy.exempt)}
+    return _tenants_page(request, who, shared, given=given)
 
 
 @router.post("/tenants")
@@ -168,7 +180,10 @@ def set_tenant(request: Request, who: Administrator, shared: Shared, form: Poste
             _number(form.get("weight") or "1", "weight"),
             _number(form.get("priority") or "0", "priority"),
         )
-        row = shared.users.set_tenant(who, name, weight=weight, priority=round(priority), quota=quota)
+        preempt = {key: form[key].strip() for key in _PREEMPTION if form.get(key, "").strip()}
+        if "within" not in preempt and "exempt" not in preempt:
+            preempt = {}  # who pays is always chosen
+        row = shared.users.set_tenant(who, name, weight=weight, priority=round(priority), quota=quota, preempt=preempt)
     except TradewindError as error:
         return _tenants_page(request, who, shared, error, form)
     return redirect(request, "/admin/tenants", f"The tenant {row.name} is set.")
@@ -182,7 +197,15 @@ def _tenants_page(
     given: dict[str, str] | None = None,
 ) -> HTMLResponse:
     rows = shared.users.tenants(who)
-    values = {"rows": rows, "quotas": QUOTAS, "problem": problem, "given": given or {}}
+    policies = {row.name: policy.words for row in rows if (policy := preemption_policy(row.preempt))}
+    values = {
+        "rows": rows,
+        "quotas": QUOTAS,
+        "policies": policies,
+        "payers": _PAYERS,
+        "problem": problem,
+        "given": given or {},
+    }
     return render(request, who, "admin_tenants.html.j2", status=_status(problem), **values)
 
 

@@ -44,7 +44,12 @@ def run(request: Request, who: Viewer, shared: Shared, name: str, form: Posted) 
     one = next((one for one in ready.STARTERS if one.name == name), None)
     if one is None:
         raise NotFoundError(f"there is no starter application {name[:60]!r}", hint="the first page lists them")
-    document: dict[str, Any] = {"application": f"{SHARED}/{one.name}", "parameters": {}, **one.request()}
+    document: dict[str, Any] = {
+        "application": f"{SHARED}/{one.name}",
+        "name": one.document()["application"]["title"],
+        "parameters": {},
+        **one.request(),
+    }
     row = shared.requests.submit(who, document, key=form.get("key") or None)
     return redirect(request, f"/requests/{row.id}", "It is on its way: this page shows its progress and its results.")
 

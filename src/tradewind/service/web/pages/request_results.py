@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -38,18 +38,12 @@ def read_preview(shared: Context, who: Principal, number: int, path: str, trial:
         return preview_of(path, file, os.fstat(file.fileno()).st_size)
 
 
-@router.get("/files.zip")
-def archive(who: Viewer, shared: Shared, number: Number, trial: TrialNumber = None) -> Response:
-    """Download all files as one, which is made while it is sent."""
-    return archive_response(shared.requests.archive(who, number, trial=trial), f"request-{number}.zip")
+def shown_file(request: Request, file: BinaryIO, path: str) -> Response:
+    """Send a picture of points or a PDF, known by its content, as what it is.
 
-
-@router.get("/shown/{path:path}")
-def shown(
-    request: Request, who: Viewer, shared: Shared, number: Number, path: str, trial: TrialNumber = None
-) -> Response:
-    """Send a picture of points or a PDF, known by its content, as what it is; nothing else is ever shown so."""
-    file = shared.requests.open(who, number, path, trial=trial)
+    Raises:
+        NotFoundError: It is neither.
+    """
     try:
         data, size = file.read(MOST_TABLE), os.fstat(file.fileno()).st_size
         picture = picture_of(data)
@@ -62,6 +56,20 @@ def shown(
         raise
     file.close()
     raise NotFoundError("this file is not one that a browser shows", hint="download it")
+
+
+@router.get("/files.zip")
+def archive(who: Viewer, shared: Shared, number: Number, trial: TrialNumber = None) -> Response:
+    """Download all files as one, which is made while it is sent."""
+    return archive_response(shared.requests.archive(who, number, trial=trial), f"request-{number}.zip")
+
+
+@router.get("/shown/{path:path}")
+def shown(
+    request: Request, who: Viewer, shared: Shared, number: Number, path: str, trial: TrialNumber = None
+) -> Response:
+    """Send a picture of points or a PDF, known by its content, as what it is; nothing else is ever shown so."""
+    return shown_file(request, shared.requests.open(who, number, path, trial=trial), path)
 
 
 @router.get("/curves")

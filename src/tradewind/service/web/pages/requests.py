@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -129,22 +129,27 @@ def _page(
     trial: int | None = None,
     show: str = "",
 ) -> HTMLResponse:
-    values = _values(shared, who, number, trial)
+    values = _values(shared, who, number, trial, log_bytes=_TAIL)
     row, files = values["shown"].row, values["files"]
-    logs = _logs(shared, who, number, files, trial)
-    if row.problem:  # what went wrong stands there, as a rule
-        logs = dict(sorted(logs.items(), key=lambda one: one[0] != "stderr"))
     path = show or (first_shown([entry.path for entry in files]) if row.over else "")
     preview = read_preview(shared, who, number, path, trial) if path else None
-    return render(request, who, "request.html.j2", logs=logs, link=link, preview=preview, **values)
+    return render(request, who, "request.html.j2", link=link, preview=preview, **values)
 
 
-def _values(shared: Context, who: Principal, number: int, trial: int | None = None) -> dict[str, Any]:
+def _values(
+    shared: Context, who: Principal, number: int, trial: int | None = None, log_bytes: int = 0
+) -> dict[str, Any]:
+    """Return the values of a page; of each log as many bytes as are asked for, or as last words need."""
     row, now = shared.requests.get(who, number), time.time()
     # Of the many events of a search only the last ones are shown.
     events, count = shared.requests.store.latest(number, _SHOWN_EVENTS)
     way = stage_views(row, shared.requests.store.turns(number), now)
     files = shared.requests.files(who, number, trial=trial)
+    failed = row.state in _FAILED
+    most = max(log_bytes, _WORDS_BYTES if failed else 0)
+    logs = _logs(shared, who, row, files, trial, most) if most else {}
+    if row.problem:  # what went wrong stands there, as a rule
+        logs = dict(sorted(logs.items(), key=lambda one: one[0] != "stderr"))
     return {
         "trial": trial,
         "shown": view_request(row, now, shared.applications.describe([row])[row.id]),
@@ -155,42 +160,38 @@ def _values(shared: Context, who: Principal, number: int, trial: int | None = No
         "events": events,
         "event_count": count,
         "files": files,
-        "last_words": _last_words(shared, who, row, files, trial),
+        "logs": logs,
+        "last_words": _last_words(logs) if failed else None,
         "workflow": any(entry.path.endswith(("/journal.jsonl", "/results.json")) for entry in files),
         "links": shared.links.list(who, number) if row.over else [],
         "upload": upload_trouble(shared, number) if row.over else None,
         "predicted": compare_predictions(row, way),
-        "bars": prediction_bars(row, way),
+        "bars": prediction_bars(row, way, now),
     }
 
 
 def _logs(
-    shared: Context, who: Principal, number: int, files: Sequence[RunFileEntry], trial: int | None
+    shared: Context, who: Principal, row: RequestRow, files: Sequence[RunFileEntry], trial: int | None, most: int
 ) -> dict[str, Any]:
-    """Return the end of each log that has anything in it."""
+    """Return the last bytes of each log that has anything in it, or may have as it goes on."""
     found: dict[str, Any] = {}
     sizes = {entry.path: entry.size for entry in files}
     for stream in LOGS:
-        if stream not in sizes and stream != "stdout":
+        grows = stream == "stdout" or (stream == "stderr" and not row.over)
+        if stream not in sizes and not grows:
             continue
-        offset = max(0, sizes.get(stream, 0) - _TAIL)
-        part = shared.requests.log(who, number, stream, offset, _TAIL, trial=trial)
-        if part.text or stream == "stdout":
+        offset = max(0, sizes.get(stream, 0) - most)
+        part = shared.requests.log(who, row.id, stream, offset, most, trial=trial)
+        if part.text or grows:
             found[stream] = {**_said(part), "cut": offset > 0}
     return found
 
 
-def _last_words(
-    shared: Context, who: Principal, row: RequestRow, files: Sequence[RunFileEntry], trial: int | None
-) -> list[str] | None:
-    """Return the last lines of a failed request: of stderr, or else of stdout; None where it has not failed."""
-    if row.state not in _FAILED:
-        return None
-    sizes = {entry.path: entry.size for entry in files}
+def _last_words(logs: Mapping[str, Any]) -> list[str]:
+    """Return the last lines of a failed request: of stderr, or else of stdout."""
     for stream in ("stderr", "stdout"):
-        offset = max(0, sizes.get(stream, 0) - _WORDS_BYTES)
-        text = shared.requests.log(who, row.id, stream, offset, _WORDS_BYTES, trial=trial).text if row.study_id else ""
-        if lines := [line.rstrip() for line in text.splitlines() if line.strip()]:
+        text = logs[stream]["text"] if stream in logs else ""
+        if lines := [line.rstrip() for line in text[-_WORDS_BYTES:].splitlines() if line.strip()]:
             return lines[-_LAST_LINES:]
     return []
 

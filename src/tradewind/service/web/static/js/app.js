@@ -1,9 +1,10 @@
 // On every page: moments in the reader's own time zone, and buttons that are pressed once only.
+import { isAway } from "./away.js";
 import { tellDurations, tellTimes } from "./times.js";
 
 tellTimes(document);
 setInterval(() => tellTimes(document), 20000);
-setInterval(() => tellDurations(document), 1000);
+setInterval(() => { if (!isAway()) tellDurations(document); }, 1000);
 
 document.addEventListener("submit", (event) => {
   const form = event.target;

@@ -1,5 +1,6 @@
 // Keeps parts of a page as the server has them: <div data-live="address of the part" data-events="address of a stream">.
 // Each event makes the part be asked for again, at most once a second; without a stream it is asked for every few seconds.
+import { heard, isAway, lost, silent } from "./away.js";
 import { tellTimes } from "./times.js";
 
 for (const holder of document.querySelectorAll("[data-live]")) if (!("over" in holder.dataset)) keep(holder);
@@ -13,15 +14,21 @@ function keep(holder) {
     running = true;
     try {
       const answer = await fetch(holder.dataset.live, { headers: { Accept: "text/html" } });
+      if (silent(answer.status)) throw new Error("away");
+      heard();
       if (answer.redirected || answer.status === 401) return location.reload();  // the session is over
       if (answer.status === 404) return location.assign("/requests");  // it was deleted
       if (answer.ok) {
         put(holder, await answer.text());
         document.dispatchEvent(new Event("fresh"));
+        if (last) document.dispatchEvent(new Event("over"));
         if (last && !asks(holder)) leave();  // what a dialog keeps as it was is put right at a later turn
       }
-    } catch { /* the server is away for a moment: the next event or turn asks again */ } finally {
+    } catch {  // the server is away for a moment
+      if (!left) lost();
+    } finally {
       running = false;
+      if (isAway()) setTimeout(refresh, 1000);
       if (again) { again = false; soon(); }
     }
   }
@@ -40,6 +47,7 @@ function keep(holder) {
     source.addEventListener("end", () => { last = true; source.close(); clearInterval(fallback); fallback = null; soon(); });
     source.onopen = () => { clearInterval(fallback); fallback = null; soon(); };
     source.onerror = () => {
+      if (!last && !document.hidden) refresh();  // a stream also ends where the server is there
       fallback ??= setInterval(soon, 4000);
       if (source.readyState === EventSource.CLOSED) setTimeout(listen, 15000);
     };

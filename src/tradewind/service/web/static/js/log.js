@@ -9,7 +9,7 @@ for (const part of card.querySelectorAll("[data-stream]")) read(part);
 
 function read(part) {
   const log = part.querySelector(".log");
-  let next = Number(part.dataset.next), run = part.dataset.run, shown = run, ended = "ended" in part.dataset, own = false;
+  let timer = null, next = Number(part.dataset.next), run = part.dataset.run, shown = run, ended = "ended" in part.dataset, own = false;
   const down = () => { own = true; log.scrollTop = log.scrollHeight; };
   if (follow.checked) down();
   part.addEventListener("toggle", () => { if (part.open && follow.checked) down(); });
@@ -28,6 +28,7 @@ function read(part) {
         if (answer.ok) {
           const found = await answer.json();
           next = found.next; run = found.run; ended = found.ended;
+          if (ended && !log.textContent) part.querySelector("[data-size]").textContent = "nothing";
           if (found.text) {
             if (shown && run !== shown) log.append(`${log.textContent.endsWith("\n") ? "" : "\n"}trial ${found.trial}\n`);
             shown = run;
@@ -41,7 +42,9 @@ function read(part) {
         }
       } catch { /* away for a moment */ }
     }
-    setTimeout(more, part.open ? 1500 : 5000);
+    clearTimeout(timer);
+    timer = setTimeout(more, part.open ? 1500 : 5000);
   }
+  document.addEventListener("over", () => { clearTimeout(timer); more(); });  // the end of it, at once
   more();
 }

@@ -109,7 +109,7 @@ const prefixed = (fields) => Object.fromEntries(Object.entries(fields).map(([nam
 // What is wrong stands below a field that was touched; one that nobody has come to yet is left in peace.
 function complain(field, words) {
   const holder = field.closest(".field");
-  let error = holder.querySelector(".error");
+  let error = holder.querySelector(".error:not(.upload)");  // what is wrong with a file that was chosen stays
   if (!words || !touched.has(field.name)) {
     if (error) { error.remove(); field.removeAttribute("aria-invalid"); describe(field, null); }
     return;

@@ -1,6 +1,7 @@
 // Curves on the page of a request: of what its program reports, kept up to date, and of the columns of a table.
 // The library of charts is loaded only where there is one to draw.
-const list = document.querySelector("[data-curves]"), given = document.querySelector("[data-charts]");
+const list = document.querySelector("[data-curves]");
+let shown = document.querySelector("[data-charts]");
 const views = [];
 
 async function draw(host, charts) {
@@ -8,7 +9,7 @@ async function draw(host, charts) {
   const [{ Chart }, { dataTable, tools }, { make }] = await Promise.all([import("./charts/chart.js"), import("./charts/view.js"), import("./charts/words.js")]);
   host.hidden = false;
   charts.forEach((chart, at) => {
-    const known = host === given ? undefined : views[at];
+    const known = host === shown ? undefined : views[at];
     if (known) { known.title.textContent = chart.title; known.view.show(chart); return void known.fill(chart); }
     const plot = make("div"), table = make("div", { hidden: true }), title = make("h3", {}, chart.title), note = make("p", { class: "small soft" });
     const head = make("div", { class: "row between", "data-title": chart.title }, title), view = new Chart(plot);
@@ -20,7 +21,7 @@ async function draw(host, charts) {
     ]);
     host.append(make("div", {}, head, plot, note, table));
     view.show(chart);
-    if (host !== given) views.push({ view, fill, title });
+    if (host !== shown) views.push({ view, fill, title });
   });
 }
 
@@ -38,7 +39,21 @@ async function renew() {
   } catch { /* the next turn asks again */ }
 }
 
-if (given) draw(given, JSON.parse(given.dataset.charts));
+if (shown) draw(shown, JSON.parse(shown.dataset.charts));
+
+// Once a request is over, the preview of its results comes by itself, where the server puts it.
+document.addEventListener("over", async () => {
+  const log = document.getElementById("log");
+  if (!log || document.getElementById("preview")) return;
+  try {
+    const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
+    const fresh = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("preview");
+    if (!fresh || document.getElementById("preview")) return;
+    log.before(document.importNode(fresh, true));
+    shown = document.querySelector("#preview [data-charts]");
+    if (shown) await draw(shown, JSON.parse(shown.dataset.charts));
+  } catch { /* it is there when the page is loaded again */ }
+});
 if (list) {
   over = "over" in list.dataset;
   renew();

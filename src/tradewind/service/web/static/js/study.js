@@ -8,6 +8,7 @@ import { TrialFilter } from "./plots/filter.js";
 import { Model, STATE_WORDS } from "./plots/model.js";
 import { trialSheet } from "./plots/trial-sheet.js";
 import { trialTable } from "./plots/trial-table.js";
+import { heard, isAway, lost, silent } from "./away.js";
 import { tellTimes } from "./times.js";
 
 const place = (id) => document.getElementById(id);
@@ -101,9 +102,17 @@ model.addEventListener("choose", () => { if (model.chosen >= 0) table.show(model
 
 // ---------------------------------------------------------------------- what the server says
 
+// An answer of the server; whether it gives one at all stands above everything.
+async function reach(path, options) {
+  const answer = await fetch(path, options).catch((error) => { lost(); throw error; });
+  if (silent(answer.status)) lost();
+  else heard();
+  return answer;
+}
+
 async function ask(path, tag = "") {
   const headers = { Accept: "application/json", ...(tag ? { "If-None-Match": tag } : {}) };
-  const answer = await fetch(path, { headers });
+  const answer = await reach(path, { headers });
   if (answer.status === 401) location.reload();
   if (answer.status === 304) return { same: true, tag };
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).title ?? `the server answered ${answer.status}`);
@@ -209,7 +218,7 @@ async function keep() {
   let wait = 2000;
   while (live) {
     await new Promise((done) => setTimeout(done, wait));
-    try { await renew(); wait = 2000; } catch { wait = Math.min(30000, wait * 2); }
+    try { await renew(); wait = 2000; } catch { wait = isAway() ? 1000 : Math.min(30000, wait * 2); }
   }
 }
 

@@ -30,6 +30,21 @@ export function tellDurations(root) {
     if (element.textContent !== shown) element.textContent = shown;
   }
   for (const bar of root.querySelectorAll("progress[data-fills]")) bar.value = Math.max(0, Date.now() / 1000 - Number(bar.dataset.fills));
+  const growing = [...root.querySelectorAll("[data-rate]")];
+  if (growing.length) grow(growing);
+}
+
+// Money that goes on between two answers of the server, with the words of charts: <dd data-from="USD" data-rate="USD a
+// second" data-at="seconds since the epoch">.
+const SILENCE = 60;
+
+async function grow(elements) {
+  const { money } = await import("./charts/words.js");
+  for (const element of elements) {
+    const { from, rate, at } = element.dataset, value = Number(from) + Number(rate) * Math.min(SILENCE, Math.max(0, Date.now() / 1000 - Number(at)));
+    if (element.matches("progress")) element.value = value;
+    else if (element.textContent !== money(value)) element.textContent = money(value);
+  }
 }
 
 function long(seconds) {

@@ -2,6 +2,7 @@
 import { Chart } from "./charts/chart.js";
 import { tools } from "./charts/view.js";
 import { duration, make } from "./charts/words.js";
+import { heard, lost, silent } from "./away.js";
 import { GridTable } from "./plots/grid-table.js";
 
 const place = (id) => document.getElementById(id), holder = place("workflow");
@@ -81,7 +82,9 @@ function show() {
 }
 
 async function read() {
-  const answer = await fetch(holder.dataset.source, { headers: { Accept: "application/json" } });
+  const answer = await fetch(holder.dataset.source, { headers: { Accept: "application/json" } }).catch((error) => { lost(); throw error; });
+  if (silent(answer.status)) lost();
+  else heard();
   if (answer.status === 401) return location.reload();
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).title ?? `the server answered ${answer.status}`);
   data = await answer.json();
@@ -100,7 +103,7 @@ async function begin() {
   holder.removeAttribute("data-loading");
   performance.mark("plots-ready");
   while (holder.dataset.source && data.ending === "running") {
-    await new Promise((done) => setTimeout(done, 3000));
+    await new Promise((done) => setTimeout(done, 2000));
     if (document.hidden) continue;
     try { await read(); } catch { /* the next turn asks again */ }
   }

@@ -1,10 +1,10 @@
-"""What a run used, and what a load generator used beside it."""
+"""What a load generator used, beside what its application did."""
 
 from __future__ import annotations
 
 import pytest
 
-from tradewind.deployer.runner.usage import shell_seconds, with_load_usage
+from tradewind.deployer.runner.load_generators import with_load_usage
 from tradewind.problem import Observation, Usage
 from tradewind.reporting.study.tables import load_warning, usage_facts
 
@@ -32,11 +32,3 @@ def test_a_generator_that_was_the_bottleneck_is_warned_of() -> None:
     assert [name for name, _ in usage_facts(seen)] == ["load generator", "warning"]
     calm = Observation(1.0, 1.0, 10.0, feasible=True, profile={"load_cpu_seconds": 1.0, "load_cpu_share": 0.1})
     assert load_warning(calm) == load_warning(None) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("0m0.15s 0m0.09s", 0.24), ("2m0.500s/1m1.5s", 182.0), ("0m1.25s", 1.25), ("", None), ("0m0.1s x", None)],
-)
-def test_processor_time_as_a_shell_prints_it(text: str, seconds: float | None) -> None:
-    assert shell_seconds(text) == seconds
