@@ -154,7 +154,7 @@ RUNS: Sequence[Case] = [
         "python",
         "a Python that the machines do not have",
         9,
-        "there is no program /no/python (--python names one)",
+        "there is no program /no/python on box (--python names one)",
         _TRUE,
         "--python",
         "/no/python",

@@ -66,11 +66,25 @@ AWKWARD = (
 
 _HOG = f"import time\nx = b'x' * {HOG_BYTES}\ntime.sleep({PATIENCE_SECONDS})"
 _FLOOD = f"""
-sleep {PATIENCE_SECONDS} >/dev/null 2>&1 &
+setsid sleep {PATIENCE_SECONDS} >/dev/null 2>&1 &
 echo begin
 i=1
 while [ $i -lt 10000 ]; do echo "line $i"; i=$((i + 1)); done
 echo "score: 0.93"
+"""
+_STUBBORN = f"""
+trap 'echo asked' TERM
+echo begun
+i=0
+while [ $i -lt {10 * PATIENCE_SECONDS:.0f} ]; do sleep 0.1; i=$((i + 1)); done
+"""
+_BUSY = """
+import sys, time
+x = bytearray(64 << 20)
+end = time.process_time() + 0.3
+while time.process_time() < end:
+    pass
+sys.exit(3)
 """
 _CPUS = "import os; print(len(os.sched_getaffinity(0)))"
 
@@ -85,11 +99,13 @@ class RunnerBench(ABC):
         python: The Python interpreter where the job runs.
         wall_seconds: The time limit that the suite gives to a run; an engine may know whole seconds only.
         keeps_logs: False for a runner that leaves the logs of a job to somebody else.
+        measures: False for a runner that does not know what a run used.
     """
 
     python = sys.executable
     wall_seconds = 0.3
     keeps_logs = True
+    measures = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -122,6 +138,7 @@ class RunnerBench(ABC):
             kind: ``good`` (exits with 0 at once and adds a line to ``count`` in the working folder), ``bad`` (exits
                 with 3), ``long`` (a minute), ``hog`` (takes `HOG_BYTES`), ``cpus`` (prints how many CPUs it may use),
                 ``flood`` (prints much and a metric at last, and leaves a process in the background),
+                ``stubborn`` (says that it is asked to end and goes on), ``busy`` (uses 64 MiB and a CPU; exits with 3),
                 ``missing`` (a program that is not there).
             run_id: The id of the run, as the store would give it.
             owner: The id of the study that owns the run.
@@ -133,6 +150,8 @@ class RunnerBench(ABC):
             "hog": (self.python, "-c", _HOG),
             "cpus": (self.python, "-c", _CPUS),
             "flood": ("sh", "-c", _FLOOD),
+            "stubborn": ("sh", "-c", _STUBBORN),
+            "busy": (self.python, "-c", _BUSY),
             "missing": ("no-such-program-anywhere",),
         }
         workdir = self.folder / "work"
@@ -152,6 +171,10 @@ class RunnerBench(ABC):
         """A runner that is closed after the test."""
         self._made.append(self.make())
         return self._made[-1]
+
+    def graceful(self) -> Runner:
+        """A runner that asks a job to end before it is ended; most do."""
+        return self.runner()
 
     def elsewhere(self) -> Runner:
         """A runner with a data folder of its own over the same engine, as another store or user has."""
@@ -449,6 +472,35 @@ class RunnerConformance:
         )
         assert "limit" in status.reason
         assert not bench.left("run-1")
+
+    def test_who_is_over_its_time_is_asked_to_end_and_then_ended(self, bench: RunnerBench) -> None:
+        """Signals come in the same order everywhere: SIGTERM, and SIGKILL after the grace."""
+        runner = bench.graceful()
+        if not isinstance(runner, LimitsTime) or isinstance(runner, Simulates) or not bench.keeps_logs:
+            return
+        request = replace(bench.request("stubborn"), limits=Limits(wall_seconds=max(1.0, bench.wall_seconds)))
+        handle = bench.submit(runner, request)
+        assert wait_for_end(runner, handle).state is RunState.TIMED_OUT
+        runner.collect(handle, request)
+        said = (request.folder / "stdout").read_text().split()
+        assert said[:2] == ["begun", "asked"], said
+        assert not bench.left("run-1")
+
+    def test_an_end_that_no_controller_saw(self, bench: RunnerBench) -> None:
+        """An end, its code and what the run used are there for whoever comes later."""
+        first = bench.runner()
+        if isinstance(first, Simulates):
+            return
+        request = bench.request("busy")
+        handle = bench.submit(first, request)
+        first.close()
+        second = bench.runner()
+        status = wait_for_end(second, handle)
+        assert (status.state, status.exit_code) == (RunState.FAILED, 3)
+        if bench.measures:
+            assert status.usage.peak_memory_bytes is not None and status.usage.peak_memory_bytes > 64 << 20
+            assert status.usage.cpu_seconds is not None and 0.3 <= status.usage.cpu_seconds < PATIENCE_SECONDS
+        second.collect(handle, request)
 
     def test_the_memory_limit(self, bench: RunnerBench) -> None:
         """A run that takes too much memory is ended and says so."""

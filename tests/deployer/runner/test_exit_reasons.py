@@ -13,6 +13,7 @@ from tradewind.deployer.runner.exit_reasons import (
     fault_of,
     lost_status,
     out_of_memory_reason,
+    shell_seconds,
     signal_name,
     timeout_reason,
 )
@@ -78,3 +79,11 @@ def test_what_is_gone_is_the_infrastructures_fault() -> None:
 )
 def test_what_no_configuration_can_mend_is_told_from_what_others_can(error: Exception, fault: Fault) -> None:
     assert fault_of(error) is fault
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0m0.15s 0m0.09s", 0.24), ("2m0.500s/1m1.5s", 182.0), ("0m1.25s", 1.25), ("", None), ("0m0.1s x", None)],
+)
+def test_processor_time_as_a_shell_prints_it(text: str, seconds: float | None) -> None:
+    assert shell_seconds(text) == seconds

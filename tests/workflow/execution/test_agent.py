@@ -73,8 +73,9 @@ class Machine:
         return dict(said["result"])
 
     def order(self, task: Task, *after: str, attempt: int = 1, isolated: bool = False, seconds: float = 0.1,
-              gpus: bool = False) -> None:  # fmt: skip
-        order = start_order(task, attempt, self.folder, isolated=isolated, seconds=seconds, gpus=gpus)
+              gpus: bool = False, log_bytes: int | None = None) -> None:  # fmt: skip
+        more: dict[str, Any] = {"gpus": gpus, "log_bytes": log_bytes}
+        order = start_order(task, attempt, self.folder, isolated=isolated, seconds=seconds, **more)
         self.connection.sendall(json.dumps({**order, "after": list(after)}).encode() + b"\n")
 
     def children(self) -> list[psutil.Process]:
@@ -368,6 +369,31 @@ def test_a_signal_to_the_machine_ends_what_runs_and_what_waits(machine: Machine)
     os.kill(machine.process.pid, signal.SIGTERM)
     assert machine.process.wait(10) == 0
     assert machine.log == ["one"]
+
+
+def test_what_a_task_prints_beyond_the_limit_keeps_its_beginning_and_its_end(machine: Machine) -> None:
+    machine.order(sh("one", "echo begin; seq 10000; echo score 0.93"), log_bytes=2000)
+    assert machine.expect("one#1", "done")["truncated"] is True
+    log = (machine.folder.path / "tasks/one/1/stdout").read_text()
+    assert log.startswith("begin\n1\n") and log.endswith("\n10000\nscore 0.93\n")
+    assert len(log) <= 2000 and "bytes are left out here" in log
+
+
+def test_what_a_task_leaves_in_a_session_of_its_own_ends_with_it(machine: Machine) -> None:
+    machine.order(sh("other", "until test -e go; do sleep 0.02; done"))
+    machine.order(sh("one", "setsid sleep 60 & echo $! > left; until pgrep -x -P $$ sleep; do :; done"))
+    machine.expect("one#1", "done")
+    left = int((machine.folder.files / "left").read_text())
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+    machine.folder.files.joinpath("go").touch()
+    machine.expect("other#1", "done")
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_task_is_that_of_all_its_processes(machine: Machine) -> None:
+    hold = f"{sys.executable} -S -c 'import time; x = bytearray(60 << 20); time.sleep(1.2)'"
+    machine.order(sh("one", f"{hold} & {hold} & wait"))
+    assert machine.expect("one#1", "done")["peak_memory_bytes"] > 120 << 20
 
 
 def knock(machine: Machine) -> socket.socket:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -90,17 +90,19 @@ class LimitOptions:
 
 @dataclass(frozen=True, slots=True)
 class MachineSource:
-    """The parts that give machines, and the image that the agent runs in.
+    """The parts that give machines, the image that the agent runs in, and what is kept of logs.
 
     Attributes:
         provisioner: Makes the machines.
         runner: Runs the agent on them.
         image: Container image, or None.
+        log_bytes: Bytes that are kept of stdout and of stderr of a task, each; None where nobody says.
     """
 
     provisioner: Provisioner
     runner: Runner
     image: str | None = None
+    log_bytes: int | None = None
 
 
 def machine_source(where: WhereOptions, place: Path) -> MachineSource:
@@ -139,13 +141,14 @@ def _from_file(path: Path, image: str | None, place: Path) -> MachineSource:
     absent = {key: value for key, value in _ABSENT.items() if key not in there}
     spec = build_spec(source.override(absent), path.absolute().parent)
     with spec.placed(("deploy",)):
-        return _source(
+        found = _source(
             (spec.provisioner.name, spec.provisioner.settings),
             (spec.runner.name, spec.runner.settings),
             spec.base,
             image or spec.job.image,
             place,
         )
+    return replace(found, log_bytes=spec.log_limit)
 
 
 _Choice = tuple[str, Mapping[str, Any]]

@@ -292,6 +292,7 @@ def _terms(
 
     from tradewind.deployer.compatibility import shares_folder
     from tradewind.deployer.runner.base import ThisMachine
+    from tradewind.problem.job_spec.model import LOG_LIMIT
     from tradewind.utils.units import parse_duration
     from tradewind.workflow.execution.pilots import PilotSettings
     from tradewind.workflow.platform import needs_of_slot
@@ -304,6 +305,7 @@ def _terms(
         slot_bytes=needs_of_slot(plan.flow),
         poll_seconds=0.5 if isinstance(source.runner, ThisMachine) else 2.0,
         image=source.image,
+        log_bytes=source.log_bytes or LOG_LIMIT,
         lease_seconds=_lease(plan, options),
     )
 

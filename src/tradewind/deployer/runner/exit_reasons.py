@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from tradewind.errors import (
@@ -101,3 +102,18 @@ def out_of_memory_reason(memory_bytes: int | None, what: str = "it") -> str:
         what: The part of the run that used too much, as a subject of the sentence.
     """
     return f"out of memory: {what} used more than {format_memory(memory_bytes) if memory_bytes else 'it may'}"
+
+
+_TIME = re.compile(r"(\d+)m([\d.]+)s")
+
+
+def shell_seconds(text: str) -> float | None:
+    """The sum of the times that a shell's ``times`` prints, as ``0m0.15s 0m0.09s``, in seconds; None without any.
+
+    Args:
+        text: The times, with blanks or slashes between them.
+    """
+    found = [_TIME.fullmatch(word) for word in text.replace("/", " ").split()]
+    if not found or not all(found):
+        return None
+    return round(sum(int(time[1]) * 60 + float(time[2]) for time in found if time), 6)

@@ -1,10 +1,10 @@
 """Runs the tasks of one machine of a plan: the program that is started on the machine.
 
-It and `attempt` are files by themselves, with nothing but the standard library, because the machine need not have
-Tradewind. It listens on a TCP port, writes where into the run's folder, and takes JSON lines from one controller at a
-time, which proves that it can read the run's secret. A controller that dies is waited for: tasks go on meanwhile, and
-how they ended is kept in ``end.json`` of the attempt's folder. Without a controller and without tasks it ends after
-some time.
+It is sent there with `attempt` and with what watches jobs (`tradewind.deployer.runner.warden.jobs`). All of that has
+nothing but the standard library, because the machine need not have Tradewind. It listens on a TCP port, writes where
+into the run's folder, and takes JSON lines from one controller at a time, which proves that it can read the run's
+secret. A controller that dies is waited for: tasks go on meanwhile, and how they ended is kept in ``end.json`` of the
+attempt's folder. Without a controller and without tasks it ends after some time.
 
 An order may name attempts that run here: the task is then begun the moment all of them have ended well, without asking.
 
@@ -14,6 +14,7 @@ An order may name attempts that run here: the task is then begun the moment all 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import hashlib
 import hmac
@@ -26,16 +27,19 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING or __package__:
-    from tradewind.workflow.execution.attempt import Attempt, Document
-else:  # alone on a machine, where the folder of a program that is started with -I is not looked into
+if not __package__:  # alone on a machine, where the folder of a program that is started with -I is not looked into
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    from attempt import Attempt, Document
+
+from tradewind.deployer.runner.warden.files import StartRefused
+from tradewind.deployer.runner.warden.jobs import JobWatcher, WatchedJob
+from tradewind.workflow.execution.attempt import TASK_TAG, Attempt, Document
 
 BEAT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
+LOOK_SECONDS = 0.5
+"""Between two looks at what runs: the warden of its own machine, where there is one, looks more often."""
 FIRST_SECONDS = 30.0
 """Least seconds to wait for the first call, however short it lingers after one."""
 DOUBT_SECONDS = 0.5
@@ -61,7 +65,7 @@ def proof(secret: str, challenge: str) -> str:
     return hmac.new(secret.encode(), challenge.encode(), hashlib.sha256).hexdigest()
 
 
-class Agent:
+class Agent(JobWatcher):
     """Runs the tasks of one machine, by the orders of a controller.
 
     Args:
@@ -72,9 +76,9 @@ class Agent:
     """
 
     def __init__(self, run: Path, machine: Path, host: str, linger: float) -> None:
+        super().__init__(TASK_TAG, LOOK_SECONDS)
         self._run, self._machine, self._linger = run, machine, linger
         self._secret = (run / "secret").read_text(encoding="utf-8")
-        self._attempts: dict[int, Attempt] = {}
         self._running: dict[str, Attempt] = {}
         self._armed: dict[str, Attempt] = {}
         self._ended: dict[str, Document] = {}
@@ -87,14 +91,6 @@ class Agent:
         self._leaving = False
         self._alone_since = time.monotonic()
         self._alone_limit = max(linger, FIRST_SECONDS)
-        self._wake, wake = os.pipe()
-        for fd in (self._wake, wake):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
 
     def serve(self) -> None:
         """Work until a controller says stop, or there was none and no task for too long."""
@@ -111,18 +107,17 @@ class Agent:
                 beat = now + BEAT_SECONDS
                 if not self._regular(now):
                     break
-            moments = [each.kill_at for each in self._running.values()]
-            moments += [until for _, _, until in self._doubtful.values()]
-            pause = max(0.0, min([beat, *moments]) - now)
+            moments = [until for _, _, until in self._doubtful.values()]
+            pause = max(0.0, min([beat, self._next_moment(), *moments]) - now)
             watched: list[Any] = [
-                self._wake,
+                self.wake,
                 self._listener,
                 *self._guests,
                 *([self._controller] if self._controller else []),
             ]
             for ready in select.select(watched, [], [], pause)[0]:
                 self._look(ready)
-            self._kill_stubborn()
+            self._look_after()
             self._doubt()
         self._end()
 
@@ -130,10 +125,13 @@ class Agent:
         """End what still runs, and leave word that nothing does: no other machine may do the same work before."""
         self._leaving = True
         self._doubt()
-        for attempt in self._running.values():
-            attempt.kill(signal.SIGKILL)
+        self._launcher.dismiss()
+        for job in self.jobs.values():
+            self._end_job(job, "stopped", "", 0.0)
+            job.kill_at = 0.0
         until = time.monotonic() + GRACE_SECONDS
         while self._running and time.monotonic() < until:
+            self._look_after()
             self._reap()
             time.sleep(0.01)
         if not self._running:
@@ -141,12 +139,9 @@ class Agent:
                 write_document(self._machine / "left.json", {"at": time.time()})
 
     def _look(self, ready: Any) -> None:
-        if ready is self._wake:
-            numbers = os.read(self._wake, 4096)
-            # Before it looks what has ended: the same signal may have ended that.
-            self._leaving = self._leaving or signal.SIGTERM in numbers
-            self._reap()
-            if signal.SIGTERM in numbers:
+        if ready is self.wake:
+            # What has ended meanwhile may have been ended by the same signal: that is not reported at once.
+            if signal.SIGTERM in self._take_signals():
                 self._stop()
         elif ready is self._listener:
             self._welcome()
@@ -249,10 +244,13 @@ class Agent:
         elif after <= self._running.keys():
             attempt.after = after
             self._armed[key] = attempt
-            with contextlib.suppress(OSError):  # it is tried again when it is time
-                attempt.prepare()
-        else:
-            attempt.drop()  # one of them has ended otherwise, or nobody here knows of it: the controller is to say more
+        # Else one of them has ended otherwise, or nobody here knows of it: the controller is to say more.
+        self._stand_by()
+
+    def _stand_by(self) -> None:
+        """Have a process for each attempt that waits and will only sleep: others are started faster without."""
+        with contextlib.suppress(OSError):  # they are made when it is time
+            self._launcher.stand_by(sum(each.order["argv"] is None for each in self._armed.values()))
 
     def _go(self, attempt: Attempt) -> Document | None:
         """Begin an attempt; returns its result if it cannot be begun."""
@@ -260,16 +258,16 @@ class Agent:
         wanted = attempt.order.get("gpus") or 0
         attempt.gpus = [place for place in range(len(taken) + wanted) if place not in taken][:wanted]
         try:
-            attempt.go()
-        except OSError as error:
-            attempt.drop()
-            place = f": {error.filename}" if error.filename else ""
-            reason = f"it cannot be started: {error.strerror or error}{place}"
+            self._start_job(attempt.prepare(), os.sched_getaffinity(0))
+        except (OSError, StartRefused) as error:
+            file, number = _trouble(error, attempt)
+            place = f": {file}" if file else ""
+            reason = f"it cannot be started: {os.strerror(number)}{place}"
             # Its folder is there: somebody has begun this attempt before, and nobody knows what became of it.
-            lost = isinstance(error, FileExistsError) and str(error.filename) == str(attempt.folder)
+            lost = isinstance(error, FileExistsError) and file == str(attempt.folder)
             outcome = "lost" if lost else "failed"
             return {"outcome": outcome, "reason": reason, "began": attempt.began, "seconds": 0.0}
-        self._attempts[attempt.pid] = self._running[attempt.key] = attempt
+        self._running[attempt.key] = attempt
         return None
 
     def _pull(self, ended: str, *, well: bool) -> list[tuple[Attempt, Document]]:
@@ -279,10 +277,9 @@ class Agent:
             attempt.after.discard(ended)
             if not well or not attempt.after:
                 del self._armed[attempt.key]
-                if not well:
-                    attempt.drop()
-                elif (result := self._go(attempt)) is not None:
+                if well and (result := self._go(attempt)) is not None:
                     wrong.append((attempt, result))
+        self._stand_by()
         return wrong
 
     def _tell(self, attempt: Attempt, result: Document) -> None:
@@ -296,25 +293,13 @@ class Agent:
         for other, reason in wrong:
             self._tell(other, reason)
 
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            attempt = self._attempts.pop(pid, None)
-            if attempt is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)  # what it left in the background
-                del self._running[attempt.key]
-                result = attempt.result(status, used)
-                if result["outcome"] == "failed" and result.get("exit_code") in _TAKEN:
-                    self._doubtful[attempt.key] = (attempt, result, time.monotonic() + DOUBT_SECONDS)
-                    self._doubt()
-                else:
-                    self._tell(attempt, result)
+    def _settle(self, job: WatchedJob) -> None:
+        attempt = self._running.pop(job.run_id)
+        result = attempt.result(job)
+        if result["outcome"] == "failed" and result["exit_code"] in _TAKEN:
+            self._doubtful[attempt.key] = (attempt, result, time.monotonic() + DOUBT_SECONDS)
+        else:
+            self._tell(attempt, result)
 
     def _doubt(self) -> None:
         """Tell what was ended by a signal from outside: as stopped where the machine goes, else as failed, later."""
@@ -326,17 +311,18 @@ class Agent:
     def _stop(self) -> None:
         self._leaving = True
         self._doubt()
-        while self._armed:
-            self._armed.popitem()[1].drop()
-        for attempt in self._running.values():
-            attempt.kill(signal.SIGTERM)
-            attempt.kill_at = min(attempt.kill_at, time.monotonic() + GRACE_SECONDS)
+        self._armed.clear()
+        self._stand_by()
+        for job in self.jobs.values():
+            self._end_job(job, "stopped", "", GRACE_SECONDS)
 
-    def _kill_stubborn(self) -> None:
-        for attempt in self._running.values():
-            if time.monotonic() >= attempt.kill_at:
-                attempt.kill(signal.SIGKILL)
-                attempt.kill_at = float("inf")
+
+def _trouble(error: OSError | StartRefused, attempt: Attempt) -> tuple[str, int]:
+    """The file or the program that an attempt cannot be started with, and the number of the error."""
+    if isinstance(error, OSError):
+        return str(error.filename or ""), error.errno or errno.EIO
+    argv = attempt.order["argv"]
+    return (argv[0] if argv and error.kind == "missing" else ""), error.number
 
 
 def _send(to: socket.socket, document: Document) -> None:

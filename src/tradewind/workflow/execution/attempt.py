@@ -1,31 +1,26 @@
-"""One attempt at a task, on the machine that runs it: a program, or a process that only sleeps.
+"""One attempt at a task, on the machine that runs it: its folders, its program, and what becomes of its outputs.
 
-Like `agent`, beside which it lies on the machines, it has nothing but the standard library. A process that only sleeps
-can be made before its task may begin, and waits for one word then. Should its agent die, it goes away.
+Like `agent`, beside which it lies on the machines, it has nothing but the standard library and what watches jobs there
+(see `tradewind.deployer.runner.warden.jobs`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import gc
-import json
 import os
 import resource
 import shutil
-import signal
-import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+from tradewind.deployer.runner.warden.jobs import WatchedJob
+
+TASK_TAG = "TRADEWIND_TASK_KEY"
+"""The variable by which the processes of an attempt are found."""
 
 Document = dict[str, Any]
-
-_FEW_FILES = 1 << 16
-_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that this process or Python ignores, and that a program must be able to receive."""
-_GO = struct.Struct("d")
 
 
 class Attempt:
@@ -38,9 +33,6 @@ class Attempt:
     Attributes:
         key: Name of the attempt in messages of the controller, ``TASK#ATTEMPT``.
         after: The keys of the attempts that it waits for.
-        pid: Id of its process, or 0.
-        kill_at: Time of the monotonic clock at which it is killed.
-        stopped: True when it is to end early.
         gpus: Places of the GPUs that it has to itself, among those that its machine may use.
     """
 
@@ -52,62 +44,32 @@ class Attempt:
         self.work = Path(order["work"])
         self.began = time.time()
         self.begun = time.monotonic()
-        self.pid = 0
-        self.kill_at = float("inf")
-        self.stopped = False
         self.gpus: list[int] = []
-        self._go = self._words = -1
 
-    # ------------------------------------------------------------------ in the agent
-
-    def prepare(self) -> None:
-        """Make the process, which waits for `go`, if it only sleeps; a program is started faster without a fork.
-
-        Raises:
-            OSError: It cannot be made.
-        """
-        if self.pid or self.order["argv"] is not None:
-            return
-        waits, go = os.pipe()
-        try:
-            words, says = os.pipe()
-        except OSError:
-            os.close(waits)
-            os.close(go)
-            raise
-        try:
-            pid = os.fork()
-        except OSError:
-            for fd in (waits, go, words, says):
-                os.close(fd)
-            raise
-        if not pid:
-            _Child(self).run(waits, says)
-        os.close(waits)
-        os.close(says)
-        self.pid, self._go, self._words = pid, go, words
-
-    def go(self) -> None:
-        """Begin now.
+    def prepare(self) -> Document:
+        """Make its folders, and the order to start it.
 
         Raises:
             FileExistsError: Its folder is there: somebody has begun this attempt before.
-            OSError: It cannot be begun.
+            OSError: They cannot be made.
         """
         self.began, self.begun = time.time(), time.monotonic()
         place = self._make_room()
-        if self.order["argv"] is not None:
-            self._start(place)
-            return
-        self.prepare()
-        try:
-            os.write(self._go, _GO.pack(self.begun))
-        except BrokenPipeError:  # somebody has ended it while it waited
-            self.drop()
-            self.prepare()
-            os.write(self._go, _GO.pack(self.begun))
-        os.close(self._go)
-        self._go = -1
+        if self.order["argv"] is None:
+            until = self.begun + self.order["seconds"]
+            return {"run_id": self.key, "folder": str(self.folder), "argv": None, "until": until}
+        env = {**os.environ, **self.order["env"], TASK_TAG: self.key}
+        if self.order.get("gpus") is not None:
+            env |= shown_gpus(self.gpus, os.environ)
+        return {
+            "run_id": self.key,
+            "folder": str(self.folder),
+            "cwd": str(place),
+            "argv": self.order["argv"],
+            "env": env,
+            "plain": True,
+            "log_bytes": self.order.get("log_bytes"),
+        }
 
     def _make_room(self) -> Path:
         """Make its folder, and return its working folder.
@@ -122,6 +84,10 @@ class Attempt:
             else:
                 path.unlink(missing_ok=True)
         if self.order["argv"] is None:
+            for name in self.order["outputs"]:
+                file = self.work / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
             return self.work
         place = self._isolate() if self.order["isolated"] else self.work
         for name in self.order["outputs"]:
@@ -147,44 +113,14 @@ class Attempt:
                     shutil.copy2(self.work / name, work / name)
         return work
 
-    def _start(self, place: Path) -> None:
-        """Start its program."""
-        env = {**os.environ, **self.order["env"]}
-        if self.order.get("gpus") is not None:
-            env |= shown_gpus(self.gpus, os.environ)
-        self.pid = _spawn(self.order["argv"], place, self.folder, env)
-
-    def drop(self) -> None:
-        """Let go of its process, if there is one: it ends without having done anything."""
-        for fd in (self._go, self._words):
-            if fd >= 0:
-                os.close(fd)
-        self.pid, self._go, self._words = 0, -1, -1
-
-    def kill(self, number: int) -> None:
-        """Send a signal to all processes of the task."""
-        self.stopped = True
-        assert self.pid, "this would be everybody"
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:  # it has not even got a group of its own
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def result(self, status: int, used: Any) -> Document:
+    def result(self, job: WatchedJob) -> Document:
         """Result of the attempt, as the controller reads it.
 
         Args:
-            status: Wait status of its process.
-            used: Resource usage of its process, as `os.wait4` gives it.
+            job: Its job, which has ended.
         """
-        seconds = time.monotonic() - self.begun
-        before, peak, error = self._read_words()
-        self.drop()
-        if error is not None and not self.stopped:
-            place = f": {error['file']}" if error["file"] else ""
-            reason = f"it cannot be started: {error['words']}{place}"
-            return {"outcome": "failed", "reason": reason, "began": self.began, "seconds": 0.0}
+        assert job.exit is not None
+        status, used, ended = job.exit
         code = os.waitstatus_to_exitcode(status)
         reason = "" if code == 0 else f"it exited with code {code}" if code > 0 else f"signal {-code} ended it"
         if not reason:
@@ -192,30 +128,17 @@ class Attempt:
                 reason = self._deliver()
             except OSError as wrong:
                 reason = f"its outputs cannot be kept: {wrong.strerror or wrong}"
-        grew = used.ru_maxrss > peak if peak else _grew(used.ru_maxrss)
+        peak = max(job.peak, used.ru_maxrss * 1024 if _grew(used.ru_maxrss) else 0)
         return {
-            "outcome": "stopped" if self.stopped else "failed" if reason else "done",
+            "outcome": "stopped" if job.ending is not None else "failed" if reason else "done",
             "reason": reason,
             "exit_code": code,
             "began": self.began,
-            "seconds": seconds,
-            "cpu_seconds": max(0.0, used.ru_utime + used.ru_stime - before),
-            **({"peak_memory_bytes": used.ru_maxrss * 1024} if grew else {}),
+            "seconds": ended - self.begun,
+            "cpu_seconds": job.cpu_seconds,
+            **({"peak_memory_bytes": peak} if peak else {}),
+            **({"truncated": True} if job.truncated else {}),
         }
-
-    def _read_words(self) -> tuple[float, int, Any]:
-        """Read the messages of its process: processor time and memory (KiB) at its begin, and an error or None."""
-        if self._words < 0:
-            return 0.0, 0, None
-        with contextlib.suppress(BlockingIOError):  # somebody else holds the other end, and has said nothing
-            os.set_blocking(self._words, False)
-            said = os.read(self._words, 1 << 16)
-            used, error = {"cpu": 0.0, "peak": 0}, None
-            for line in said.splitlines():
-                document = json.loads(line)
-                used, error = (used, document) if "words" in document else (document, error)
-            return used["cpu"], int(used["peak"]), error
-        return 0.0, 0, None
 
     def _deliver(self) -> str:
         """Check that the outputs exist, and move them to where others find them; returns the trouble in words."""
@@ -260,53 +183,6 @@ def shown_gpus(places: Sequence[int], machine: Mapping[str, str]) -> dict[str, s
     return found
 
 
-def _spawn(argv: list[str], place: Path, folder: Path, env: dict[str, str]) -> int:
-    """Start a program, in a session of its own; `subprocess` takes 0.2 ms longer.
-
-    Args:
-        argv: The program and its arguments.
-        place: Working folder.
-        folder: Folder of the files for stdout and stderr.
-        env: Environment variables of the program.
-
-    Returns:
-        The id of its process.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    prints = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(folder / "stdout"), prints, 0o666),
-        (os.POSIX_SPAWN_OPEN, 2, str(folder / "stderr"), prints, 0o666),
-    ]
-    here = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
-    with contextlib.suppress(OSError):  # the folder that this process was started in may be gone
-        here, root = os.open(".", os.O_RDONLY | os.O_DIRECTORY), here
-        os.close(root)
-    try:
-        os.chdir(place)
-        error = OSError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-        for program in _found(argv[0], env):
-            try:
-                return os.posix_spawn(program, argv, env, file_actions=files, setsid=True, setsigdef=_DEFAULT_SIGNALS)
-            except OSError as wrong:
-                error = OSError(wrong.errno, wrong.strerror, argv[0])
-        raise error
-    finally:
-        os.fchdir(here)
-        os.close(here)
-
-
-def _found(name: str, env: dict[str, str]) -> list[str]:
-    """The files that a program's name may mean; one with a slash means a place, from the folder where it works."""
-    if "/" in name:
-        return [name]
-    places = [f"{folder}/{name}" for folder in os.get_exec_path(env)]
-    return [place for place in places if os.access(place, os.F_OK)]
-
-
 _most_seen = 0
 
 
@@ -328,54 +204,3 @@ def _most_memory() -> int:
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-class _Child:
-    """The process of an attempt that only sleeps.
-
-    Args:
-        attempt: The attempt.
-    """
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._order, self._work = attempt.order, attempt.work
-
-    def run(self, waits: int, says: int) -> NoReturn:
-        """Wait for the word, and do the task."""
-        try:
-            gc.disable()
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            os.setsid()
-            low, high = sorted((waits, says))
-            for first, last in ((3, low), (low + 1, high), (high + 1, _FEW_FILES)):
-                os.closerange(first, last)  # or others would not see when the agent dies
-            self._say_used(says)
-            word = os.read(waits, _GO.size)
-            if len(word) == _GO.size:  # or the agent is gone, or does not want it any more
-                self._sleep(says, _GO.unpack(word)[0])
-        finally:
-            os._exit(1)
-
-    def _sleep(self, says: int, now: float) -> NoReturn:
-        """Sleep for as long as the task would take."""
-        try:
-            for name in self._order["outputs"]:
-                file = self._work / name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.touch()
-        except OSError as error:
-            self._fail(says, error, error.filename)
-        time.sleep(max(0.0, now + self._order["seconds"] - time.monotonic()))
-        os._exit(0)
-
-    def _say_used(self, says: int) -> None:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        document = {"cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss}
-        os.write(says, json.dumps(document).encode() + b"\n")
-
-    def _fail(self, says: int, error: OSError, file: Any) -> NoReturn:
-        document = {"words": error.strerror or str(error), "file": os.fsdecode(file) if file else ""}
-        os.write(says, json.dumps(document).encode() + b"\n")
-        os._exit(1)

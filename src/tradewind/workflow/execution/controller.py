@@ -633,7 +633,7 @@ class Controller:
         common = [name for name in it.outputs if len(known[name]) > 1]
         order = start_order(
             it, attempt, self._folder, isolated=self._options.isolated, seconds=seconds, common=common,
-            apart=self._hub is not None, gpus=self._terms.gpus,
+            apart=self._hub is not None, gpus=self._terms.gpus, log_bytes=self._terms.log_bytes,
         )  # fmt: skip
         self._fleet.send(vm, {**order, "after": self._keys(after)})
 

@@ -24,6 +24,7 @@ from tradewind.deployer.provisioner.base import MakesMachines
 from tradewind.deployer.runner.base import OpensChannel, ThisMachine
 from tradewind.errors import DeployError, TeardownError, TradewindError
 from tradewind.problem import Configuration, Limits, Offer, Run, RunRequest, RunState
+from tradewind.problem.job_spec.model import LOG_LIMIT
 from tradewind.workflow.execution.agent import NO_FOLDER
 from tradewind.workflow.execution.connections import AgentConnection, connect_agent, prove
 from tradewind.workflow.execution.machines.pilot_errors import error_of, why_lost
@@ -56,6 +57,7 @@ class PilotSettings:
             asked for with more than it has.
         gpus: True where tasks of the plan use GPUs: machines are asked for with those that they have.
         image: Container image, for runners that use one.
+        log_bytes: Bytes that are kept of stdout and of stderr of a task, each.
         lease_seconds: Seconds after which anyone may destroy a machine that was made, if ``wall_seconds`` is not more.
     """
 
@@ -67,6 +69,7 @@ class PilotSettings:
     slot_bytes: int = 0
     gpus: bool = False
     image: str | None = None
+    log_bytes: int = LOG_LIMIT
     lease_seconds: float = _LEASE_SECONDS
 
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from tradewind.deployer.runner.warden.jobs import FAR_SOURCES
 from tradewind.errors import DeployError, WorkflowError
 from tradewind.utils.atomic_files import write_atomically
 from tradewind.utils.units import count, listed
@@ -119,7 +120,7 @@ class WorkflowRunFolder:
         Raises:
             DeployError: They cannot be written.
         """
-        self._install(self.programs, ("attempt.py", "agent.py"))
+        self._install(self.programs)
 
     def equip(self, pilot: Path, secret: str) -> Path:
         """Make the working folder of a pilot that does not see the run's: its programs, and the secret of the run.
@@ -135,16 +136,19 @@ class WorkflowRunFolder:
             DeployError: It cannot be written.
         """
         place = pilot / "work"
-        self._install(place, ("attempt.py", "agent.py", "machines/courier.py"))
+        self._install(place, "machines/courier.py")
         write_atomically(place / "secret", secret, mode=0o600)
         return place
 
-    def _install(self, place: Path, names: Iterable[str]) -> None:
+    def _install(self, place: Path, *more: str) -> None:
+        room = Path(__file__).parents[2]
+        own = ("workflow/execution/attempt.py", *(f"deployer/runner/{name}" for name in FAR_SOURCES))
+        files = {place / "tradewind" / name: room / name for name in own}
+        files |= {place / Path(name).name: Path(__file__).parent / name for name in ("agent.py", *more)}
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            for name in names:
-                source = Path(__file__).parent / name
-                write_atomically(place / source.name, source.read_bytes())
+            for target, source in files.items():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(target, source.read_bytes())
         except OSError as error:
             raise _refused(place, error) from error
 
@@ -355,6 +359,7 @@ def start_order(
     common: Collection[str] = (),
     apart: bool = False,
     gpus: bool = False,
+    log_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Make the order by which a machine starts a task.
 
@@ -367,6 +372,7 @@ def start_order(
         common: Files that several tasks write, which are not removed before this one begins.
         apart: True where its machine does not see the run's folder, and has one of its own.
         gpus: True where GPUs are given to tasks: this one is shown as many as it uses, and no others.
+        log_bytes: Bytes that are kept of stdout and of stderr, each; None for all.
     """
     own = set(task.inputs)
     written = written_files(task)
@@ -384,6 +390,7 @@ def start_order(
         "updates": [name for name in written if name not in outputs],
         "clears": [name for name in outputs if name not in common],
         "gpus": task.gpus if gpus else None,
+        "log_bytes": log_bytes,
         "env": {
             "TRADEWIND_TASK": task.id,
             "TRADEWIND_ACTIVITY": task.activity,

@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from tests.engines.docker import IMAGE, PYTHON, DockerEngine, docker
 
+from tradewind.deployer.runner.base import Runner
 from tradewind.deployer.runner.docker import checkpoints
 from tradewind.deployer.runner.docker.runner import DockerRunner
 from tradewind.deployer.runner.docker.settings import DockerSettings
@@ -32,9 +33,14 @@ class DockerBench(RunnerBench):
         super().__init__(folder)
         self.engine = engine
         self.files: Literal["auto", "copy"] = "auto"
+        self.grace = 0.0
+
+    def graceful(self) -> Runner:
+        self.grace = 0.5
+        return self.runner()
 
     def make(self) -> DockerRunner:
-        given = {"host": self.engine.host, "network": "none", "grace": 0, "reaper": False, "files": self.files}
+        given = {"host": self.engine.host, "network": "none", "grace": self.grace, "reaper": False, "files": self.files}
         settings = DockerSettings.model_validate(given)
         return DockerRunner(settings=settings, data_folder=self.folder / "data")
 

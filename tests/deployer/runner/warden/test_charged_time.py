@@ -20,8 +20,8 @@ class _Idle(Warden):
     """A warden without a controller."""
 
     def __init__(self) -> None:
-        self.jobs = {}
-        self._identity = {}
+        self.jobs, self._mains, self._identity = {}, {}, {}
+        self._look_seconds = 1.0
         self._launcher = Launcher(ctypes.CDLL(None), f"{os.getpid()}-test")
         self.asked = 0.0
 

@@ -137,7 +137,8 @@ def status_of(
         cancelled: The reason of its cancellation, or None if it was not cancelled from here.
     """
     runtime = _runtime(summary, result)
-    usage = Usage(summary.memory_bytes, summary.cpu_seconds)
+    own = exit_reasons.shell_seconds(result.get("cpu", ""))  # the log of events has whole seconds only
+    usage = Usage(summary.memory_bytes, summary.cpu_seconds if own is None else own)
 
     def ended(state: RunState, reason: str, fault: Fault | None, code: int | None = None) -> RunStatus:
         return RunStatus(state, runtime=runtime, reason=reason, fault=fault, exit_code=code, usage=usage)

@@ -280,14 +280,15 @@ else
     kill -0 "$child" 2>/dev/null || break
   done
   ended=$(date +%s.%N)
+  times > "$here/times"; {{ read -r cpu; read -r cpu; }} < "$here/times"
   [ -z "$wall" ] || kill "$watch" 2>/dev/null
   if [ -n "$most" ]; then
     (sleep 2; kill $readers) > /dev/null 2>&1 & nap=$!
     wait $readers 2>/dev/null; kill "$nap" 2>/dev/null
   fi
   fault=; [ ! -e "$late" ] || fault=late
-  printf 'fault=%s\\ncode=%s\\nbegun=%s\\nended=%s\\nout=%s\\nerr=%s\\n' \\
-    "$fault" "$code" "$begun" "$ended" "$(more out)" "$(more err)" \\
+  printf 'fault=%s\\ncode=%s\\nbegun=%s\\nended=%s\\ncpu=%s\\nout=%s\\nerr=%s\\n' \\
+    "$fault" "$code" "$begun" "$ended" "$cpu" "$(more out)" "$(more err)" \\
     > "$here/{RESULT}.part"
   mv "$here/{RESULT}.part" "$here/{RESULT}"
 fi"""

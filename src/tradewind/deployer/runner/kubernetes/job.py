@@ -151,7 +151,7 @@ def _pod(request: RunRequest, bundles: Mapping[str, str], given: KubernetesSetti
         prepared.append(mounts[-1])
     pod: Document = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": 5 + math.ceil(given.grace),
         "automountServiceAccountToken": bool(given.service_account),
         "enableServiceLinks": False,
         "volumes": volumes,
@@ -245,6 +245,7 @@ def _container(request: RunRequest, mounts: list[Document], given: KubernetesSet
         "TW": FOLDER,
         "TW_END": _END,
         "TW_WALL": "" if wall is None else f"{wall:.3f}",
+        "TW_GRACE": f"{given.grace:.3f}",
         "TW_PATTERNS": "\n".join(request.outputs).replace("**/", "*").replace("**", "*"),
         "TW_LIMIT": str(given.output_bytes),
         "TW_LOG": log_words(limits.log_bytes),

@@ -110,14 +110,15 @@ $b tee "$TW/stderr" < "$TW/err" > "$TW/err.marked" 3>&- & tees="$tees $!"
 (
   exec 3>&-
   exec "$b" env -u TW -u TW_END -u TW_WALL -u TW_PATTERNS -u TW_LIMIT -u TW_LOG -u TW_WAITS -u TW_SLOTS -u TW_KEEPS \
-    -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS \
+    -u TW_GRACE -u TW_READY -u TW_PORT -u TW_PATH -u TW_SAYS \
     "$b" setsid "$program" "$@"
 ) < /dev/null > "$TW/out" 2> "$TW/err" & pid=$!
-trap 'kill -KILL -$pid 2> /dev/null; exit 143' TERM
+end() { kill -TERM -$pid; $b sleep "$TW_GRACE"; kill -KILL -$pid; } 2> /dev/null
+trap 'end; exit 143' TERM
 if [ -n "$TW_WALL" ]; then
   (
     exec 3>&-; trap - TERM
-    $b sleep "$TW_WALL"; : > "$TW/timed-out"; kill -KILL -$pid 2> /dev/null
+    $b sleep "$TW_WALL"; : > "$TW/timed-out"; end
   ) & timer=$!
 fi
 if [ -n "$TW_READY" ]; then

@@ -57,6 +57,7 @@ class KubernetesSettings(plugins.Settings):
         False,
         description="Start the command on every node of a run, not the first only; JOB_COMPLETION_INDEX tells which",
     )
+    grace: float = Field(0.5, ge=0, le=25, description="Seconds between SIGTERM and SIGKILL when a run is ended")
     schedule_seconds: float = Field(600.0, gt=0, description="Seconds in which the cluster must find a node")
     image_seconds: float = Field(
         120.0, gt=0, description="Seconds in which an image must be there once pulling it has failed"

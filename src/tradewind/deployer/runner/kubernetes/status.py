@@ -20,6 +20,7 @@ from tradewind.deployer.runner.exit_reasons import (
     failure_reason,
     lost_status,
     out_of_memory_reason,
+    shell_seconds,
     timeout_reason,
 )
 from tradewind.deployer.runner.handle import HandleData
@@ -67,7 +68,6 @@ _SUFFIXES = {
     **dict(zip(("n", "u", "m", "", "k", "M", "G", "T", "P"), (10.0**power for power in range(-9, 16, 3)), strict=True)),
     **{f"{letter}i": 2.0 ** (10 * power) for power, letter in enumerate("KMGTPE", start=1)},
 }
-_TIMES = re.compile(r"(\d+)m([\d.]+)s")
 _QUANTITY = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (.*?), used: (.*?), limited: (.*)", re.DOTALL)
 _FORBIDDEN = re.compile(
@@ -445,9 +445,8 @@ def _usage_of(data: KubernetesData, said: Mapping[str, str]) -> Usage:
 
 
 def _figures(said: Mapping[str, str], kind: str) -> Usage:
-    peak, times = said.get(f"{kind}peak", ""), list(_TIMES.finditer(said.get(f"{kind}cpu", "")))
-    seconds = sum(int(found[1]) * 60 + float(found[2]) for found in times)
-    return Usage(int(peak) if peak.isdigit() else None, seconds if times else None)
+    peak = said.get(f"{kind}peak", "")
+    return Usage(int(peak) if peak.isdigit() else None, shell_seconds(said.get(f"{kind}cpu", "")))
 
 
 def _ended(data: KubernetesData, pod: Document, ended: Document) -> RunStatus:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tradewind import plugins
+from tradewind.deployer.runner.warden.warden import WARDEN_SOURCES
 from tradewind.errors import (
     CapacityError,
     CredentialsError,
@@ -44,19 +45,6 @@ from tradewind.deployer.runner.ray.driver import main
 main()
 """
 _PACKAGE = Path(__file__).parents[3]
-# The modules that a node gets to watch a run, by their file below deployer/runner.
-_WARDEN = (
-    "log_limit",
-    "procfs",
-    "ray/__init__",
-    "ray/warden",
-    "warden/__init__",
-    "warden/control_group",
-    "warden/devices",
-    "warden/files",
-    "warden/launcher",
-    "warden/warden",
-)
 _PAUSE_SECONDS = 5.0
 _SILENCE_SECONDS = 30.0
 _HINT = install_command("ray")
@@ -68,9 +56,10 @@ def driver_command(python: str) -> list[str]:
 
 
 def warden_sources() -> dict[str, str]:
-    """The sources that a node needs to watch a run, by path below the package."""
+    """The sources that a node needs to watch a run, by path below the folder that Python looks into."""
     folder = Path(__file__).parents[1]
-    return {f"deployer/runner/{name}.py": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _WARDEN}
+    names = (*WARDEN_SOURCES, "ray/warden.py")
+    return {f"tradewind/deployer/runner/{name}": (folder / name).read_text(encoding="utf-8") for name in names}
 
 
 def find_ray() -> None:

@@ -36,17 +36,11 @@ from tradewind.deployer.runner.ray.kv_store import get, get_bytes, put, put_byte
 from tradewind.deployer.runner.ray.node_files import CHECKPOINT, OUTPUTS, PREFIX, extract, packed, sweep
 
 BOOTSTRAP = """
-import os, sys, types
+import os, sys
 if os.fork():  # Ray kills the children of a worker that ends: the warden is none, and ends its jobs first
     os._exit(0)
 os.setsid()
-name, path = "tradewind", sys.argv[1]
-for part in ("", "deployer", "runner"):
-    if part:
-        name, path = name + "." + part, path + "/" + part
-    module = types.ModuleType(name)
-    module.__path__ = [path]
-    sys.modules[name] = module
+sys.path.insert(0, sys.argv[1])
 from tradewind.deployer.runner.ray.warden import main
 main()
 """

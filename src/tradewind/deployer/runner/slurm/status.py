@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +50,6 @@ _KILLED = (137, 143)
 """The exit codes of a program that SIGKILL or SIGTERM ended: at a time limit Slurm sends these to all steps at once,
 and the program may end before the job script has seen it."""
 _MOVED = ("read_bytes", "written_bytes", "network_bytes")
-_TIMES = re.compile(r"(\d+)m([\d.]+)s")
 
 
 def waiting(row: SlurmQueueRow) -> RunStatus | None:
@@ -215,7 +213,7 @@ def lost_run_status(reason: str, runtime: float) -> RunStatus:
 def _usage(result: Mapping[str, Any], *, spread: bool) -> Usage:
     """The usage of a run; the job script does not see the processor time of tasks that srun starts."""
     peak = int(result.get("peak_kib") or 0) * 1024
-    times = {name: _TIMES.fullmatch(str(result.get(name, ""))) for name in ("user", "system")}
-    seconds = {f"{name}_seconds": int(m[1]) * 60 + float(m[2]) for name, m in times.items() if m and not spread}
+    times = {f"{name}_seconds": exit_reasons.shell_seconds(str(result.get(name, ""))) for name in ("user", "system")}
+    seconds = {name: time for name, time in times.items() if time is not None and not spread}
     moved = {name: float(result[name]) for name in _MOVED if isinstance(result.get(name), int) and not spread}
     return Usage(peak or None, sum(seconds.values()) if seconds else None, seconds | moved)

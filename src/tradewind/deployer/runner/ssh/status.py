@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.deployer.runner.exit_reasons import lost_status, out_of_memory_reason, timeout_reason
+from tradewind.deployer.runner.exit_reasons import lost_status, out_of_memory_reason, shell_seconds, timeout_reason
 from tradewind.deployer.runner.handle import HandleData
 from tradewind.deployer.ssh_target import SshTarget
 from tradewind.problem import Fault, RunState, RunStatus, Usage
@@ -110,16 +110,4 @@ def _number(text: str | None) -> int | None:
 
 def _usage(result: Mapping[str, str]) -> Usage:
     memory = _number(result.get("memory"))
-    return Usage(None if memory is None else memory * 1024, cpu_seconds(result.get("cpu", "")))
-
-
-def cpu_seconds(text: str) -> float | None:
-    """The sum of the times that the shell's ``times`` prints, as ``0m0.15s/0m0.09s``, in seconds; None otherwise."""
-    total = 0.0
-    for part in text.split("/"):
-        minutes, _, seconds = part.removesuffix("s").partition("m")
-        try:
-            total += int(minutes) * 60 + float(seconds)
-        except ValueError:
-            return None
-    return round(total, 6)
+    return Usage(None if memory is None else memory * 1024, shell_seconds(result.get("cpu", "")))

@@ -19,7 +19,6 @@ Files that it writes into a run's folder:
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
@@ -29,12 +28,9 @@ import sys
 import time
 
 from tradewind.deployer.runner import procfs
-from tradewind.deployer.runner.log_limit import GrowingLog
-from tradewind.deployer.runner.warden.control_group import group_pids
 from tradewind.deployer.runner.warden.devices import DeviceNotes
 from tradewind.deployer.runner.warden.files import (
     CANCEL,
-    PID,
     RESULT,
     STARTED,
     Document,
@@ -44,109 +40,15 @@ from tradewind.deployer.runner.warden.files import (
     text_of,
     write_document,
 )
-from tradewind.deployer.runner.warden.launcher import Launcher, StartedProcess
+from tradewind.deployer.runner.warden.jobs import FAR_SOURCES, JobWatcher, WatchedJob
+
+WARDEN_SOURCES = (*FAR_SOURCES, "warden/devices.py", "warden/warden.py")
+"""The files below ``deployer/runner`` that a warden needs on another machine."""
 
 _SAMPLE_SECONDS = 0.05
 _HEARTBEAT_SECONDS = 1.0
-_CLEANUP_SECONDS = 5.0
 _RESULT_BYTES = 4096
-_HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM)
-_IGNORED_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 _PIECE = 1 << 16
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-class WardenJob:
-    """A run that the warden has started.
-
-    Args:
-        order: The controller's order.
-        cpus: The numbers of the CPUs that it is held to.
-        process: The first process of the job.
-    """
-
-    def __init__(self, order: Document, cpus: set[int], process: StartedProcess) -> None:
-        self.order = order
-        self.run_id: str = order["run_id"]
-        self.folder: str = order["folder"]
-        self.pid = process.pid
-        self.cpus = cpus
-        self.group = process.group
-        self.traffic = (0, 0)
-        self.started, self.begun = process.asked
-        wall = order.get("wall_seconds")
-        self.deadline: float = time.monotonic() + wall if wall is not None else float("inf")
-        self.ending: tuple[str, str] | None = None
-        self.kill_at = float("inf")
-        self.members: set[int] = {self.pid}
-        self.peak = 0
-        self.cpu_seconds = 0.0
-        self.truncated = False
-        limit = order.get("log_bytes")
-        paths = [f"{self.folder}/{name}" for name in ("stdout", "stderr")]
-        self._logs = [GrowingLog(path, limit) for path in paths] if limit is not None else []
-        self.exit: tuple[int, resource.struct_rusage, float] | None = None
-
-    def note_start(self) -> None:
-        """Write ``pid.json``, and remember the counters of the network."""
-        self.traffic = procfs.traffic()
-        seen = procfs.stat(self.pid)
-        if seen is not None:
-            group = self.group.folder if self.group is not None else ""
-            document = {"pid": self.pid, "ticks": seen.ticks, "group": group}
-            quietly(write_document, f"{self.folder}/{PID}", document)
-
-    def signal(self, number: int) -> None:
-        """Send a signal to everything that belongs to the job."""
-        groups = set()
-        for pid in self.members:
-            seen = procfs.stat(pid)
-            if seen is None or seen.state in "ZX":
-                continue
-            if seen.group not in groups and seen.group != os.getpgrp():
-                # The kernel signals a whole group at once: no fork can slip through.
-                groups.add(seen.group)
-                quietly(os.killpg, seen.group, number)
-            quietly(os.kill, pid, number)
-
-    def end(self, state: str, reason: str, grace: float) -> None:
-        """Ask the job to end, and set the moment at which it is killed.
-
-        Args:
-            state: The state that its result gets.
-            reason: The reason that its result gets.
-            grace: Seconds between SIGTERM and SIGKILL; with 0 it is killed at once.
-        """
-        if self.ending is None:
-            self.ending = (state, reason)
-            self.kill_at = time.monotonic() + grace
-            self.signal(signal.SIGTERM if grace > 0 else signal.SIGKILL)
-
-    def left(self) -> list[int]:
-        """The living processes in the job's control group, whosever children they are."""
-        if self.group is None:
-            return []
-        seen = [(pid, procfs.stat(pid)) for pid in group_pids(self.group.folder)]
-        return [pid for pid, state in seen if state is not None and state.state not in "ZX"]
-
-    def look_for_overrun(self) -> None:
-        """Note that the kernel has killed something of the job for its memory."""
-        if self.group is not None and self.ending is None and self.group.overran():
-            self.peak = max(self.peak, self.order.get("memory_bytes") or 0)
-            self.end("out_of_memory", "", 0.0)
-
-    def trim_logs(self) -> None:
-        """Hold stdout and stderr near their limit on the disk; the job appends, so it may go on writing."""
-        for log in self._logs:
-            log.trim()
-
-    def finish_logs(self) -> None:
-        """Leave the beginnings and the ends of stdout and stderr, once the job has ended."""
-        for log in self._logs:
-            try:
-                self.truncated |= log.finish()
-            except OSError:  # the job removed its own log
-                continue
 
 
 def profile_of(used: resource.struct_rusage, before: tuple[int, int]) -> dict[str, float]:
@@ -174,7 +76,7 @@ def profile_of(used: resource.struct_rusage, before: tuple[int, int]) -> dict[st
     }
 
 
-def result_of(job: WardenJob) -> Document:
+def result_of(job: WatchedJob) -> Document:
     """The content of ``result.json`` of a job that has ended."""
     assert job.exit is not None
     status, used, ended = job.exit
@@ -199,65 +101,37 @@ def result_of(job: WardenJob) -> Document:
     }
 
 
-class Warden:
+class Warden(JobWatcher):
     """Starts jobs on this machine, watches them and ends them at their limits."""
 
     def __init__(self) -> None:
-        self.jobs: dict[str, WardenJob] = {}
+        super().__init__(procfs.RUN_TAG, _SAMPLE_SECONDS)
         self.controlled = True
-        self._pid = os.getpid()
-        self._mains: dict[int, WardenJob] = {}
-        self._orphans: dict[int, str] = {}
+        self._next_beat = 0.0
         self._input = b""
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        me = procfs.stat(self._pid)
-        assert me is not None
-        self._identity = {
-            "host": os.uname().nodename,
-            "boot": procfs.boot_id(),
-            "warden": [self._pid, me.ticks],
-        }
-        self._launcher = Launcher(self._libc, f"{self._pid}-{me.ticks}")
+        self._identity = {"host": os.uname().nodename, "boot": procfs.boot_id(), "warden": [*self.born]}
         self._devices = DeviceNotes(self._identity)
-        self._wake, wake = os.pipe()
-        for fd in (self._wake, wake):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        # What is handled, unlike what is ignored, is as it was again for a program that is executed: a job need not see
-        # to it, in a copy of this process where each step costs.
-        for number in (*_HANDLED_SIGNALS, *_IGNORED_SIGNALS):
-            signal.signal(number, lambda *_: None)
 
     def run(self) -> None:
         """Serve orders and watch jobs until the controller and all jobs are gone."""
-        next_sample = next_beat = 0.0
         while self.controlled or self.jobs:
-            watched = [self._wake, *([0] if self.controlled else [])]
-            ready, _, _ = select.select(watched, [], [], self._pause(next_sample))
-            idle = not self.jobs
-            if self._wake in ready:
+            watched = [self.wake, *([0] if self.controlled else [])]
+            pause = max(0.0, self._next_moment() - time.monotonic()) if self.jobs else None
+            ready, _, _ = select.select(watched, [], [], pause)
+            if self.wake in ready:
                 self._signals()
             if 0 in ready:
                 self._orders()
-            now = time.monotonic()
-            if idle:  # a job that has just begun has nothing to be looked at, and may be over at once
-                next_sample, next_beat = now + _SAMPLE_SECONDS, now + _HEARTBEAT_SECONDS
-            if self.jobs and now >= next_sample:
-                self._sample()
-                next_sample = now + _SAMPLE_SECONDS
-            if self.jobs and now >= next_beat:
-                for job in self.jobs.values():
-                    quietly(os.utime, f"{job.folder}/{STARTED}")
-                next_beat = now + _HEARTBEAT_SECONDS
-            self._deadlines()
+            self._look_after()
         self._launcher.dismiss()
 
-    def _pause(self, next_sample: float) -> float | None:
-        if not self.jobs:
-            return None
-        moments = [next_sample, *(min(job.deadline, job.kill_at) for job in self.jobs.values())]
-        return max(0.0, min(moments) - time.monotonic())
+    def _look_after(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_beat:
+            for job in self.jobs.values():
+                quietly(os.utime, f"{job.folder}/{STARTED}")
+            self._next_beat = now + _HEARTBEAT_SECONDS
+        super()._look_after()
 
     def _say(self, document: Document) -> None:
         if not self.controlled:
@@ -270,11 +144,7 @@ class Warden:
             self.controlled = False
 
     def _signals(self) -> None:
-        try:
-            numbers = set(os.read(self._wake, 4096))
-        except BlockingIOError:
-            return
-        self._reap()
+        numbers = self._take_signals()
         if signal.SIGTERM in numbers:
             for job in list(self.jobs.values()):
                 job.end("preempted", "the machine told its processes to end", job.order["grace"])
@@ -306,13 +176,12 @@ class Warden:
         except OSError as error:
             self._say({"event": "refused", "run_id": run_id, "kind": "system", "errno": error.errno})
         else:
-            self.jobs[run_id] = self._mains[job.pid] = job
             self._say({"event": "started", "run_id": run_id, "begun": job.begun})
             job.note_start()  # while the controller goes on
             if job.group is not None:
                 self._launcher.prepare()
 
-    def _launch(self, order: Document) -> WardenJob:
+    def _launch(self, order: Document) -> WatchedJob:
         folder = order["folder"]
         part = f"{folder}/{RESULT}.part"
         claim = {
@@ -335,7 +204,9 @@ class Warden:
                 os.close(room)
             cpus = self._choose_cpus(order.get("cpus"))
             self._give_devices(order)
-            return WardenJob(order, cpus, self._launcher.start(order, cpus))
+            if not self.jobs:
+                self._next_beat = time.monotonic() + _HEARTBEAT_SECONDS
+            return self._start_job(order, cpus)
         except BaseException:
             # Nothing runs: the same run may be asked for again and gets the same answer.
             self._devices.give_back(order["run_id"])
@@ -365,105 +236,9 @@ class Warden:
         load = {cpu: sum(cpu in job.cpus for job in self.jobs.values()) for cpu in every}
         return set(sorted(every, key=lambda cpu: (load[cpu], cpu))[:count])
 
-    def _reap(self) -> None:
-        ended = []
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            job = self._mains.pop(pid, None)
-            if job is not None:
-                job.exit = (status, used, time.monotonic())
-                job.cpu_seconds += used.ru_utime + used.ru_stime
-                ended.append(job)
-            else:
-                owner = self.jobs.get(self._orphans.pop(pid, ""))
-                if owner is not None:
-                    owner.cpu_seconds += used.ru_utime + used.ru_stime
-        for job in ended:
-            self._finish(job)
-
-    def _adopted(self) -> dict[str, list[int]]:
-        """The processes that lost their parent and became the warden's children, by the run they belong to."""
-        found: dict[str, list[int]] = {}
-        for pid in procfs.children(self._pid):
-            if pid in self._mains or pid == self._launcher.ready_pid:
-                continue
-            if pid not in self._orphans:
-                self._orphans[pid] = self._owner_of(pid)
-            found.setdefault(self._orphans[pid], []).append(pid)
-        return found
-
-    def _owner_of(self, pid: int) -> str:
-        tag = procfs.variable(pid, procfs.RUN_TAG)
-        if tag in self.jobs:
-            return str(tag)
-        seen = procfs.stat(pid)
-        for job in self.jobs.values():
-            if pid in job.members or (seen is not None and seen.session == job.pid):
-                return job.run_id
-        # It hides whose it is: it is left alone until it can only belong to the last job.
-        return next(iter(self.jobs)) if len(self.jobs) == 1 else ""
-
-    def _sample(self) -> None:
-        adopted = self._adopted()
-        for job in list(self.jobs.values()):
-            members = procfs.tree([job.pid, *adopted.get(job.run_id, ())])
-            job.members = set(members)
-            memory = sum(map(procfs.resident, members))
-            limit = job.order.get("memory_bytes")
-            if memory > job.peak and len(members) > 1:
-                # Forked workers share pages, which the sum of resident sizes counts once for each.
-                memory = sum(map(procfs.proportional, members))
-            job.peak = max(job.peak, memory)
-            job.look_for_overrun()
-            # A control group holds the job to its limit by itself, and counts exactly.
-            if limit is not None and memory > limit and job.group is None:
-                job.end("out_of_memory", "", 0.0)
-                job.signal(signal.SIGKILL)
-            job.trim_logs()
-
-    def _deadlines(self) -> None:
-        for job in list(self.jobs.values()):
-            now = time.monotonic()
-            if now >= job.deadline:
-                job.deadline = float("inf")
-                self._refresh(job)
-                job.end("timed_out", "", job.order["grace"])
-            if now >= job.kill_at:
-                self._refresh(job)
-                job.signal(signal.SIGKILL)
-                job.kill_at = now + _SAMPLE_SECONDS
-
-    def _refresh(self, job: WardenJob) -> None:
-        job.members = set(procfs.tree([job.pid, *self._adopted().get(job.run_id, ()), *job.left()]))
-
-    def _finish(self, job: WardenJob) -> None:
-        """Kill the processes that a job left behind, and write its result."""
-        job.look_for_overrun()
-        until = time.monotonic() + _CLEANUP_SECONDS
-        while time.monotonic() < until:
-            adopted = self._adopted()
-            left = [*adopted.get(job.run_id, []), *job.left()]
-            if len(self.jobs) == 1:
-                left = left + adopted.get("", [])
-            if not left:
-                break
-            job.members = set(procfs.tree(left))
-            if job.group is not None:
-                job.group.kill()
-            job.signal(signal.SIGKILL)
-            time.sleep(0.002)
-            self._reap()
-        job.finish_logs()
+    def _settle(self, job: WatchedJob) -> None:
         self._devices.give_back(job.run_id)
         result = result_of(job)
-        if job.group is not None:
-            self._launcher.give_back(job.group)
-        del self.jobs[job.run_id]
         try:
             # A controller that lives puts the result into its store at once; without one this file is all there is.
             alone = not self.controlled

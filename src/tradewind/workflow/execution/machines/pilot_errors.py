@@ -40,13 +40,17 @@ def error_of(name: str, run: Run, python: str) -> TradewindError:
         python: The Python that it was to have.
     """
     if run.exit_code == _NO_PROGRAM:
-        return MissingProgramError(f"there is no program {python}", hint="--python names one")
+        return MissingProgramError(f"there is no program {python} on {name}", hint="--python names one")
     if run.state is RunState.DONE:
         return DeployError(f"{name} ended before it answered", hint="see stderr below machines in the run's folder")
     kind = DeployError if run.fault is None else _KINDS.get(run.fault, DeployError)
     reason = run.reason or run.state.value
-    if run.state is RunState.FAILED and run.fault is Fault.JOB and (said := _last_words(run)):
-        return kind(f"{name} does not work: {reason}: {said}", hint=f"all of it is in {run.folder}/stderr")
+    if run.state is RunState.PREEMPTED:
+        return kind(f"{name} was lost before its first task: {reason}")
+    if run.state is RunState.FAILED and run.fault is Fault.JOB:
+        if said := _last_words(run):
+            return kind(f"{name} does not work: {reason}: {said}", hint=f"all of it is in {run.folder}/stderr")
+        return kind(f"{name} does not work: {reason}")
     return kind(f"{name}: {reason}")
 
 
