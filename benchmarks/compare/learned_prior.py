@@ -52,8 +52,6 @@ SEEN = (2, 4, 8, 16)
 """Runs that a search has seen when it predicts the others."""
 QUANTILES = (0.25, 0.5, 0.8)
 DRAWS = 2
-LEAST_DENSITY = -8.0
-"""A run that nobody could foresee counts no more than this."""
 COLUMNS = ("theta", "family", "cases", "density")
 JUDGED = ("prior", "family", "table", "quantile", "close", *(f"bill {runs}" for runs in lifetime.RUNS))
 
@@ -98,7 +96,7 @@ class Case:
                     - 0.5 * np.log(2 * math.pi * variance)
                     - 0.5 * (np.log(self.costs) - mean) ** 2 / variance
                 )
-        return float(np.maximum(logsumexp(likely, axis=0), LEAST_DENSITY).mean())
+        return float(logsumexp(likely, axis=0).mean())
 
 
 def cases_of(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Case]]:
@@ -179,7 +177,7 @@ def judge(prior: str, theta: Theta, table: Mapping[str, Any], path: Path) -> Non
         if (prior, table["name"], f"{quantile:g}") in done or not lifetime.has_winner(dated):
             continue
         bench = Bench(dated, "second")
-        close = one("default", Choice("tradewind", {}, constants(theta)), bench, 0)[0]
+        close = one("tradewind", Choice("tradewind", {}, constants(theta)), bench, 0)[0]
         bills = []
         with patched(constants(theta)):
             for runs in lifetime.RUNS:
