@@ -235,7 +235,7 @@ def searched(problem: Problem, policy: SearchPolicy) -> Cloud:
     return cloud
 
 
-def test_set_up_is_paid_once_for_the_trials_of_an_offer_and_the_trial_is_told_what_was_billed() -> None:
+def test_set_up_is_paid_once_for_the_trials_of_an_offer_and_each_costs_what_it_would_alone() -> None:
     cloud = searched(tuning(), keeping())
     assert len(cloud.trials) == 6
     assert cloud.made == 2, "each offer's machines are made once"
@@ -244,7 +244,8 @@ def test_set_up_is_paid_once_for_the_trials_of_an_offer_and_the_trial_is_told_wh
     assert first.observation is not None and second.observation is not None
     hourly = first.offer.hourly
     assert first.observation.cost == pytest.approx(Billing().cost(BOOT + RUN, hourly))
-    assert second.observation.cost == pytest.approx(Billing().cost(RUN, hourly))
+    assert second.observation.cost == pytest.approx(first.observation.cost), "a user's runs have no machines kept"
+    assert cloud.runs["t-00001-1"].own_cost == pytest.approx(Billing().cost(RUN, hourly)), "and this is what was paid"
     assert cloud.runs["t-00001-1"].cluster == "t-00000-1"
 
 

@@ -39,12 +39,16 @@ def is_lost(run: Run) -> bool:
 def run_figures(trial: Trial, run: Run, terms: StudyTerms) -> dict[str, float]:
     """Cost and run time that a run speaks for, as metrics.
 
-    They are those of a whole run: what a checkpoint of interrupted runs has saved it counts. On spot machines with a
+    They are those of a whole run on machines of its own: what a checkpoint of interrupted runs has saved it counts, and
+    so does the set-up that it was spared by machines that were kept for it; else of two equal configurations the one
+    that came second would be the cheaper one. What was paid is in `Trial.spent`. On spot machines with a
     known rate of interruption they are what such a run is expected to come to with its interruptions, whether or not
     this one had any; what it came to itself is beside them.
     """
     work, hourly = run.runtime + run.usage.resumed_seconds, trial.offer.hourly
     cost = run.own_cost
+    if run.taken is not None:
+        cost = max(cost, terms.billing.cost(run.runtime, hourly))
     if run.usage.resumed_seconds:
         cost = round_money(cost + hourly * run.usage.resumed_seconds / 3600.0)
     interruptions = trial.offer.interruptions(terms.checkpoint_seconds)
