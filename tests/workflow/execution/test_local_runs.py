@@ -465,7 +465,7 @@ def test_a_run_that_another_process_carries_out(tmp_path: Path) -> None:
 
 def test_a_python_that_is_not_there(tmp_path: Path) -> None:
     plan = plan_of(flow_of(sh("a", "true")))
-    with pytest.raises(MissingProgramError, match=r"there is no program /no-python \(--python names one\)"):
+    with pytest.raises(MissingProgramError, match=r"there is no program /no-python on vm-\d \(--python names one\)"):
         carry(plan, tmp_path / "run", terms=PilotSettings(python="/no-python"))
 
 
