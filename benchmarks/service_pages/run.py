@@ -102,15 +102,15 @@ def sign_in(browser: Browser, url: str, name: str) -> Any:
     return state
 
 
-def processor_seconds() -> dict[str, float]:
-    """Processor time of the server, and of the browser's processes for pages, so far."""
-    found = {"server_cpu": 0.0, "page_cpu": 0.0}
+def processor_seconds() -> dict[tuple[str, int], float]:
+    """Processor time so far of the server's processes, and of the browser's for pages, by their numbers."""
+    found: dict[tuple[str, int], float] = {}
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             words = " ".join(child.cmdline())
             kind = "server_cpu" if " serve " in words else "page_cpu" if "--type=renderer" in words else ""
             if kind:
-                found[kind] += sum(child.cpu_times()[:2])
+                found[kind, child.pid] = sum(child.cpu_times()[:2])
     return found
 
 
@@ -122,7 +122,9 @@ def measure(browser: Browser, url: str, state: Any, address: str) -> dict[str, f
     page.add_init_script(OBSERVE)
     page.goto(address)
     found: dict[str, float] = page.evaluate(SETTLED)
-    taken = {name: 1000 * (seconds - before[name]) for name, seconds in processor_seconds().items()}
+    taken = {"server_cpu": 0.0, "page_cpu": 0.0}
+    for (name, pid), seconds in processor_seconds().items():
+        taken[name] += 1000 * (seconds - before.get((name, pid), 0.0))
     context.close()
     return found | taken
 
