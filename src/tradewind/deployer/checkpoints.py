@@ -6,11 +6,13 @@ import hashlib
 import json
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tradewind.errors import DeployError
 from tradewind.problem import CheckpointPlan
@@ -36,6 +38,19 @@ class CheckpointLook:
     fingerprint: str = ""
     written: float = 0.0
 
+    @classmethod
+    def by_seconds(cls, state: bytes, age: float, looked: float) -> CheckpointLook:
+        """A look at files whose times are cut to whole seconds, on a machine whose clock may differ from this one's.
+
+        A time may be up to a second too early: what was written since the run began is new.
+
+        Args:
+            state: What tells the files from those at another moment.
+            age: Seconds there between the time of the newest file and the look.
+            looked: Time of the look by this machine's clock.
+        """
+        return cls(hashlib.sha256(state).hexdigest(), looked - max(0.0, age - 1.0))
+
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
@@ -48,6 +63,15 @@ class SavedCheckpoint:
 
     files: Path
     seconds: float
+
+    def pack(self, file: IO[bytes]) -> None:
+        """Write its files into a tar archive.
+
+        Args:
+            file: The archive, open for writing.
+        """
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            tar.add(self.files, arcname=".")
 
 
 class CheckpointStore:

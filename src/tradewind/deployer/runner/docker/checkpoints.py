@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tarfile
 import time
 from collections.abc import Callable, Iterable
@@ -118,7 +117,5 @@ def _look(engine: ContainerEngine, files: Iterable[tuple[str, int, int]]) -> Che
     listed = sorted(files)
     if not listed:
         return CheckpointLook()
-    digest = hashlib.sha256(repr(listed).encode()).hexdigest()
-    # A time is cut to its second, and clocks of machines may differ: what was written since the run began is new.
-    age = engine.clock() - (max(moment for _, _, moment in listed) + 1)
-    return CheckpointLook(digest, time.time() - max(0.0, age))
+    age = engine.clock() - max(moment for _, _, moment in listed)
+    return CheckpointLook.by_seconds(repr(listed).encode(), age, time.time())

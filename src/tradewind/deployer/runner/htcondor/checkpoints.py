@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import tarfile
 from pathlib import Path
 
 from tradewind.deployer.bundle import unpack
@@ -73,8 +71,8 @@ def put_checkpoint(plan: CheckpointPlan, archive: Path) -> None:
     archive.unlink(missing_ok=True)
     latest = CheckpointStore(plan.folder).latest()
     if latest is not None:
-        with tarfile.open(archive, "w") as tar:
-            tar.add(latest.files, arcname=".")
+        with archive.open("wb") as file:
+            latest.pack(file)
 
 
 def look_at_checkpoint(place: Path) -> CheckpointLook:
@@ -87,9 +85,7 @@ def look_at_checkpoint(place: Path) -> CheckpointLook:
     if said is None:
         return CheckpointLook()
     fields, sent = said
-    digest = hashlib.sha256(f"{fields['sum']} {fields['size']}".encode()).hexdigest()
-    # A time is cut to its second, and clocks of machines may differ: what was written since the run began is new.
-    return CheckpointLook(digest, sent - max(0, int(fields["age"]) - 1))
+    return CheckpointLook.by_seconds(f"{fields['sum']} {fields['size']}".encode(), int(fields["age"]), sent)
 
 
 def copy_checkpoint(place: Path, folder: Path, limit_bytes: int) -> CheckpointLook:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import socket
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, cast
 
-from tradewind.deployer.bundle import unpack
 from tradewind.deployer.checkpoints import ATTEMPTS, CHANGES, CheckpointLook, CheckpointStore
 from tradewind.deployer.checkpoints import FOLDER as CHECKPOINT
+from tradewind.deployer.runner.kubernetes.file_transfer import unpack_all
 from tradewind.deployer.runner.kubernetes.job import FOLDER
 from tradewind.errors import DeployError
 from tradewind.problem import CheckpointPlan
@@ -26,7 +23,6 @@ PART_BYTES = 1_000_000
 MOST_BYTES = 16 * PART_BYTES
 """The most bytes that a checkpoint may have, compressed: Secrets are kept by the cluster's database."""
 
-UNPACKED_BYTES = 2**30
 _PART = "tar.gz"
 _SECONDS = 120.0
 _PIECE = 1 << 16
@@ -61,8 +57,7 @@ def checkpoint_parts(plan: CheckpointPlan | None) -> dict[str, dict[str, bytes]]
     if latest is None:
         return {}
     raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w") as tar:
-        tar.add(latest.files, arcname=".")
+    latest.pack(raw)
     content = gzip.compress(raw.getvalue(), 6, mtime=0)
     if len(content) > MOST_BYTES:
         raise _too_large(len(content))
@@ -79,7 +74,7 @@ def look_at_checkpoint(channel: Channel) -> CheckpointLook:
     Raises:
         DeployError: The pod does not answer.
     """
-    return _look(_answer(channel, "look", MOST_BYTES))
+    return _look(_answer(channel, "look"))
 
 
 def copy_checkpoint(channel: Channel, folder: Path) -> CheckpointLook:
@@ -95,27 +90,26 @@ def copy_checkpoint(channel: Channel, folder: Path) -> CheckpointLook:
     Raises:
         DeployError: The pod does not answer, or the files change all the time, are too large or cannot be written.
     """
-    said, _, archive = _answer(channel, "copy", MOST_BYTES).partition(b"\n\n")
+    said, _, archive = _answer(channel, "copy").partition(b"\n\n")
     if said.strip() == b"changes":
         raise DeployError(CHANGES)
     found = _look(said)
     if found.fingerprint:
         try:
-            with gzip.open(io.BytesIO(archive)) as stream:
-                unpack(cast("IO[bytes]", stream), folder, limit_bytes=UNPACKED_BYTES, lenient=True)
+            unpack_all(archive, folder)
         except (EOFError, gzip.BadGzipFile) as error:
             raise DeployError(f"the checkpoint did not come whole: {error}") from error
     return found
 
 
-def _answer(channel: Channel, what: str, most: int) -> bytes:
+def _answer(channel: Channel, what: str) -> bytes:
     answer = bytearray()
     with channel([f"{FOLDER}/bin/busybox", "sh", "-c", _SCRIPT, "sh", FOLDER, what]) as stream:
         stream.settimeout(_SECONDS)
         try:
             while piece := stream.recv(_PIECE):
                 answer += piece
-                if len(answer) > most + _PIECE:
+                if len(answer) > MOST_BYTES + _PIECE:
                     raise _too_large(len(answer), more=True)
         except TimeoutError as error:
             raise DeployError(f"the pod has not sent the checkpoint within {_SECONDS:g} seconds") from error
@@ -137,6 +131,4 @@ def _look(said: bytes) -> CheckpointLook:
         return CheckpointLook()
     lines = listed.splitlines()
     newest = max((int(line.split(b" ", 1)[0]) for line in lines if line.split(b" ", 1)[0].isdigit()), default=0)
-    # A time is cut to its second, and clocks of machines may differ: what was written since the run began is new.
-    age = int(first) - (newest + 1)
-    return CheckpointLook(hashlib.sha256(listed).hexdigest(), time.time() - max(0.0, age))
+    return CheckpointLook.by_seconds(listed, int(first) - newest, time.time())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tradewind.deployer.runner.exit_reasons import exit_code_of
+from tradewind.deployer.runner.exit_reasons import exit_code_of, shell_seconds
 from tradewind.deployer.runner.load_generators import posix_pattern, with_load_usage
 from tradewind.deployer.runner.resource_limits import memory_of
 from tradewind.deployer.runner.slurm.options import SlurmSettings, command_of, cpus_per_node
@@ -19,7 +18,6 @@ from tradewind.utils.units import format_duration, format_memory
 STATE, USAGE = "load.state", "load.usage"
 """Files in a run's folder: what became of application and load, and what the load used."""
 
-_TIMES = re.compile(r"(\d+)m([\d.]+)s")
 _ALONE = ("", "apptainer", "singularity")
 """Settings of ``container`` whose containers are children of what starts them, and end with it."""
 
@@ -116,7 +114,7 @@ def _load_usage(path: Path) -> tuple[float, Usage]:
     if len(lines) < 3:
         return 0.0, Usage()
     hundredths, _, peak = lines[0].partition(" ")
-    seconds = sum(int(m[1]) * 60 + float(m[2]) for m in _TIMES.finditer(lines[2]))  # those of the children
+    seconds = shell_seconds(lines[2]) or 0.0  # those of the children
     return int(hundredths) / 100, Usage(int(peak) or None, seconds)
 
 

@@ -36,7 +36,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class WatchedJob:
-    """A run that the warden has started.
+    """A job that has been started, and is watched.
 
     Args:
         order: The controller's order.
