@@ -399,7 +399,7 @@ class SignInError(ServiceError):
 
 
 class ForbiddenError(ServiceError):
-    """This user may not do that."""
+    """The user may not do what was asked."""
 
     code = "service.forbidden"
 

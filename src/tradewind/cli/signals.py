@@ -12,7 +12,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class GracefulInterrupt:
-    """While it is entered, the first SIGINT, SIGTERM or SIGHUP only sets `wanted`; the second raises.
+    """Context in which the first SIGINT, SIGTERM or SIGHUP only sets `wanted`; the second raises.
 
     Args:
         saying: What the first one prints.

@@ -234,5 +234,5 @@ class Client(RequestCalls, FileCalls, ApplicationCalls, StudyCalls):
         self._transport.close()
 
     def me(self) -> UserInfo:
-        """Whom the token belongs to."""
+        """The account that the token belongs to."""
         return UserInfo.from_json(self._get("/me"))

@@ -92,7 +92,7 @@ HopsText = Annotated[str, AfterValidator(checked_hops)]
 
 
 class SshSettings(BaseModel):
-    """How machines are reached by SSH, for settings of parts that do so; what is left out is as ``ssh`` has it."""
+    """Settings by which machines are reached over SSH, for parts that do so; what is left out is as ``ssh`` has it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -125,7 +125,7 @@ class ReportListener:
         return CurvePointReader(self._metric, self._settings.step, self._settings.pattern)
 
     def whole(self, run: Run) -> list[RunReported]:
-        """All that an ended run has reported, from its folder on this machine; nothing if it is not there."""
+        """Read what an ended run has reported, from its folder on this machine; nothing if it is not there."""
         self._readers.pop(run.run_id, None)
         name = METRICS if self._settings.file == "metrics" else self._settings.file
         reader, points, path = self._reader(), CurvePoints(), Path(run.folder) / name
@@ -141,6 +141,6 @@ class ReportListener:
         return [RunReported(run.run_id, points, final=True)]
 
     def earlier(self, runs: Iterable[Run]) -> Mapping[int, Collection[CurvePoint]]:
-        """All that the last runs of ended trials have reported, by the trial's number."""
+        """Read what the last runs of ended trials have reported, by the trial's number."""
         last = {run.trial: run for run in sorted(runs, key=lambda run: (run.trial, run.attempt)) if run.state.ended}
         return {number: read.points for number, run in last.items() for read in self.whole(run)}

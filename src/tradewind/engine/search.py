@@ -208,7 +208,7 @@ def seconds_to_deadline(machine: SearchMachine) -> float:
 
 
 def _until_limits(machine: SearchMachine) -> float:
-    """Until the first program has taken longer than it may; the incumbent may have changed since it was started."""
+    """Seconds until a program has taken longer than it may; the incumbent may have changed since its start."""
     best = machine.history.best_value
     found = [math.inf]
     for run in machine.going_on():
@@ -220,7 +220,7 @@ def _until_limits(machine: SearchMachine) -> float:
 
 
 def _until_no_money(machine: SearchMachine) -> float:
-    """Until the first run may have used up what was set aside for it and its part of what is free."""
+    """Seconds until the first run may have used up what was set aside for it and its part of what is free."""
     free = machine.ledger.free
     runs = [run for run in machine.going_on() if run.state is not RunState.COLLECTING]
     if free is None:
@@ -503,7 +503,7 @@ class Search:
         return found
 
     def _told_at_the_end(self, event: SearchEvent) -> Sequence[SearchEvent]:
-        """All that a run has reported, before the machine hears that it is over: others are compared with it."""
+        """Take what a run has reported, before the machine hears that it is over: others are compared with it."""
         if self.parts.listener is None or not isinstance(event, RunChanged) or not event.run.state.ended:
             return ()
         return self.parts.listener.whole(event.run)

@@ -26,7 +26,7 @@ class ExitCodeInterpreter(Interpreter, AcceptsExitCodes, ReadsNoFiles):
 
     @property
     def accepted(self) -> frozenset[int]:
-        """Those of the setting ``allowed``."""
+        """Exit codes of the setting ``allowed``."""
         return frozenset(self.settings.allowed)
 
     def interpret(self, output: RunOutput, metrics: Mapping[str, float]) -> Mapping[str, float]:

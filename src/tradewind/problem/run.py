@@ -174,7 +174,7 @@ class CheckpointPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """All that a deployer needs to carry out a run.
+    """Everything that a deployer needs to carry out a run.
 
     Attributes:
         run_id: Unique over all users and machines; it is the name and the tag of everything created for the run.

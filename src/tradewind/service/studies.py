@@ -197,7 +197,7 @@ class StudyService:
         )
 
     def trial(self, who: Principal, study_id: int, number: int) -> dict[str, Any]:
-        """All that is known of one trial: what was proposed and why, the machines, what it did, and its runs.
+        """Everything known of one trial: what was proposed and why, the machines, what it did, and its runs.
 
         Raises:
             NotFoundError: There is none, or it is another tenant's.

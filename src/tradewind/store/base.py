@@ -22,7 +22,7 @@ StudyKind = Literal["search", "workflow"]
 
 
 def this_process() -> str:
-    """This process as the holder of a study: host, pid and start, so that a reused pid is not taken for it.
+    """Identity of this process as the holder of a study: host, pid and start, so that a reused pid is not taken for it.
 
     Behind that, where the pid means something: other machines and containers may have the host's name.
     """

@@ -257,7 +257,7 @@ class _Simulator:
             self._at(job.submitted, "submit", job.job)
 
     def run(self, until: float) -> ClusterSimulation:
-        """Until all searches are over, or the time is."""
+        """Simulate until all searches are over, or the time is."""
         while self._heap and self._heap[0][0] <= until and len(self._over) < len(self.jobs):
             moment = self._heap[0][0]
             if self._watching:

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def delayed_interrupt() -> Generator[None]:
-    """While it is entered, SIGINT waits; it is handled on leaving, as it would have been without.
+    """Context in which SIGINT waits; it is handled on leaving, as it would have been without.
 
     Only the main thread is ever interrupted: in others this does nothing. Whoever has set SIGINT aside (asyncio, or a
     program that ignores it) keeps its own handler.

@@ -219,7 +219,7 @@ class LocalService:
 
 @contextmanager
 def open_local_service(database: str | None, tenant: str) -> Iterator[LocalService]:
-    """This machine's store.
+    """The store of this machine.
 
     Args:
         database: Its address, or None for the user's own.

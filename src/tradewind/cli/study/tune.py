@@ -121,7 +121,7 @@ def _wanted_first(
 
 
 def _facts(spec: JobSpec, problem: Problem, most: int | None) -> tuple[dict[str, Any], int]:
-    """All that is known beforehand, JSON-able, and the number of different machines, of which there are ``most``."""
+    """Facts known beforehand, JSON-able, and the number of different machines, of which there are ``most``."""
     deadline = spec.constraints.deadline
     offers, kinds, total = _offers(problem, most)
     found = {

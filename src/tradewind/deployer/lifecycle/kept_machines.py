@@ -109,12 +109,12 @@ class KeptFleet:
 
     @property
     def polled(self) -> list[Cluster]:
-        """Those that the provisioner is to be asked for."""
+        """Machines that the provisioner is to be asked for."""
         return [each.cluster for each in self._clusters.values() if not each.gone and each.task is None]
 
     @property
     def moving(self) -> list[Cluster]:
-        """Those that are on their way down, or of which nothing is known yet."""
+        """Machines that are on their way down, or of which nothing is known yet."""
         return [
             each.cluster
             for each in self._clusters.values()

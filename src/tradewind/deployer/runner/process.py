@@ -165,7 +165,7 @@ class ProcessRunner(
         return resource_limits.fits_here(offer, running)
 
     def nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """This machine: the CPUs and the GPUs that this process may use, and its memory."""
+        """Resources of this machine: the CPUs and the GPUs that this process may use, and its memory."""
         has = {"cpu": float(resource_limits.cpus_here()), "memory": resource_limits.memory_here() / 2**30}
         if gpus := len(gpus_here()):
             has["gpu"] = float(gpus)

@@ -114,7 +114,7 @@ class OrphanReaper:
             self._add_study(study)
 
     def look(self) -> list[OrphanFinding]:
-        """All that the parts find by their tags, of all owners.
+        """Find by their tags what the parts have, of all owners.
 
         A job on machines that its provisioner says do not exist any more has certainly ended.
         """

@@ -32,7 +32,7 @@ class ActiveRuns:
         return len(self.runs)
 
     def going_on(self) -> Iterator[Run]:
-        """Those that have not ended and that nobody is cancelling."""
+        """Runs that have not ended and that nobody is cancelling."""
         return (run for run in self.runs.values() if run.run_id not in self._aborting and not run.state.ended)
 
     def put(self, run: Run, *, stored: bool = True) -> bool:

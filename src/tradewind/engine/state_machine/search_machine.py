@@ -455,7 +455,7 @@ class SearchMachine:
         return self.run_limits.cap(trial, run, self.history.best_value, self.seconds_left)
 
     def _cannot_pay(self, trial: Trial) -> None:
-        """Nothing runs, and the money left does not pay a run of this trial: the search is over."""
+        """End the search: nothing runs, and the money left does not pay a run of this trial."""
         self._end(self._allowance.why_unpaid(self.history, self.ledger, trial.attempts), drop=True)
         if trial.attempts or trial.proposal.enqueued:
             self._waiting.appendleft(trial)  # stored as pending: a larger budget goes on with it

@@ -40,20 +40,20 @@ StoppingRule = Callable[[SearchProgress], str | None]
 
 
 class NoImprovementSettings(Settings):
-    """When the search has stopped improving."""
+    """Stop once the search has stopped improving."""
 
     trials: int = Field(default=15, ge=1, description="Stop after so many trials in a row that improved nothing.")
     by: float = Field(default=0.0, ge=0, lt=1, description="An improvement by less than this share does not count.")
 
 
 class TargetSettings(Settings):
-    """When the result is good enough."""
+    """Stop once the result is good enough."""
 
     value: float = Field(allow_inf_nan=False, description="Stop when the best feasible trial is at least this good.")
 
 
 class SpentShareSettings(Settings):
-    """When further search would cost more than it can save."""
+    """Stop once further search would cost more than it can save."""
 
     runs: float = Field(gt=0, description="How often the job will be run with the configuration that is found.")
     share: float = Field(
@@ -66,7 +66,7 @@ class NeverSettings(Settings):
 
 
 class AllFailedSettings(Settings):
-    """When nothing works."""
+    """Stop once nothing works."""
 
     trials: int = Field(
         default=8,
@@ -81,7 +81,7 @@ class AllFailedSettings(Settings):
 
 
 class FailedSettings(Settings):
-    """When too many trials have failed, whatever others have brought."""
+    """Stop once too many trials have failed, whatever others have brought."""
 
     trials: int = Field(
         ge=1, description="Stop when so many have failed, in all; trials that were cut short or lost do not count."

@@ -8,7 +8,7 @@ from tradewind.problem.job_spec.values import Bytes, Command, Environment, Posit
 
 
 class ReadyModel(StrictModel):
-    """When the application under test is ready for the load."""
+    """Sign that the application under test is ready for the load."""
 
     path: str = Field("", description="An HTTP path that must answer: /health. Without it an open port is enough.")
     log: str = Field("", description="A regular expression that a line of its output must match.")

@@ -476,7 +476,7 @@ class ThresholdModel(StrictModel):
 
 
 class ConstraintsModel(StrictModel):
-    """What a configuration must keep."""
+    """Bounds that a configuration must keep."""
 
     deadline: PositiveDuration | None = Field(None, description="Time that one run may take: 30m.")
     metrics: dict[
@@ -489,7 +489,7 @@ def _budget(value: Any) -> Any:
 
 
 class BudgetModel(StrictModel):
-    """What the search may spend; a limit that is left out does not apply."""
+    """Limits of what the search may spend; one that is left out does not apply."""
 
     dollars: PositiveMoney | None = Field(None, description="USD in total, over all runs: $2.")
     hours: PositiveHours | None = Field(None, description="Hours on the wall clock: 2, or 30m.")
@@ -497,7 +497,7 @@ class BudgetModel(StrictModel):
 
 
 class BillingModel(StrictModel):
-    """How time becomes money."""
+    """Rules by which time becomes money."""
 
     setup: Duration = Field(0.0, description="Time billed for each run before the job starts.")
     minimum: Duration = Field(0.0, description="The least time that is billed for a run.")
@@ -505,7 +505,7 @@ class BillingModel(StrictModel):
 
 
 class PlaceModel(StrictModel):
-    """How to log in to a server or bucket, where the usual places do not say."""
+    """Credentials for a server or bucket, where the usual places do not say."""
 
     user: Text = Field("", description="The user, or the id of the access key.")
     password: Reference | None = Field(
@@ -530,7 +530,7 @@ def _script_for_both(value: Any) -> Any:
 
 
 class DeployModel(StrictModel):
-    """Where and how runs take place."""
+    """Parts and settings by which runs take place."""
 
     runner: Runner = Field(ChoiceModel(use="process"), description="What runs the job.")
     provisioner: Provisioner = Field(ChoiceModel(use="none"), description="What makes the machines.")

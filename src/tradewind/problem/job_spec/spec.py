@@ -58,7 +58,7 @@ from tradewind.utils.user_functions import anchored_reference, is_reference
 
 @dataclass(frozen=True)
 class JobSpec:
-    """All that a job YAML says.
+    """Contents of a job YAML.
 
     Attributes:
         name: The job's name.

@@ -49,7 +49,7 @@ def first_error(errors: Sequence[SpecError]) -> SpecError:
 def spec_errors(
     error: ValidationError, model: type[BaseModel], source: YamlSource, prefix: KeyPath = ()
 ) -> list[SpecError]:
-    """All that is wrong, in the user's words.
+    """List every fault, in the user's words.
 
     Args:
         error: What pydantic raised.

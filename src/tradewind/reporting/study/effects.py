@@ -117,7 +117,7 @@ class ParameterEffects:
         return [one.parameter for one in self.found]
 
     def of(self, verdict: Verdict) -> list[ParameterEffect]:
-        """Those with a verdict."""
+        """Effects with a verdict."""
         return [one for one in self.found if one.verdict == verdict]
 
 

@@ -205,7 +205,7 @@ def select_training_runs(table: Array, costs: Array, budget: float, most: int) -
 
 
 def _thinned(columns: Array, chosen: Sequence[int], most: int) -> list[int]:
-    """As many as are allowed: one after the other, the run is left out without which the objective is least."""
+    """Choose at most so many runs: one after the other, that one is left out without which the objective is least."""
     kept = list(chosen)
     while len(kept) > most:
         without = [a_criterion(columns[kept[:i] + kept[i + 1 :]], np.ones(len(kept) - 1)) for i in range(len(kept))]

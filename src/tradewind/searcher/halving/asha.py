@@ -70,7 +70,7 @@ class ContinuingSearcher(
         return None if math.isnan(loss) else (0 if seen.feasible else 1, loss)
 
     def ranked(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Those of some trials that have a result and may still be run, the best first."""
+        """Trials that have a result and may still be run, the best first."""
         found = [(rank, trial.number, trial) for trial in trials if (rank := self.rank(trial)) is not None]
         return [trial for *_, trial in sorted(found, key=lambda each: each[:2])]
 

@@ -241,7 +241,7 @@ def left_out_errors(table: WorkloadTable, facts: Array, pair: Pair) -> Array:
 
 
 def _cheapest_of_the_best(scores: Sequence[_Score], money: Array) -> list[_Score]:
-    """Those within one standard error of the best, the cheapest first, then the others by their error."""
+    """Order: those within one standard error of the best, the cheapest first, then the others by their error."""
     best = min(scores, key=lambda score: (score.mean, score.pair))
     limit = best.mean + best.standard_error
     return sorted(

@@ -150,7 +150,7 @@ FileName = Annotated[str, parse_with(_file_name)]
 
 
 class ApplicationModel(StrictModel):
-    """What people see of a job: its title, and the form that its parameters are typed into."""
+    """Face of a job for people: its title, and the form that its parameters are typed into."""
 
     title: str = Field("", max_length=100, description="What people call it; the job's name without it.")
     description: str = Field("", max_length=5000, description="What it does, for people.")

@@ -54,7 +54,7 @@ class OfferedPlaces:
                 self._handle(*known, ev.RequestAdopted(job, name, self._limited(demand), _HERE))
 
     def given(self, names: Iterable[str]) -> set[str]:
-        """Those of some names that have a place now."""
+        """Names, of some, that have a place now."""
         with self._lock:
             self._handle(ev.AllocatorTick())
             found = map(self._allocator.requests.get, names)

@@ -42,7 +42,7 @@ def _dollars(value: Any) -> Any:
 
 
 class SearchModel(StrictModel):
-    """What makes a request a search for the best configuration."""
+    """Settings of a request that searches for the best configuration."""
 
     budget: Annotated[BudgetModel, BeforeValidator(_dollars)] = Field(
         BudgetModel(), description="What it may spend: $2, or dollars, hours and trials."
@@ -60,7 +60,7 @@ class SearchModel(StrictModel):
 
 
 class NotifyModel(StrictModel):
-    """Who is told when it is over."""
+    """People who are notified when it is over."""
 
     email: bool = Field(False, description="The user, by e-mail.")
     webhook: str = Field("", max_length=2000, description="An address that is sent a POST.")
@@ -83,14 +83,14 @@ class RequestModel(StrictModel):
 
 
 class SchedulerModel(StrictModel):
-    """What runs the job on the machines."""
+    """Runner of the job on the machines."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: ShortText = Field("", description="htcondor, slurm, or the name of a backend of this server.")
 
 
 class BackendModel(StrictModel):
-    """What makes the machines."""
+    """Provisioner of the machines."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: ShortText = Field("", description="opennebula, or the name of a backend of this server.")

@@ -46,7 +46,7 @@ class XmlRpcProcedures:
         return self._shared.requests.submit(self._who, document, key=key or None).id
 
     def status(self, request: int) -> dict[str, Any]:
-        """How far a request is, and what is known of it.
+        """Progress of a request, and what is known of it.
 
         request: its number.
         Returns a struct: id, name, kind, status, status_updated_at (seconds since the epoch), problem and hint (why it
@@ -166,7 +166,7 @@ class XmlRpcProcedures:
         return sorted(NAMES)
 
     def system_method_help(self, name: str) -> str:
-        """What a procedure does, takes and returns.
+        """Say what a procedure does, takes and returns.
 
         name: the procedure.
         """

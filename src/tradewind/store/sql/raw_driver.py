@@ -340,7 +340,7 @@ class SqliteWriter:
         return driver
 
     def _begin_log(self, driver: sqlite3.Connection) -> None:
-        """After the disk has failed: have all that the log has in the file, or write no more to it."""
+        """Bring all that the log has into the file after the disk has failed, or write no more to it."""
         busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise sqlite3.OperationalError("the log of writes has to be begun anew, and is in use")

@@ -117,7 +117,7 @@ _INFORM = tuple(state.value for state in TrialState if state.informs)
 
 
 def studies_with_repeats(connection: Connection, study_ids: Sequence[int]) -> set[int]:
-    """Those of some studies that ran a configuration several times."""
+    """Studies, of some, that ran a configuration several times."""
     again = (
         sa.select(trials.c.study_id)
         .where(trials.c.study_id.in_(study_ids), trials.c.state.in_(_INFORM), trials.c.fidelity >= 1.0)

@@ -95,5 +95,5 @@ class RecordIntake:
 
 
 def _content(trial: Trial) -> str:
-    """All that a trial has but its number; as a text, since NaN equals nothing."""
+    """Contents of a trial but its number; as a text, since NaN equals nothing."""
     return repr(replace(trial, number=0))

@@ -67,7 +67,7 @@ def _found(path: str, cuda: str | None, rocr: str | None) -> tuple[Gpu, ...]:
 
 
 def _visible(found: Sequence[Gpu], named: str | None) -> tuple[Gpu, ...]:
-    """Those that a variable of the driver names, by number or by the beginning of their id; all without one."""
+    """GPUs that a variable of the driver names, by number or by the beginning of their id; all without one."""
     if named is None:
         return tuple(found)
     words = [word.strip() for word in named.split(",")]

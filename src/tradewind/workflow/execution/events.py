@@ -232,7 +232,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing more will be started.
+    """Event after which nothing more will be started.
 
     Attributes:
         ending: Reason of the end.

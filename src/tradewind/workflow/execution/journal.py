@@ -129,7 +129,7 @@ class FileJournal:
         return dated
 
     def finish(self, ending: str, seconds: float) -> None:
-        """Nothing: the last record and the results say it."""
+        """Do nothing: the last record and the results say it."""
 
     def clear(self) -> None:
         """Forget what is in it."""

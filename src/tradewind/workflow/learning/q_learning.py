@@ -163,7 +163,7 @@ class QPolicy:
         return QDirector(self, learning=learning)
 
     def state(self) -> dict[str, Any]:
-        """All that was learned, but for the times, as a document."""
+        """Return what was learned, but for the times, as a document."""
         return {
             "table": self.table.tolist(),
             "efficiency": self.efficiency.tolist(),

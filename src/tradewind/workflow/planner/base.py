@@ -13,7 +13,7 @@ from tradewind.workflow.simulator.reference import Director
 
 
 class Online(Capability):
-    """It decides as the run goes on, from what has really happened: late tasks change where others go."""
+    """Planner that decides as the run goes on, from what has really happened: late tasks change where others go."""
 
     def director(self, flow: Workflow, platform: Platform) -> Director:
         """Make the director that decides during one run of a workflow, simulated or real.

@@ -122,7 +122,7 @@ class BatchDirector(Director):
         return state.fetching(task, vm) if self._platform.storage == "local" else 0.0
 
     def _decide(self, ready: Sequence[int], state: SimulationState) -> list[tuple[int, int]]:
-        """All that starts now."""
+        """Tasks that start now."""
         from tradewind.workflow import kernel_general
 
         batch = np.array(ready)

@@ -140,7 +140,7 @@ _EXACT = (METADATA, "pegasus")
 
 
 def requirements_of(level: ProfileLevel) -> ProfileLevel:
-    """Those of some profiles from which requirements are read; sites and properties have many others."""
+    """Profiles, of some, from which requirements are read; sites and properties have many others."""
     return {key: value for key, value in level.items() if _figure(*key)[0]}
 
 

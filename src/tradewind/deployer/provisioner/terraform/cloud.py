@@ -60,7 +60,7 @@ class Cloud(ABC):
 
     @abstractmethod
     def find(self, owner: str | None) -> list[TaggedResources]:
-        """All that an owner has, one for each run and region; of all owners without one.
+        """Resources of an owner, one entry for each run and region; of all owners without one.
 
         Raises:
             UnreachableError: The provider does not answer: what it has is not known.

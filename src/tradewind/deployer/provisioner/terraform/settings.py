@@ -103,7 +103,7 @@ class TerraformSettings(plugins.Settings):
     @field_validator("caller_cidr")
     @classmethod
     def _network(cls, value: str) -> str:
-        """As providers want it: with its length, and without what is beyond it."""
+        """Return a network as providers want it: with its length, and without what is beyond it."""
         return str(ipaddress.ip_network(value, strict=False)) if value else ""
 
     @field_validator("variables")

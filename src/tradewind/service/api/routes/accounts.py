@@ -110,7 +110,7 @@ class NewUser(BaseModel):
 
 
 class UserChange(BaseModel):
-    """What to change about a user; what is left out stays as it is."""
+    """Changes to a user; what is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -148,7 +148,7 @@ class Tenant(BaseModel):
 
 
 class TenantChange(BaseModel):
-    """What to change about a tenant; what is left out stays as it is."""
+    """Changes to a tenant; what is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -289,7 +289,7 @@ class Me(BaseModel):
 
 
 class MeChange(BaseModel):
-    """What a user changes about the own account; what is left out stays as it is."""
+    """Changes of a user to the own account; what is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -319,7 +319,7 @@ class SessionOut(BaseModel):
 
 @router.get("/me")
 def me(who: Caller, shared: Shared) -> Me:
-    """Who the token or session belongs to."""
+    """The user that the token or session belongs to."""
     return _me(who, shared.accounts.me(who))
 
 

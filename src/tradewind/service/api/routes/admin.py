@@ -60,7 +60,7 @@ class BackendAnswer(BackendSummary):
 
 
 class LeftOver(BaseModel):
-    """What providers and engines have of ours, and what is left over of it."""
+    """List what providers and engines have of ours, and what is left over of it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -71,7 +71,7 @@ class LeftOver(BaseModel):
 
 
 class Reap(BaseModel):
-    """What to give back."""
+    """Resources to give back."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,7 +79,7 @@ class Reap(BaseModel):
 
 
 class Reaped(BaseModel):
-    """What became of one of them."""
+    """Outcome of giving back one of them."""
 
     id: str = Field(description="Its id.")
     gone: bool = Field(description="Whether it was given back.")

@@ -17,7 +17,7 @@ router = APIRouter(tags=["notices"])
 
 
 class NoticeWays(BaseModel):
-    """How you are told of things."""
+    """Ways in which you are notified."""
 
     address: str = Field(description="Your e-mail address, as your account has it.")
     mail: bool = Field(description="Whether this server sends e-mails at all.")
@@ -27,7 +27,7 @@ class NoticeWays(BaseModel):
 
 
 class ChangeWays(BaseModel):
-    """What to change; what is left out stays as it is."""
+    """Changes to the ways in which you are notified; what is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,7 +61,7 @@ class Notice(BaseModel):
 
 @router.get("/me/notices")
 def notice_ways(who: Caller, shared: Shared) -> NoticeWays:
-    """How you are told of things."""
+    """Ways in which you are notified."""
     return _ways(shared.notices.ways(who))
 
 

@@ -100,7 +100,7 @@ _WANTED: JsonDict = {"application": "matrix", "parameters": {"size": 4000}, "dea
 
 
 class ProposalWanted(BaseModel):
-    """What a proposal is wanted for."""
+    """Parameters and constraints that a proposal is wanted for."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_WANTED]})
 
@@ -137,7 +137,7 @@ class CandidateAnswer(BaseModel):
 
 
 class ProposalAnswer(BaseModel):
-    """What is proposed for what was typed into a form."""
+    """Propose configurations for what was typed into a form."""
 
     application: str = Field(description="name@version.")
     backend: str = Field(description="Where it would run.")

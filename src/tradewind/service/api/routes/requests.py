@@ -82,7 +82,7 @@ async def list_events(
     limit: Annotated[int, Query(ge=1, le=5000, description="How many at most; streams send all.")] = 500,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What happened to the requests that you may see, the oldest first; with `Accept: text/event-stream`, what happens.
+    """List events of the requests that you may see, the oldest first; with `Accept: text/event-stream`, what happens.
 
     A stream without `since` and `Last-Event-ID` begins with what happens now; a list without it begins with the first
     event that there is.
@@ -262,7 +262,7 @@ async def list_request_events(
     limit: Annotated[int, Query(ge=1, le=5000, description="How many at most; streams send all.")] = 500,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What happened to a request, the oldest first; with `Accept: text/event-stream` it stays open until it is over.
+    """List the events of a request, the oldest first; with `Accept: text/event-stream` it stays open until it is over.
 
     A stream begins with all that has happened since `since` or `Last-Event-ID`, and ends with an event `end`.
     """
@@ -317,7 +317,7 @@ async def read_request_log(
     ] = "",
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What a request's program has printed, from an offset on, while it runs and after."""
+    """Read what a request's program has printed, from an offset on, while it runs and after."""
     start, run = last_read(offset, run, last_event_id)
     part = await run_in_threadpool(shared.requests.log, who, number, stream, start, limit, trial=trial, run=run)
     if responses.wants_stream(request):

@@ -20,7 +20,7 @@ LinkId = Annotated[str, Path(max_length=64, description="The id of the link.")]
 
 
 class NewLink(BaseModel):
-    """What a new link is to be like."""
+    """Settings of a new link."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -128,7 +128,7 @@ class Checked(BaseModel):
 
 
 class Upload(BaseModel):
-    """How far the upload of a request's results is."""
+    """Progress of the upload of a request's results."""
 
     state: UploadStage = Field(description="none, later (no run has ended yet), waiting, done or failed.")
     address: str = Field(description="The folder that they go to; there is a folder for each run in it.")
@@ -176,7 +176,7 @@ def check_place(who: Caller, shared: Shared, address: Address = "") -> Checked:
 
 @router.get("/requests/{number}/upload")
 def upload(who: Caller, shared: Shared, number: RequestNumber) -> Upload:
-    """How far the upload of a request's results is."""
+    """Progress of the upload of a request's results."""
     return _upload(upload_of(shared, who, number))
 
 

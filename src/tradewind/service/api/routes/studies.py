@@ -127,7 +127,7 @@ def get_study_trial(
     number: Number,
     trial: Annotated[int, Path(ge=0, le=responses.MAX_ID, description="The trial's number.")],
 ) -> dict[str, Any]:
-    """All that is known of one trial: what was proposed and why, the machines, what it did, and its runs."""
+    """Everything known of one trial: what was proposed and why, the machines, what it did, and its runs."""
     return shared.studies.trial(who, number, trial)
 
 
