@@ -238,7 +238,7 @@ def foreign(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def full_fidelity_trials(trials: Sequence[Trial]) -> list[Trial]:
-    """Those on the whole input."""
+    """Trials on the whole input."""
     return [trial for trial in trials if trial.proposal.fidelity == 1.0]
 
 

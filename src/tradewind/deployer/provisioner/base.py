@@ -23,11 +23,11 @@ class TagsMachines(Capability):
 
 
 class ReachableBySsh(Capability):
-    """Its machines accept SSH: ``Machine.data["ssh"]`` says how, in the keys of `SshTarget`."""
+    """Machines accept SSH: ``Machine.data["ssh"]`` says how, in the keys of `SshTarget`."""
 
 
 class RunsDocker(Capability):
-    """Its machines have a container engine, which the SSH login may use."""
+    """Machines have a container engine, which the SSH login may use."""
 
 
 class SharesFolder(Capability):
@@ -35,7 +35,7 @@ class SharesFolder(Capability):
 
 
 class TurnsOffMachines(Capability):
-    """Its machines turn themselves off when their lease ends, whatever became of the controlling process."""
+    """Machines turn themselves off when their lease ends, whatever became of the controlling process."""
 
 
 class ClusterState(StrEnum):
