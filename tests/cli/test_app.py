@@ -233,7 +233,9 @@ def test_interrupt_while_a_command_runs() -> None:
         "m.app = typer.Typer(pretty_exceptions_enable=False)\n"
         "@m.app.command()\n"
         "def wait() -> None:\n"
-        "    print('ready', flush=True); time.sleep(30)\n"
+        "    print('ready', flush=True)\n"
+        # A signal that comes right before a long sleep would be handled after it.
+        "    while True: time.sleep(0.05)\n"
         "sys.exit(m.run([]))\n"
     )
     with subprocess.Popen(

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 JOB = """
 name: sized
 job:
-  command: [sh, -c, 'sleep {{ 0.2 * size / workers }}']
+  command: [sh, -c, 'sleep {{ 0.5 * size / workers }}']
   parameters: {size: 2, kind: plain}
 space:
   instance: {provider: local, vcpu: 1, limit: 1}
@@ -144,12 +144,12 @@ def test_a_searcher_that_recommends_is_asked_itself(searched: Path, capsys: pyte
 
 
 def test_a_parameter_reaches_the_program_as_it_was_written(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job.write_text(JOB.replace("sleep {{ 0.2 * size / workers }}", "test {{ size }} = 40000 && test {{ kind }} = 7"))
+    job.write_text(JOB.replace("sleep {{ 0.5 * size / workers }}", "test {{ size }} = 40000 && test {{ kind }} = 7"))
     words = ["--set", "instance=local.c1", "--set", "workers=1", "--param", "size=40000", "-p", "kind=7"]
     assert run(["run", "job.yaml", *words]) == 0
 
 
-SCORED = JOB.replace("sleep {{ 0.2 * size / workers }}", "echo score={{ workers * 10 }}").replace(
+SCORED = JOB.replace("sleep {{ 0.5 * size / workers }}", "echo score={{ workers * 10 }}").replace(
     "{minimise: runtime}", "{maximise: score}\ninterpret: [{use: regex, patterns: 'score=(?P<score>[0-9]+)'}]"
 )
 
