@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem.offer import Offer, attributes_of
+from tradewind.problem.offer import Offer, attributes_of, keys_of
 
 Places = NDArray[np.intp]
 
@@ -84,4 +84,4 @@ class ResolvedOffers:
 
     @cached_property
     def _machine_places(self) -> dict[str, int]:
-        return {offer.key: place for place, offer in enumerate(self._machines)}
+        return {key: place for place, key in enumerate(keys_of(self._machines))}

@@ -77,6 +77,8 @@ class FeatureMap:
 
     def of_candidates(self, candidates: Candidates) -> Array:
         """Rows for candidates, shape (n, features)."""
+        if candidates is self._reference:
+            return self._table
         totals = self._totals([candidates.offer(i) for i in range(len(candidates))])
         table: Array = np.hstack([candidates.features, (totals - self._low) / self._span])[:, self._kept]
         return table
@@ -169,7 +171,8 @@ def _different(table: Array, *, but: frozenset[int]) -> list[int]:
     away = table - table.mean(axis=0)
     sizes = np.sqrt(np.einsum("ij,ij->j", away, away))
     varying = np.array([i for i in np.flatnonzero(sizes >= 1e-9) if i not in but], dtype=np.intp)
-    units = away[:, varying] / sizes[varying]
+    units = away[:, varying]
+    units /= sizes[varying]
     # One product of all with all: a column for each family of machines makes thousands of pairs.
     alike = np.abs(units.T @ units) >= _SAME
     kept: list[int] = []
