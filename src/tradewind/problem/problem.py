@@ -100,6 +100,16 @@ class Candidates:
         return self._offers[int(self._offer_of[i])]
 
     @property
+    def sizes(self) -> NDArray[np.float64]:
+        """USD per hour, vCPUs and GiB of all nodes together of each configuration, shape (n, 3); no offer is made."""
+        return self._offers.sizes[self._offer_of]
+
+    @property
+    def fact_names(self) -> set[str]:
+        """The names of all facts of the offers."""
+        return self._offers.fact_names
+
+    @property
     def different_offers(self) -> int:
         """The number of different offers that candidates come to."""
         return int(np.count_nonzero(np.bincount(self._offer_of)))

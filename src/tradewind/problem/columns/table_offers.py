@@ -70,6 +70,7 @@ class TableOffers(OfferColumns):
     ) -> None:
         self.names = names
         self.rows = rows
+        self._width = names.width
         self._per_hour = per_hour
         self._cheapest_first = cheapest_first
 
@@ -100,7 +101,7 @@ class TableOffers(OfferColumns):
 
     def _made(self, row: TableRow) -> Offer:
         number, price, zone, date = row
-        place, rest = divmod(number, self.names.width)
+        place, rest = divmod(number, self._width)
         machine, spot = self.names.machines[place], bool(rest & 1)
         return Offer(
             machine.provider,

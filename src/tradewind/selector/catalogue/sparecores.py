@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import os
 import re
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -53,9 +54,9 @@ JOIN region r USING (vendor_id, region_id) LEFT JOIN zone z USING (vendor_id, re
 _REGIONS = "WHERE (vendor_id, region_id) IN (SELECT vendor_id, region_id FROM region WHERE api_reference IN ({marks}))"
 # The program finds the lowest price of the zones itself: SQLite would sort all rows for it.
 _PRICES = """
-SELECT w.number + r.number + (p.allocation = 'SPOT' COLLATE NOCASE), p.price * ?, r.zone, p.observed_at
+SELECT w.number + r.number + (p.allocation = 'SPOT' COLLATE NOCASE), p.price * ?, r.zone, p.observed_at {more}
 FROM {tables}
-WHERE p.currency = 'USD' AND p.allocation COLLATE NOCASE IN ({markets}) AND p.unit = 'HOUR' COLLATE NOCASE
+WHERE p.currency {equal} 'USD' AND p.allocation COLLATE NOCASE IN ({markets}) AND p.unit = 'HOUR' COLLATE NOCASE
       AND p.status = 'ACTIVE' COLLATE NOCASE AND p.operating_system NOT LIKE '%windows%' AND p.price > 0 {bounds}
 """
 _SCAN = "server_price p CROSS JOIN wanted w USING (vendor_id, server_id) CROSS JOIN places r {zone}"
@@ -207,22 +208,26 @@ def _places(database: sqlite3.Connection, wanted: Sequence[str]) -> tuple[list[s
     return list(regions), list(zones)
 
 
-def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str, float]) -> Iterator[TableRow]:
+def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str, float]) -> Iterable[TableRow]:
     """The prices of the servers in the table ``wanted`` in the zones of the table ``places``."""
     markets = [name for name, spot in _MARKETS if within.spot in (None, spot)]
     tables = (_BY_PLACE if within.region else _SCAN).format(zone=_ZONE)
     high = within.price[1]
-    bounds = "" if high is None else "AND p.price <= ?"
+    text = _PRICES.format(tables=tables, markets=_marks(markets), equal="{equal}", bounds="{bounds}", more="{more}")
     given = (worth["USD"], *markets, *(() if high is None else (high / worth["USD"] * _SLACK,)))
-    # Nearly all are in dollars: of a hundred thousand, nothing is made here that SQLite has made.
-    yield from database.execute(_PRICES.format(tables=tables, markets=_marks(markets), bounds=bounds), given)
+    bounds = "" if high is None else "AND p.price <= ?"
+    dollars = database.execute(text.format(equal="=", bounds=bounds, more=""), given)
     bounds = "" if high is None else f"AND (p.price <= ? OR UPPER(p.currency) NOT IN ({_marks(worth)}))"
     given = (1.0, *markets, *(() if high is None else (high / min(worth.values()) * _SLACK, *worth)))
-    text = _PRICES.replace("\nFROM", ", p.currency\nFROM").replace("= 'USD'", "!= 'USD'")
+    others = database.execute(text.format(equal="!=", bounds=bounds, more=", p.currency"), given)
+    # Nearly all are in dollars: of a hundred thousand rows, none is made anew here.
+    return itertools.chain(dollars, _in_dollars(others, worth))
+
+
+def _in_dollars(rows: Iterable[tuple[int, float, int, str, str]], worth: Mapping[str, float]) -> Iterator[TableRow]:
+    """Rows with a currency behind them in USD; those of unknown currencies are left out, which is logged."""
     left_out: Counter[str] = Counter()
-    for number, price, zone, seen, currency in database.execute(
-        text.format(tables=tables, markets=_marks(markets), bounds=bounds), given
-    ):
+    for number, price, zone, seen, currency in rows:
         rate = worth.get(currency.upper())
         if rate is None:
             left_out[currency.upper()] += 1
