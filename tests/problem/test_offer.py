@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tradewind.errors import NoOfferError
 from tradewind.problem import Billing, Offer, OfferQuery, round_money
-from tradewind.problem.offer import describe_query, named_offers
+from tradewind.problem.columns.named_offers import named_offers
+from tradewind.problem.offer import describe_query
 from tradewind.utils.units import parse_memory
 
 billings = st.builds(

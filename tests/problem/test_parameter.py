@@ -284,7 +284,7 @@ def test_what_models_see_of_thousands_of_offers_is_made_once(monkeypatch: pytest
         looked_at.append(name)
         return attributes_of(offers, name)
 
-    monkeypatch.setattr("tradewind.problem.columns.offer_features.attributes_of", counting)
+    monkeypatch.setattr("tradewind.problem.columns.named_offers.attributes_of", counting)
     first = instance.features(np.array(["t7", "t0"], dtype=object))
     once = [*looked_at]
     assert len(once) == 10  # nine facts that all have, and their own

@@ -25,7 +25,8 @@ from tradewind.problem import (
     Problem,
     Space,
 )
-from tradewind.problem.offer import OfferQuery, named_offers
+from tradewind.problem.columns.named_offers import named_offers
+from tradewind.problem.offer import OfferQuery
 from tradewind.problem.problem import ResolvesCodes
 from tradewind.selector.base import Selector
 from tradewind.testing.selectors import problem_of

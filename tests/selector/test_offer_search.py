@@ -12,8 +12,8 @@ from tests.selector.catalogue.others_lists import write_skypilot, write_sparecor
 from tradewind.engine.search_builder import build_problem
 from tradewind.errors import CatalogueError, NoOfferError, PluginError, SpecError
 from tradewind.problem import Offer, OfferQuery
+from tradewind.problem.columns import table_offers
 from tradewind.problem.job_spec.spec import parse_spec
-from tradewind.selector.catalogue import price_table
 from tradewind.selector.offer_search import balanced, find_offers, open_catalogue, require_offers
 
 CSV = (
@@ -253,7 +253,7 @@ def test_of_one_large_list_only_the_offers_that_are_kept_are_made(
         made.append(Offer(*fields))
         return made[-1]
 
-    monkeypatch.setattr(price_table, "Offer", counted)
+    monkeypatch.setattr(table_offers, "Offer", counted)
     given = {"sparecores": {"path": str(write_sparecores(tmp_path / "sc.db"))}}
     query = OfferQuery(provider=("sparecores",), spot=None, types=("*",))
     everything = find_offers(query, tmp_path, given)
@@ -266,7 +266,9 @@ def test_of_one_large_list_only_the_offers_that_are_kept_are_made(
     assert len(made) == 2
 
 
-def test_a_space_makes_each_offer_of_a_large_list_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_space_makes_the_offers_of_a_large_list_that_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
 
     def counted(*fields: Any) -> Offer:
@@ -274,14 +276,18 @@ def test_a_space_makes_each_offer_of_a_large_list_once(tmp_path: Path, monkeypat
         made.append(offer.key)
         return offer
 
-    monkeypatch.setattr(price_table, "Offer", counted)
+    monkeypatch.setattr(table_offers, "Offer", counted)
     job = f"""
 name: large
 job: {{command: "true"}}
-space: {{instance: {{provider: sparecores}}}}
+space: {{instance: {{provider: sparecores}}, nodes: {{type: nodes, values: [1, 2]}}}}
 catalogues: {{sparecores: {{path: {write_sparecores(tmp_path / "sc.db")}}}}}
 budget: {{dollars: 1}}
 """
     problem = build_problem(parse_spec(job, base=tmp_path), tmp_path)
     candidates = problem.candidates
-    assert sorted(made) == sorted(candidates.offer(place).key for place in range(len(candidates)))
+    assert len(candidates) == 8
+    assert len(candidates.features) == 8
+    assert made == []
+    assert candidates.offer(0).key.startswith(made[0].removesuffix("x1"))
+    assert len(made) == 1

@@ -260,6 +260,10 @@ def tried_values(text: str) -> dict[str, str]:
 
 def value_of(text: str) -> Any:
     """A value of the command line as YAML reads it; the text itself where it is no YAML."""
+    import re
+
+    if re.fullmatch(r"(~|\.{1,2})?/[\w./-]*", text):  # a path is a path, without reading YAML
+        return text
     from tradewind.errors import SpecError
     from tradewind.problem.yaml_source import parse_value
 

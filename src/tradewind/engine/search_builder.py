@@ -27,7 +27,7 @@ from tradewind.engine.state_machine.snapshot import SearchSnapshot
 from tradewind.engine.state_machine.stopping_rules import StoppingRule, make_stopping_rules
 from tradewind.errors import StudyBusyError
 from tradewind.problem import Categorical, Instance, Offer, OfferQuery, Ordinal, Problem, RunOutput, Space
-from tradewind.problem.offer import with_interruptions
+from tradewind.problem.offer import OfferColumns, with_interruptions
 from tradewind.problem.template import names_in
 from tradewind.searcher.base import PricesAborts, Searcher
 from tradewind.store.base import Store, StudyRow
@@ -103,14 +103,19 @@ def build_problem(spec: JobSpec, data_folder: Path) -> Problem:
     """
     found = _instance_offers(spec, data_folder)
     space = spec.build_space(found)
-    wanted = {offer.key: offer for offers in found.values() for offer in offers}
-    if not found:
-        wanted = {offer.key: offer for offer in _free_offers(spec, space, data_folder)}
+    wanted = _different(list(found.values()) or [_free_offers(spec, space, data_folder)])
     name = spec.selector.name
     settings = _anchored(spec, "selector", name, spec.selector.settings)
     with spec.placed(("select",)):
-        resolver: Selector = plugins.create("selector", name, settings, offers=list(wanted.values()), space=space)
+        resolver: Selector = plugins.create("selector", name, settings, offers=wanted, space=space)
     return compose_problem(spec, space, resolver)
+
+
+def _different(answers: Sequence[Sequence[Offer]]) -> Sequence[Offer]:
+    """The offers of some answers of the catalogues, each key once."""
+    if len(answers) == 1 and isinstance(answers[0], OfferColumns):
+        return answers[0]
+    return list({offer.key: offer for offers in answers for offer in offers}.values())
 
 
 def offers_of(spec: JobSpec, problem: Problem) -> dict[str, tuple[Offer, ...]]:
@@ -149,7 +154,9 @@ def _instance_offers(spec: JobSpec, data_folder: Path) -> Mapping[str, Sequence[
     given = _catalogue_settings(spec)
     for name, query in queries.items():
         require_gpus(query, bounds=name)
-    return {name: with_interruptions(find_offers(query, data_folder, given), rate) for name, query in queries.items()}
+    found = {name: with_interruptions(find_offers(query, data_folder, given), rate) for name, query in queries.items()}
+    # Columns are of one answer; of several, the selector compares the offers.
+    return found if len(found) == 1 else {name: list(offers) for name, offers in found.items()}
 
 
 def _free_offers(spec: JobSpec, space: Space, data_folder: Path) -> Sequence[Offer]:

@@ -65,6 +65,14 @@ class Job:
                 },
                 "fidelity": self.parameters.fidelity,
                 **({"load": asdict(self.load)} if self.load else {}),
-                **({"workflow": asdict(self.workflow)} if self.workflow else {}),
+                **({"workflow": _without_empty_measured(self.workflow)} if self.workflow else {}),
             }
         )
+
+
+def _without_empty_measured(workflow: WorkflowJob) -> dict[str, object]:
+    """A workflow as keys count it: studies of before there were measured run times go on."""
+    found = asdict(workflow)
+    if not workflow.measured:
+        del found["measured"]
+    return found

@@ -6,13 +6,15 @@ import fnmatch
 import functools
 import math
 import re
-from collections import Counter, defaultdict
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import NoOfferError
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NANO = 1_000_000_000
 """Nano-dollars in a dollar: money is added up in whole nano-dollars, so that no cent is lost to rounding."""
@@ -102,7 +104,7 @@ class Offer:
 
     def attribute(self, name: str) -> float | str | None:
         """A fact by the name that YAML, filters and constraints use (``vcpu``, ``memory``, ``price``, ...)."""
-        name = _ALIASES.get(name, name)
+        name = ALIASES.get(name, name)
         if name in _ATTRIBUTES:
             value: float | str = getattr(self, name)
             return value
@@ -144,7 +146,44 @@ def is_score(name: str) -> bool:
 
 
 _ATTRIBUTES = frozenset(Offer.__dataclass_fields__) - {"facts"}
-_ALIASES = {"memory": "memory_gib", "price": "price_per_hour", "type": "instance_type", "gpu": "gpus"}
+ALIASES = {"memory": "memory_gib", "price": "price_per_hour", "type": "instance_type", "gpu": "gpus"}
+"""Names of attributes in YAML, filters and constraints, and those of the fields of `Offer`."""
+
+
+class OfferColumns(Sequence[Offer]):
+    """Offers that are kept as columns, each key once: one is made when it is looked at."""
+
+    @abstractmethod
+    def attributes(self, name: str) -> list[float | str | None]:
+        """A fact of each offer, as `Offer.attribute` has it."""
+
+    @abstractmethod
+    def fact_names(self) -> set[str]:
+        """The names of all facts of these offers."""
+
+    @abstractmethod
+    def coded(self, name: str) -> tuple[list[float | str | None], NDArray[np.intp]]:
+        """Values of a fact, and the place of each offer's among them: of few machine types there are few values."""
+
+    @abstractmethod
+    def keys(self) -> list[str]:
+        """The key of each offer, as `Offer.key` has it."""
+
+    @abstractmethod
+    def key_ranks(self) -> NDArray[np.int64]:
+        """Numbers that are in the order of the keys."""
+
+    @abstractmethod
+    def take(self, places: Iterable[int]) -> OfferColumns:
+        """The offers at some places, in that order."""
+
+    @abstractmethod
+    def cheapest_first(self) -> OfferColumns:
+        """The same offers by price, and by `Offer.key` where it is the same."""
+
+    @abstractmethod
+    def with_interruptions(self, per_hour: float) -> OfferColumns:
+        """The same offers, where spot machines whose rate is not known are taken back so many times per hour."""
 
 
 def attributes_of(offers: Iterable[Offer], name: str) -> list[float | str | None]:
@@ -154,10 +193,22 @@ def attributes_of(offers: Iterable[Offer], name: str) -> list[float | str | None
         offers: The offers.
         name: The fact's name.
     """
-    name = _ALIASES.get(name, name)
+    if isinstance(offers, OfferColumns):
+        return offers.attributes(name)
+    name = ALIASES.get(name, name)
     if name in _ATTRIBUTES:
         return list(map(attrgetter(name), offers))
     return [offer.facts.get(name) for offer in offers]
+
+
+def keys_of(offers: Iterable[Offer]) -> list[str]:
+    """The key of each of some offers, as `Offer.key` has it."""
+    return offers.keys() if isinstance(offers, OfferColumns) else [offer.key for offer in offers]
+
+
+def fact_names_of(offers: Iterable[Offer]) -> set[str]:
+    """The names of all facts of some offers."""
+    return offers.fact_names() if isinstance(offers, OfferColumns) else {name for one in offers for name in one.facts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +391,7 @@ def hourly_interruptions(monthly_share: float) -> float:
     return -math.log1p(-monthly_share) / HOURS_PER_MONTH
 
 
-def with_interruptions(offers: Iterable[Offer], per_hour: float | None) -> list[Offer]:
+def with_interruptions(offers: Sequence[Offer], per_hour: float | None) -> Sequence[Offer]:
     """The same offers; spot machines whose catalogue does not know how often they are taken back get a rate.
 
     Args:
@@ -348,7 +399,9 @@ def with_interruptions(offers: Iterable[Offer], per_hour: float | None) -> list[
         per_hour: Interruptions per hour of one machine, or None where nobody knows.
     """
     if per_hour is None:
-        return list(offers)
+        return offers
+    if isinstance(offers, OfferColumns):
+        return offers.with_interruptions(per_hour)
     return [
         replace(offer, interruptions_per_hour=per_hour)
         if offer.spot and offer.interruptions_per_hour is None
@@ -371,6 +424,9 @@ def interruptions_note(offers: Iterable[Offer]) -> str:
             "count no interruptions; deploy.interruptions_per_hour says it."
         )
     return "Cost and run time of spot machines are those expected with interruptions." if spot else ""
+
+
+_OPEN = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,78 +464,34 @@ class OfferQuery:
 
     def matches(self, offer: Offer) -> bool:
         """True when the offer is within all bounds."""
-        for wanted, got in (
-            (self.provider, offer.provider),
-            (self.region, offer.region),
-            (self.category, offer.category),
-            (self.family, offer.family),
-            (self.arch, offer.arch),
-        ):
-            if wanted and got not in wanted:
-                return False
-        if self.types and not any(fnmatch.fnmatchcase(offer.instance_type, pattern) for pattern in self.types):
-            return False
+        # One condition after the other: a catalogue asks this of thousands of machine types.
         if self.spot is not None and offer.spot != self.spot:
             return False
-        if self.gpus == (None, None) and offer.gpus and not (self.types or "accelerated" in self.category):
+        if self.region and offer.region not in self.region:
             return False
-        return all(
-            (low is None or value >= low) and (high is None or value <= high)
-            for value, (low, high) in (
-                (offer.vcpu, self.vcpu),
-                (offer.memory_gib, self.memory),
-                (offer.price_per_hour, self.price),
-                (float(offer.gpus), self.gpus),
-            )
+        if self.provider and offer.provider not in self.provider:
+            return False
+        if self.category and offer.category not in self.category:
+            return False
+        if self.family and offer.family not in self.family:
+            return False
+        if self.arch and offer.arch not in self.arch:
+            return False
+        if self.types and not any(fnmatch.fnmatchcase(offer.instance_type, pattern) for pattern in self.types):
+            return False
+        if self.gpus == _OPEN and offer.gpus and not (self.types or "accelerated" in self.category):
+            return False
+        return (
+            _within(offer.vcpu, self.vcpu)
+            and _within(offer.memory_gib, self.memory)
+            and _within(offer.price_per_hour, self.price)
+            and _within(offer.gpus, self.gpus)
         )
 
 
-def named_offers(parameter: str, query: OfferQuery, offers: Sequence[Offer]) -> dict[str, Offer]:
-    """The offers by value name, from small to large machines.
-
-    Args:
-        parameter: The parameter's name, for errors.
-        query: The question that the offers answer.
-        offers: The answer, one node each.
-
-    Raises:
-        NoOfferError: There are none, or none of a type that the query names.
-    """
-    if not offers:
-        raise NoOfferError(
-            f"{parameter}: no offer matches {describe_query(query)}",
-            hint="loosen it; tradewind offers lists what there is",
-        )
-    sold = {offer.instance_type for offer in offers}
-    for name in query.types:
-        if not any(sign in name for sign in "*?[") and name not in sold and query.limit is None:
-            raise NoOfferError(
-                f"{parameter}: no offer of {name!r} matches {describe_query(query)}",
-                hint="tradewind offers lists what there is",
-            )
-    # There may be a hundred thousand: keys and names are made of many words each time.
-    different = {offer.key: offer for offer in offers}
-    if len(different) < len(offers):
-        different = {offer.key: offer for offer in sorted(offers, key=lambda o: -o.price_per_hour)}
-    sizes: defaultdict[tuple[float, float], list[str]] = defaultdict(list)
-    places: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-    for key, offer in different.items():
-        sizes[offer.vcpu, offer.memory_gib].append(key)
-        places[offer.instance_type].add((offer.provider, offer.region))
-    ordered = [different[key] for size in sorted(sizes) for key in sorted(sizes[size])]
-    alone = {name for name, sold_in in places.items() if len(sold_in) == 1}
-    full = [o.instance_type if o.instance_type in alone else _qualified(o) for o in ordered]
-    names = Counter(full)
-    return {
-        f"{name}/spot" if offer.spot and names[name] > 1 else name: offer
-        for name, offer in zip(full, ordered, strict=True)
-    }
-
-
-def _qualified(offer: Offer) -> str:
-    if offer.provider and offer.region and offer.instance_type:
-        return f"{offer.provider}/{offer.region}/{offer.instance_type}"
-    return "/".join(part for part in (offer.provider, offer.region, offer.instance_type) if part)
+def _within(value: float, bounds: tuple[float | None, float | None]) -> bool:
+    low, high = bounds
+    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _memory(gib: float) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem.columns.named_offers import offers_named
 from tradewind.problem.columns.offer_features import Features, OfferFeatures, scale
 from tradewind.problem.configuration import Value, plain_number
 from tradewind.problem.expression import Column, Expression
@@ -588,7 +589,7 @@ class Instance(Listed):
         Raises:
             SpecError: No offer has such a fact.
         """
-        found = attributes_of([self.offers[str(value)] for value in self.values], name)
+        found = attributes_of(offers_named(self.offers, [str(value) for value in self.values]), name)
         if all(fact is None for fact in found):
             raise SpecError(f"{self.name}.{name}: no offer has this fact", hint="vcpu, memory, price, category, ...")
         return column([math.nan if fact is None else fact for fact in found])
@@ -610,7 +611,7 @@ class Instance(Listed):
         """The features, and the place of each value: made once, since there may be thousands of offers."""
         if not self._encoded:
             texts = [str(value) for value in self.values]
-            features = OfferFeatures(self.name, texts, [self.offers[text] for text in texts])
+            features = OfferFeatures(self.name, texts, offers_named(self.offers, texts))
             self._encoded.append((features, {text: place for place, text in enumerate(texts)}))
         return self._encoded[0]
 

@@ -100,6 +100,16 @@ class Candidates:
         return self._offers[int(self._offer_of[i])]
 
     @property
+    def sizes(self) -> NDArray[np.float64]:
+        """USD per hour, vCPUs and GiB of all nodes together of each configuration, shape (n, 3); no offer is made."""
+        return self._offers.sizes[self._offer_of]
+
+    @property
+    def fact_names(self) -> set[str]:
+        """The names of all facts of the offers."""
+        return self._offers.fact_names
+
+    @property
     def different_offers(self) -> int:
         """The number of different offers that candidates come to."""
         return int(np.count_nonzero(np.bincount(self._offer_of)))
@@ -190,10 +200,11 @@ class Candidates:
         """The given configurations; those that no provider sells and repetitions are left out."""
         offers = resolve_each(problem.resolver, configurations)
         place = offers.place
-        kept: dict[str, int] = {}
+        kept: dict[tuple[int, str], int] = {}
         for i, configuration in enumerate(configurations):
             if place[i] >= 0:
-                kept.setdefault(problem.key_of(offers[int(place[i])], configuration), i)
+                # Two that differ in neither have the same key, which is a hash of both.
+                kept.setdefault((int(place[i]), problem.settings_key(configuration)), i)
         rows = np.array(list(kept.values()), dtype=np.intp)
         return cls(problem, offers, place[rows], None, [configurations[i] for i in rows])
 
@@ -313,11 +324,13 @@ class Problem:
 
     def key_of(self, offer: Offer, configuration: Configuration, fidelity: float = 1.0) -> str:
         """As `trial_key`, with the offer at hand."""
+        return _trial_key(offer.key, self.settings_key(configuration), fidelity)
+
+    def settings_key(self, configuration: Configuration) -> str:
+        """Key of the values of a configuration that choose no machines."""
         machine = self.resolver.machine_parameters
         settings = {name: value for name, value in configuration.items() if name not in machine}
-        same = len(settings) == len(configuration)
-        key = configuration.key if same else Configuration(settings).key
-        return _trial_key(offer.key, key, fidelity)
+        return configuration.key if len(settings) == len(configuration) else Configuration(settings).key
 
     @property
     def machine_parameters(self) -> MachineParameters:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -146,6 +146,7 @@ class WorkflowJob:
         tasks: By activity or task, or a pattern of them, what is changed: ``scale``, ``cores`` and ``memory``.
         lenient: Accept sizes and run times below zero.
         declared_edges: Keep declared edges only, without those that files imply.
+        measured: Results of runs, or their folders, whose run times are taken.
     """
 
     file: str
@@ -153,6 +154,7 @@ class WorkflowJob:
     tasks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     lenient: bool = False
     declared_edges: bool = False
+    measured: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

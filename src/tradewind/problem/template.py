@@ -317,8 +317,11 @@ def render_workflow(job: Job, configuration: Configuration, offer: Offer, fracti
         pattern: dict(_settings(changes, variables, f"tasks {pattern}"))
         for pattern, changes in job.workflow.tasks.items()
     }
-    file = job.workdir / expand(_fill(job.workflow.file, variables, "workflow"))
-    return replace(job.workflow, file=str(file), planner=planner, tasks=tasks)
+    file, *measured = (
+        str(job.workdir / expand(_fill(text, variables, "workflow")))
+        for text in (job.workflow.file, *job.workflow.measured)
+    )
+    return replace(job.workflow, file=file, planner=planner, tasks=tasks, measured=tuple(measured))
 
 
 def _values(job: Job, configuration: Configuration, offer: Offer, fraction: float) -> dict[str, Any]:

@@ -80,6 +80,8 @@ class CandidatePoolSearcher(Searcher):
         """The places of a pool that are neither taken nor too dear."""
         taken = self.taken(state)
         payable = np.flatnonzero(self.affordable(state, pool.hourly))
+        if not taken:  # keys are hashes of words: at first, none is needed
+            return payable
         return np.array([i for i in payable if pool.key(int(i)) not in taken], dtype=np.intp)
 
     def _open_field(

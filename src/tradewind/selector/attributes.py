@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from tradewind.errors import InputError, NoOfferError, SpecError
 from tradewind.plugins import Settings
 from tradewind.problem import Codes, Configuration, Instance, Nodes, Offer, Space, Value
+from tradewind.problem.columns.named_offers import NamedOffers
 from tradewind.problem.columns.resolved_offers import ResolvedOffers
 from tradewind.problem.columns.row_numbers import RowNumbers
-from tradewind.problem.offer import attributes_of
+from tradewind.problem.offer import OfferColumns, attributes_of, fact_names_of, keys_of
 from tradewind.problem.problem import resolve_each
 from tradewind.selector.base import Selector
 from tradewind.selector.canonical_words import canonical_value
@@ -31,6 +32,9 @@ WantedAttributes = Mapping[str, Value]
 
 _KEPT_DISTANCES = 1024
 """Columns of distances that are kept: a search asks for the same few values in all combinations."""
+
+_UNKNOWN = -2
+"""The place of an offer that was not looked for yet."""
 
 _KEPT_ANSWERS = 100_000
 """Answers that are kept: of a range of real numbers each proposal is a new question."""
@@ -66,15 +70,25 @@ class OfferTable:
     """Offers as columns, cheapest first.
 
     Args:
-        offers: Offers of one node by their keys, in any order.
+        offers: Offers of one node, by their keys in any order, or as columns.
+
+    Attributes:
+        offers: The offers, by price and then by key.
     """
 
-    def __init__(self, offers: Mapping[str, Offer]) -> None:
-        order = sorted((offer.price_per_hour, key) for key, offer in offers.items())
-        self.offers = tuple(offers[key] for _, key in order)
-        self._places = {key: place for place, (_, key) in enumerate(order)}
+    def __init__(self, offers: Mapping[str, Offer] | OfferColumns) -> None:
+        self.offers: Sequence[Offer]
+        if isinstance(offers, OfferColumns):
+            self.offers = offers.cheapest_first()
+        else:
+            order = sorted((offer.price_per_hour, key) for key, offer in offers.items())
+            self.offers = tuple(offers[key] for _, key in order)
         self._columns: dict[str, OfferColumn] = {}
         self._distances: dict[tuple[str, Value], Numbers] = {}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {key: place for place, key in enumerate(keys_of(self.offers))}
 
     @cached_property
     def everything(self) -> Mask:
@@ -103,7 +117,7 @@ class OfferTable:
 
     def knows(self, attribute: str) -> bool:
         """True when an offer has such an attribute."""
-        return any(offer.attribute(attribute) is not None for offer in self.offers)
+        return any(value is not None for value in attributes_of(self.offers, attribute))
 
     def equal(self, attribute: str, value: Value) -> Mask:
         """Mask of the offers whose attribute has a value: numbers up to rounding, words in any case and spelling."""
@@ -159,8 +173,8 @@ class OfferTable:
 
 def _column(attribute: str, values: Sequence[float | str | None]) -> OfferColumn:
     if any(isinstance(value, str) for value in values) or all(value is None for value in values):
-        words = np.array(["" if value is None else canonical_value(attribute, value) for value in values], dtype=object)
-        return OfferColumn(None, words)
+        said = {value: "" if value is None else canonical_value(attribute, value) for value in set(values)}
+        return OfferColumn(None, np.array([said[value] for value in values], dtype=object))
     return OfferColumn(np.array([math.nan if value is None else float(value) for value in values]), None)
 
 
@@ -192,20 +206,29 @@ class AttributeSelector(Selector):
         self._attributes = {
             p.name: canonical_attribute(p.attribute) for p in space.parameters if p.attribute is not None
         }
-        listed = [offer for p in self._instances.values() for offer in p.offers.values()]
-        # Mostly they are the same objects, whose keys are made of many words each time, and sorted by price.
-        given, there = {offer.key: offer for offer in self.offers}, set(map(id, self.offers))
-        others = {offer.key: offer for offer in listed if id(offer) not in there}
-        given |= {key: offer for key, offer in others.items() if key not in given}
-        self.table = OfferTable(given)
+        self.table = OfferTable(self._every_offer())
         self._kept: dict[tuple[tuple[str, Value], ...], Offer | NoOfferError] = {}
         for name, attribute in self._attributes.items():
             if self.table.offers and not self.table.knows(attribute):
                 raise self._unknown(f"{name}: no offer has the attribute", attribute)
 
+    def _every_offer(self) -> Mapping[str, Offer] | OfferColumns:
+        """The offers that were given, and those of the parameters that are none of these."""
+        if isinstance(self.offers, OfferColumns) and all(map(self._shares, self._instances.values())):
+            return self.offers
+        listed = [offer for p in self._instances.values() for offer in p.offers.values()]
+        # Mostly they are the same objects, whose keys are made of many words each time, and sorted by price.
+        given, there = {offer.key: offer for offer in self.offers}, set(map(id, self.offers))
+        others = {offer.key: offer for offer in listed if id(offer) not in there}
+        return given | {key: offer for key, offer in others.items() if key not in given}
+
+    def _shares(self, instance: Instance) -> bool:
+        """True where the offers of a parameter are the columns that were given."""
+        return isinstance(instance.offers, NamedOffers) and instance.offers.source is self.offers
+
     def _unknown(self, what: str, attribute: str) -> SpecError:
         known = {"vcpu", "memory", "price", "gpus", "provider", "region", "category", "family", "arch", "type", "spot"}
-        known |= {fact for offer in self.table.offers for fact in offer.facts}
+        known |= fact_names_of(self.table.offers)
         return SpecError(f"{what} {attribute!r}", hint=did_you_mean(attribute, sorted(known), "known:"))
 
     @abstractmethod
@@ -267,21 +290,28 @@ class AttributeSelector(Selector):
 
     def _machine_places(self, space: Space, codes: Codes) -> NDArray[np.intp]:
         """The place in the table of the machine type of each row, -1 where no provider sells it."""
-        places = np.full(len(codes), -1, dtype=np.intp)
-        named = next(iter(self._instances.values())) if len(self._instances) == 1 and not self._attributes else None
-        column = space.names.index(named.name) if named is not None else 0
-        known = {id(offer): place for place, offer in enumerate(self.table.offers)}
-        for i, code in enumerate(codes[:, column].tolist()):
-            # One offer is named, and nothing else is asked of it: no configuration need be made.
-            offer = named.offers.get(str(named.level(code))) if named is not None and code >= 0 else None
-            if offer is None:
-                try:
-                    offer = self._machine(space.configuration(codes[i]))
-                except NoOfferError:
-                    continue
-            place = known.get(id(offer))
-            places[i] = self.table.place(offer) if place is None else place
+        places = np.full(len(codes), _UNKNOWN, dtype=np.intp)
+        if len(self._instances) == 1 and not self._attributes:
+            # Nothing is asked of the one offer that is named: no configuration need be made.
+            [named] = self._instances.values()
+            column = codes[:, space.names.index(named.name)]
+            places[column >= 0] = self._places_of(named)[column[column >= 0]]
+        for i in np.flatnonzero(places == _UNKNOWN):
+            try:
+                places[i] = self.table.place(self._machine(space.configuration(codes[i])))
+            except NoOfferError:
+                places[i] = -1
         return places
+
+    def _places_of(self, instance: Instance) -> NDArray[np.intp]:
+        """The place in the table of the offer of each value of a parameter."""
+        if isinstance(instance.offers, NamedOffers) and instance.offers.source is self.table.offers:
+            return instance.offers.places
+        # Mostly they are the same objects, whose keys are made of many words each time.
+        known = {id(offer): place for place, offer in enumerate(self.table.offers)}
+        own = [instance.offers.get(str(value)) for value in instance.values]
+        places = (_UNKNOWN if one is None else known.get(id(one), _UNKNOWN) for one in own)
+        return np.fromiter(places, dtype=np.intp, count=len(own))
 
     def _answer(self, values: Mapping[str, Value]) -> Offer | NoOfferError:
         if not self.table.offers:
@@ -291,7 +321,7 @@ class AttributeSelector(Selector):
             # Nothing is asked of the one offer that is named: among tens of thousands, a mask for each would be slow.
             [(name, value)] = values.items()
             if (own := self._instances[name].offers.get(str(value))) is not None:
-                return self.table.known(own)
+                return own if self._shares(self._instances[name]) else self.table.known(own)
         among = self.table.everything
         for name in self._instances:
             if name in values:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tradewind.plugins import Plugin, Settings
 from tradewind.problem import Configuration, Instance, Nodes, Offer, Space
+from tradewind.problem.offer import OfferColumns
 
 
 class Selector(Plugin, ABC):
@@ -23,7 +24,7 @@ class Selector(Plugin, ABC):
 
     def __init__(self, *, settings: Settings, offers: Sequence[Offer], space: Space) -> None:
         self.settings = settings
-        self.offers = tuple(offers)
+        self.offers: Sequence[Offer] = offers if isinstance(offers, OfferColumns) else tuple(offers)
         self.space = space
 
     @cached_property

@@ -14,9 +14,10 @@ from typing import Any
 from tradewind import plugins
 from tradewind.errors import NoOfferError, PluginError
 from tradewind.problem import Offer, OfferQuery
+from tradewind.problem.columns.table_offers import OfferKind, TableOffers
 from tradewind.selector.canonical_words import canonical_arch, canonical_category, canonical_provider
 from tradewind.selector.catalogue.base import Catalogue, DescribesOffers
-from tradewind.selector.catalogue.price_table import OfferKind, PriceTableCatalogue, TableOffers
+from tradewind.selector.catalogue.price_table import PriceTableCatalogue
 from tradewind.utils.machine.gpus import gpus_here
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import format_money

@@ -141,3 +141,38 @@ def test_only_burstable_offers_are_refused(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "prices.csv").write_text(PRICES.splitlines()[0] + "\ncredit,here,2,4,burstable,0.01,old\n")
     assert run(["workflow", "advise", str(path), "--csv", str(tmp_path / "prices.csv")]) == 4
     assert "only burstable types are within the query" in capsys.readouterr().err
+
+
+MEASURED = """\
+{"format": "tradewind-results-1", "workflow": "two", "tasks": [
+{"task": "a", "activity": "a", "kind": "small", "speed": 1, "seconds": 1000, "expected": 100, "runtime": 100},
+{"task": "b1", "activity": "b", "kind": "small", "speed": 1, "seconds": 50, "expected": 100, "runtime": 100}]}
+"""
+
+
+@pytest.mark.parametrize("searcher", ["bounds", "random"])
+def test_the_search_counts_with_measured_run_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], searcher: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.yaml").write_text(
+        "name: two\ntasks:\n  a: {runtime: 100s}\n"
+        "  b1: {runtime: 100s, activity: b, after: [a]}\n  b2: {runtime: 100s, activity: b, after: [a]}\n"
+    )
+    Path("prices.csv").write_text("API Name,Provider,CPU,Memory,Category,Price,Family\nsmall,here,1,4,general,0.1,old\n")
+    Path("run").mkdir()
+    Path("run/results.json").write_text(MEASURED)
+    words = ["workflow", "advise", "w.yaml", "--csv", "prices.csv", "--max-vms", "1", "--boot", "0s", "--refine", "0"]
+    words += ["--searcher", searcher, "--trials", "1"]
+    assert run([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["best"]["makespan"] == 300.0
+    assert run([*words, "--measured", "run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["best"]["makespan"] == 1100.0
+    assert run([*words, "--measured", "run", "--out", "plan.json"]) == 0
+    said = capsys.readouterr().out
+    assert "Run times as measured: a 1m 40s -> 16m 40s, b 3m 20s -> 1m 40s in sum (2 tasks)." in said
+    assert read_plan(Path("plan.json")).schedule.makespan == 1100.0
+    # The trials have them as well: each is a run of the study in the store.
+    assert run(["report", "advise-two", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["best"]["runtime"] == 1100.0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tradewind.problem import Offer, OfferQuery
-from tradewind.selector.catalogue import price_table
+from tradewind.problem.columns import table_offers
 from tradewind.selector.catalogue.price_table import PriceRow, PriceTable, usual_category
 
 
@@ -18,7 +18,7 @@ def table(types: int, regions: int) -> PriceTable:
         for region in range(regions)
         for spot in (False, True)
     ]
-    return PriceTable(machines, rows)
+    return PriceTable.of_prices(machines, rows)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(offer.key)
         return offer
 
-    monkeypatch.setattr(price_table, "Offer", counted)
+    monkeypatch.setattr(table_offers, "Offer", counted)
     return found
 
 
@@ -49,7 +49,7 @@ def test_a_hundred_thousand_offers_are_filtered_and_sorted_without_making_them(m
     assert len(many) == 100_000
     everything = many.matching(OfferQuery(spot=None))
     assert len(everything) == 100_000
-    prices = [row[3] for row in everything.cheapest_first()._rows]
+    prices = everything.cheapest_first().attributes("price")
     assert prices == sorted(prices)
     found = many.matching(OfferQuery(vcpu=(4, 8), region=("region-3",), price=(None, 0.5)))
     made.clear()
@@ -64,7 +64,7 @@ def test_the_order_is_by_price_and_then_by_key() -> None:
         for place in range(3)
         for region, spot, price in (("r2", False, 1.0), ("r1", False, 1.0), ("r1", True, 0.5), ("r2", True, 2.0))
     ]
-    found = PriceTable(machines, rows).matching(OfferQuery(spot=None))
+    found = PriceTable.of_prices(machines, rows).matching(OfferQuery(spot=None))
     expected = sorted(found, key=lambda offer: (offer.price_per_hour, offer.key))
     assert list(found.cheapest_first()) == expected
     assert found.kinds() == [(offer.provider, offer.instance_type, offer.spot) for offer in found]
@@ -73,12 +73,12 @@ def test_the_order_is_by_price_and_then_by_key() -> None:
 def test_the_lowest_of_several_prices_stands() -> None:
     machines = [Offer("vast", "a", 2.0, 8.0, 0.0), Offer("vast", "a", 4.0, 16.0, 0.0)]
     rows = [PriceRow(0, "r", False, 0.3, "2026-01-01", "z1"), PriceRow(1, "r", False, 0.2, "2026-01-02", "z2")]
-    [offer] = PriceTable(machines, rows).matching(OfferQuery())
+    [offer] = PriceTable.of_prices(machines, rows).matching(OfferQuery())
     assert (offer.vcpu, offer.price_per_hour, offer.price_date, dict(offer.facts)) == (4.0, 0.2, "2026-01-02", {})
 
 
 def test_an_empty_table() -> None:
-    empty = PriceTable([], [])
+    empty = PriceTable.of_prices([], [])
     found = empty.matching(OfferQuery(region=("r",), price=(0.0, 1.0)))
     assert list(found) == list(found.cheapest_first()) == []
     assert empty.also_sells([Offer("a", "b", 1, 1, 1)]) == set()

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import itertools
 import logging
+import math
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.selector.catalogue.others_lists import write_sparecores
+from tests.selector.catalogue.others_lists import Price, Server, write_sparecores
 
 from tradewind import plugins
 from tradewind.errors import CatalogueError, SpecError
 from tradewind.problem import Offer, OfferQuery
+from tradewind.selector.catalogue.price_table import usual_category
 
 
 def sold(path: Path | None, **settings: Any) -> dict[str, Offer]:
@@ -166,3 +170,78 @@ def test_names_of_enumerations_may_be_in_any_case(tmp_path: Path) -> None:
     for column in ("allocation", "unit", "currency", "status"):
         changed(path, f"UPDATE server_price SET {column} = LOWER({column})")
     assert sold(path) == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_filters_of_the_database_are_those_of_queries_over_its_rows(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    rates = {"USD": 1.0, "EUR": 1.1}
+    servers: list[Server] = []
+    rows: dict[tuple[str, ...], Price] = {}
+    zones = {"aws": ("use1", "use2"), "hcloud": ("12", "13")}
+    for vendor, kind, vcpu in itertools.product(zones, "cmg", (1, 2, 8)):
+        name = f"{kind}.{vcpu}"
+        arch, mib = rng.choice(("X86_64", "ARM64")), 1024 * vcpu * rng.choice((2, 4, 8))
+        servers.append((vendor, f"{name}-id", name, kind, vcpu, "DEDICATED", arch, mib, float(kind == "g"), None))
+        for zone, region, market in itertools.product("ab", zones[vendor], ("ONDEMAND", "SPOT", "RESERVED")):
+            if rng.random() < 0.7:
+                price = round(rng.uniform(0.02, 0.5) * vcpu, 4)
+                place = vendor, region, region + zone, f"{name}-id", market
+                rows[place] = (
+                    *place,
+                    rng.choice(("HOUR", "HOUR", "hour", "MONTH")),
+                    price,
+                    rng.choice((*rates, "eur", "CHF")),
+                )
+    places = [
+        (vendor, region, f"{vendor}-{region}", (f"{region}a", f"{region}b"))
+        for vendor in zones
+        for region in zones[vendor]
+    ]
+    path = write_sparecores(tmp_path / "sc.db", servers=servers, prices=rows.values(), regions=places)
+    catalogue = plugins.create(
+        "catalogue", "sparecores", {"path": str(path), "currencies": {"EUR": 1.1}}, data_folder=tmp_path
+    )
+    # What the tables say, read by somebody who knows no SQL.
+    lowest: dict[tuple[str, str, str, bool], tuple[float, str]] = {}
+    for vendor, region, zone, server, market, unit, price, currency in rows.values():
+        if market != "RESERVED" and unit.upper() == "HOUR" and currency != "CHF":
+            key = vendor, f"{vendor}-{region}", server.removesuffix("-id"), market == "SPOT"
+            usd = price * rates[currency.upper()]
+            lowest[key] = min(lowest.get(key, (math.inf, "")), (usd, zone))
+    known = {(one[0], one[2]): one for one in servers}
+    sold = {}
+    for (vendor, region, name, spot), (price, zone) in lowest.items():
+        _, _, _, family, vcpu, _, arch, mib, gpus, _ = known[vendor, name]
+        sold[vendor, region, name, spot] = Offer(
+            vendor, name, vcpu, mib / 1024, price, region, usual_category(vcpu, mib / 1024, gpus=int(gpus)), family,
+            {"X86_64": "x86_64", "ARM64": "arm64"}[arch], int(gpus), spot, 1, "2026-11-20", f"Spare Cores: {path}",
+            {"zone": zone} if spot else {},
+        )  # fmt: skip
+    for _ in range(60):
+        query = _random_query(rng)
+        found = {(one.provider, one.region, one.instance_type, one.spot): one for one in catalogue.matching(query)}
+        assert found == {key: offer for key, offer in sold.items() if query.matches(offer)}
+
+
+def _random_query(rng: random.Random) -> OfferQuery:
+    def some(*values: str) -> tuple[str, ...]:
+        return tuple(rng.sample(values, rng.choice((0, 0, 1, 2))))
+
+    def between(*values: float) -> tuple[float | None, float | None]:
+        low, high = sorted((rng.choice(values), rng.choice(values)))
+        return rng.choice(((None, None), (low, high), (low, None), (None, high)))
+
+    return OfferQuery(
+        provider=some("aws", "hcloud"),
+        region=some("aws-use1", "aws-use2", "hcloud-12", "nowhere"),
+        types=some("c.*", "g.8", "?.2"),
+        category=some("general", "compute", "accelerated"),
+        family=some("c", "m"),
+        arch=some("x86_64", "arm64"),
+        vcpu=between(1, 2, 8),
+        memory=between(2.0, 8.0, 32.0),
+        price=between(0.05, 0.2, 1.0),
+        gpus=between(0, 1),
+        spot=rng.choice((True, False, None)),
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from tradewind.cli import completion
-from tradewind.cli.workflow.common import DeclaredEdges, File, Json, Lenient, Seed
+from tradewind.cli.workflow.common import DeclaredEdges, File, Json, Lenient, Measured, Seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,6 +185,7 @@ def advise(
     looking: SearchOptions,
     prices: PriceOptions,
     *,
+    measured: Measured = None,
     lenient: Lenient = False,
     declared_edges: DeclaredEdges = False,
     files: OutputOptions,
@@ -197,7 +198,7 @@ def advise(
     from tradewind.workflow.advice.set_search import AdviceRequest
 
     _check(files, looking)
-    flow = _flow(file, lenient=lenient, declared_edges=declared_edges)
+    flow, said = _flow(file, measured, lenient=lenient, declared_edges=declared_edges)
     deadline, budget = goal.deadline, goal.budget
     wanted = AdviceRequest(
         file=file,
@@ -215,29 +216,33 @@ def advise(
         seed=looking.seed,
         lenient=lenient,
         declared_edges=declared_edges,
+        measured=tuple(measured or ()),
         catalogues=catalogue_settings(prices.set_, prices.csv),
     )
     offers = _offers(wanted, market, catalogue_names(market.provider, prices.csv))
-    _advise(wanted, offers, files, as_json=as_json, store=store)
+    _advise(wanted, offers, files, said, as_json=as_json, store=store)
 
 
-def _flow(file: Path, *, lenient: bool, declared_edges: bool) -> Workflow:
-    """The workflow, whose run times decide among machines."""
+def _flow(file: Path, measured: list[Path] | None, *, lenient: bool, declared_edges: bool) -> tuple[Workflow, str]:
+    """The workflow, whose run times decide among machines, and which of these were measured."""
+    from tradewind.cli.workflow.common import describe_changes, with_measured
     from tradewind.errors import WorkflowError
+    from tradewind.workflow.execution.results import runtime_changes
     from tradewind.workflow.files import read_workflow
 
-    flow = read_workflow(file, lenient=lenient, declared_edges=declared_edges)
+    stated = read_workflow(file, lenient=lenient, declared_edges=declared_edges)
+    flow = with_measured(stated, measured)
     if not flow.runtimes.any():
         raise WorkflowError(
             "no task has a run time, and machines are compared by these",
             file=str(file),
-            hint="write them into the file, or give the trace of a run, which has them",
+            hint="write them into the file, or give the trace of a run; --measured takes those of workflow run",
         )
-    return flow
+    return flow, describe_changes(runtime_changes({task.id: task.runtime for task in stated.tasks}, flow), flow)
 
 
 def _advise(
-    wanted: AdviceRequest, offers: list[Offer], files: OutputOptions, *, as_json: bool, store: str | None
+    wanted: AdviceRequest, offers: list[Offer], files: OutputOptions, said: str, *, as_json: bool, store: str | None
 ) -> None:
     from tradewind.cli.common import emit_json, open_store
     from tradewind.utils.paths import data_folder
@@ -253,7 +258,7 @@ def _advise(
     if as_json:
         emit_json(to_json(advice, wanted))
     else:
-        _show(advice, wanted, len(offers), files)
+        _show(advice, wanted, len(offers), files, said)
 
 
 def _check(files: OutputOptions, looking: SearchOptions) -> None:
@@ -352,7 +357,7 @@ def _write(advice: Advice, wanted: AdviceRequest, files: OutputOptions) -> None:
         write_text(files.vms_out, vms_yaml(best))
 
 
-def _show(advice: Advice, wanted: AdviceRequest, offers: int, files: OutputOptions) -> None:
+def _show(advice: Advice, wanted: AdviceRequest, offers: int, files: OutputOptions, measured: str) -> None:
     from tradewind.cli.workflow.common import say
     from tradewind.utils.units import count, format_duration, format_money
     from tradewind.workflow.advice.runner import offer_words
@@ -360,6 +365,8 @@ def _show(advice: Advice, wanted: AdviceRequest, offers: int, files: OutputOptio
     best, searched = advice.best, advice.searched
     found = best.figures
     say(f"{wanted.flow.name}: {count(len(wanted.flow), 'task')}")
+    if measured:
+        say(f"Run times as measured: {measured}.", indent="  ")
     typer.echo(f"take {offer_words(best.offers)} ({_where(best.offers[0])}), planned by {best.planner}")
     rows = {
         "makespan": f"{format_duration(found.makespan)}, from the order of the VMs to the end",

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem.offer import Offer, attributes_of
+from tradewind.problem.columns.named_offers import coded
+from tradewind.problem.offer import Offer, fact_names_of
 
 Features = NDArray[np.float64]
 
@@ -52,36 +53,46 @@ class OfferFeatures:
         names: list[str] = []
         ranges: list[float] = []
         self._columns: list[Features | tuple[NDArray[np.intp], list[int]]] = []
-        for fact in (*_FACTS, *sorted({name for offer in offers for name in offer.facts})):
-            names += self._add(f"{name}.{fact}", attributes_of(offers, fact), ranges)
+        for fact in (*_FACTS, *sorted(fact_names_of(offers))):
+            names += self._add(f"{name}.{fact}", *coded(offers, fact), ranges)
         if not self._columns and len(values) > 1:
             names = [f"{name}={value}" for value in values]
             self._columns.append((np.arange(len(values)), list(range(len(values)))))
         self.names = tuple(names)
         self.log_ranges = (*ranges, *[0.0] * (len(names) - len(ranges)))
 
-    def _add(self, label: str, facts: Sequence[float | str | None], ranges: list[float]) -> list[str]:
+    def _add(
+        self, label: str, values: Sequence[float | str | None], places: NDArray[np.intp], ranges: list[float]
+    ) -> list[str]:
         """Add one fact of all offers and return its features' names: none where some lack it, or all have the same.
 
         Args:
             label: The name of the fact.
-            facts: What it is of each offer.
+            values: What it may be.
+            places: The place of each offer's among these.
             ranges: The range of each feature's logarithm is added to these.
         """
+        there = np.flatnonzero(np.bincount(places, minlength=len(values)))
+        facts = [values[place] for place in there]
         kinds = set(map(type, facts))
         if type(None) in kinds or len(set(facts)) == 1:
             return []
+        # By the place of a value: those that no offer has are never looked up.
         if all(issubclass(kind, int | float) for kind in kinds):
             numbers = np.array(facts, dtype=float)
             low, high = float(numbers.min()), float(numbers.max())
-            self._columns.append(scale(numbers, low, high, low > 0))
+            scaled = np.zeros(len(values))
+            scaled[there] = scale(numbers, low, high, low > 0)
+            self._columns.append(scaled[places])
             ranges.append(math.log(high) - math.log(low) if low > 0 else 0.0)
             return [label]
         texts = [str(fact) for fact in facts]
         words = sorted(set(texts))
         number = {word: place for place, word in enumerate(words)}
         shown = list(range(len(words))) if len(words) > 2 else list(range(1, len(words)))
-        self._columns.append((np.array([number[text] for text in texts], dtype=np.intp), shown))
+        of_value = np.zeros(len(values), dtype=np.intp)
+        of_value[there] = [number[text] for text in texts]
+        self._columns.append((of_value[places], shown))
         ranges += [0.0] * len(shown)
         return [f"{label}={words[place]}" for place in shown]
 

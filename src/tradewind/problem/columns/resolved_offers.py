@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.problem.offer import Offer, attributes_of
+from tradewind.problem.offer import Offer, attributes_of, fact_names_of, keys_of
 
 Places = NDArray[np.intp]
 
@@ -45,6 +45,17 @@ class ResolvedOffers:
         prices = np.array(attributes_of(machines, "price_per_hour"), dtype=float)
         self.hourly: NDArray[np.float64] = prices[self._machine] * self._nodes
         self._made: dict[int, Offer] = {}
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """USD per hour, vCPUs and GiB of all nodes together of each different offer, shape (n, 3)."""
+        columns = [np.array(attributes_of(self._machines, name), dtype=float) for name in ("vcpu", "memory_gib")]
+        return np.column_stack([self.hourly, *(column[self._machine] * self._nodes for column in columns)])
+
+    @property
+    def fact_names(self) -> set[str]:
+        """The names of all facts of the machines."""
+        return fact_names_of(self._machines)
 
     @classmethod
     def of_offers(cls, found: Iterable[Offer | None]) -> ResolvedOffers:
@@ -84,4 +95,4 @@ class ResolvedOffers:
 
     @cached_property
     def _machine_places(self) -> dict[str, int]:
-        return {offer.key: place for place, offer in enumerate(self._machines)}
+        return {key: place for place, key in enumerate(keys_of(self._machines))}

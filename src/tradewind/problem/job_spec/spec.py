@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from tradewind import plugins
 from tradewind.errors import ConfigurationError, SpecError
+from tradewind.problem.columns.named_offers import named_offers
 from tradewind.problem.configuration import Value, stable_hash
 from tradewind.problem.expression import Expression
 from tradewind.problem.job import Job
@@ -46,7 +47,7 @@ from tradewind.problem.job_spec.part_checks import wrong_parts
 from tradewind.problem.job_spec.validation_errors import first_error, spec_errors
 from tradewind.problem.job_spec.workflow_model import workflow_job
 from tradewind.problem.objective import COST, Budget, Constraints, JobParameters, Objective, Threshold
-from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery, named_offers
+from tradewind.problem.offer import Billing, MachineParameters, Offer, OfferQuery
 from tradewind.problem.parameter import Categorical, Float, Instance, Integer, Nodes, Ordinal, Parameter
 from tradewind.problem.problem import StudyTerms
 from tradewind.problem.run import Load

@@ -54,6 +54,11 @@ class WorkflowModel(StrictModel):
     )
     lenient: bool = Field(False, description="Accept sizes and run times below zero.")
     declared_edges: bool = Field(False, description="Keep declared edges only, without those that files imply.")
+    measured: list[Text] = Field(
+        [],
+        description="Runs whose measured run times are taken, as workflow plan --measured does: their results.json or "
+        "folders, seen from workdir; templates.",
+    )
 
 
 def _entry(value: Any) -> Any:
@@ -93,7 +98,7 @@ def workflow_job(model: WorkflowModel | None, space: Mapping[str, Any]) -> Workf
         return None
     planner = model.planner or {"use": "{{ planner }}" if _PLANNER in space else "heft"}
     tasks = {name: change.model_dump(exclude_none=True) for name, change in model.tasks.items()}
-    return WorkflowJob(model.file, planner, tasks, model.lenient, model.declared_edges)
+    return WorkflowJob(model.file, planner, tasks, model.lenient, model.declared_edges, tuple(model.measured))
 
 
 def workflow_templates(job: WorkflowJob | None) -> Iterator[tuple[KeyPath, str]]:
@@ -101,6 +106,7 @@ def workflow_templates(job: WorkflowJob | None) -> Iterator[tuple[KeyPath, str]]
     if job is None:
         return
     yield ("job", "workflow", "file"), job.file
+    yield from ((("job", "workflow", "measured", i), text) for i, text in enumerate(job.measured))
     yield from ((("job", "workflow", "planner", name), text) for name, text in job.planner.items())
     for tasks, changes in job.tasks.items():
         yield from ((("job", "workflow", "tasks", tasks, name), text) for name, text in changes.items())

@@ -53,9 +53,8 @@ class FeatureMap:
     def __init__(self, problem: Problem, reference: Candidates) -> None:
         self._problem = problem
         self._reference = reference
-        offers = [reference.offer(i) for i in range(len(reference))]
-        self._speed = MachineSpeed.of_offers(offers)
-        totals = self._totals(offers)
+        self._speed = MachineSpeed.of_offers(_offers(reference)) if any(map(is_score, reference.fact_names)) else None
+        totals = self._totals_of(reference)
         self._low, spans = totals.min(axis=0), np.ptp(totals, axis=0)
         self._span = np.where(spans > 1e-9, spans, 1.0)
         table = np.hstack([reference.features, (totals - self._low) / self._span])
@@ -75,9 +74,15 @@ class FeatureMap:
         # Left out where there is none, so that everything stays as it is without scores.
         return table if self._speed is None else np.column_stack([table, self._speed.of(offers)])
 
+    def _totals_of(self, candidates: Candidates) -> Array:
+        table: Array = np.log(np.maximum(candidates.sizes, 1e-9))
+        return table if self._speed is None else np.column_stack([table, self._speed.of(_offers(candidates))])
+
     def of_candidates(self, candidates: Candidates) -> Array:
         """Rows for candidates, shape (n, features)."""
-        totals = self._totals([candidates.offer(i) for i in range(len(candidates))])
+        if candidates is self._reference:
+            return self._table
+        totals = self._totals_of(candidates)
         table: Array = np.hstack([candidates.features, (totals - self._low) / self._span])[:, self._kept]
         return table
 
@@ -113,6 +118,10 @@ class FeatureMap:
                 self._sold[place] = None
         found = self._sold[place]
         return found if found is not None and found.key == offer.key else offer
+
+
+def _offers(candidates: Candidates) -> list[Offer]:
+    return [candidates.offer(i) for i in range(len(candidates))]
 
 
 def _log_ranges(parameters: Iterable[Parameter]) -> Array:
@@ -169,7 +178,8 @@ def _different(table: Array, *, but: frozenset[int]) -> list[int]:
     away = table - table.mean(axis=0)
     sizes = np.sqrt(np.einsum("ij,ij->j", away, away))
     varying = np.array([i for i in np.flatnonzero(sizes >= 1e-9) if i not in but], dtype=np.intp)
-    units = away[:, varying] / sizes[varying]
+    units = away[:, varying]
+    units /= sizes[varying]
     # One product of all with all: a column for each family of machines makes thousands of pairs.
     alike = np.abs(units.T @ units) >= _SAME
     kept: list[int] = []

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from operator import itemgetter
-from typing import ClassVar, NamedTuple, overload
+from typing import ClassVar, NamedTuple
 
 from tradewind.problem import Offer, OfferQuery
+from tradewind.problem.columns.table_offers import TableNames, TableOffers, TableRow
 from tradewind.selector.catalogue.base import Catalogue
-
-OfferKind = tuple[str, str, bool]
-"""Provider, instance type and spot of an offer, wherever it is sold."""
 
 _EVERYTHING = OfferQuery(gpus=(0, None), spot=None)
 _COMPUTE, _MEMORY = 2.5, 6.0
@@ -43,131 +40,87 @@ class PriceRow(NamedTuple):
 class PriceTable:
     """Prices by machine type, region and market; an `Offer` is made only of those that are asked for.
 
-    Where a type has several prices in a region (one for each zone), the lowest stands. That of spot capacity has its
-    zone among its facts.
+    Where a type has several prices in a region (one for each zone), the lowest stands, the first where they are alike.
+    That of spot capacity has its zone among its facts.
 
     Args:
-        machines: The machine types, without region and price.
-        rows: Their prices.
+        names: What the numbers of the rows stand for.
+        rows: The prices.
     """
 
-    def __init__(self, machines: Sequence[Offer], rows: Iterable[PriceRow]) -> None:
+    def __init__(self, names: TableNames, rows: Iterable[TableRow]) -> None:
         kinds: dict[tuple[str, str], int] = {}
-        self._kinds = kinds
-        self._machines = machines
-        kind_of = [kinds.setdefault((one.provider, one.instance_type), len(kinds)) for one in machines]
-        listed = list(rows)
-        places = [(kind_of[row[0]], row[1], row[2]) for row in listed]
-        cheapest = dict(zip(places, listed, strict=True))
-        if len(cheapest) < len(listed):
-            cheapest = {}
-            for place, row in zip(places, listed, strict=True):
-                known = cheapest.get(place)
-                if known is None or row[3] < known[3]:
+        kind_of = [kinds.setdefault((one.provider, one.instance_type), len(kinds)) for one in names.machines]
+        self._kinds, self._names = kinds, names
+        self._regions = {region: place for place, region in enumerate(names.regions)}
+        width = names.width
+        cheapest: dict[int, TableRow] = {}
+        get = cheapest.get
+        if len(kinds) == len(kind_of):
+            for row in rows:
+                known = get(row[0])
+                if known is None or row[1] < known[1]:
+                    cheapest[row[0]] = row
+        else:
+            for row in rows:
+                place = kind_of[row[0] // width] * width + row[0] % width
+                known = get(place)
+                if known is None or row[1] < known[1]:
                     cheapest[place] = row
-        self._places = cheapest.keys()
-        self._rows = list(cheapest.values())
+        self._cheapest = cheapest
+
+    @classmethod
+    def of_prices(cls, machines: Sequence[Offer], prices: Iterable[PriceRow]) -> PriceTable:
+        """A table of prices with the names of their regions and zones.
+
+        Args:
+            machines: The machine types, without region and price.
+            prices: Their prices.
+        """
+        listed = list(prices)
+        regions = {name: place for place, name in enumerate(dict.fromkeys(row[1] for row in listed))}
+        zones = {name: place for place, name in enumerate(dict.fromkeys(row[5] for row in listed))}
+        names = TableNames(machines, list(regions), list(zones))
+        return cls(
+            names,
+            (
+                (names.number(machine, regions[region], spot), price, zones[zone], date)
+                for machine, region, spot, price, date, zone in listed
+            ),
+        )
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._cheapest)
 
     def matching(self, query: OfferQuery) -> TableOffers:
         """The offers within a query's bounds; its limit is passed over."""
+        machines, width = self._names.machines, self._names.width
         alike = of_types(query)
-        wanted = {place for place, one in enumerate(self._machines) if alike.matches(one)}
-        rows: Iterable[PriceRow] = self._rows
-        if len(wanted) < len(self._machines):
-            rows = (row for row in rows if row[0] in wanted)
+        wanted = {place for place, one in enumerate(machines) if alike.matches(one)}
+        rows: Iterable[TableRow] = self._cheapest.values()
+        if len(wanted) < len(machines):
+            rows = (row for row in rows if row[0] // width in wanted)
         if query.region:
-            regions = frozenset(query.region)
-            rows = (row for row in rows if row[1] in regions)
+            regions = {self._regions[name] for name in query.region if name in self._regions}
+            rows = (row for row in rows if (row[0] % width >> 1) in regions)
         if query.spot is not None:
-            rows = (row for row in rows if row[2] == query.spot)
+            market = int(query.spot)
+            rows = (row for row in rows if row[0] & 1 == market)
         low, high = query.price
         if low is not None:
-            rows = (row for row in rows if row[3] >= low)
+            rows = (row for row in rows if row[1] >= low)
         if high is not None:
-            rows = (row for row in rows if row[3] <= high)
-        return TableOffers(self._machines, list(rows))
+            rows = (row for row in rows if row[1] <= high)
+        return TableOffers(self._names, list(rows))
 
     def also_sells(self, offers: Iterable[Offer]) -> set[str]:
         """Keys of those of some offers whose type the table has in their region and market."""
-        return {
-            offer.key
-            for offer in offers
-            if (self._kinds.get((offer.provider, offer.instance_type), -1), offer.region, offer.spot) in self._places
-        }
+        return {offer.key for offer in offers if self._place(offer) in self._cheapest}
 
-
-class TableOffers(Sequence[Offer]):
-    """Some offers of a table, each made when it is looked at: of a hundred thousand, most people see twenty.
-
-    Args:
-        machines: The machine types of the table.
-        rows: The prices of the offers.
-    """
-
-    def __init__(self, machines: Sequence[Offer], rows: Sequence[PriceRow]) -> None:
-        self._machines = machines
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, place: int) -> Offer: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> TableOffers: ...
-
-    def __getitem__(self, place: int | slice) -> Offer | TableOffers:
-        if isinstance(place, slice):
-            return TableOffers(self._machines, self._rows[place])
-        return self._made(self._rows[place])
-
-    def __iter__(self) -> Iterator[Offer]:
-        return map(self._made, self._rows)
-
-    def _made(self, row: PriceRow) -> Offer:
-        number, region, spot, price, date, zone = row
-        machine = self._machines[number]
-        return Offer(
-            machine.provider,
-            machine.instance_type,
-            machine.vcpu,
-            machine.memory_gib,
-            price,
-            region,
-            machine.category,
-            machine.family,
-            machine.arch,
-            machine.gpus,
-            spot,
-            1,
-            date,
-            machine.source,
-            {**machine.facts, "zone": zone} if zone and spot else machine.facts,
-        )
-
-    def cheapest_first(self) -> TableOffers:
-        """The same offers by price, and by `Offer.key` where it is the same."""
-        ordered = sorted(self._rows, key=itemgetter(3))
-        start = 0
-        for end in range(1, len(ordered) + 1):
-            if end == len(ordered) or ordered[end][3] != ordered[start][3]:
-                if end - start > 1:
-                    ordered[start:end] = self._by_key(ordered[start:end])
-                start = end
-        return TableOffers(self._machines, ordered)
-
-    def kinds(self) -> list[OfferKind]:
-        """The kind of each offer."""
-        machines = self._machines
-        return [(machines[row[0]].provider, machines[row[0]].instance_type, row[2]) for row in self._rows]
-
-    def _by_key(self, rows: Sequence[PriceRow]) -> list[PriceRow]:
-        by_key = sorted((offer.key, place) for place, offer in enumerate(TableOffers(self._machines, rows)))
-        return [rows[place] for _, place in by_key]
+    def _place(self, offer: Offer) -> int:
+        """The number that the offer of another one's type, region and market has; -1 where there is none."""
+        kind, region = self._kinds.get((offer.provider, offer.instance_type)), self._regions.get(offer.region)
+        return -1 if kind is None or region is None else self._names.number(kind, region, offer.spot)
 
 
 class PriceTableCatalogue(Catalogue):

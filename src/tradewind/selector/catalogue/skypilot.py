@@ -112,7 +112,7 @@ def _read(files: tuple[tuple[Path, int, int], ...]) -> PriceTable:
     for path, changed, _ in files:
         date = datetime.datetime.fromtimestamp(changed / 1e9, datetime.UTC).date().isoformat()
         rows += _rows(path, date, kinds)
-    return PriceTable(kinds.machines, rows)
+    return PriceTable.of_prices(kinds.machines, rows)
 
 
 def _rows(path: Path, date: str, kinds: _Kinds) -> Iterator[PriceRow]:

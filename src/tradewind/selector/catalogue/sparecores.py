@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import os
 import re
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,9 @@ from pydantic import Field, PositiveFloat
 from tradewind import plugins
 from tradewind.errors import CatalogueError
 from tradewind.problem import Offer, OfferQuery
+from tradewind.problem.columns.table_offers import TableNames, TableRow
 from tradewind.selector.canonical_words import canonical_arch, canonical_provider
 from tradewind.selector.catalogue.price_table import (
-    PriceRow,
     PriceTable,
     PriceTableCatalogue,
     accelerators,
@@ -45,15 +46,23 @@ SELECT vendor_id, server_id, api_reference, family, vcpus, memory_amount, UPPER(
 FROM server
 WHERE UPPER(status) NOT IN ('INACTIVE', 'RETIRED') AND vcpus > 0 AND memory_amount > 0
 """
-_PRICES = """
-SELECT w.place, p.vendor_id, p.region_id, p.allocation = 'SPOT' COLLATE NOCASE, MIN(p.price), p.currency,
-       p.observed_at, p.zone_id, COUNT(*)
-FROM server_price p JOIN wanted w USING (vendor_id, server_id)
-WHERE p.allocation COLLATE NOCASE IN ({markets}) AND p.unit = 'HOUR' COLLATE NOCASE
-      AND p.status = 'ACTIVE' COLLATE NOCASE AND p.operating_system NOT LIKE '%windows%' AND p.price > 0 {bounds}
-GROUP BY w.place, p.region_id, 4, p.currency
+_PLACES = """
+SELECT p.vendor_id, p.region_id, p.zone_id, r.api_reference, z.api_reference
+FROM (SELECT DISTINCT vendor_id, region_id, zone_id FROM server_price {bounds}) p
+JOIN region r USING (vendor_id, region_id) LEFT JOIN zone z USING (vendor_id, region_id, zone_id)
 """
-# The other columns are those of the zone with the lowest price: SQLite takes them from the row of MIN.
+_REGIONS = "WHERE (vendor_id, region_id) IN (SELECT vendor_id, region_id FROM region WHERE api_reference IN ({marks}))"
+# The program finds the lowest price of the zones itself: SQLite would sort all rows for it.
+_PRICES = """
+SELECT w.number + r.number + (p.allocation = 'SPOT' COLLATE NOCASE), p.price * ?, r.zone, p.observed_at {more}
+FROM {tables}
+WHERE p.currency {equal} 'USD' AND p.allocation COLLATE NOCASE IN ({markets}) AND p.unit = 'HOUR' COLLATE NOCASE
+      AND p.status = 'ACTIVE' COLLATE NOCASE AND p.operating_system NOT LIKE '%windows%' AND p.price > 0 {bounds}
+"""
+_SCAN = "server_price p CROSS JOIN wanted w USING (vendor_id, server_id) CROSS JOIN places r {zone}"
+_BY_PLACE = "places r CROSS JOIN server_price p {zone} CROSS JOIN wanted w USING (vendor_id, server_id)"
+"""All rows of prices in their order, or those of some zones by the key of the table, which begins with them."""
+_ZONE = "USING (vendor_id, region_id, zone_id)"
 _SCORES = """
 SELECT s.vendor_id, s.{server}, s.benchmark_id, CASE b.higher_is_better WHEN 0 THEN MIN(s.score) ELSE MAX(s.score) END
 FROM benchmark_score s JOIN benchmark b USING (benchmark_id)
@@ -63,6 +72,9 @@ GROUP BY s.vendor_id, s.{server}, s.benchmark_id
 
 _MARKETS = (("ONDEMAND", False), ("SPOT", True))
 """The kinds of prices that are read, and whether they are of capacity that may be taken back."""
+
+_SLACK = 1 + 1e-9
+"""A bound on prices is looser in the database by what rounding may take; the table's is exact."""
 
 _ServerKey = tuple[str, str]
 
@@ -133,13 +145,15 @@ def _read(
             alike = of_types(within)
             wanted = [(key, machine) for key, machine in _machines(database, facts, path) if alike.matches(machine)]
             database.execute("PRAGMA temp_store = MEMORY")
+            regions, zones = _places(database, within.region)
+            names = TableNames([machine for _, machine in wanted], regions, zones)
             database.execute(
-                "CREATE TEMP TABLE wanted (vendor_id, server_id, place, PRIMARY KEY (vendor_id, server_id))"
+                "CREATE TEMP TABLE wanted (vendor_id, server_id, number, "
+                "PRIMARY KEY (vendor_id, server_id)) WITHOUT ROWID"
             )
-            keys = ((*key, place) for place, (key, _) in enumerate(wanted))
+            keys = ((*key, place * names.width) for place, (key, _) in enumerate(wanted))
             database.executemany("INSERT INTO wanted VALUES (?, ?, ?)", keys)
-            rows = _prices(database, within, {"USD": 1.0, **dict(worth)})
-            return PriceTable([machine for _, machine in wanted], rows)
+            return PriceTable(names, _prices(database, within, {"USD": 1.0, **dict(worth)}))
     except sqlite3.Error as error:
         raise CatalogueError(
             f"is no database of Spare Cores that this program reads: {error}", file=str(path), hint=_FETCH
@@ -179,27 +193,46 @@ def _machines(
         )
 
 
-def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str, float]) -> list[PriceRow]:
-    """The prices of the servers in the table ``wanted``: the lowest of the zones."""
-    regions = {
-        (vendor, region): name
-        for vendor, region, name in database.execute("SELECT vendor_id, region_id, api_reference FROM region")
-        if not within.region or name in within.region
-    }
-    zones = {
-        (vendor, region, zone): name
-        for vendor, region, zone, name in database.execute(
-            "SELECT vendor_id, region_id, zone_id, api_reference FROM zone"
-        )
-    }
-    given: list[str | float] = [name for name, spot in _MARKETS if within.spot in (None, spot)]
-    text = _PRICES.format(markets=", ".join("?" * len(given)), bounds=_bounds(regions, within, worth, given))
-    found = [row for row in database.execute(text, given) if (row[1], row[2]) in regions]
-    rates = {currency: worth.get(currency) or worth.get(currency.upper()) for currency in {row[5] for row in found}}
+def _places(database: sqlite3.Connection, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names of the regions and zones that have prices; their numbers are in the new table ``places``."""
+    bounds = _REGIONS.format(marks=_marks(wanted)) if wanted else ""
+    found = database.execute(_PLACES.format(bounds=bounds), tuple(wanted)).fetchall()
+    regions = {name: place for place, name in enumerate(dict.fromkeys(row[3] for row in found))}
+    zones = {name: place for place, name in enumerate(dict.fromkeys(row[4] or "" for row in found))}
+    database.execute(
+        "CREATE TEMP TABLE places (vendor_id, region_id, zone_id, number, zone, "
+        "PRIMARY KEY (vendor_id, region_id, zone_id)) WITHOUT ROWID"
+    )
+    rows = ((*keys, 2 * regions[region], zones[zone or ""]) for *keys, region, zone in found)
+    database.executemany("INSERT INTO places VALUES (?, ?, ?, ?, ?)", rows)
+    return list(regions), list(zones)
+
+
+def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str, float]) -> Iterable[TableRow]:
+    """The prices of the servers in the table ``wanted`` in the zones of the table ``places``."""
+    markets = [name for name, spot in _MARKETS if within.spot in (None, spot)]
+    tables = (_BY_PLACE if within.region else _SCAN).format(zone=_ZONE)
+    high = within.price[1]
+    text = _PRICES.format(tables=tables, markets=_marks(markets), equal="{equal}", bounds="{bounds}", more="{more}")
+    given = (worth["USD"], *markets, *(() if high is None else (high / worth["USD"] * _SLACK,)))
+    bounds = "" if high is None else "AND p.price <= ?"
+    dollars = database.execute(text.format(equal="=", bounds=bounds, more=""), given)
+    bounds = "" if high is None else f"AND (p.price <= ? OR UPPER(p.currency) NOT IN ({_marks(worth)}))"
+    given = (1.0, *markets, *(() if high is None else (high / min(worth.values()) * _SLACK, *worth)))
+    others = database.execute(text.format(equal="!=", bounds=bounds, more=", p.currency"), given)
+    # Nearly all are in dollars: of a hundred thousand rows, none is made anew here.
+    return itertools.chain(dollars, _in_dollars(others, worth))
+
+
+def _in_dollars(rows: Iterable[tuple[int, float, int, str, str]], worth: Mapping[str, float]) -> Iterator[TableRow]:
+    """Rows with a currency behind them in USD; those of unknown currencies are left out, which is logged."""
     left_out: Counter[str] = Counter()
-    for row in found if None in rates.values() else ():
-        if rates[row[5]] is None:
-            left_out[row[5].upper()] += row[8]
+    for number, price, zone, seen, currency in rows:
+        rate = worth.get(currency.upper())
+        if rate is None:
+            left_out[currency.upper()] += 1
+        else:
+            yield number, price * rate, zone, seen
     if left_out:
         counts = ", ".join(f"{count} in {name}" for name, count in sorted(left_out.items()))
         example = min(left_out)
@@ -209,39 +242,11 @@ def _prices(database: sqlite3.Connection, within: OfferQuery, worth: Mapping[str
             counts,
             example,
         )
-    return [
-        PriceRow(
-            place,
-            regions[vendor, region],
-            spot == 1,
-            price * rate,
-            seen[:10],
-            zones.get((vendor, region, zone), "") if spot else "",
-        )
-        for place, vendor, region, spot, price, currency, seen, zone, _ in found
-        if (rate := rates[currency]) is not None
-    ]
 
 
-def _bounds(
-    regions: Iterable[tuple[str, str]], within: OfferQuery, worth: Mapping[str, float], given: list[str | float]
-) -> str:
-    """Conditions on the rows of prices; what their marks stand for is added to ``given``.
-
-    A least price is none of them: the lowest price of the zones stands, also where it is below that.
-    """
-    text = ""
-    if within.region:
-        # With the vendors, too, the key of the table finds the rows.
-        for column, place in (("vendor_id", 0), ("region_id", 1)):
-            names = sorted({row[place] for row in regions})
-            given += names
-            text += f"AND p.{column} IN ({', '.join('?' * len(names))}) "
-    if within.price[1] is not None:
-        given.append(within.price[1] / min(worth.values()) * (1 + 1e-9))
-        text += f"AND (p.price <= ? OR UPPER(p.currency) NOT IN ({', '.join('?' * len(worth))}))"
-        given += worth
-    return text
+def _marks(values: Collection[object]) -> str:
+    """A mark for each value of a statement."""
+    return ", ".join("?" * len(values))
 
 
 def _scores(

@@ -81,7 +81,7 @@ def _read(path: Path, changed: int, _size: int) -> PriceTable:
                 f"has no {error}" if isinstance(error, KeyError) else "has a value of another kind than Vantage's list"
             )
             raise CatalogueError(f"entry {number} {name}".rstrip() + f" {words}", file=str(path), hint=_FETCH) from None
-    return PriceTable(machines, rows)
+    return PriceTable.of_prices(machines, rows)
 
 
 def _machine(entry: Mapping[str, Any], path: Path) -> Offer | None:

@@ -213,6 +213,7 @@ class AdviceRequest:
         seed: Seed of all random choices.
         lenient: Accept sizes and run times below zero.
         declared_edges: Keep the declared edges only.
+        measured: Results of runs whose run times ``flow`` has, as the trials of sets of one type take them.
         catalogues: The user's settings for catalogues, by name.
     """
 
@@ -232,6 +233,7 @@ class AdviceRequest:
     seed: int = 0
     lenient: bool = False
     declared_edges: bool = False
+    measured: tuple[Path, ...] = ()
     catalogues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -370,6 +372,7 @@ def _specification(request: AdviceRequest, kept: Sequence[Offer]) -> JobSpec:
                 "planner": request.planner if isinstance(request.planner, str) else dict(request.planner),
                 "lenient": request.lenient,
                 "declared_edges": request.declared_edges,
+                **({"measured": [str(path.absolute()) for path in request.measured]} if request.measured else {}),
             }
         },
         "space": {

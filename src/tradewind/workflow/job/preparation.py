@@ -14,6 +14,7 @@ from tradewind.errors import InputError, WorkflowError
 from tradewind.problem import WorkflowJob
 from tradewind.utils.suggestions import did_you_mean
 from tradewind.utils.units import parse_memory
+from tradewind.workflow.execution.results import measured_runtimes, read_results
 from tradewind.workflow.files import read_workflow
 from tradewind.workflow.graph import Task, Workflow
 from tradewind.workflow.planner.base import Planner
@@ -45,6 +46,8 @@ class WorkflowPreparation:
         if key not in self._flows:
             _make_room(self._flows)
             flow = read_workflow(Path(job.file), lenient=job.lenient, declared_edges=job.declared_edges)
+            if job.measured:
+                flow = measured_runtimes(flow, [read_results(Path(path)) for path in job.measured])
             self._flows[key] = with_task_changes(flow, job.tasks)
         return self._flows[key]
 
