@@ -370,7 +370,7 @@ class Searcher(Plugin, ABC):
     @property
     def weighs(self) -> bool:
         """True where a search may end because its next trial does not pay for itself."""
-        return ends_by_money(self.problem) or self.problem.terms.least_improvement > 0
+        return ends_by_money(self.problem) or bool(self.problem.terms.least_improvement)
 
     @property
     def aborts(self) -> bool:

@@ -7,7 +7,7 @@ from tradewind.problem.job_spec.spec import JobSpec
 from tradewind.searcher.base import IgnoresResults, Searcher
 from tradewind.utils.processes import Moment
 
-_SECONDS, _MOST, _MANY = 0.25, 64, 4
+_SECONDS, _MOST, _MANY = 0.5, 64, 4
 """Trials are proposed ahead for so many seconds, at most so many, where others have changed a few since the last look.
 Workers that take seconds for a trial have none proposed ahead."""
 
